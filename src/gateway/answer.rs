@@ -1,4 +1,4 @@
-//! An origin's answer, cleaned for the client.
+//! Cleans an origin's answer for the client.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::credential::{self, MintFailure, Redactor};
 use crate::message::fields;
 use crate::origin::{self, OriginBody};
 
-/// RFC 9530: digests of content that is changed by scrubbing or decoding.
+/// RFC 9530: digests of the content, which scrubbing or decoding changes.
 const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("digest"),
     HeaderName::from_static("content-digest"),
@@ -26,18 +26,20 @@ const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-md5"),
 ];
 
-/// The longest answer that holds temporary credentials, and for how long it may come; a session
-/// token has some 2 KiB.
+/// The longest answer with temporary credentials, and how long it may take. A session token has
+/// about 2 KiB.
 const LONGEST_MINTED: usize = 64 * 1024;
 const MINTED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Cleans an origin's answer: what ends at this hop goes, and every echo of what was lent is
-/// replaced, in the fields now and in the content as it streams.
+/// Cleans an origin's answer for the client.
+///
+/// Removes the fields that end at this hop. Replaces every echo of a secret: in the fields now, and
+/// in the content as it streams.
 ///
 /// # Errors
-/// [`origin::Error::Coding`] where the origin may know a secret and the content's coding cannot be
-/// undone; [`origin::Error::DecodingBudget`] where there is no room for that in what `decoding` is
-/// a share of; [`credential::Error::Guessed`] where the session may be shown nothing of the answer.
+/// [`origin::Error::Coding`] if the origin may know a secret and the content cannot be decoded;
+/// [`origin::Error::DecodingBudget`] if the budget behind `decoding` has no room for the decoder;
+/// [`credential::Error::Guessed`] if the session may not see any of the answer.
 pub fn clean(
     response: Response<OriginBody>,
     method: &Method,
@@ -45,7 +47,7 @@ pub fn clean(
     decoding: Share,
 ) -> Result<Response<AnswerBody>, Refusal> {
     let (mut parts, body) = response.into_parts();
-    // The reason phrase among them: it is the origin's text (threats I02).
+    // This also removes the reason phrase, which is the origin's text (threats I02).
     parts.extensions.clear();
     fields::strip_response(&mut parts.headers);
     let Some(lent) = lent else {
@@ -56,14 +58,14 @@ pub fn clean(
         .scrub_fields(&mut parts.headers)
         .map_err(credential::Error::from)?;
     let bare = *method == Method::HEAD || body.is_end_stream();
-    // A digest that the client checks is over the coded form, and in an answer that succeeds
-    // nothing is echoed of a signature.
+    // A successful answer to a signed request stays encoded: it echoes nothing of the signature,
+    // and the client may check a digest of the encoded form.
     let as_it_is = lent.is_signed() && parts.status.is_success();
     let codings = match Coding::parse_list(&parts.headers) {
         _ if as_it_is => Vec::new(),
         Ok(codings) => codings,
-        // What was lent earlier is looked for as far as it can be seen; what is lent now must be
-        // found.
+        // If the origin may know a secret (`is_strict`), an answer that cannot be searched is
+        // refused. Otherwise it is searched as far as it is readable.
         Err(_) if !lent.is_strict() => Vec::new(),
         Err(_) => return Err(origin::Error::Coding.into()),
     };
@@ -89,10 +91,11 @@ pub fn clean(
     Ok(Response::from_parts(parts, AnswerBody::new(source)))
 }
 
-/// Holds an answer with temporary credentials, and gives it with what `keep` makes of its content.
+/// Buffers an answer with temporary credentials, and replaces its content with what `keep` returns.
 ///
 /// # Errors
-/// [`credential::Error::Minted`] where it cannot be held or read; nothing of it is given on then.
+/// [`credential::Error::Minted`] if the answer cannot be buffered or read. The client gets none of
+/// it.
 pub async fn minted(
     response: Response<OriginBody>,
     lent: Option<&Redactor>,
@@ -138,7 +141,9 @@ pub async fn minted(
     Ok(Response::from_parts(parts, AnswerBody::own(content)))
 }
 
-/// RFC 9110 §8.4, §8.8.3: without its coding it is another representation, of another length.
+/// Removes the fields that describe the encoded form, and makes the entity tag weak.
+///
+/// RFC 9110 §8.4, §8.8.3: a decoded answer is another representation, of another length.
 fn as_identity(fields: &mut HeaderMap) {
     for name in [CONTENT_ENCODING, CONTENT_LENGTH, ACCEPT_RANGES] {
         fields.remove(name);

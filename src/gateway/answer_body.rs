@@ -1,4 +1,4 @@
-//! The content of an answer on its way to the client: scrubbed, guarded, and recorded when it ends.
+//! The content of an answer to the client: scrubbed, abortable, and recorded when it ends.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::message::fields;
 use crate::names::ReasonCode;
 use crate::origin::OriginBody;
 
-/// Why an answer's content ended before its end.
+/// Why an answer's content ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
-    /// The origin's connection failed, or what came was not HTTP.
+    /// The origin's connection failed, or did not carry valid HTTP.
     #[error("the origin's content broke off")]
     Origin(#[source] hyper::Error),
     /// The origin's content coding is malformed.
     #[error("the origin's content coding is malformed")]
     Coding,
-    /// The session may be shown nothing more of it.
+    /// The session may not see the rest of the content.
     #[error(transparent)]
     Guessed(#[from] Guessed),
-    /// It was aborted while it streamed.
+    /// The exchange was aborted while the content streamed.
     #[error(transparent)]
     Aborted(#[from] Abort),
 }
@@ -47,28 +47,28 @@ impl Broken {
 /// The content of an answer.
 pub struct AnswerBody {
     source: AnswerSource,
-    /// What ends with the content; `None` for the gateway's own answers.
+    /// What to settle when the content ends; `None` for the gateway's own answers.
     end: Option<AnswerEnd>,
 }
 
 pub(super) enum AnswerSource {
-    /// The gateway's own, or none.
+    /// The gateway's own content, or none.
     Own(Option<Bytes>),
-    /// None: the connection, or the stream of HTTP/2, carries a WebSocket now.
+    /// No content: the connection, or the HTTP/2 stream, now carries a WebSocket.
     Switched,
-    /// The origin's as it is: nothing was lent.
+    /// The origin's content unchanged: no credential was used.
     Origin(OriginBody),
-    /// With echoes of what was lent replaced.
+    /// The origin's content, with echoes of secrets replaced.
     Scrubbed(Box<ScrubBody<OriginBody>>),
-    /// The same behind a content coding, which is undone.
+    /// The same, after decoding the content coding.
     Decoded(Box<ScrubBody<DecodeBody<OriginBody>>>),
 }
 
-/// What is settled when the content ends. The trail is with the guard, so that the content stays
+/// What to settle when the content ends. The guard holds the trail, so that the content stays
 /// small.
 struct AnswerEnd {
     guard: Arc<ExchangeGuard>,
-    /// Waited for only once the content itself is waited for.
+    /// Created when the content first has to wait.
     aborted: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     ended: Option<(Outcome, Option<ReasonCode>)>,
 }
@@ -88,8 +88,8 @@ impl AnswerEnd {
 impl Drop for AnswerBody {
     fn drop(&mut self) {
         let Some(end) = &self.end else { return };
-        // A client that takes nothing is cut with its connection, and never asks for the content
-        // that would say so.
+        // If the client reads nothing, the abort closes its connection, and this content is never
+        // polled again.
         let aborted = end.guard.abort_reason();
         let unasked = aborted.map(|why| (Outcome::Cut, Some(why.reason())));
         let left = (Outcome::Aborted, Some(ReasonCode::ClientLeft));
@@ -104,25 +104,25 @@ impl Drop for AnswerBody {
 }
 
 impl AnswerBody {
-    /// Content from this source, whose end settles nothing yet.
+    /// Content from this source. Its end settles nothing until `settle` is called.
     pub(super) fn new(source: AnswerSource) -> Self {
         Self { source, end: None }
     }
 
-    /// Content of the gateway's own.
+    /// The gateway's own content.
     #[must_use]
     pub fn own(content: Bytes) -> Self {
         Self::new(AnswerSource::Own((!content.is_empty()).then_some(content)))
     }
 
-    /// What stands in place of content where the protocol is switched.
+    /// The empty content of an answer that switches protocols.
     pub(super) fn switched() -> Self {
         Self::new(AnswerSource::Switched)
     }
 
     /// Ties the end of the content to the exchange's trail and guard.
     pub(super) fn settle(&mut self, trail: Trail, guard: Arc<ExchangeGuard>) {
-        // Content that is over before it begins is never polled.
+        // Empty content is never polled.
         let ended = self.is_end_stream().then_some((Outcome::Whole, None));
         guard.ends_with_it(trail);
         self.end = Some(AnswerEnd {
@@ -132,7 +132,7 @@ impl AnswerBody {
         });
     }
 
-    /// What the head announces of the content's length.
+    /// The content's length, as the head announces it.
     #[must_use]
     pub fn length(&self) -> Length {
         match self.source {
@@ -204,7 +204,8 @@ impl Body for AnswerBody {
             return Poll::Ready(frame);
         };
         if let (Some(Ok(_)), Some(why)) = (&frame, end.guard.abort_reason()) {
-            // A stream that always has more never waits; it is cut all the same.
+            // A stream that always has more data never waits for the abort, so it is checked here
+            // too.
             frame = Some(Err(Broken::Aborted(why)));
         }
         match &mut frame {

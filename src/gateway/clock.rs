@@ -1,5 +1,5 @@
-//! Tells the operator, once, that the gateway's own clock is off: signatures are made with it, and
-//! origins refuse them then.
+//! Warns the operator, once, that the gateway's clock is wrong: origins refuse signatures made with
+//! it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -9,8 +9,10 @@ use http::{HeaderMap, StatusCode};
 use time::format_description::well_known::Rfc2822;
 use time::{OffsetDateTime, UtcOffset};
 
-/// Looks at the `Date` of an origin that refused what was signed. Only a word to the operator
-/// follows: an origin is not trusted to set the time with which other origins' requests are signed.
+/// Checks the `Date` of an origin that refused a signed request, and warns if the clocks differ.
+///
+/// It changes nothing: an origin is not trusted to set the time with which requests to other
+/// origins are signed.
 pub fn watch(status: StatusCode, fields: &HeaderMap, now: SystemTime) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     let refused = matches!(
@@ -30,7 +32,7 @@ pub fn watch(status: StatusCode, fields: &HeaderMap, now: SystemTime) {
 
 /// How far the origin's clock is from ours, in either direction.
 fn off(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    // RFC 9110 §5.6.7: the form that is generated is RFC 5322's with the zone named.
+    // RFC 9110 §5.6.7: senders generate RFC 5322's form with the zone as `GMT`.
     let text = fields.get(DATE)?.to_str().ok()?.strip_suffix("GMT")?;
     let theirs = OffsetDateTime::parse(&format!("{text}+0000"), &Rfc2822).ok()?;
     let theirs = SystemTime::from(theirs.to_offset(UtcOffset::UTC));
@@ -40,7 +42,7 @@ fn off(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
         .ok()
 }
 
-/// From here on services refuse signatures.
+/// Services refuse a signature if the clocks differ by more than this.
 const MOST: Duration = Duration::from_secs(5 * 60);
 
 #[cfg(test)]

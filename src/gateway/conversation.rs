@@ -1,4 +1,4 @@
-//! The HTTP of one connection: each request of it is an exchange of its own.
+//! Serves HTTP on one connection. Each request is an exchange of its own.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -23,27 +23,28 @@ use crate::intercept::strict::{Strict, ViolationHandle};
 use crate::intercept::{ConnectionContext, Entry, Rejected};
 use crate::names::ReasonCode;
 
-/// What a client may send of one upload that its origin does not take yet, in bytes; on a
-/// connection, as much for each of its streams, so that uploads that no origin reads never stop the
-/// others.
+/// How many bytes of one upload a client may send before the origin accepts them. A connection
+/// allows this much for each of its streams, so an upload that its origin does not read never
+/// stalls the others.
 const STREAM_WINDOW: u32 = 256 << 10;
-/// Held of one stream's answer for a client that does not read, in bytes (threats L02, Must show
-/// 5).
+/// How many bytes of one stream's answer are buffered for a client that does not read (threats L02,
+/// Must show 5).
 const SEND_BUFFER: usize = 64 << 10;
-/// Held of an HTTP/1.1 connection's bytes in each direction: more than a whole head (threats L02,
-/// P05).
+/// How many bytes of an HTTP/1.1 connection are buffered in each direction: more than a whole head
+/// (threats L02, P05).
 const HTTP1_BUFFER: usize = 128 << 10;
-/// A request's fields, as HTTP/2 counts them (RFC 9113 §6.5.2), in bytes.
+/// The limit for a request's fields, in bytes as HTTP/2 counts them (RFC 9113 §6.5.2).
 const HEADER_LIST: u32 = 48 << 10;
 
 impl Worker {
-    /// The exchanges of a connection, every one judged by itself (threats E06, E07, L06).
+    /// Prepares the exchanges of a connection. Each is judged by itself (threats E06, E07, L06).
     pub(super) fn conversation(
         self: Arc<Self>,
         listener: &SessionListener,
         connection: ConnectionContext,
     ) -> Conversation {
-        // Inside a tunnel the client has shown who it is; in absolute-form each request does.
+        // A tunnel was authenticated when it was opened. Requests in absolute-form authenticate one
+        // by one.
         let authentication = match &listener.mode {
             ListenerMode::Proxy(known) if connection.entry == Entry::Forward => known.clone(),
             _ => None,
@@ -58,7 +59,7 @@ impl Worker {
     }
 }
 
-/// What the exchanges of one connection have in common.
+/// What the exchanges of one connection share.
 pub(super) struct Conversation {
     worker: Arc<Worker>,
     connection: Arc<ConnectionContext>,
@@ -147,7 +148,7 @@ impl Conversation {
         }
     }
 
-    /// Why the request is refused before it is read; to be asked once for each, in their order.
+    /// Returns why the request is refused before it is read. Call it once per request, in order.
     fn refusal(&self, request: &Request<Incoming>) -> Option<Refusal> {
         if let Some(Err(malformed)) = self.violations.as_ref().map(ViolationHandle::begin) {
             return Some(Rejected::Wire(malformed).into());
@@ -163,7 +164,7 @@ fn log(ended: hyper::Result<()>) {
     }
 }
 
-/// RFC 9113 §6.9.1: at most 2^31-1.
+/// The window of a connection. RFC 9113 §6.9.1: at most 2^31-1.
 fn connection_window(streams: u32) -> u32 {
     STREAM_WINDOW
         .saturating_mul(streams.max(2))
@@ -182,8 +183,9 @@ mod tests {
 
     type Tls = tokio_rustls::server::TlsStream<Prefixed<TcpStream>>;
 
-    /// What a waiting connection and an exchange hold, in bytes, without optimisation
-    /// (performance.md: at most 34 KiB a connection, buffers of TLS and HTTP included).
+    /// Bounds the memory of a waiting connection and of an exchange, in bytes, without
+    /// optimisation. performance.md allows at most 34 KiB per connection, including the buffers of
+    /// TLS and HTTP.
     #[test]
     fn a_connection_and_an_exchange_are_small() {
         let connection = size(

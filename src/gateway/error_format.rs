@@ -1,5 +1,5 @@
-//! The shape in which an error is told: our own, or that of the service of AWS that a request is
-//! for, so that its SDKs show ours as they show its own.
+//! The formats of an error answer: the gateway's own, and those of AWS services, so that AWS SDKs
+//! show the gateway's errors like the service's.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -9,17 +9,17 @@ use serde_json::json;
 use crate::message::{EncodedSlash, RequestHead};
 use crate::names::{PolicyId, ReasonCode};
 
-/// How an error is told.
+/// The format of an error answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ErrorFormat {
-    /// Our own (docs/adr/0009).
+    /// The gateway's own (docs/adr/0009).
     #[default]
     Gateway,
     /// `<Error>`: Amazon S3 API Reference, "REST Error Responses".
     S3,
     /// `<ErrorResponse>`: the query protocol (IAM, STS, SNS, …).
     Query,
-    /// `<Response>`: the query protocol as EC2 has it.
+    /// `<Response>`: EC2's variant of the query protocol.
     Ec2,
     /// `__type` in JSON: awsJson 1.0 and 1.1, and restJson 1.
     Json,
@@ -27,20 +27,20 @@ pub(super) enum ErrorFormat {
     Cbor,
 }
 
-/// What is told.
+/// What an error answer says.
 pub(super) struct ErrorDetails<'a> {
     pub(super) reason: ReasonCode,
     /// What happened, and what to do.
     pub(super) message: &'a str,
-    /// The exchange.
+    /// The exchange's id.
     pub(super) id: &'a str,
     /// The policies that decided.
     pub(super) policies: &'a [PolicyId],
 }
 
 impl ErrorFormat {
-    /// The format of the service that a request is for; `signed_paths` says how its origin reads
-    /// the path of a signed request, if a credential signs for it.
+    /// Chooses the format of the service that a request is for. `signed_paths` is how its origin
+    /// reads the path of a signed request, if a credential signs for it.
     pub(super) fn of(signed_paths: Option<EncodedSlash>, head: &RequestHead) -> Self {
         match signed_paths {
             Some(paths) => Self::of_service(paths == EncodedSlash::Key, head),
@@ -48,7 +48,7 @@ impl ErrorFormat {
         }
     }
 
-    /// The format of a service of AWS; `objects` says that it is an object store.
+    /// Chooses the format of an AWS service. `objects` says that it is an object store.
     fn of_service(objects: bool, head: &RequestHead) -> Self {
         let field = |name: &str| {
             head.fields
@@ -64,7 +64,7 @@ impl ErrorFormat {
             _ if objects => Self::S3,
             _ if field("smithy-protocol") == b"rpc-v2-cbor" => Self::Cbor,
             "ec2" => Self::Ec2,
-            // Below it stand accounts.
+            // The label in front of `s3-control` may be an account.
             _ if labels().take(2).any(|label| label == "s3-control") => Self::Query,
             _ if head.fields.contains_key("x-amz-target") => Self::Json,
             _ if kind.starts_with(b"application/x-www-form-urlencoded") => Self::Query,
@@ -73,7 +73,7 @@ impl ErrorFormat {
         }
     }
 
-    /// The content, and the fields that go with it.
+    /// Writes the fields and content of the answer.
     pub(super) fn write(self, details: &ErrorDetails<'_>) -> (HeaderMap, Bytes) {
         let id = details.id;
         let reason = details.reason.as_str();
@@ -117,8 +117,8 @@ impl ErrorFormat {
         fields
     }
 
-    /// The service's own code that is nearest. SDKs act on some of them: a skewed clock is
-    /// corrected and the request sent again, what is denied is not.
+    /// The service's code that fits best. SDKs act on some codes: they correct a skewed clock and
+    /// retry, but they do not retry a denied request.
     fn code(self, reason: ReasonCode) -> &'static str {
         let status = reason.status();
         let (s3, others) = match reason {
@@ -194,7 +194,7 @@ fn json_error(code: &str, message: &str, details: &ErrorDetails<'_>) -> Bytes {
     Bytes::from(content.to_string())
 }
 
-/// RFC 8949 §3: a map of two texts to texts.
+/// Writes a CBOR map of two text keys to text values (RFC 8949 §3).
 fn cbor(code: &str, message: &str) -> Bytes {
     let mut out = vec![0xa2];
     for text in ["__type", code, "message", message] {
@@ -204,7 +204,7 @@ fn cbor(code: &str, message: &str) -> Bytes {
                 out.push(0x79);
                 out.extend(length.to_be_bytes());
             }
-            // No explanation is as long.
+            // No explanation is this long.
             Err(_) => return Bytes::from_static(&[0xa0]),
         }
         out.extend(text.bytes());

@@ -1,4 +1,4 @@
-//! The path of one request: the first file to open.
+//! The path of one request, stage by stage. Start reading here.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -23,21 +23,21 @@ use crate::origin::{self, Channel, Forwarded, OriginBody};
 use crate::policy::{Authorized, Decision, Gathered};
 use crate::session::{self, Identified};
 
-/// One exchange: what its stages use and leave behind, however it ends.
+/// One exchange: what its stages use, and the record that they leave however it ends.
 pub(super) struct Exchange {
     pub(super) worker: Arc<Worker>,
-    /// What can end it from outside; its answer's content keeps it.
+    /// Can abort the exchange from outside. The answer's content keeps it alive.
     pub(super) guard: Arc<ExchangeGuard>,
     pub(super) trail: Trail,
-    /// What was wrong with the request on the wire, over HTTP/1.
+    /// Violations of HTTP/1 in the request; `None` over HTTP/2.
     pub(super) violations: Option<ViolationHandle>,
-    /// How its client is told of an error.
+    /// The format in which the client gets an error.
     pub(super) error_format: ErrorFormat,
 }
 
 impl Exchange {
-    /// The path, a line a stage: what one stage gives is what the next one takes, and nothing else
-    /// can be had by it.
+    /// Runs the stages, one per line. Each stage takes the value that only the previous one can
+    /// make, so no stage can be skipped.
     pub(super) async fn run(
         &mut self,
         connection: Arc<ConnectionContext>,
@@ -83,7 +83,8 @@ impl Exchange {
         Ok(accepted)
     }
 
-    /// How the origin reads a request; `signed_paths` says how it reads the path of a signed one.
+    /// Returns how the origin reads a request. `signed_paths` is how it reads the path of a signed
+    /// one.
     fn reading(&self, addressed: &Addressed, signed_paths: Option<EncodedSlash>) -> Reading {
         let rule = self.shared().origin_settings.rule(addressed.origin());
         let unsigned = match rule {
@@ -171,8 +172,8 @@ impl Exchange {
                 upgrade::switch(response, *upgrade, switched, lent, self.guard.clone())
             }
             (None, Some(_)) => Err(origin::Error::BadUpgrade.into()),
-            // RFC 8441 §5: to an extended CONNECT any 2xx says that the stream is open, and it is
-            // not.
+            // RFC 8441 §5: any 2xx answer to an extended CONNECT says that the stream is open. Here
+            // it is not.
             (Some(upgrade), None) if upgrade.accept.is_none() && success => {
                 Err(origin::Error::BadUpgrade.into())
             }
@@ -181,7 +182,7 @@ impl Exchange {
     }
 }
 
-/// What is looked for in this answer: more in one that fails.
+/// Returns what to search this answer for. In an error answer, that includes signatures.
 fn look_for(lent: Option<Redactor>, response: &Response<OriginBody>) -> Option<Redactor> {
     let status = response.status();
     if lent.as_ref().is_some_and(Redactor::is_signed) {

@@ -1,4 +1,4 @@
-//! What lives as long as a connection or an exchange does, and what can end it from outside.
+//! Guards: each lives as long as its connection or exchange, and can end it from outside.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,13 +16,13 @@ use crate::session::Underway;
 /// Why an exchange was aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Abort {
-    /// No byte moved in either direction for the time that the limits allow.
+    /// No byte moved in either direction for longer than the limits allow.
     #[error("nothing moved for longer than `progress_timeout` allows")]
     Stalled,
     /// The policies now in force do not allow it.
     #[error("the policies changed while the exchange was under way, and do not allow it any more")]
     Revoked,
-    /// The session came to its end.
+    /// The session has ended.
     #[error("the session has ended")]
     Ended,
 }
@@ -39,26 +39,26 @@ impl Abort {
     }
 }
 
-/// One connection of a client.
+/// The guard of a client's connection.
 #[derive(Default)]
 pub(super) struct ConnectionGuard {
-    /// Exchanges under way.
+    /// How many exchanges are under way.
     busy: AtomicU32,
     quiet_sweeps: AtomicU32,
-    /// Sweeps for which one head has not come to its end.
+    /// For how many sweeps the current head has been incomplete.
     head_sweeps: AtomicU32,
     violations: OnceLock<ViolationHandle>,
     closed: CancellationToken,
 }
 
 impl ConnectionGuard {
-    /// Watches the heads of an HTTP/1 connection, too.
+    /// Also watches the heads of an HTTP/1 connection.
     pub(super) fn watch_heads(&self, violations: ViolationHandle) {
         // Set once, by the task that serves the connection.
         let _ = self.violations.set(violations);
     }
 
-    /// Ready when the connection is to be closed.
+    /// Completes when the connection is to be closed.
     pub(super) async fn closed(&self) {
         self.closed.cancelled().await;
     }
@@ -68,7 +68,7 @@ impl ConnectionGuard {
     }
 
     /// Whether the connection has been without an exchange, or within one head, for more sweeps
-    /// than these; to be asked once a sweep.
+    /// than allowed. Call it once per sweep.
     pub(super) fn is_idle(&self, idle_limit: u32, head_limit: u32) -> bool {
         if self
             .violations
@@ -91,10 +91,9 @@ impl ConnectionGuard {
     }
 }
 
-/// One exchange under way, from its head to the end of its answer's content, or of the WebSocket
-/// that it became.
+/// The guard of an exchange, from its head to the end of its answer's content or of its WebSocket.
 pub(super) struct ExchangeGuard {
-    /// Bytes that moved.
+    /// Counts the bytes that moved.
     pub(super) meter: Arc<Meter>,
     connection: Arc<ConnectionGuard>,
     aborted: CancellationToken,
@@ -102,12 +101,12 @@ pub(super) struct ExchangeGuard {
     /// Its place among the exchanges of its session.
     underway: OnceLock<Underway>,
     judged: OnceLock<Arc<JudgedRequest>>,
-    /// The generation of policies that allowed it last.
+    /// The generation of policies that last allowed it.
     generation: AtomicU64,
     quiet_sweeps: AtomicU32,
     /// Sweeps since it was aborted.
     aborted_sweeps: AtomicU32,
-    /// The record, once the answer's head is given.
+    /// The audit trail, once the answer's head was returned.
     trail: Mutex<Option<Trail>>,
 }
 
@@ -123,7 +122,7 @@ impl Drop for ExchangeGuard {
 }
 
 impl ExchangeGuard {
-    /// Guards an exchange on a connection, which is not idle until this is dropped.
+    /// Guards an exchange. Its connection is not idle until this is dropped.
     pub(super) fn new(connection: &Arc<ConnectionGuard>) -> Self {
         connection.busy.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -140,21 +139,21 @@ impl ExchangeGuard {
         }
     }
 
-    /// Takes the place among the exchanges of its session, until this is dropped.
+    /// Keeps the exchange's place in its session until this is dropped.
     pub(super) fn holds(&self, underway: Underway) {
         // Set once, where the exchange begins.
         let _ = self.underway.set(underway);
     }
 
-    /// Keeps what the exchange was judged by, so that another generation of policies can judge it.
+    /// Keeps the judged request, so that another generation of policies can judge it again.
     pub(super) fn allowed(&self, judged: Arc<JudgedRequest>, generation: u64) {
         self.generation.store(generation, Ordering::Relaxed);
         // Set once, by the one decision on the path.
         let _ = self.judged.set(judged);
     }
 
-    /// Aborts the exchange if these policies do not allow it. Gives whether that was asked: what
-    /// they have judged already, or nobody has judged yet, is left alone.
+    /// Aborts the exchange if these policies do not allow it. Returns whether they judged it now:
+    /// an exchange that they already judged, or that is not judged yet, is left alone.
     pub(super) fn judge_again(&self, generation: &Generation) -> bool {
         let is_new = self.generation.load(Ordering::Relaxed) != generation.number();
         let Some(judged) = self.judged.get().filter(|_| is_new) else {
@@ -168,11 +167,11 @@ impl ExchangeGuard {
         true
     }
 
-    /// Looks whether the exchange may go on, once a sweep.
+    /// Checks, once per sweep, whether the exchange may go on.
     pub(super) fn sweep(&self, progress_limit: u32, grace: u32) {
         if self.abort_reason().is_some() {
-            // A client that takes nothing is asked for nothing, and so never finds that its answer
-            // was cut: where that did not end the exchange, its connection ends.
+            // If the client reads nothing, its answer is not polled, so the abort does not end the
+            // exchange. Then its connection is closed.
             if self.aborted_sweeps.fetch_add(1, Ordering::Relaxed) >= grace {
                 self.connection.close();
             }
@@ -202,25 +201,26 @@ impl ExchangeGuard {
         self.aborted.cancel();
     }
 
-    /// Ready when the exchange is aborted.
+    /// Completes when the exchange is aborted.
     pub(super) async fn aborted(&self) -> Abort {
         self.aborted.cancelled().await;
         // The cause is set before the token is cancelled.
         self.abort_reason().unwrap_or(Abort::Revoked)
     }
 
-    /// Ready when the exchange is aborted; owned, for content that is polled.
+    /// A future that completes when the exchange is aborted. It is owned, for content that is
+    /// polled.
     pub(super) fn wait_for_abort(&self) -> WaitForCancellationFutureOwned {
         self.aborted.clone().cancelled_owned()
     }
 
-    /// The reason, once it was aborted.
+    /// Why the exchange was aborted, if it was.
     pub(super) fn abort_reason(&self) -> Option<Abort> {
         self.why.get().copied()
     }
 
-    /// Ends the trail with the answer's content, else when the last owner drops this: what a
-    /// WebSocket carried is known only then.
+    /// Ends the trail with the answer's content, or when the last owner drops this. Only then is it
+    /// known what a WebSocket carried.
     pub(super) fn ends_with_it(&self, trail: Trail) {
         *self.trail() = Some(trail);
     }
@@ -229,7 +229,7 @@ impl ExchangeGuard {
         self.trail.lock()
     }
 
-    /// Ends the trail, if it was not ended.
+    /// Ends the trail, if it has not ended yet.
     pub(super) fn end(&self, outcome: Outcome, reason: Option<ReasonCode>, scrubbed: u64) {
         let trail = self.trail().take();
         let Some(mut trail) = trail else { return };

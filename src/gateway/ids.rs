@@ -16,7 +16,7 @@ impl Ids {
     /// A source keyed by the system's random generator.
     ///
     /// # Errors
-    /// Where the system gives no random bytes.
+    /// If the system gives no random bytes.
     pub fn new() -> Result<Self, getrandom::Error> {
         let mut key = [0; 32];
         getrandom::fill(&mut key)?;

@@ -1,4 +1,4 @@
-//! The bounds of the data path.
+//! The limits of the data path.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::credential::Holding;
 use crate::intercept::CaSettings;
 use crate::origin::OriginSettings;
 
-/// The bounds of the data path.
+/// The limits of the data path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Connections of one session at a time.
@@ -18,23 +18,24 @@ pub struct Limits {
     pub exchanges_per_session: usize,
     /// HTTP/2 streams of one connection at a time.
     pub streams_per_connection: u32,
-    /// For one head to be complete from its first byte.
+    /// How long a head may take, from its first byte.
     pub head_timeout: Duration,
-    /// For a CONNECT or SOCKS request, a first byte, and a TLS handshake on either side, each.
+    /// How long each of these may take: a CONNECT or SOCKS request, the first byte, and a TLS
+    /// handshake on either side.
     pub handshake_timeout: Duration,
-    /// For a connection to an origin, all of its addresses together.
+    /// How long connecting to an origin may take, over all of its addresses.
     pub connect_timeout: Duration,
-    /// For which a connection may have no exchange under way.
+    /// How long a connection may have no exchange under way.
     pub idle_timeout: Duration,
-    /// For which an exchange may see no byte move in either direction.
+    /// How long an exchange may go without a byte in either direction.
     pub progress_timeout: Duration,
-    /// Leaf certificates that one session keeps.
+    /// Leaf certificates that one session caches.
     pub cached_certificates: usize,
-    /// Content of one request that is held, where it must be seen whole before it goes on.
+    /// Buffered content of one request, if it must be complete before it is forwarded.
     pub max_buffered_request: Limit,
-    /// Content of all requests that is held.
+    /// Buffered content of all requests.
     pub max_buffered_total: Limit,
-    /// What undoing the content codings of all answers takes.
+    /// Memory for decoding the content of all answers.
     pub max_decoder_memory: Limit,
 }
 
@@ -60,7 +61,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What they say of content that is held.
+    /// The limits for buffered content.
     #[must_use]
     pub fn holding(&self) -> Holding {
         Holding {
@@ -70,7 +71,7 @@ impl Limits {
         }
     }
 
-    /// What they say of origins.
+    /// The settings for origins, with these limits.
     #[must_use]
     pub fn origins(&self) -> OriginSettings {
         let mut settings = OriginSettings::default();

@@ -1,4 +1,4 @@
-//! A connection that is closed so that the client can read the last answer.
+//! Closes a connection so that the client can still read the last answer.
 
 use std::io;
 use std::pin::Pin;
@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// For how long a closed connection is still read.
+/// How long a closed connection is still read.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A connection that, once its write side is closed, reads and drops what the client still sends,
-/// for at most a second.
+/// A connection that lingers after its write side is closed: it reads and drops what the client
+/// still sends, for at most a second.
 ///
-/// RFC 9112 §9.6: a server that closes with content unread makes its system reset the connection,
-/// and the client may lose the answer: that to an upload which the origin refused before it had
-/// read it, for one.
+/// RFC 9112 §9.6: if a server closes while content is unread, its system resets the connection, and
+/// the client may lose the answer. An example is an upload that the origin refused before reading
+/// it.
 pub(super) struct Lingering<IO> {
     io: IO,
     until: Option<Pin<Box<Sleep>>>,
@@ -79,7 +79,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<IO> {
             let mut dropped = ReadBuf::new(&mut scratch);
             match ready!(Pin::new(&mut this.io).poll_read(cx, &mut dropped)) {
                 Ok(()) if !dropped.filled().is_empty() => {}
-                // It closed its side, too, or is gone.
+                // The client closed its side too, or is gone.
                 _ => return Poll::Ready(Ok(())),
             }
         }

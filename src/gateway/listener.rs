@@ -1,4 +1,4 @@
-//! What the connections of one listener have in common.
+//! A session's listener, and how its connections name their destination.
 
 use std::sync::Arc;
 
@@ -6,19 +6,20 @@ use crate::intercept::explicit::Authentication;
 use crate::intercept::{Responder, SessionCa};
 use crate::session::Session;
 
-/// A session's listener: whose its connections are, and how they say where they go.
+/// A listener that belongs to one session.
 pub struct SessionListener {
-    /// Whose they are: identity is the listener, never the peer's address (threats A18).
+    /// The session of its connections. The listener identifies it, never the peer's address
+    /// (threats A18).
     pub session: Arc<Session>,
-    /// What their TLS connections are terminated with.
+    /// The CA that terminates their TLS.
     pub ca: Arc<SessionCa>,
-    /// How they say where they go.
+    /// How they name their destination.
     pub mode: ListenerMode,
 }
 
-/// How the connections of a listener say where they go.
+/// How the connections of a listener name their destination.
 pub enum ListenerMode {
-    /// Captured: by the address that they were for, which may be one of the synthetic ones.
+    /// Captured connections: by the address that the client dialled, which may be synthetic.
     Transparent(Arc<Responder>),
     /// By SNI, to a fixed port.
     Tls {

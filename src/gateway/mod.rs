@@ -1,4 +1,4 @@
-//! Joins the other modules into the path of one request, and serves connections with it.
+//! Serves connections: joins the other modules into the path of one request.
 
 mod answer;
 mod answer_body;

@@ -1,4 +1,4 @@
-//! What is refused before there is a request: tunnels, handshakes and names. Each is recorded.
+//! Records what is refused before there is a request: tunnels, handshakes and names.
 
 use std::collections::HashSet;
 use std::io;
@@ -20,8 +20,7 @@ use crate::message::Authority;
 use crate::names::{ExchangeId, ReasonCode, SessionId};
 
 impl Worker {
-    /// A refusal before there is an exchange: recorded, and told in HTTP where the client speaks
-    /// it.
+    /// Records a refusal that precedes any exchange, and answers it in HTTP.
     pub(super) async fn answer_opening(
         &self,
         io: &mut Prefixed<TcpStream>,
@@ -71,7 +70,8 @@ impl Worker {
     ) -> ExchangeId {
         let mut trail = Trail::begin(&self.shared.log, self.shared.ids.next(), entry.as_str());
         trail.session(listener.session.id(), listener.session.clone());
-        // It is refused in either case; over the session's share it is counted, and has no record.
+        // The connection is refused either way. Beyond the session's share of the log, the refusal
+        // is counted but not recorded.
         let _ = trail.admit();
         trail.method("CONNECT");
         if let Some(to) = to {
@@ -81,13 +81,13 @@ impl Worker {
         self.shared
             .refused
             .count(to.map_or("", |to| to.host.as_str()), reason, trail.id());
-        // Dropped unanswered, the trail writes its record.
+        // A trail that is dropped unanswered writes its record.
         trail.id()
     }
 }
 
 impl Worker {
-    /// Sees a session's questions for names: what is refused is recorded, each name once.
+    /// Returns an observer of a session's DNS queries. It records each refused name once.
     pub fn name_observer(
         self: &Arc<Self>,
         session: &SessionId,
@@ -103,8 +103,7 @@ impl Worker {
                 return;
             };
             let mut seen = seen.lock();
-            // A flood of names is one line each up to a bound, then none: the log is not the
-            // workload's to fill.
+            // Only a limited number of names is recorded, so that a workload cannot flood the log.
             if seen.len() >= REFUSED_NAMES || !seen.insert(host.clone()) {
                 return;
             }
@@ -123,5 +122,5 @@ impl Worker {
     }
 }
 
-/// Names whose refusal is recorded, for each session.
+/// How many refused names are recorded per session.
 const REFUSED_NAMES: usize = 4096;

@@ -27,8 +27,7 @@ impl Worker {
         deadline: Instant,
     ) {
         let mut io = Prefixed::new(stream);
-        // A client may answer a 407 on the connection that it came on (clients.md: Java does only
-        // that).
+        // A client may answer a 407 on the same connection (clients.md: Java does only that).
         for _ in 0..3 {
             let asking = Box::pin(explicit::ask(&mut io, authentication));
             let asked = match timeout_at(deadline, asking).await {
@@ -70,7 +69,7 @@ impl Worker {
                 host: authority.host.clone(),
                 port: authority.port,
             };
-            // What follows could be a tunnel's bytes: the connection ends here.
+            // What follows may be bytes for the tunnel, so the connection ends here.
             let _ = self
                 .answer_opening(io, listener, Some(&authority), refusal)
                 .await;
@@ -117,7 +116,7 @@ impl Worker {
     }
 }
 
-/// The context of requests in absolute form, each of which names its own destination.
+/// The context of requests in absolute form. Each request names its own destination.
 fn absolute_form(listener: &SessionListener) -> ConnectionContext {
     ConnectionContext {
         session: listener.session.id().clone(),

@@ -1,4 +1,4 @@
-//! Why an exchange is refused, and the answer that tells it.
+//! Why an exchange is refused, and the answer that the client gets.
 
 use bytes::Bytes;
 use http::header::{
@@ -15,7 +15,7 @@ use crate::message::Host;
 use crate::names::{ExchangeId, PolicyId, ReasonCode};
 use crate::{credential, origin, policy, session};
 
-/// RFC 9209.
+/// The field that names a proxy's error (RFC 9209).
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// The exchange's id, for `gateway why`.
 pub const EXCHANGE_ID: HeaderName = HeaderName::from_static("gateway-exchange");
@@ -26,31 +26,31 @@ pub enum Refusal {
     /// The request could not be accepted.
     #[error(transparent)]
     Rejected(#[from] Rejected),
-    /// The session is unknown or over, or a phantom stands where it may not.
+    /// The session is unknown or over, or a phantom is in a place where it is not allowed.
     #[error(transparent)]
     Session(#[from] session::Error),
-    /// Policy denies.
+    /// Policy denies the request.
     #[error(transparent)]
     Denied(#[from] Box<policy::Denied>),
-    /// Content on which the verdict depends cannot be held.
+    /// The verdict depends on content that cannot be buffered.
     #[error(transparent)]
     Gathered(#[from] HoldFault),
-    /// A credential cannot be had.
+    /// A credential cannot be used for the request.
     #[error(transparent)]
     Credential(#[from] credential::Error),
     /// The origin cannot be reached, or does not answer properly.
     #[error(transparent)]
     Origin(#[from] origin::Error),
-    /// The audit log takes no record.
+    /// The audit log does not accept the record.
     #[error("the audit log takes no record of the session now")]
     Audit(#[from] audit::Error),
-    /// The content is not what was signed; the origin has not got all of it.
+    /// The content is not what was signed. The origin has not received all of it.
     #[error(transparent)]
     Content(TransformFault),
     /// The exchange was aborted before its answer.
     #[error(transparent)]
     Aborted(#[from] Abort),
-    /// The session has as many exchanges under way as its limit allows.
+    /// The session has reached its limit of concurrent exchanges.
     #[error("the session is over its limit")]
     Busy,
     /// The opening of a tunnel is malformed.
@@ -64,14 +64,14 @@ pub enum Refusal {
         /// The port.
         port: u16,
     },
-    /// The proxy wants a user and password.
+    /// The proxy port requires a user and password.
     #[error("the proxy asks for a user and password")]
     ProxyAuthentication,
 }
 
 impl Refusal {
-    /// The reason code: in the answer, in the audit log, in `gateway why`. Status and side at fault
-    /// follow from it.
+    /// The reason code, as in the answer, the audit log and `gateway why`. It determines the status
+    /// and the side at fault.
     #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
@@ -96,7 +96,8 @@ impl Refusal {
         }
     }
 
-    /// Whether content may have broken off, on its way to the origin or while it was held.
+    /// Whether the request's content may have broken off, on its way to the origin or while
+    /// buffered.
     pub(super) fn is_broken_off(&self) -> bool {
         let held = |fault: &HoldFault| matches!(fault, HoldFault::Client(_));
         match self {
@@ -106,8 +107,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the connection is closed after the answer: what follows on it cannot be trusted to
-    /// be a request.
+    /// Whether the connection closes after the answer, because what follows may not be a request.
     fn closes(&self) -> bool {
         matches!(
             self,
@@ -115,8 +115,8 @@ impl Refusal {
         )
     }
 
-    /// What happened, why, and what to do next, in a sentence or two; no text of the request's or
-    /// the origin's.
+    /// Says in a sentence or two what happened, why, and what to do next. Contains no raw text from
+    /// the request or the origin.
     fn explanation(&self) -> String {
         match self {
             Self::Denied(denied) => {
@@ -137,7 +137,7 @@ impl Refusal {
         }
     }
 
-    /// The answer's head and content.
+    /// Returns the status, fields and content of the answer.
     pub(super) fn answer(
         &self,
         id: ExchangeId,
@@ -181,7 +181,7 @@ impl Refusal {
         }
     }
 
-    /// Tells the operator of what only the operator can mend.
+    /// Logs what only the operator can fix.
     pub(super) fn log(&self, id: ExchangeId) {
         match self {
             Self::Origin(error) => {
@@ -195,8 +195,8 @@ impl Refusal {
     }
 }
 
-/// An error with its causes, in one line; none of them holds text of the request's, the origin's or
-/// a secret.
+/// Formats an error with its causes in one line. None of them contains a secret, or text from the
+/// request or the origin.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

@@ -1,5 +1,5 @@
-//! What was refused in this process's life: for the person who ran the command, and cannot see a
-//! TLS alert or a name that does not exist for what it is.
+//! Counts what this process refused, for the user who ran the command. A program shows a TLS alert
+//! or an unresolved name as some other error.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use parking_lot::Mutex;
 
 use crate::names::{ExchangeId, ReasonCode};
 
-/// Kinds of refusals that are kept apart; all further ones are counted together.
+/// How many kinds of refusals are counted separately. Further ones are counted together.
 const MOST: usize = 256;
 
 /// Refusals by host and reason.
 #[derive(Default)]
 pub struct RefusalCounts(Mutex<BTreeMap<(String, ReasonCode), RefusalCount>>);
 
-/// How often something was refused, and an exchange to ask about.
+/// How often something was refused, and the first exchange of that kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefusalCount {
     /// How often.
     pub count: u64,
-    /// The first of them, for `gateway why`.
+    /// The first exchange, for `gateway why`.
     pub first: ExchangeId,
 }
 
@@ -61,7 +61,7 @@ mod tests {
         }
         let all = counts.all();
         assert!(all.len() <= MOST + 1);
-        // What is known already is counted as itself.
+        // A host that is already known is still counted separately.
         counts.count("h0.test", ReasonCode::DnsName, id);
         let first = |(host, ..): &(String, ReasonCode, RefusalCount)| host == "h0.test";
         assert_eq!(

@@ -1,5 +1,5 @@
-//! The frame around one exchange: it begins, and ends in the origin's answer or in a refusal, and
-//! either is in the audit log before it is given.
+//! Begins an exchange, and ends it with the origin's answer or a refusal. The audit log has the
+//! record before the client gets the answer.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Exchange {
         }
     }
 
-    /// Answers the request, whatever happens. One that is refused already goes no further.
+    /// Answers the request, whatever happens. With a `refusal`, the request goes no further.
     pub(super) async fn respond(
         mut self,
         connection: Arc<ConnectionContext>,
@@ -50,7 +50,7 @@ impl Exchange {
         let result = match refusal {
             Some(refusal) => Err(refusal),
             None => tokio::select! {
-                // What is not allowed any more takes no further step.
+                // An aborted exchange takes no further step.
                 biased;
                 why = guard.aborted() => Err(Refusal::Aborted(why)),
                 result = self.run(connection, request) => result,
@@ -70,7 +70,7 @@ impl Exchange {
         self.refuse(refusal, version, host).await
     }
 
-    /// A place among the exchanges of the session, and in the log.
+    /// Takes a place among the session's exchanges, and in the log.
     fn admit(&mut self, connection: &ConnectionContext) -> Result<(), Refusal> {
         let shared = &self.worker.shared;
         let Some(session) = shared.sessions.get(&connection.session) else {
@@ -83,7 +83,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Gives the answer away; its content, or the WebSocket behind it, ends the exchange.
+    /// Returns the answer. The end of its content, or of its WebSocket, ends the exchange.
     fn release(self, mut response: Response<AnswerBody>, length: Length) -> Response<AnswerBody> {
         if length == Length::Switched {
             self.guard.ends_with_it(self.trail);
@@ -93,9 +93,10 @@ impl Exchange {
         response
     }
 
-    /// Where the client's own content was malformed, or is not what was signed, the request to the
-    /// origin broke off for that, and the origin is not to blame. Content that was held broke off
-    /// in the same way.
+    /// Blames the client instead of the origin, if the client's content is at fault.
+    ///
+    /// If that content is malformed, or is not what was signed, the request to the origin breaks
+    /// off. Buffered content breaks off in the same way.
     fn blame(&self, refusal: Refusal) -> Refusal {
         if !refusal.is_broken_off() {
             return refusal;
@@ -116,7 +117,7 @@ impl Exchange {
         }
     }
 
-    /// Records the refusal, then gives it.
+    /// Records the refusal, then returns it.
     async fn refuse(
         mut self,
         refusal: Refusal,
@@ -130,10 +131,10 @@ impl Exchange {
         let (status, fields, content) = refusal.answer(id, version, self.error_format);
         let length = Length::Known(content.len() as u64);
         let recorded = self.trail.answer(status.as_u16(), length).await;
-        // What follows is a few bytes of our own: whether the client still reads them is not worth
-        // a second record.
+        // The answer is a few bytes of our own. Whether the client reads them is not worth a second
+        // record.
         if let Err(error) = recorded.and_then(|()| self.trail.end(END_OF_OUR_OWN)) {
-            // A refusal lets nothing through, so it is given even where it cannot be recorded; the
+            // A refusal lets nothing through, so it is returned even if it cannot be recorded. The
             // trail counts the loss.
             tracing::error!(exchange = %id, %error, "a refusal was not recorded");
         }
@@ -144,8 +145,8 @@ impl Exchange {
     }
 }
 
-/// The host as the request says it, where its connection names none: for the person who reads what
-/// was refused. It decides nothing.
+/// The host that the request names, if its connection names none. It is only shown to the user, and
+/// decides nothing.
 fn host_of_unnamed(connection: &ConnectionContext, request: &Request<Incoming>) -> Option<String> {
     let host = request.uri().host();
     host.filter(|_| connection.said_host().is_empty())

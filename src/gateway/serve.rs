@@ -1,4 +1,4 @@
-//! Accepts the connections of listeners, and finds out where they go.
+//! Accepts connections on listeners, and finds out where they go.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,8 +25,8 @@ impl Worker {
                 Ok((stream, _)) => self.admit(stream, &listener),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    // Out of descriptors or memory: the listener waits and goes on, never ends
-                    // (threats P04).
+                    // Out of descriptors or memory: the listener waits and tries again. It never
+                    // ends (threats P04).
                     tracing::warn!(%error, "a connection was not accepted");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -39,8 +39,8 @@ impl Worker {
         let opened = Opened::count(&self.shared.open, limits.connections);
         let Some(place) = opened.zip(listener.session.connect(limits.connections_per_session))
         else {
-            // Told once a kind at the end, and not for each: a flood is not to fill the operator's
-            // terminal.
+            // Reported once per kind at the end, not per connection, so that a flood does not fill
+            // the operator's terminal.
             self.shared
                 .refused
                 .count("", ReasonCode::ConnectionLimit, self.shared.ids.next());
@@ -108,7 +108,7 @@ impl Worker {
     }
 }
 
-/// One of all open connections; it is given back when this is dropped.
+/// A place among all open connections, released on drop.
 struct Opened(Arc<AtomicUsize>);
 
 impl Opened {
@@ -125,8 +125,7 @@ impl Drop for Opened {
     }
 }
 
-/// Whether an accept failed for the one connection only, which is gone (accept(2), "Error
-/// handling").
+/// Whether accept failed for one connection only, which is gone (accept(2), "Error handling").
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! What is inside a tunnel or a captured connection: TLS, which is terminated, or HTTP.
+//! Serves what a tunnel or a captured connection carries: TLS, which is terminated, or HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ pub(super) struct TunnelTarget {
 }
 
 impl TunnelTarget {
-    /// What the connection claims, with the scheme inside and the name of its handshake.
+    /// Combines what the connection claims with the scheme inside it and the name in its TLS
+    /// handshake.
     fn context(
         self,
         listener: &SessionListener,
@@ -42,8 +43,10 @@ impl TunnelTarget {
 }
 
 impl Worker {
-    /// Serves what is inside a tunnel or a captured connection: TLS, which is terminated, or HTTP
-    /// in clear text. There is no third way: bytes that are neither go nowhere (threats A13).
+    /// Serves a tunnel or a captured connection.
+    ///
+    /// It carries either TLS, which is terminated, or HTTP in clear text. Other bytes are never
+    /// forwarded (threats A13).
     pub(super) async fn tunnel(
         self: Arc<Self>,
         mut io: Prefixed<TcpStream>,
@@ -64,12 +67,12 @@ impl Worker {
             (None, Some(address)) => Destination::Address(address.ip()),
             (None, None) => return,
         };
-        // Boxed, so that a connection does not keep room for its handshake.
+        // Boxed, so that a connection does not keep memory for its handshake.
         match Box::pin(terminate(io, &listener.ca, destination, deadline)).await {
             Ok(inside) => {
                 let sni = inside.named_by_sni.then(|| inside.host.clone());
                 if to.named.is_none() && !inside.named_by_sni {
-                    // Without SNI the address itself is the host, where policy permits it (threats
+                    // Without SNI, the address itself is the host, if policy permits it (threats
                     // A11).
                     to.named = to.destination.map(|address| Authority {
                         host: inside.host.clone(),

@@ -1,4 +1,4 @@
-//! A connection that became a WebSocket: relayed, scrubbed towards the client, guarded.
+//! Relays a connection that became a WebSocket, and scrubs what goes to the client.
 
 use std::io;
 use std::sync::Arc;
@@ -17,14 +17,13 @@ use crate::credential::{Redactor, ScrubFrames};
 use crate::intercept::Upgrade;
 use crate::origin;
 
-/// Read at once from either side, in bytes.
+/// How many bytes are read at once from either side.
 const BUFFER: usize = 16 << 10;
 
-/// Answers the client's upgrade by the origin's, and relays from then on.
+/// Answers the client's upgrade with the origin's answer, and relays from then on.
 ///
 /// # Errors
-/// [`origin::Error::BadUpgrade`] where the origin's answer is not the one that was asked for (RFC
-/// 6455 §4.1).
+/// [`origin::Error::BadUpgrade`] if the origin's answer does not fit the request (RFC 6455 §4.1).
 pub(super) fn switch(
     mut response: Response<AnswerBody>,
     upgrade: Upgrade,
@@ -48,13 +47,13 @@ pub(super) fn switch(
             fields.insert(SEC_WEBSOCKET_ACCEPT, accept);
         }
         None => {
-            // RFC 8441 §5: over HTTP/2 a 2xx opens the stream, and the accept value has no place.
+            // RFC 8441 §5: over HTTP/2, a 2xx opens the stream, and there is no accept value.
             fields.remove(SEC_WEBSOCKET_ACCEPT);
             *response.status_mut() = StatusCode::OK;
         }
     }
     *response.body_mut() = AnswerBody::switched();
-    // Owned by the two connections: it ends when either does, or when it is aborted.
+    // The two connections own this task: it ends when either of them ends, or on abort.
     tokio::spawn(async move {
         if let Err(error) = join(client, origin, lent, &guard).await {
             tracing::debug!(%error, "a WebSocket ended");
@@ -95,7 +94,7 @@ async fn relay_up(
         to.write_all(&buffer[..count]).await?;
         to.flush().await?;
         meter.add_up(count);
-        // However small its frames are, a WebSocket takes its turn among the others.
+        // A WebSocket with many small frames leaves other tasks their turn.
         tokio::task::yield_now().await;
     }
 }

@@ -1,8 +1,8 @@
-//! Watches over what is under way: exchanges that make no progress, sessions that end, connections
-//! that idle, and policies that change.
+//! Aborts exchanges that stall, that outlive their session, or that new policies do not allow.
+//! Closes idle connections.
 //!
-//! One sweep a second looks at everything; an exchange itself sets no timer. So a deadline is exact
-//! to a second, and costs nothing on the path of a request.
+//! One sweep a second checks everything, and no exchange sets a timer of its own. So deadlines are
+//! exact to a second, and cost nothing on the path of a request.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use super::guard::{ConnectionGuard, ExchangeGuard};
 use super::limits::Limits;
 use crate::policy::Policies;
 
-/// How often everything is looked at.
+/// How often everything is checked.
 const SWEEP: Duration = Duration::from_secs(1);
-/// Whole sweeps that an exchange may outlive its abort.
+/// How many whole sweeps an exchange may outlive its abort.
 const GRACE: u32 = 1;
-/// For how long exchanges are judged again before other tasks of the thread have their turn: about
-/// a thousand of them.
+/// How long exchanges are judged again before the thread's other tasks get their turn: about a
+/// thousand exchanges.
 const TURN: Duration = Duration::from_millis(5);
 
 /// The exchanges and connections of one runtime thread.
@@ -33,9 +33,10 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// A watch that aborts an exchange after `progress_timeout` without a byte, and closes a
-    /// connection after `idle_timeout` without an exchange or where a head takes longer than
-    /// `head_timeout`; each to the second.
+    /// Creates a watchdog with these limits, each exact to a second.
+    ///
+    /// It aborts an exchange after `progress_timeout` without a byte. It closes a connection after
+    /// `idle_timeout` without an exchange, or if a head takes longer than `head_timeout`.
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
             exchanges: Register::default(),
@@ -47,12 +48,12 @@ impl Watchdog {
         }
     }
 
-    /// Begins to watch a connection; it is forgotten when its last owner drops it.
+    /// Starts watching a connection, until its last owner drops it.
     pub(super) fn connection(&self) -> Arc<ConnectionGuard> {
         self.connections.enter(ConnectionGuard::default())
     }
 
-    /// Begins to watch an exchange on a connection.
+    /// Starts watching an exchange on a connection.
     pub(super) fn exchange(&self, connection: &Arc<ConnectionGuard>) -> Arc<ExchangeGuard> {
         self.exchanges.enter(ExchangeGuard::new(connection))
     }
@@ -62,7 +63,7 @@ impl Watchdog {
         self.changed.notify_one();
     }
 
-    /// Watches for ever; `beside` is done once a sweep.
+    /// Runs for ever, and calls `beside` once per sweep.
     pub(super) async fn run(&self, policies: &Policies, beside: impl Fn()) {
         let mut tick = tokio::time::interval(SWEEP);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -89,7 +90,7 @@ impl Watchdog {
         }
     }
 
-    /// Has the policies in force judge what others allowed.
+    /// Judges again, by the policies now in force, the exchanges that earlier policies allowed.
     async fn judge_again(&self, policies: &Policies) {
         let (began, mut judged) = (Instant::now(), 0);
         let mut turn = began;
@@ -117,7 +118,7 @@ fn sweeps(time: Duration) -> u32 {
     u32::try_from(time.as_secs().max(1)).unwrap_or(u32::MAX)
 }
 
-/// What is alive of one kind, held weakly.
+/// Weak references to all living values of one kind.
 struct Register<T>(Mutex<Vec<Weak<T>>>);
 
 impl<T> Default for Register<T> {
@@ -152,8 +153,10 @@ impl<T> Register<T> {
     }
 }
 
-/// Leaves room for as many again, so that the dead are looked for seldom; they hold memory, so that
-/// there are never more of them than that.
+/// Removes dead references, and reserves room for as many as are alive.
+///
+/// A new value searches for dead references only when that room is full. Dead references keep their
+/// memory allocated, and the room bounds their number.
 fn drop_dead<T>(all: &mut Vec<Weak<T>>) {
     all.retain(|one| one.strong_count() > 0);
     let most = 2 * all.len() + 8;

@@ -16,35 +16,35 @@ use crate::session::Sessions;
 
 /// What every runtime thread shares.
 pub struct SharedState {
-    /// Who may ask.
+    /// The sessions that may send requests.
     pub sessions: Sessions,
-    /// What may be asked.
+    /// The policies that judge requests.
     pub policies: Policies,
-    /// What may be lent.
+    /// The credentials that may be used.
     pub credentials: Credentials,
-    /// Where it is recorded.
+    /// The audit log.
     pub log: Log,
-    /// Bounds.
+    /// The limits of the data path.
     pub limits: Limits,
-    /// What is known of origins.
+    /// The settings for origins.
     pub origin_settings: Arc<OriginSettings>,
     /// The source of exchange ids.
     pub ids: Ids,
-    /// What was refused.
+    /// Counts what was refused.
     pub refused: RefusalCounts,
-    /// Connections that are open.
+    /// How many connections are open.
     pub open: Arc<AtomicUsize>,
 }
 
 impl SharedState {
-    /// Records how many exchanges were refused without a record of their own; once a second, and at
-    /// the end.
+    /// Records how many exchanges were refused without a record of their own. Called once a second,
+    /// and at the end.
     pub fn tell_suppressed(&self) {
         self.sessions.tell_suppressed(&self.log);
     }
 }
 
-/// The gateway on one runtime thread: its own pool and watch, the rest shared.
+/// The gateway on one runtime thread. Its pool and watchdog are its own; the rest is shared.
 pub struct Worker {
     pub(super) shared: Arc<SharedState>,
     pub(super) origins: Origins,
@@ -55,7 +55,7 @@ impl Worker {
     /// A worker for the current thread's runtime.
     ///
     /// # Errors
-    /// [`ResolverUnusable`] where the system's resolver configuration cannot be read.
+    /// [`ResolverUnusable`] if the system's resolver configuration cannot be read.
     pub fn new(shared: Arc<SharedState>) -> Result<Arc<Self>, ResolverUnusable> {
         let origins = Origins::new(shared.origin_settings.clone())?;
         let watchdog = Watchdog::new(&shared.limits);
@@ -66,7 +66,7 @@ impl Worker {
         }))
     }
 
-    /// Watches over exchanges and idle connections for ever.
+    /// Runs the watchdog for ever.
     pub async fn watch(&self) {
         let beside = || {
             self.origins.sweep();
@@ -75,8 +75,8 @@ impl Worker {
         self.watchdog.run(&self.shared.policies, beside).await;
     }
 
-    /// Tells the worker that the policies were replaced: what is under way is judged by the new
-    /// ones at once.
+    /// Tells the worker that the policies were replaced. Exchanges under way are judged again at
+    /// once.
     pub fn policy_changed(&self) {
         self.watchdog.policy_changed();
     }

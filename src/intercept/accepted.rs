@@ -1,4 +1,5 @@
-//! A request as it was accepted: canonical, its claims agreed, its hop-by-hop fields gone.
+//! Accepts a request: its claims must agree, it becomes canonical, and its hop-by-hop fields are
+//! removed.
 
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ use crate::message::{
 };
 use crate::names::ReasonCode;
 
-/// A request whose claims about its destination agree, and which is not read further yet: how its
-/// path reads may depend on the origin.
+/// A request whose claims about its destination agree. The rest is not read yet, because how to
+/// read the path may depend on the origin.
 pub struct Addressed {
     connection: Arc<ConnectionContext>,
     request: http::Request<Incoming>,
@@ -35,13 +36,13 @@ pub struct Accepted(Box<Request>);
 /// Why a request was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum Rejected {
-    /// The method.
+    /// The method is refused.
     #[error(transparent)]
     Method(#[from] MethodRefused),
-    /// The request target.
+    /// The request target is malformed.
     #[error(transparent)]
     Target(#[from] TargetMalformed),
-    /// The fields.
+    /// The fields are malformed.
     #[error(transparent)]
     Fields(#[from] FieldsMalformed),
     /// The claims about the destination do not agree.
@@ -50,16 +51,16 @@ pub enum Rejected {
     /// The head was malformed on the wire.
     #[error(transparent)]
     Wire(#[from] super::strict::WireMalformed),
-    /// An upgrade to something else than WebSocket (RFC 9110 §7.8).
+    /// An upgrade to something other than WebSocket (RFC 9110 §7.8).
     #[error("only an upgrade to `websocket` is possible")]
     Upgrade,
     /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
     #[error("only the expectation `100-continue` is known")]
     Expectation,
-    /// The query asks the origin to read another method than the one that was judged (threats F09).
+    /// The query asks the origin to use a method other than the one that was judged (threats F09).
     #[error("the query overrides the method")]
     MethodOverride,
-    /// The query asks the origin to read other fields than those that were judged.
+    /// The query asks the origin to use fields other than those that were judged.
     #[error("the query overrides fields")]
     FieldOverride,
 }
@@ -83,7 +84,7 @@ impl Rejected {
 }
 
 impl Addressed {
-    /// Reads where a request goes, in the light of its connection.
+    /// Reads where a request goes, given its connection.
     ///
     /// # Errors
     /// [`Rejected`] by cause.
@@ -118,9 +119,10 @@ impl Addressed {
         &self.origin
     }
 
-    /// Whether there is a signature of AWS's kind, by its first letters; what it is worth is judged
-    /// later. It must be one that is judged, so a parameter is a whole one: otherwise the request
-    /// went on unsigned, with a path that is read as if it were.
+    /// Whether the request seems to carry an AWS signature, by its prefix. It is verified later.
+    ///
+    /// A query parameter counts only from its first letter. Anything else would not be verified
+    /// later, so the request would go on unsigned, with its path read as if it were signed.
     #[must_use]
     pub fn looks_signed(&self) -> bool {
         let scheme = self
@@ -137,9 +139,10 @@ impl Addressed {
 }
 
 impl Accepted {
-    /// Reads the rest of a request, as `reading` says that its origin does.
+    /// Reads the rest of a request the way its origin does, which is given by `reading`.
     ///
-    /// What ends at this hop is removed here, so that policy judges what the origin will see.
+    /// The fields that end at this hop are removed here, so that policy judges what the origin will
+    /// see.
     ///
     /// # Errors
     /// [`Rejected`] by cause; nothing was sent anywhere.
@@ -195,7 +198,7 @@ impl Accepted {
     }
 }
 
-/// The canonical target, which must not ask the origin to read another request out of it.
+/// The canonical target. It must not ask the origin to use another method or other fields.
 fn target(uri: &Uri, reading: Reading) -> Result<RequestTarget, Rejected> {
     let path = uri.path_and_query().ok_or(Disagreement::TargetForm)?;
     let target = RequestTarget::from_parsed(path, reading.slashes)?;
@@ -214,8 +217,8 @@ fn expects_what_is_known(fields: &HeaderMap) -> bool {
         .is_none_or(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-/// RFC 8441 §4: an extended CONNECT for WebSocket is judged and forwarded as the GET that it stands
-/// for.
+/// Turns an extended CONNECT for WebSocket into the GET that it stands for (RFC 8441 §4). It is
+/// judged and forwarded as that GET.
 fn as_websocket_get(
     request: &mut http::Request<Incoming>,
     protocol: &Protocol,
@@ -227,9 +230,10 @@ fn as_websocket_get(
     Ok(())
 }
 
-/// What the client wants the connection to become; only one thing is possible. An `Upgrade` that
-/// `Connection` does not name, or one in HTTP/1.0, is no wish at all (RFC 9110 §7.8) and was
-/// removed with the other hop-by-hop fields.
+/// What the client wants the connection to become. Only a WebSocket is possible.
+///
+/// An `Upgrade` that `Connection` does not name, or one in HTTP/1.0, counts as none (RFC 9110
+/// §7.8). It was removed with the other hop-by-hop fields.
 fn upgrade(
     parts: &mut http::request::Parts,
     asked: Option<&HeaderValue>,
@@ -262,7 +266,7 @@ fn upgrade(
     })))
 }
 
-/// RFC 6455 §4.2.1: exactly one key, of 16 bytes in base64.
+/// The accept value for the client's key. RFC 6455 §4.2.1: exactly one key, of 16 bytes in base64.
 fn client_accept(fields: &HeaderMap) -> Result<String, Rejected> {
     let mut keys = fields.get_all(SEC_WEBSOCKET_KEY).iter();
     let key = keys

@@ -30,7 +30,7 @@ impl Budget {
         self.left = (self.left + passed.as_secs_f64() * self.per_second).min(self.burst);
     }
 
-    /// Takes this many tokens at once, or all that are left if they are not enough.
+    /// Takes this many tokens at once, or all that are left. Returns whether there were enough.
     pub(crate) fn take_many(&mut self, tokens: u32, now: Instant) -> bool {
         if tokens == 0 {
             return true;

@@ -1,11 +1,11 @@
-//! What is known of a connection before its first request.
+//! What is known about a connection before its first request.
 
 use std::net::SocketAddr;
 
 use crate::message::{Authority, ConnectionClaims, Host, Scheme};
 use crate::names::SessionId;
 
-/// The kind of listener through which a connection came, and how it said where it goes.
+/// How a connection reached the gateway and named its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Entry {
     /// Captured in a namespace.
@@ -34,25 +34,25 @@ impl Entry {
     }
 }
 
-/// Whose a connection is, and every claim that it makes about its destination.
+/// The session of a connection, and every claim that it makes about its destination.
 #[derive(Debug, Clone)]
 pub struct ConnectionContext {
-    /// The session, by the listener that accepted the connection.
+    /// The session of the listener that accepted the connection.
     pub session: SessionId,
-    /// How it came.
+    /// How the connection reached the gateway.
     pub entry: Entry,
-    /// The scheme inside: TLS was terminated or not.
+    /// The scheme inside, which says whether TLS was terminated.
     pub scheme: Scheme,
     /// The target of CONNECT or SOCKS, or the name behind a synthetic address.
     pub named: Option<Authority>,
     /// The host of the TLS handshake.
     pub sni: Option<Host>,
-    /// The address that a captured connection was for.
+    /// The address that the client of a captured connection dialled.
     pub destination: Option<SocketAddr>,
 }
 
 impl ConnectionContext {
-    /// The host as the connection names it, unchecked; empty where it names none.
+    /// The host that the connection names, unchecked; empty if it names none.
     #[must_use]
     pub fn said_host(&self) -> &str {
         let named = self

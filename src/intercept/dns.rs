@@ -1,5 +1,5 @@
-//! DNS answers: allowed names get synthetic addresses, everything else ends here; no query ever
-//! leaves.
+//! Answers DNS queries. Allowed names get synthetic addresses, everything else is refused here, and
+//! no query is ever forwarded.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -85,7 +85,7 @@ pub fn answer(
         Transport::Udp => UDP_QUESTION_MAX,
         Transport::Tcp => TCP_QUESTION_MAX,
     };
-    // One question, no answers, an OPT and at most a TSIG after it: what resolvers send. Checked
+    // Resolvers send one question and no answers, followed by an OPT and at most a TSIG. Checked
     // before decoding, so that the counts cannot demand work.
     let usual = header.counts[0] == 1 && header.counts[1..3] == [0, 0] && header.counts[3] <= 2;
     if !usual || query.len() > bound {
@@ -211,7 +211,7 @@ fn host(name: &Name) -> Option<Host> {
     Host::parse(&text).ok()
 }
 
-/// RFC 6761 §6.3 for `localhost`, and the gateway's own name.
+/// The addresses of `localhost` (RFC 6761 §6.3) and of the gateway's own name.
 fn local(host: &Host) -> Option<Addresses> {
     match host.as_str() {
         "gateway.internal" => Some(GATEWAY),
@@ -223,7 +223,7 @@ fn local(host: &Host) -> Option<Addresses> {
     }
 }
 
-/// A reply to a decoded message; it repeats its question and its EDNS.
+/// A reply to a decoded message. It repeats the message's question and EDNS.
 fn full(
     message: &Message,
     code: ResponseCode,
@@ -276,7 +276,7 @@ fn full(
     }
 }
 
-/// What makes a negative answer cacheable (RFC 2308): for one second, so that a changed policy
+/// Makes a negative answer cacheable (RFC 2308), but only for one second, so that a changed policy
 /// takes effect at once.
 fn negative() -> SOA {
     SOA::new(Name::root(), Name::root(), 1, 1, 1, 1, NEGATIVE_TTL_SECONDS)
@@ -294,8 +294,8 @@ fn bare(header: &Header, code: ResponseCode, verdict: DnsVerdict) -> Answer {
     }
 }
 
-/// The header of RFC 1035 §4.1.1, parsed by hand so that a message can be refused before anything
-/// else in it is looked at.
+/// The header of RFC 1035 §4.1.1. It is parsed by hand, so that a message can be refused before the
+/// rest of it is read.
 struct Header {
     id: u16,
     is_response: bool,
@@ -320,10 +320,10 @@ impl Header {
 
 /// Firefox queries it to learn whether it may use DNS over HTTPS; NXDOMAIN means no.
 const CANARY: &str = "use-application-dns.net";
-/// Short, so that a program that outlives a session notices the change.
+/// Short, so that a program that outlives the session notices the change.
 const TTL_SECONDS: u32 = 30;
 const NEGATIVE_TTL_SECONDS: u32 = 1;
-/// What fits into every path (DNS flag day 2020).
+/// A size that fits every network path (DNS flag day 2020).
 const UDP_PAYLOAD: u16 = 1232;
 const UDP_QUESTION_MAX: usize = 1232;
 const TCP_QUESTION_MAX: usize = 4096;

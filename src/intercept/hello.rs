@@ -20,13 +20,13 @@ use super::mint::MintRefused;
 use crate::message::{Host, HostMalformed};
 use crate::names::ReasonCode;
 
-/// What is known of the destination before the client's hello.
+/// What is known about the destination before the client's hello.
 #[derive(Debug, Clone, Copy)]
 pub enum Destination<'a> {
     /// A CONNECT or SOCKS target, or the name for a synthetic address: the SNI must be the same.
     Named(&'a Host),
-    /// The address that a captured connection was for: the SNI names the host. Without one, the
-    /// address itself is the host, if policy permits it.
+    /// The address that the client of a captured connection dialled: the SNI names the host.
+    /// Without one, the address itself is the host, if policy permits it.
     Address(IpAddr),
 }
 
@@ -101,7 +101,7 @@ impl HandshakeError {
         }
     }
 
-    /// The alert for the client, if we have to write it; for [`HandshakeError::Tls`], rustls wrote
+    /// The alert for the client, if we have to write it. For [`HandshakeError::Tls`], rustls wrote
     /// its own.
     fn alert(&self) -> Option<Alert> {
         match self {
@@ -339,7 +339,7 @@ fn cause(error: io::Error) -> HandshakeError {
     }
 }
 
-/// RFC 8446 §6.
+/// The TLS alerts that the gateway writes (RFC 8446 §6).
 #[derive(Clone, Copy)]
 enum Alert {
     DecodeError = 50,

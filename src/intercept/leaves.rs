@@ -1,5 +1,5 @@
-//! The leaves of a session: minted at the first handshake with a name, cached, and never for a name
-//! that policy does not permit.
+//! The leaves of a session: minted at the first handshake with a name, then cached. A name that
+//! policy does not permit gets none.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -19,7 +19,7 @@ use super::budget::Budget;
 use super::mint::{CaSettings, Mint, MintRefused};
 use crate::message::Host;
 
-/// Decides whether a leaf may be minted for a host: whether any policy could permit a request to
+/// Decides whether a leaf may be minted for a host, because some policy could permit a request to
 /// it.
 pub type MayMint = Arc<dyn Fn(&Host) -> bool + Send + Sync>;
 
@@ -27,8 +27,7 @@ pub type MayMint = Arc<dyn Fn(&Host) -> bool + Send + Sync>;
 pub(super) struct Leaves {
     mint: Mint,
     may_mint: MayMint,
-    // Minting takes about 20 µs, so it happens under the lock: one mint per name, and no second
-    // path.
+    // Minting takes about 20 µs, so it happens under the lock, and no name is minted twice at once.
     cache: Mutex<LeafCache>,
 }
 

@@ -164,7 +164,7 @@ impl Mint {
         })
     }
 
-    /// Signs a leaf for exactly one host, and returns how long it should be used.
+    /// Signs a leaf for exactly one host, and returns when to renew it.
     ///
     /// The subject is empty and the SAN therefore critical (RFC 5280 §4.2.1.6): a host name may be
     /// longer than the 64 characters of a common name, and no current client reads one.

@@ -2,8 +2,8 @@
 //! frames that ask for nothing.
 //!
 //! The parser above it reads for as long as bytes arrive, so a client could occupy the thread with
-//! frames that cost it nine bytes each. Here, each read is charged, by its bytes and its frames, to
-//! the turn that the runtime gives a task.
+//! frames that cost it nine bytes each. Here, each read uses up part of the turn that the runtime
+//! gives a task, by its bytes and its frames.
 
 use std::future::Future;
 use std::io;
@@ -23,13 +23,15 @@ pub struct Paced<IO> {
     io: IO,
     frames: Frames,
     idle: Budget,
-    /// How many more such frames it may send, for what it received and requested.
+    /// How many more frames that ask for nothing it may send, earned by what it received and
+    /// requested.
     earned: u32,
-    /// The most bytes of the next read: few if frames are small, so that a turn has few of them.
+    /// The most bytes of the next read. Few if frames are small, so that a turn handles few of
+    /// them.
     piece: usize,
-    /// The last write was complete, so a frame of our own may follow.
+    /// Whether the last write was complete, so that a frame of our own may follow.
     between_frames: bool,
-    /// Too many frames have arrived.
+    /// Whether too many frames have arrived.
     over: bool,
     flooded: Flooded,
 }
@@ -39,7 +41,7 @@ pub struct Paced<IO> {
 pub struct Flooded(Arc<AtomicBool>);
 
 impl Flooded {
-    /// Whether it was.
+    /// Whether the connection was ended.
     #[must_use]
     pub fn is_so(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -64,7 +66,7 @@ impl<IO> Paced<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> Paced<IO> {
-    /// Sends the reason, if the client's window accepts it at once, and ends the connection.
+    /// Sends the reason, if the connection accepts it at once, and ends the connection.
     fn end(&mut self, cx: &mut Context<'_>) -> io::Error {
         if !self.flooded.0.swap(true, Ordering::Relaxed) && self.between_frames {
             // This is a courtesy: the connection ends either way.
@@ -100,9 +102,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<IO> {
         this.earn(seen.requests * IDLE_FOR_A_REQUEST);
         let unearned = seen.idle.saturating_sub(this.earned);
         this.earned = this.earned.saturating_sub(seen.idle);
-        // What was read is given on; the next read ends the connection.
+        // What was read is passed on. The next read ends the connection.
         this.over = !this.idle.take_many(unearned, Instant::now());
-        // A read that gives little may have cost much: a record of TLS for each byte.
+        // A short read may have been expensive: each byte may come in a TLS record of its own.
         let little = if new.len() < SMALL_PIECE / 2 {
             SMALL_READ
         } else {
@@ -186,7 +188,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Paced<IO> {
     }
 }
 
-/// The position in the client's frames: only their heads are looked at (RFC 9113 §4.1).
+/// The position in the client's frames. Only their heads are read (RFC 9113 §4.1).
 struct Frames {
     head: [u8; HEAD],
     held: usize,
@@ -243,25 +245,26 @@ impl Frames {
     }
 }
 
-/// RFC 9113 §3.4, in bytes.
+/// The length of the client's preface, in bytes (RFC 9113 §3.4).
 const PREFACE: usize = 24;
 const HEAD: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
-/// RFC 9113 §6.8: ENHANCE_YOUR_CALM; names no stream as one that may be retried.
+/// A GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 §6.8). It names no stream as one that may be retried.
 const GOAWAY: &[u8] = &[
     0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0x0b,
 ];
-/// The frames that ask for nothing that a connection may send: at once, per second, and more for
+/// How many frames that ask for nothing a connection may send: at once, per second, and more for
 /// what it receives and requests.
 const IDLE_BURST: u32 = 512;
 const IDLE_PER_SECOND: u32 = 200;
 const IDLE_FOR_A_REQUEST: u32 = 8;
 const BYTES_FOR_AN_UPDATE: u32 = 32;
 const MOST_EARNED: u32 = 1 << 20;
-/// What one unit of a task's turn pays for, besides one frame; a turn has 128.
+/// How many bytes one unit of a task's turn pays for. A frame also costs one unit, and a turn has
+/// 128.
 const BYTES_A_UNIT: usize = 4096;
 /// Frames are small if they have fewer bytes on average; a read then has at most `SMALL_PIECE`.
 const SMALL_FRAME: usize = 128;

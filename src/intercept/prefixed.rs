@@ -1,5 +1,4 @@
-//! A stream of which some bytes were already read: every byte is kept, none is read twice (threats
-//! A12, A15).
+//! A stream whose first bytes can be read ahead. No byte is lost or read twice (threats A12, A15).
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-/// A stream after the bytes that were read ahead of it.
+/// A stream, preceded by the bytes that were read ahead.
 pub struct Prefixed<IO> {
     prefix: BytesMut,
     io: IO,

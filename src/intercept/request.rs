@@ -12,14 +12,14 @@ use crate::message::RequestHead;
 
 /// One request on its way from the client to the origin.
 ///
-/// It proves nothing by itself: what may be done with it is said by the stage that holds it. A
-/// stage passes it on whole, so that what travels with a request is named here and nowhere else.
+/// It proves nothing by itself: the stage that holds it says what may be done with it. Each stage
+/// passes it on whole, so everything that travels with a request is listed here.
 pub struct Request {
     /// The connection on which it came.
     pub(crate) connection: Arc<ConnectionContext>,
     /// The canonical head.
     pub(crate) head: RequestHead,
-    /// The content, which streams until something holds it.
+    /// The content, which streams until something buffers it.
     pub(crate) content: Content,
     /// Counts the bytes of content that moved.
     pub(crate) meter: Arc<Meter>,
@@ -31,16 +31,15 @@ pub struct Request {
 pub struct Upgrade {
     /// Resolves to the client's side when the answer is a 101 (or the 200 of an extended CONNECT).
     pub on: OnUpgrade,
-    /// The client's leg: the accept value that it expects, or `None` where it asked by extended
-    /// CONNECT (RFC 8441).
+    /// The accept value that the client expects, or `None` for an extended CONNECT (RFC 8441).
     pub accept: Option<String>,
-    /// The origin's leg: what its answer must hold.
+    /// What the origin's answer must contain.
     pub expected: websocket::Expected,
 }
 
 impl Request {
-    /// The length of the content that the head announces, in bytes; 0 without content, `None` where
-    /// its end will tell.
+    /// The content's length in bytes, as the head announces it; 0 without content, `None` if the
+    /// head gives no length.
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
         self.content.size_hint().exact()
@@ -49,7 +48,7 @@ impl Request {
     /// The same request with all of its content in memory.
     ///
     /// # Errors
-    /// [`HoldFault`] by cause; the request is gone then.
+    /// [`HoldFault`] by cause. The request is dropped then.
     pub(crate) async fn hold(
         mut self: Box<Self>,
         limit: Limit,

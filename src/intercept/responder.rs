@@ -18,7 +18,7 @@ use super::dns::{Answer, Transport, answer};
 use super::synthetic::Synthetic;
 use crate::message::Host;
 
-/// Decides whether a name may be answered: whether any policy could permit a request to it.
+/// Decides whether a name gets an answer, because some policy could permit a request to it.
 pub type MayResolve = Box<dyn Fn(&Host) -> bool + Send + Sync>;
 
 /// Sees each answer, for counters and audit. Must be fast.
@@ -47,7 +47,7 @@ impl Responder {
         }
     }
 
-    /// The name to which this session gave a synthetic address.
+    /// The name that this session gave the synthetic address to.
     #[must_use]
     pub fn name(&self, address: IpAddr) -> Option<Host> {
         self.pool().name(address).cloned()
@@ -59,8 +59,8 @@ impl Responder {
         answer.reply
     }
 
-    /// Waits until the session may query again. Meanwhile the kernel's queue fills and drops; other
-    /// sessions go on.
+    /// Waits until the session may query again. Meanwhile the kernel's queue fills and drops
+    /// queries. Other sessions are not affected.
     async fn admit(&self) {
         loop {
             let taken = self.budget.lock().take(Instant::now());
@@ -79,9 +79,9 @@ impl Responder {
 
 /// Answers queries over UDP until the future is dropped.
 ///
-/// Each answer leaves from the very address that was asked (`IPV6_PKTINFO`), because the client
-/// would not accept it from another. The socket must be allowed to send from it (TRANSPARENT,
-/// FREEBIND or AnyIP).
+/// Each answer leaves from the address that was asked (`IPV6_PKTINFO`), because the client would
+/// not accept it from another. The socket must be allowed to send from it (TRANSPARENT, FREEBIND or
+/// AnyIP).
 ///
 /// # Errors
 /// If the socket cannot be set up, or fails again and again.
@@ -157,7 +157,8 @@ pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::
     let mut connections = JoinSet::new();
     let mut failures = 0;
     loop {
-        // Full: no new connection before one ends; none stays longer than its deadline.
+        // When full, a new connection waits until another ends. None stays longer than its
+        // deadline.
         while connections.len() >= CONNECTIONS_MAX {
             connections.join_next().await;
         }
@@ -182,7 +183,7 @@ pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::
 /// One connection: many queries, each within the deadline. Ends at the first message that is not a
 /// query.
 async fn converse(mut stream: TcpStream, responder: Arc<Responder>) -> io::Result<()> {
-    // Small answers should leave at once; without this they are only slower.
+    // Sends small answers at once. If this fails, they are only slower.
     let _ = stream.set_nodelay(true);
     let mut query = Vec::new();
     for _ in 0..QUESTIONS_PER_CONNECTION {

@@ -149,7 +149,7 @@ async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// RFC 1929 §2.
+/// Checks the client's user and password (RFC 1929 §2).
 async fn authenticate<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
     accepts: &Accepts<'_>,

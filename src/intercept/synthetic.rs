@@ -1,5 +1,5 @@
-//! Synthetic addresses: what names resolve to inside the sandbox, and the way back from an address
-//! to its name.
+//! Synthetic addresses: the addresses that names resolve to inside the sandbox, and the lookup from
+//! an address back to its name.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -41,7 +41,7 @@ impl Synthetic {
         }
     }
 
-    /// The addresses of a name, the same each time; `None` once the pool is full, and for an
+    /// The addresses of a name, the same each time; `None` if the pool is full or the host is an
     /// address.
     pub fn addresses(&mut self, host: &Host) -> Option<Addresses> {
         if host.ip().is_some() {
@@ -59,7 +59,7 @@ impl Synthetic {
         Some(addresses(slot))
     }
 
-    /// The name to which an address was given.
+    /// The name that an address was given to.
     #[must_use]
     pub fn name(&self, address: IpAddr) -> Option<&Host> {
         let slot = slot(address.to_canonical())?;

@@ -1,4 +1,4 @@
-//! The WebSocket handshake across both sides (RFC 6455 §4, RFC 8441).
+//! The WebSocket handshake with the client and with the origin (RFC 6455 §4, RFC 8441).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue};
 
-/// RFC 6455 §1.3.
+/// The fixed GUID of the handshake (RFC 6455 §1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// What the origin must answer for the handshake to be valid.
@@ -17,8 +17,9 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Prepares the request's fields for the origin's side: a fresh key, no extension (a compressed
-    /// stream could not be scrubbed). Returns what to expect in the answer.
+    /// Prepares the request's fields for the origin, and returns what to expect in the answer.
+    ///
+    /// Sets a fresh key, and removes extensions, because a compressed stream could not be scrubbed.
     #[must_use]
     pub fn prepare(fields: &mut HeaderMap, nonce: [u8; 16]) -> Self {
         let key = STANDARD.encode(nonce);

@@ -38,7 +38,7 @@ pub struct Forwarded {
 }
 
 impl Forwarded {
-    /// The answer, after a 101 the connection behind it, and what it is handled with.
+    /// Returns the response, the upgraded connection (after a 101), and how to handle the response.
     #[must_use]
     pub fn into_parts(self) -> (Response<OriginBody>, Option<OnUpgrade>, AnswerPlan) {
         (self.response, self.upgrade, self.plan)
@@ -67,7 +67,7 @@ impl Origins {
         }))
     }
 
-    /// Drops idle connections whose time is over.
+    /// Drops connections that were idle for too long.
     pub fn sweep(&self) {
         self.0.pool.sweep();
     }
@@ -78,7 +78,7 @@ impl Origins {
     /// No name is resolved and no packet is sent before this. Cancelling it closes what it opened.
     ///
     /// # Errors
-    /// [`Error`] by cause; nothing of the exchange has been sent then.
+    /// [`Error`] by cause. Nothing of the exchange was sent then.
     pub async fn open(&self, verified: &Verified) -> Result<Channel, Error> {
         let key = PoolKey {
             identity: verified.identity().clone(),

@@ -1,4 +1,4 @@
-//! One connection to an origin: its addresses are vetted once and dialled as vetted, then TLS.
+//! Connects to an origin: vets its addresses once, dials only those, then performs TLS.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

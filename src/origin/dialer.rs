@@ -1,4 +1,4 @@
-//! Dials origins: resolves, vets, connects, and verifies TLS; and keeps what is idle.
+//! Dials origins: resolves, vets, connects and verifies TLS. Keeps idle connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::tls::{Configurations, Offer};
 use super::{Error, dial};
 use crate::message::Scheme;
 
-/// What dials for one runtime thread.
+/// The dialer of one runtime thread.
 pub(super) struct Dialer {
     pub(super) settings: Arc<OriginSettings>,
     pub(super) resolver: Box<dyn Resolve>,

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// A connection that still reads what the peer sent after its write side has failed.
 ///
 /// An origin may respond before it has read a request's content, and close (RFC 9112 §9.5, RFC 9110
-/// §10.1.1). Writes then fail, while its response lies in the socket. So a failed write is reported
+/// §10.1.1). Writes then fail while the response waits in the socket. So a failed write is reported
 /// as success, and reading returns the response, or an error if there is none. Nothing incomplete
 /// can look complete.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ mod tests {
         }
         assert!(ours.broken);
         let mut said = Vec::new();
-        // After what was sent there is an end or an error, at once.
+        // After the data comes an end or an error, at once.
         let _ = ours.read_to_end(&mut said).await;
         assert_eq!(said, b"too long");
     }

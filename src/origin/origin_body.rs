@@ -1,4 +1,4 @@
-//! The content of a response, whose connection returns to the pool when it has ended.
+//! The content of a response. Its connection returns to the pool when the content has ended.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use super::dialer::Dialer;
 use super::pool::{Idle, PoolKey, StreamSlot};
 use crate::body::{Content, Meter};
 
-/// What returns a connection of HTTP/1.1 to the pool.
+/// What is needed to return an HTTP/1.1 connection to the pool.
 pub(super) struct Return {
     pub(super) sender: http1::SendRequest<Content>,
     pub(super) host: HeaderValue,

@@ -70,7 +70,7 @@ struct SharedConnection {
 pub(super) type StreamSlot = Arc<()>;
 
 /// How many exchanges share a connection. RFC 9113 §6.5.2 recommends that an origin accepts at
-/// least this many; one more would wait, perhaps for ever, until another ends.
+/// least this many. One more would wait until another ends, perhaps for ever.
 const MOST_SHARING: usize = 100;
 
 #[derive(Default)]
@@ -131,7 +131,7 @@ impl Pool {
             return;
         }
         let mut pools = self.pools();
-        // Most often there is a pool, and then the key need not be moved.
+        // Usually there is a pool, and the key need not be moved.
         if let Some(pool) = pools.get_mut(&key) {
             if pool.idle.len() < self.most_idle {
                 pool.idle.push(idle);
@@ -176,14 +176,14 @@ impl Pool {
         slot
     }
 
-    /// Drops what is closed or has been idle too long.
+    /// Drops connections that are closed or were idle for too long.
     pub(super) fn sweep(&self) {
         sweep(&mut self.pools(), self.idle_timeout);
     }
 }
 
-/// Whether a connection may be kept under this key. A client invents names below a domain that it
-/// may reach, and descriptors are finite (threats P04).
+/// Whether a connection may be kept under this key. A client can invent many names below a domain
+/// that it may reach, but descriptors are finite (threats P04).
 fn has_room(pools: &Map<PoolKey, HostPool>, key: &PoolKey) -> bool {
     let session = &key.identity.session;
     // The keys are counted only for a new one.
@@ -202,7 +202,7 @@ fn sweep(pools: &mut Map<PoolKey, HostPool>, idle_timeout: Duration) {
     });
 }
 
-/// How many keys of one session may have idle connections, `most_idle` each; they are swept once a
+/// How many keys of one session may have idle connections. Each has up to `most_idle`, swept once a
 /// second.
 const MOST_HOST_POOLS: usize = 64;
 

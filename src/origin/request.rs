@@ -1,4 +1,4 @@
-//! The request as it is written to an origin.
+//! Builds the request that is written to an origin.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::sender::host_field;
 use crate::body::Content;
 use crate::message::RequestHead;
 
-/// How long a request's content waits for the origin's 100 (RFC 9110 §10.1.1: a client may not wait
-/// for ever).
+/// How long a request's content waits for the origin's 100. RFC 9110 §10.1.1: a client may not wait
+/// for ever.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
-/// The request as it is written: framing and routing fields are created anew from what was judged.
+/// Builds the request to write. Its framing and routing fields are made anew from what was judged.
 pub(super) fn written(
     mut head: RequestHead,
     mut content: Content,
@@ -76,16 +76,16 @@ pub(super) fn written(
     Ok(request)
 }
 
-/// Announces anew, for this hop, that it accepts trailers (RFC 9110 §10.1.4). Without that, gRPC
-/// origins reset the stream.
+/// Announces, for this hop, that the gateway accepts trailers (RFC 9110 §10.1.4). Without that,
+/// gRPC origins reset the stream.
 fn announce_trailers(head: &mut RequestHead) {
     if head.is_grpc() {
         head.fields.insert(TE, HeaderValue::from_static("trailers"));
     }
 }
 
-/// hyper drops content of unknown length from methods that seldom have any, unless told otherwise
-/// (threats F11).
+/// Whether `Transfer-Encoding` must be set by hand. Without it, hyper drops content of unknown
+/// length from methods that seldom have any (threats F11).
 fn needs_chunked(method: &Method, content: &Content) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
         && !content.is_empty()

@@ -1,4 +1,4 @@
-//! Resolves names to addresses: by the gateway itself, and only after authorization (R3).
+//! Resolves names to addresses. The gateway does this itself, and only after authorization (R3).
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -23,10 +23,10 @@ pub trait Resolve: Send + Sync {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolution<'a>;
 }
 
-/// Where questions go.
+/// Where DNS queries go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolverSettings {
-    /// Name servers by address; empty: those of the system.
+    /// Addresses of the name servers; if empty, those of the system.
     pub servers: Vec<SocketAddr>,
     /// Whether the machine's hosts file is used.
     pub hosts_file: bool,
@@ -41,7 +41,7 @@ impl Default for ResolverSettings {
     }
 }
 
-/// The stub resolver of hickory with its cache; one for each runtime thread, since its tasks live
+/// The stub resolver of hickory with its cache. Each runtime thread has one, because its tasks run
 /// there.
 pub struct StubResolver(TokioResolver);
 
@@ -79,8 +79,8 @@ impl StubResolver {
         } else {
             ResolveHosts::Never
         };
-        // A long TTL may not pin a stale address, and a huge one may not keep cache entries without
-        // bound.
+        // A long TTL must not pin a stale address, and a huge one must not keep cache entries
+        // without bound.
         options.positive_max_ttl = Some(std::time::Duration::from_secs(300));
         options.negative_max_ttl = Some(std::time::Duration::from_secs(10));
         builder

@@ -1,4 +1,4 @@
-//! What the operator says of origins: trust, identity, addresses, protocol.
+//! The operator's settings for origins: trust, identity, addresses, protocol.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::resolve::ResolverSettings;
 use crate::message::{HostPattern, Origin, OriginPattern};
 
-/// Which HTTP version an origin is spoken to in.
+/// Which HTTP version the gateway speaks with an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OriginProtocol {
-    /// HTTP/1.1 for what does not need more, HTTP/2 for gRPC; whichever the origin has.
+    /// HTTP/1.1, but for gRPC HTTP/2 if the origin speaks it.
     #[default]
     Auto,
     /// Only HTTP/1.1.
@@ -23,7 +23,7 @@ pub enum OriginProtocol {
     Http2,
 }
 
-/// The certificate that the gateway shows to an origin that asks for one.
+/// The client certificate for an origin that asks for one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
     /// The chain, leaf first.
@@ -37,26 +37,27 @@ pub struct ClientIdentity {
 pub struct OriginRule {
     /// The origins.
     pub matches: OriginPattern,
-    /// Roots beside (or, with `replace_system_roots`, in place of) the system's.
+    /// Roots that are trusted besides the system's or, with `replace_system_roots`, instead of
+    /// them.
     pub roots: Vec<CertificateDer<'static>>,
-    /// Whether the system's roots do not count.
+    /// Whether the system's roots are not trusted.
     pub replace_system_roots: bool,
     /// Certificate and key for mutual TLS.
     pub identity: Option<ClientIdentity>,
-    /// Networks that may be dialled although their addresses are prohibited elsewhere.
+    /// Networks that may be dialled although they are prohibited by default.
     pub addresses: Vec<IpNet>,
-    /// A fixed address in place of DNS; it is an exception for itself.
+    /// A fixed address, instead of DNS. It may be dialled without being listed in `addresses`.
     pub connect: Option<SocketAddr>,
-    /// HTTP version.
+    /// The HTTP version.
     pub protocol: OriginProtocol,
-    /// Whether `%2F` may stand inside one path segment.
+    /// Whether `%2F` may occur inside a path segment.
     pub encoded_slash: bool,
-    /// Whether `_` and `.` may stand in the names of fields.
+    /// Whether `_` and `.` may occur in field names.
     pub underscores: bool,
 }
 
 impl OriginRule {
-    /// A rule that says nothing of the origins that a pattern covers.
+    /// A rule with only defaults for the origins that a pattern covers.
     #[must_use]
     pub fn of(matches: OriginPattern) -> Self {
         Self {
@@ -73,21 +74,21 @@ impl OriginRule {
     }
 }
 
-/// Everything the origin side is configured by.
+/// The configuration of the origin side.
 pub struct OriginSettings {
-    /// Rules; the first that covers an origin holds.
+    /// The rules. The first that covers an origin applies.
     rules: Vec<OriginRule>,
     /// The keys of the rules' identities, in the order of the rules.
     keys: Vec<Option<PrivateKeyDer<'static>>>,
     /// The resolver.
     pub resolver: ResolverSettings,
-    /// For one TCP connection to be established, all addresses together.
+    /// How long connecting to an origin may take, over all of its addresses.
     pub connect_timeout: Duration,
-    /// For one TLS handshake.
+    /// How long one TLS handshake may take.
     pub handshake_timeout: Duration,
-    /// For which an idle connection is kept.
+    /// How long an idle connection is kept.
     pub idle_timeout: Duration,
-    /// Idle connections kept for one key.
+    /// How many idle connections are kept per pool key.
     pub idle_connections: usize,
 }
 
@@ -115,8 +116,10 @@ impl Default for OriginSettings {
 }
 
 impl OriginSettings {
-    /// The same with these rules, whose keys are read now. The rule of the very host holds before
-    /// those of the domains above it, of which the longest holds first.
+    /// Sets the rules, and reads their keys now.
+    ///
+    /// A rule for the exact host comes before rules for the domains above it. Of those, the longest
+    /// domain comes first.
     ///
     /// # Errors
     /// [`KeyUnreadable`] for the first key that cannot be read.
@@ -130,20 +133,20 @@ impl OriginSettings {
         Ok(self)
     }
 
-    /// The rule that holds for an origin.
+    /// The rule that applies to an origin.
     #[must_use]
     pub fn rule(&self, origin: &Origin) -> Option<&OriginRule> {
         self.index(origin).map(|index| &self.rules[index])
     }
 
-    /// The place of that rule among all.
+    /// The index of that rule.
     pub(super) fn index(&self, origin: &Origin) -> Option<usize> {
         self.rules
             .iter()
             .position(|rule| rule.matches.matches(origin))
     }
 
-    /// A rule by its place, and the key of its identity.
+    /// The rule at an index, and the key of its identity.
     pub(super) fn at(&self, index: usize) -> (&OriginRule, Option<&PrivateKeyDer<'static>>) {
         (&self.rules[index], self.keys[index].as_ref())
     }

@@ -10,13 +10,12 @@ use super::pool::StreamSlot;
 use crate::body::Content;
 use crate::message::Origin;
 
-/// How much of one response an HTTP/2 origin may send ahead of its client, in bytes.
+/// How many bytes of one response an HTTP/2 origin may send before the client reads them.
 const STREAM_WINDOW: u32 = 512 << 10;
-/// The same for all responses on a connection: enough for 256 whole streams, so that responses that
-/// nobody reads never stall the others.
+/// The same for all responses on a connection: enough for 256 whole streams, so that unread
+/// responses never stall the others.
 const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
-/// How much is read from an HTTP/1.1 origin at once, in bytes; a few times this is buffered per
-/// response.
+/// How many bytes are read from an HTTP/1.1 origin at once. A response buffers a few times this.
 const READ_BUFFER: usize = 64 << 10;
 /// The longest response head, in bytes (threats P05).
 const ANSWER_HEAD: usize = 64 << 10;
@@ -36,7 +35,7 @@ impl Sender {
         }
     }
 
-    /// The HTTP version that it speaks.
+    /// The HTTP version of the connection.
     pub(super) fn version(&self) -> Version {
         match self {
             Self::Http1(..) => Version::HTTP_11,
@@ -86,7 +85,7 @@ pub(super) async fn http2_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'stati
     Ok(sender)
 }
 
-/// The host and port of an origin, as `Host` has them.
+/// The value of `Host` for an origin.
 pub(super) fn host_field(origin: &Origin) -> Result<HeaderValue, Error> {
     let authority = &origin.authority;
     let text = if authority.port == origin.scheme.default_port() {

@@ -28,7 +28,8 @@ use super::{Error, dial};
 use crate::credential::{HttpAnswer, HttpClient, StoreError, StoreFuture};
 use crate::message::{HostPattern, Origin, OriginPattern, Scheme};
 
-/// A client for the servers of one store. It keeps no connection: it is asked every few minutes.
+/// A client for the servers of one store. It keeps no connection, because it is used only every few
+/// minutes.
 pub struct StoreClient {
     servers: Vec<Origin>,
     settings: OriginSettings,
@@ -36,7 +37,7 @@ pub struct StoreClient {
     resolver: Box<dyn Resolve>,
 }
 
-/// Why there is no client for a store.
+/// Why a client for a store cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreClientUnusable {
     /// Names cannot be resolved.
@@ -50,11 +51,11 @@ pub enum StoreClientUnusable {
     Key(#[from] KeyUnreadable),
 }
 
-/// The place of the one rule, which holds for all servers.
+/// The index of the only rule, which applies to all servers.
 const RULE: usize = 0;
 
 impl StoreClient {
-    /// A client for these servers alone; with `roots`, those are the only ones that are trusted.
+    /// A client for these servers only. If there are `roots`, no others are trusted.
     ///
     /// # Errors
     /// [`StoreClientUnusable`] by cause.
@@ -141,7 +142,7 @@ async fn exchange(
     let (mut sender, connection) = shaken.map_err(|error| not_connected(&error))?;
     let (mut parts, content) = request.into_parts();
     parts.headers.insert(HOST, host);
-    // Wiped by its owner once the last of its readers is gone.
+    // Its owner wipes the content when the last reader is gone.
     let content = Full::new(Bytes::from_owner(content));
     let answer = async move {
         let request = Request::from_parts(parts, content);
@@ -149,8 +150,8 @@ async fn exchange(
         read(response).await
     };
     let mut answer = std::pin::pin!(answer);
-    // The connection is driven beside the question. Where it ends first, the answer is whole, or
-    // says itself why it is not.
+    // The connection runs beside the request. If the connection ends first, the answer is complete
+    // or carries the error.
     tokio::select! {
         answer = &mut answer => answer,
         _ = connection => answer.await,
@@ -162,7 +163,8 @@ async fn read(response: Response<Incoming>) -> Result<HttpAnswer, StoreError> {
     let location = location.and_then(|value| Some(value.to_str().ok()?.to_owned()));
     let status = response.status();
     let mut body = Limited::new(response.into_body(), LONGEST);
-    // Room for the usual answer at once: a growing vector leaves copies behind.
+    // Allocates room for the usual answer at once: a growing vector leaves copies of secrets
+    // behind.
     let mut content = Zeroizing::new(Vec::with_capacity(USUAL));
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| StoreError::BrokenOff(error.to_string().into()))?;
@@ -177,7 +179,7 @@ async fn read(response: Response<Incoming>) -> Result<HttpAnswer, StoreError> {
     })
 }
 
-/// Nothing was sent; the error tells of the connection alone.
+/// Reports that nothing was sent. The error describes only the connection.
 fn refused(error: &Error) -> StoreError {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -196,10 +198,10 @@ fn broken_off(error: hyper::Error) -> StoreError {
     StoreError::BrokenOff(error.to_string().into())
 }
 
-/// So that another server can be asked within the store's own deadline.
+/// Short, so that another server can be tried within the store's own deadline.
 const CONNECT: Duration = Duration::from_secs(3);
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// For one question, from the name to the end of the answer.
+/// For one request, from name resolution to the end of the answer.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The longest answer that is read, in bytes.
 const LONGEST: usize = 1 << 20;

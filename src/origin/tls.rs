@@ -55,8 +55,8 @@ impl Offer {
     }
 }
 
-/// How many identities' configurations are cached; beyond that the cache starts anew, which only
-/// costs full handshakes.
+/// How many identities' configurations are cached. A full cache is cleared, which only costs full
+/// handshakes.
 const REMEMBERED: usize = 1024;
 
 impl Configurations {
@@ -92,7 +92,7 @@ impl Configurations {
     }
 }
 
-/// The configuration under the rule at this place.
+/// The configuration for the rule at this index.
 pub(super) fn configure(
     settings: &OriginSettings,
     rule: Option<usize>,
@@ -135,9 +135,10 @@ fn with(
     Ok(Arc::new(store))
 }
 
-/// The system's roots, read once. `SSL_CERT_FILE` and the like in the gateway's own environment are
-/// ignored: the gateway trusts the operator's system and configuration, not a variable that its
-/// starter inherited.
+/// The system's roots, read once.
+///
+/// Variables of the gateway's own environment, such as `SSL_CERT_FILE`, are ignored: the gateway
+/// trusts the operator's system and configuration, not a variable that it happened to inherit.
 fn system_roots() -> Result<Arc<RootCertStore>, Error> {
     static ROOTS: OnceLock<Option<Arc<RootCertStore>>> = OnceLock::new();
     ROOTS

@@ -8,7 +8,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 /// Why an address is not dialled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prohibited {
-    /// An address of a cloud's metadata service; no exception lifts it.
+    /// An address of a cloud's metadata service. No exception can allow it.
     Metadata,
     /// The gateway's own machine.
     Own,
@@ -32,7 +32,7 @@ impl Prohibited {
 /// Judges an address before it is dialled.
 ///
 /// # Errors
-/// [`Prohibited`] where the address is special and no exception of the operator names it. Metadata
+/// [`Prohibited`] if the address is special and no exception of the operator covers it. Metadata
 /// services stay prohibited whatever the exceptions say.
 pub fn vet(address: IpAddr, port: u16, exceptions: &[IpNet]) -> Result<(), Prohibited> {
     let address = address.to_canonical();
@@ -51,7 +51,7 @@ pub fn vet(address: IpAddr, port: u16, exceptions: &[IpNet]) -> Result<(), Prohi
     Ok(())
 }
 
-/// The metadata service that lies in a network, if one does.
+/// The metadata service whose address is in the network, if there is one.
 #[must_use]
 pub fn metadata_within(network: &IpNet) -> Option<IpAddr> {
     METADATA
@@ -59,8 +59,8 @@ pub fn metadata_within(network: &IpNet) -> Option<IpAddr> {
         .find(|address| network.contains(address))
 }
 
-/// Whether IANA's special-purpose registries (RFC 6890) reserve the address, or it is multicast, or
-/// it embeds an IPv4 address. Of IPv6 only global unicast (2000::/3) is dialled.
+/// Whether the address is multicast, embeds an IPv4 address, or is reserved by IANA's
+/// special-purpose registries (RFC 6890). Of IPv6, only global unicast (2000::/3) is dialled.
 fn is_special(address: IpAddr) -> bool {
     let beyond = match address {
         IpAddr::V4(_) => false,
@@ -72,7 +72,7 @@ fn is_special(address: IpAddr) -> bool {
     beyond || SPECIAL.iter().any(|range| range.contains(&address))
 }
 
-/// Whether this machine itself answers at the address: the kernel would use it as its own source.
+/// Whether the address is this machine's own, so that the kernel would use it as a source address.
 /// Sends nothing.
 fn is_own(address: IpAddr, port: u16) -> bool {
     let any: IpAddr = if address.is_ipv4() {

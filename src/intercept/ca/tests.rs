@@ -166,7 +166,7 @@ fn openssl_accepts_what_the_name_constraints_permit() {
 
 #[test]
 fn openssl_refuses_what_the_name_constraints_do_not_permit() {
-    // Minted without our own check, as a bug in it would.
+    // Minted without our own check, as if the check had a bug.
     for (list, refused) in [
         (
             &["api.github.com"][..],

@@ -251,7 +251,7 @@ async fn a_hello_decides_the_same_however_it_is_cut() {
                 );
                 assert_eq!(answer, alert(112), "{record} {segment}");
             } else {
-                // The server answers with its hello and then waits for the client in vain.
+                // The server sends its hello, then waits for the client until the deadline.
                 assert!(
                     matches!(verdict, Some(HandshakeError::Timeout)),
                     "{record} {segment}: {verdict:?}"
@@ -411,7 +411,7 @@ fn kind(stream: &io::Result<tokio_rustls::client::TlsStream<DuplexStream>>) -> H
         .unwrap()
 }
 
-/// A client ticket store that returns what it has under any name: what an attacker would write.
+/// A client ticket store that returns its tickets for any name, as an attacker's would.
 #[derive(Debug)]
 struct Careless(rustls::client::ClientSessionMemoryCache);
 
@@ -526,7 +526,7 @@ async fn a_connection_to_an_address_gets_no_ticket() {
     }
 }
 
-/// Serves TLS on loopback to a program, and gives what the program printed.
+/// Serves TLS on loopback to a program, and returns what the program printed.
 async fn program(
     ca: Arc<SessionCa>,
     destination: Destination<'static>,

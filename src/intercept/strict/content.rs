@@ -30,11 +30,10 @@ impl Default for Chunked {
 }
 
 impl Chunked {
-    /// How many of the bytes are good and may be passed on now, and what is wrong with the next
-    /// ones.
+    /// Returns how many of the bytes may be passed on now, and what is wrong with the next ones.
     ///
     /// Framing and data are passed on as they arrive. A trailer section is passed on whole or not
-    /// at all, so bytes that are not counted as good must be shown again with more after them.
+    /// at all, so bytes that are not counted must be shown again, with more after them.
     pub(super) fn follow(&mut self, bytes: &[u8]) -> (usize, Result<(), WireMalformed>) {
         let mut at = 0;
         while at < bytes.len() {
@@ -64,8 +63,8 @@ impl Chunked {
         (at, Ok(()))
     }
 
-    /// No extension, white space, sign or prefix: no honest client sends them, and parsers differ
-    /// on all of them.
+    /// Follows one byte of framing. Extensions, white space, signs and prefixes are refused: no
+    /// honest client sends them, and parsers differ on all of them.
     fn framing_byte(&mut self, byte: u8) -> Result<usize, WireMalformed> {
         *self = match (&*self, byte) {
             (Chunked::Size { digits, size }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')

@@ -60,7 +60,7 @@ impl<'b> ParsedHead<'b> {
 /// one `Transfer-Encoding: chunked`.
 ///
 /// # Errors
-/// By cause, see [`WireMalformed`]; as soon as the faulty line is complete.
+/// [`WireMalformed`] by cause, as soon as the faulty line is complete.
 pub fn parse_head(bytes: &[u8]) -> Result<Status<ParsedHead<'_>>, WireMalformed> {
     let mut reader = HeadReader::default();
     Ok(match reader.read(bytes)? {
@@ -69,7 +69,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Status<ParsedHead<'_>>, WireMalformed>
     })
 }
 
-/// An incremental head parser: takes ever longer prefixes of the same bytes, and looks at each byte
+/// An incremental head parser. It takes ever longer prefixes of the same bytes, and reads each byte
 /// once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HeadReader {
@@ -94,8 +94,8 @@ impl HeadReader {
     /// The head's length once it is complete.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireMalformed> {
         let outcome = self.read_lines(bytes);
-        // Complete lines only, and before any other fault in them, so that the cause does not
-        // depend on how reads were cut.
+        // Only complete lines are checked, and this fault comes before any other in them, so that
+        // the cause does not depend on how reads were split.
         if self.fields_start > 0 && has_control(&bytes[self.clean..self.lines.start]) {
             return Err(WireMalformed::Field);
         }
@@ -124,7 +124,7 @@ impl HeadReader {
     pub(super) fn framing(&self) -> Framing {
         match self.length {
             _ if self.chunked => Framing::Chunked,
-            // Nothing further on distinguishes no content from empty content.
+            // Later stages do not distinguish no content from empty content.
             None | Some(0) => Framing::None,
             Some(length) => Framing::Length(length),
         }
@@ -145,7 +145,7 @@ impl HeadReader {
         }
     }
 
-    /// RFC 9112 §3.
+    /// Parses the request line (RFC 9112 §3).
     fn request_line(&mut self, line: &[u8]) -> Result<(), WireMalformed> {
         if line.is_empty() {
             return Err(WireMalformed::RequestLine);
@@ -200,7 +200,7 @@ impl HeadReader {
         }
     }
 
-    /// RFC 9112 §3.2.
+    /// Accepts one non-empty `Host` (RFC 9112 §3.2).
     fn host(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
         if self.host || trimmed(value).is_empty() {
             return Err(WireMalformed::HostCount);
@@ -226,7 +226,8 @@ impl HeadReader {
         Ok(())
     }
 
-    /// RFC 9112 §6.2: once, plain digits without a leading zero, not a list.
+    /// Accepts one length in plain digits, without a leading zero and not as a list (RFC 9112
+    /// §6.2).
     fn content_length(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
         let digits = spaces_trimmed(value);
         let plain = matches!(digits, [b'0'] | [b'1'..=b'9', ..]) && digits.len() <= 19;
@@ -244,7 +245,7 @@ impl HeadReader {
         Ok(())
     }
 
-    /// RFC 9112 §6.1: once, and only `chunked`.
+    /// Accepts only one `chunked` (RFC 9112 §6.1).
     fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
         if self.chunked || !spaces_trimmed(value).eq_ignore_ascii_case(b"chunked") {
             return Err(WireMalformed::Framing);
@@ -305,7 +306,7 @@ fn check_target(method: &[u8], target: &[u8]) -> Result<(), WireMalformed> {
         [b'/', ..] if target.iter().all(|b| is_plain_target_byte(*b)) => return Ok(()),
         _ => {}
     }
-    // hyper would refuse on its own, without a record, what `http` does not accept.
+    // Otherwise hyper would refuse, without a record, what `http` does not accept.
     let uri = Uri::try_from(target).map_err(|_| WireMalformed::Target)?;
     match uri.scheme_str() {
         _ if target[0] == b'/' => Ok(()),

@@ -30,8 +30,8 @@ impl Lines {
     }
 }
 
-/// RFC 9112 §5: name, colon, value; no white space before the colon and no folding. [`has_control`]
-/// checks for controls.
+/// Splits a field line into name and value (RFC 9112 §5). White space before the colon and folding
+/// are refused. [`has_control`] checks for controls.
 pub(super) fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), WireMalformed> {
     match line.iter().position(|b| !is_token_byte(*b)) {
         Some(colon @ 1..) if line[colon] == b':' => Ok((&line[..colon], &line[colon + 1..])),
@@ -39,8 +39,8 @@ pub(super) fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), WireMalformed> 
     }
 }
 
-/// Finds a control other than tab, CR and LF. No early exit: this form processes many bytes at
-/// once.
+/// Whether there is a control other than tab, CR and LF. Without an early exit, the loop processes
+/// many bytes at once.
 pub(super) fn has_control(bytes: &[u8]) -> bool {
     let control = |b: u8| ((b < 0x20) & (b != b'\t') & (b != b'\r') & (b != b'\n')) | (b == 0x7f);
     bytes.iter().fold(false, |found, &b| found | control(b))
@@ -53,7 +53,7 @@ pub(super) fn trimmed(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// Only spaces may surround a framing field's value: parsers differ on tabs there.
+/// Trims only the spaces around a framing field's value: parsers differ on tabs there.
 pub(super) fn spaces_trimmed(mut value: &[u8]) -> &[u8] {
     while let [b' ', rest @ ..] | [rest @ .., b' '] = value {
         value = rest;

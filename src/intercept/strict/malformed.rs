@@ -43,7 +43,8 @@ pub enum WireMalformed {
     /// Not exactly one non-empty `Host`.
     #[error("there is not exactly one host")]
     HostCount,
-    /// `Content-Length` or `Transfer-Encoding` is doubled, mixed, or not exactly as in RFC 9112 §6.
+    /// `Content-Length` or `Transfer-Encoding` is repeated, both occur, or one is not exactly as in
+    /// RFC 9112 §6.
     #[error("the length of the content is not told in exactly one way")]
     Framing,
     /// An expectation other than one `100-continue` (RFC 9110 §10.1.1).

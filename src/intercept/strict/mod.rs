@@ -1,9 +1,9 @@
 //! A strict HTTP/1 parser in front of hyper: only well-formed requests reach it.
 //!
-//! hyper and httparse tolerate what RFC 9112 lets a server tolerate (bare line feeds, two hosts,
-//! none, a length beside chunks). An origin may tolerate other things, and a request can hide
-//! between two readings. So [`Strict`] stands between the socket and hyper, follows the framing of
-//! every request on the connection, and lets through only bytes with one reading.
+//! hyper and httparse tolerate what RFC 9112 lets a server tolerate: bare line feeds, two hosts or
+//! none, a length as well as chunks. An origin may tolerate other things, and a request can hide in
+//! the difference. So [`Strict`] stands between the socket and hyper, follows the framing of every
+//! request on the connection, and lets through only bytes with one reading.
 
 mod content;
 mod head;
@@ -31,18 +31,18 @@ use violations::ViolationState;
 
 /// A connection whose read side yields only well-formed HTTP/1 requests.
 ///
-/// When a *head* is malformed, hyper reads [a well-formed request](ViolationHandle::begin) in its place,
-/// so that the refusal takes the same path as every other: through the service, to the audit
+/// When a *head* is malformed, hyper reads [a well-formed request](ViolationHandle::begin) in its
+/// place, so that the refusal takes the same path as every other: through the service, to the audit
 /// record, to the client. When *content* is malformed, reading fails, so the content never ends
 /// cleanly. Either way, nothing further is read from the connection as HTTP.
 ///
 /// After CONNECT, and after a request for an upgrade, bytes are withheld until the service
-/// [says](ViolationHandle::upgraded) that the protocol was switched, or until a response that does not
-/// switch is written. After such a response they are HTTP again.
+/// [says](ViolationHandle::upgraded) that the protocol was switched, or until a response that does
+/// not switch is written. After such a response they are HTTP again.
 #[derive(Debug)]
 pub struct Strict<IO> {
     io: IO,
-    /// Bytes that were read and not passed on.
+    /// Bytes that were read but not yet passed on.
     held: BytesMut,
     /// How many of these bytes are good.
     good: usize,
@@ -69,7 +69,7 @@ impl<IO> Strict<IO> {
         ViolationHandle::new(Arc::clone(&self.shared))
     }
 
-    /// Passes on buffered bytes, of which the first `good` may go.
+    /// Passes on buffered bytes, at most the first `good` of them.
     fn release(&mut self, good: usize, buf: &mut ReadBuf<'_>) {
         let length = good.min(buf.remaining());
         buf.put_slice(&self.held[..length]);

@@ -1,4 +1,4 @@
-//! Where a connection's bytes are: in a head, in content, or behind a switch of protocols.
+//! Tracks a connection's bytes: a head, content, or what follows a switch of protocols.
 
 use super::content::Chunked;
 use super::head::{Framing, HeadReader};

@@ -1,4 +1,4 @@
-//! What the service and the connection tell each other: violations, and upgrades.
+//! The state that the service and the connection share: violations and upgrades.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -35,8 +35,8 @@ impl ViolationHandle {
     /// order.
     ///
     /// # Errors
-    /// What was wrong with the request, if the one at hand (`GET /` on `malformed.invalid`, with
-    /// `Connection: close`) takes its place. The service answers with its
+    /// What was wrong with the request, if hyper passed on the placeholder in its place (`GET /` on
+    /// `malformed.invalid`, with `Connection: close`). The service answers with its
     /// [`WireMalformed::reason`] and does nothing else.
     pub fn begin(&self) -> Result<(), WireMalformed> {
         let request = self.0.begun.fetch_add(1, Ordering::AcqRel);

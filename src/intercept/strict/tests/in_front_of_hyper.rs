@@ -1,4 +1,4 @@
-//! The strict reading in front of hyper: what hyper reads, in whatever pieces the bytes arrive.
+//! The strict parser in front of hyper: what hyper reads, however the bytes are split.
 
 use std::convert::Infallible;
 
@@ -244,7 +244,8 @@ proptest! {
         prop_assert_eq!(&requests, &expected);
         let served = answers.matches("x-served: ").count();
         let continued = answers.matches("HTTP/1.1 100").count();
-        // hyper answers nothing on its own: every response is the service's, and so has a record.
+        // hyper answers nothing on its own: every response comes from the service, and so has a
+        // record.
         prop_assert_eq!(answers.matches("HTTP/1.").count() - continued, served, "{}", answers);
         prop_assert!(served >= requests.len());
     }

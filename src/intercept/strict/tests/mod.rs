@@ -1,5 +1,5 @@
-//! Raw bytes against the strict parser, alone and in front of hyper; rows of the threat catalogue,
-//! group E.
+//! Raw bytes against the strict parser, alone and in front of hyper: group E of the threat
+//! catalogue.
 
 mod framing;
 mod heads;
@@ -107,7 +107,7 @@ fn passed(strict: &mut Strict<Pieces>, room: usize) -> (Vec<u8>, End) {
     }
 }
 
-/// What a reader gets of a whole connection, and which request was malformed how.
+/// What a reader gets from a whole connection, and which request was malformed in which way.
 fn whole(bytes: &[u8]) -> (Vec<u8>, End, Option<(u64, WireMalformed)>) {
     let mut strict = Strict::new(Pieces::new(bytes, &[]));
     let (all, end) = passed(&mut strict, 4096);

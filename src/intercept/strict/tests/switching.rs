@@ -1,4 +1,4 @@
-//! Upgrades: taken, refused, and violations behind them.
+//! Upgrades: accepted, refused, and followed by violations.
 
 use super::*;
 
