@@ -15,7 +15,7 @@ use super::terminal::{Paint, Terminal, safe};
 /// The commands about the audit log.
 #[derive(Subcommand)]
 pub(super) enum AuditCommand {
-    /// Check that no record was changed, removed, put in or moved
+    /// Check that no record was changed, removed, inserted or moved
     Verify(Verify),
 }
 

@@ -25,14 +25,14 @@ use origin::{HOST, VARIABLE, answer};
 /// The first argument of the command in the sandbox.
 pub const CLIENTS: &str = "__doctor-clients";
 
-/// Tell which of your clients get through, with a phantom and no setting of theirs; or whether the
-/// sandbox holds; or what the credentials of a configuration lack
+/// Check that your tools work in the sandbox; with --escape, try to break out of it; with --config,
+/// check that every credential can be fetched
 #[derive(Args)]
 pub struct Doctor {
-    /// Try every known way out of the sandbox instead, and print each verdict
+    /// Try every known way out of the sandbox, and print each result
     #[arg(long)]
     escape: bool,
-    /// Fetch each credential of a configuration instead, and tell what it lacks; nothing is sent
+    /// Fetch each credential of this configuration, and say what is missing; nothing is sent
     #[arg(long, value_name = "FILE", conflicts_with = "escape")]
     config: Option<PathBuf>,
 }

@@ -44,7 +44,7 @@ pub use terminal::{Color, Terminal, safe};
 #[derive(Parser)]
 #[command(name = "gateway", version, about = ABOUT, after_help = AFTER, disable_help_subcommand = true)]
 struct Cli {
-    /// Print what a machine reads: JSON, one document
+    /// Print JSON, one document
     #[arg(long, global = true, help_heading = "Output")]
     json: bool,
     /// Colour the output
@@ -74,7 +74,7 @@ enum Command {
     /// Work with the audit log
     #[command(subcommand)]
     Audit(audit::AuditCommand),
-    /// Tell what became of a request, and why, by the id in its response
+    /// Explain what happened to a request, by the id in its response
     Why(why::Why),
     /// List the services that are known by name: their variables, origins and places
     Presets(presets::Presets),

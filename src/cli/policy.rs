@@ -15,13 +15,13 @@ use super::terminal::Terminal;
 /// The commands about policies.
 #[derive(Subcommand)]
 pub(super) enum PolicyCommand {
-    /// Load policies under strict validation and say what is doubtful in them
+    /// Load policies under strict validation, and report what is doubtful
     Check(check::PolicyCheck),
     /// Print what policies can read, with the facts that the configuration declares
     Schema(schema::PolicySchema),
     /// Judge the requests of decision files and compare with what they expect
     Test(test::PolicyTest),
-    /// Tell which policy decided a recorded request, and which one would allow it
+    /// Say which policy decided a recorded request, and which one would allow it
     Why(why::PolicyWhy),
 }
 

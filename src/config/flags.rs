@@ -25,18 +25,19 @@ use super::{Allowed, Config, ConfigError, sandbox, state, validate};
 /// The flags by which a configuration is named or made.
 #[derive(Args, Clone, Default)]
 pub struct Flags {
-    /// Lend a secret to a host: its phantom stands in NAME; REFERENCE is env:NAME, file:/PATH or
-    /// keyring:SERVICE/NAME
+    /// Inject a secret at a host; the workload gets a phantom in the variable NAME. REFERENCE is
+    /// env:NAME, file:/PATH or keyring:SERVICE/NAME
     #[arg(long = "secret", value_name = "NAME[@HOST[:PORT]][=REFERENCE]")]
     pub secrets: Vec<String>,
-    /// Allow a service's hosts and lend its known variables (see `gateway presets`)
+    /// Allow a service's hosts and inject the credentials in its usual variables (see `gateway
+    /// presets`)
     #[arg(long = "preset", value_name = "NAME")]
     pub presets: Vec<String>,
-    /// Sign requests to AWS with your credentials: those of the environment, or of a profile of the
-    /// AWS CLI
+    /// Sign requests to AWS with your credentials, from the environment or from a profile of the AWS
+    /// CLI
     #[arg(long, value_name = "PROFILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub aws: Option<String>,
-    /// Let the credentials of --aws reach these buckets of S3 alone, or what has a prefix in one
+    /// Restrict --aws to these S3 buckets, or to a prefix in one
     #[arg(long = "bucket", value_name = "NAME[/PREFIX]")]
     pub buckets: Vec<String>,
     /// Allow a host, or `*.DOMAIN`; port 443 unless named
@@ -54,23 +55,23 @@ pub struct Flags {
     /// Write the audit log to this file
     #[arg(long, value_name = "FILE")]
     pub audit: Option<String>,
-    /// Show a path of the host to the workload, to be read
+    /// Let the workload read a path of the host
     #[arg(long, value_name = "PATH")]
     pub see: Vec<String>,
-    /// Show more of the home to the workload, changes dropped: a set such as `claude`, or a path
-    /// below the home
+    /// Let the workload see more of your home: a set such as `claude`, or a path in it. Changes are
+    /// discarded
     #[arg(long, value_name = "NAME_OR_PATH")]
     pub see_home: Vec<String>,
     /// Hide a path from the workload
     #[arg(long, value_name = "PATH")]
     pub hide: Vec<String>,
-    /// Let the workload change a path for good
+    /// Let the workload write to a path; changes persist
     #[arg(long, value_name = "PATH")]
     pub write: Vec<String>,
-    /// Pass a variable to the workload beside the harmless ones; `PREFIX*` passes several
+    /// Pass a variable to the workload, in addition to the harmless ones; `PREFIX*` passes several
     #[arg(long, value_name = "NAME")]
     pub pass_env: Vec<String>,
-    /// Run the workload as this user, where the launcher is root
+    /// Run the workload as this user; needed if you are root
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
 }

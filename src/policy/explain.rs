@@ -65,7 +65,7 @@ impl Generation {
             Outcome::Allowed => (format!("{policies} allows this"), String::new()),
             Outcome::Forbidden => (
                 format!("{policies} forbids this"),
-                "no permit lifts a forbid: narrow it, or remove it".to_owned(),
+                "a forbid overrides every permit: narrow it, or remove it".to_owned(),
             ),
             Outcome::PolicyError => self.failed(facts, verdict, &policies),
             Outcome::Unjudged(Fault::ContentUnread) => (
