@@ -93,7 +93,7 @@ fn why_tells_what_became_of_a_request_and_steers_no_terminal() {
             "session agent-1",
             "refused with 403: policy_forbids",
             "decided by guard/no-writes",
-            "No permit lifts a forbid",
+            "A forbid overrides every permit",
         ],
     );
     let json = ends_with(
