@@ -143,7 +143,7 @@ impl Declared {
 pub struct ContentFacts(BTreeMap<FactName, FactValue>);
 
 impl ContentFacts {
-    /// Whether a fact of that name was read.
+    /// Whether a fact with that name was read.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.keys().any(|known| known.0 == name)
     }

@@ -42,7 +42,7 @@ pub struct Generation {
 pub enum HostScope {
     /// One host.
     Host(String),
-    /// A domain, itself included.
+    /// A domain, including the domain itself.
     Domain(String),
 }
 
