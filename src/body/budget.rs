@@ -13,9 +13,9 @@ impl Coding {
         match self {
             // 32 KiB of window, one piece, and the last chunk that was fed.
             Self::Gzip | Self::Deflate => 192 << 10,
-            // RFC 7932 §9.1: 16 MiB of window; three groups of up to 256 prefix codes.
+            // RFC 7932 §9.1: 16 MiB of window, and three groups of up to 256 prefix codes.
             Self::Brotli => 20 << 20,
-            // RFC 9659 §3: 8 MiB of window; two blocks and the tables of the entropy decoders.
+            // RFC 9659 §3: 8 MiB of window, two blocks, and the tables of the entropy decoders.
             Self::Zstd => 9 << 20,
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A path and everything below it; `*` matches one segment.
+/// A path and everything below it. `*` matches one segment.
 ///
 /// Routes are used to restrict, so a route matches any reading that an origin may have of a path:
 /// letter case, doubled slashes, segment parameters, and slashes that are kept encoded.

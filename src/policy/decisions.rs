@@ -2,7 +2,7 @@
 //! policy.
 //!
 //! ```toml
-//! [request]                 # what every decision begins with; every key is optional
+//! [request]                 # defaults for every decision; every key is optional
 //! session = "ci"
 //! groups = ["team"]
 //!
@@ -12,7 +12,7 @@
 //! method = "GET"
 //! fields = ["accept: application/json"]
 //! expect = "allow"
-//! by = ["github/read"]      # optional: exactly the policies that decide; none: default denial
+//! by = ["github/read"]      # optional: exactly the policies that decide; empty: default denial
 //!
 //! [[decision]]
 //! name = "refunds a little"

@@ -156,8 +156,8 @@ fn name(session: Option<&SessionId>) -> &str {
     session.map_or("", SessionId::as_str)
 }
 
-/// An `@id` line made from the parts that are not empty. Empty if they do not form an id; the
-/// policy is then named by its position.
+/// An `@id` line made from the parts that are not empty. If they do not form an id, there is no
+/// line, and the policy is named by its position.
 fn id(parts: &[&str]) -> String {
     let parts: Vec<&str> = parts
         .iter()

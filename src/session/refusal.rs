@@ -121,7 +121,7 @@ pub enum CredentialRefusal {
         /// The credential.
         credential: CredentialName,
     },
-    /// The signature can be read in more than one way, at an origin for which a credential signs
+    /// The signature cannot be read in exactly one way, at an origin for which a credential signs
     /// (J02, J05, J09, J12).
     #[error("the request's signature is refused: {fault}")]
     Signature {

@@ -91,7 +91,7 @@ impl FormKind {
 
 /// Whether a type declares binary content, in which no service looks for members.
 fn is_binary(kind: &str) -> bool {
-    // Other characters may make two types of one, for some readers.
+    // With other characters, some readers may see two types instead of one.
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/.+-_".contains(&b);
     let (top, sub) = kind.split_once('/').unwrap_or((kind, ""));
     let listed = match top {

@@ -8,8 +8,9 @@ use parking_lot::{Mutex, MutexGuard};
 use super::text::Phantom;
 use crate::names::{Map, SessionId};
 
-/// All phantoms of a gateway by their full text. It tells another session's phantom from any other
-/// foreign key.
+/// All phantoms of a gateway, by their full text.
+///
+/// It distinguishes another session's phantom from any other foreign credential.
 ///
 /// Its size is bounded, and it forgets the oldest first. A forgotten phantom is still refused, as
 /// foreign.
