@@ -55,6 +55,7 @@ impl Coding {
     ///
     /// RFC 9110 §8.4: all fields of the name form one list.
     ///
+    /// # Errors
     /// [`Error::UnknownCoding`] for any other name, [`Error::TooManyCodings`] for more than
     /// [`Coding::MOST`].
     pub fn parse_list(fields: &HeaderMap) -> Result<Vec<Self>, Error> {

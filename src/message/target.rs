@@ -161,6 +161,7 @@ impl RequestTarget {
     /// The value is escaped so that it stays one value, whatever it contains, and the result is
     /// checked like a target from a client.
     ///
+    /// # Errors
     /// [`TargetMalformed::NoSuchParameter`] if there is none, [`TargetMalformed::TooLong`] if the
     /// result is too long.
     pub fn with_query_value(

@@ -34,9 +34,10 @@ pub struct Gathered {
 }
 
 impl Policies {
-    /// Reads the content of a request if its verdict may depend on it: a policy that reads content
-    /// may apply, judging by the head, and no other policy already denies the request. Any other
-    /// request passes through unchanged.
+    /// Reads the content of a request, if its verdict may depend on it.
+    ///
+    /// That is so if, judging by the head, a policy that reads content may apply, and no other
+    /// policy already denies the request. Any other request passes through unchanged.
     ///
     /// # Errors
     /// [`HoldFault`] if the content cannot be held whole. None of it was sent.

@@ -100,7 +100,7 @@ impl Generation {
     /// Judges whether the request may be sent.
     ///
     /// A batch is allowed only if every other request to the host would be too: with any method,
-    /// and by rules that do not read anything in which requests to one host differ.
+    /// and by rules that read nothing that differs between requests to one host.
     pub fn ask(&self, facts: &Facts<'_>) -> Verdict {
         self.judge(facts, None)
     }
@@ -240,7 +240,7 @@ impl Generation {
     }
 
     /// The names of the facts of content that the answer to a question depends on: those read by
-    /// rules whose conditions on the head hold.
+    /// rules whose conditions on the head are met.
     pub(super) fn content_read(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Vec<&str> {
         // A batch is not judged by content.
         if !self.reads.contains(&Fact::Content) || facts.content.is_none() || facts.batch {
