@@ -1,4 +1,4 @@
-//! Decides which codings a response may use, by the memory that decoding them takes.
+//! Decides which content codings a response may use, by the memory that decoding them takes.
 
 use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
@@ -7,26 +7,25 @@ use super::coding::{asked_for, written};
 use super::{Coding, Share};
 
 impl Coding {
-    /// The most bytes that decoding it takes: its window and tables, and the pieces on their way
-    /// through it.
+    /// The most bytes that decoding takes: window, tables, and the pieces passing through.
     #[must_use]
     pub const fn memory(self) -> usize {
         match self {
-            // 32 KiB of window, a piece, and the chunk that was fed last.
+            // 32 KiB of window, one piece, and the last chunk that was fed.
             Self::Gzip | Self::Deflate => 192 << 10,
-            // RFC 7932 §9.1: 16 MiB of window; three groups of up to 256 prefix codes.
+            // RFC 7932 §9.1: 16 MiB of window, and three groups of up to 256 prefix codes.
             Self::Brotli => 20 << 20,
-            // RFC 9659 §3: 8 MiB of window; two blocks and the tables of the entropy decoders.
+            // RFC 9659 §3: 8 MiB of window, two blocks, and the tables of the entropy decoders.
             Self::Zstd => 9 << 20,
         }
     }
 }
 
-/// Reserves memory to decode the costliest coding in `Accept-Encoding`. If there is none, removes
-/// that coding, and in the end all of them, so that a session that has used its share still gets
+/// Reserves memory to decode the costliest coding in `Accept-Encoding`. If there is not enough,
+/// removes that coding and tries the next, so that a session that has used its share still gets
 /// responses.
 ///
-/// With `known_alone`, removes the codings that cannot be decoded in any case.
+/// With `known_alone`, also removes codings that cannot be decoded in any case.
 pub fn ask_for_affordable(fields: &mut HeaderMap, share: &mut Share, known_alone: bool) {
     let mut asked = asked_for(fields);
     let all = asked.len();

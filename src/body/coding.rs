@@ -17,14 +17,14 @@ pub enum Coding {
     /// `deflate`: RFC 1950 (zlib), or the raw RFC 1951 format that some servers send under this
     /// name.
     Deflate,
-    /// `br`: RFC 7932, windows up to 16 MiB; the large-window format is not this coding.
+    /// `br`: RFC 7932, windows up to 16 MiB. The large-window format is a different coding.
     Brotli,
     /// `zstd`: RFC 8878 with the 8 MiB window of RFC 9659, several frames allowed.
     Zstd,
 }
 
 impl Coding {
-    /// How many stacked codings are decoded; more are refused.
+    /// The most stacked codings that are decoded. More are refused.
     pub const MOST: usize = 2;
 
     /// The registered name.
@@ -50,13 +50,13 @@ impl Coding {
         .find_map(|(known, coding)| name.eq_ignore_ascii_case(known).then_some(coding))
     }
 
-    /// The codings of a message in the order in which they were applied, without `identity` and
-    /// empty elements.
+    /// The codings of a message, in the order they were applied, without `identity` and empty
+    /// elements.
     ///
     /// RFC 9110 §8.4: all fields of the name form one list.
     ///
     /// # Errors
-    /// [`Error::UnknownCoding`] for any other name, [`Error::TooManyCodings`] above
+    /// [`Error::UnknownCoding`] for any other name, [`Error::TooManyCodings`] for more than
     /// [`Coding::MOST`].
     pub fn parse_list(fields: &HeaderMap) -> Result<Vec<Self>, Error> {
         let mut codings = Vec::new();
@@ -89,11 +89,11 @@ pub enum Error {
     /// `Content-Encoding` names a coding that cannot be decoded here, or is not a list of tokens.
     #[error("content coding is not one of gzip, deflate, br, zstd")]
     UnknownCoding,
-    /// More codings are stacked than are decoded ([`Coding::MOST`]).
+    /// More codings are stacked than can be decoded ([`Coding::MOST`]).
     #[error("more than {} content codings are stacked", Coding::MOST)]
     TooManyCodings,
-    /// The content does not match its label, is damaged, or needs a window above the coding's
-    /// bound.
+    /// The content does not match its label, is damaged, or needs a window larger than the coding
+    /// allows.
     #[error("content is not valid {0}")]
     Corrupt(Coding),
     /// The content ended inside the coded form.
@@ -166,7 +166,7 @@ impl fmt::Display for Weight {
     }
 }
 
-/// Splits `name;q=weight`; `None` for anything that is not exactly that.
+/// Splits `name;q=weight`. `None` for anything else.
 fn parse_element(element: &[u8]) -> Option<(&[u8], Weight)> {
     let mut parts = element.split(|&b| b == b';').map(trim);
     let name = parts.next().filter(|name| !name.is_empty())?;

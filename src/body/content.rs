@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 
 use super::{BodyTransform, ContentFault, Held, HoldBudget, HoldFault, Limit, TransformFault};
 
-/// How many bytes of content moved in one exchange; shared between the two directions and the
+/// Counts the bytes of content moved in one exchange. Shared between the two directions and the
 /// watchdog.
 #[derive(Debug, Default)]
 pub struct Meter {
@@ -116,7 +116,7 @@ enum Source {
     Held(Box<Held>),
 }
 
-/// What transforms or checks the content, and the output that is ready.
+/// The transformation or check that the content passes through, and its output so far.
 struct Transforming {
     transform: Box<dyn BodyTransform>,
     ready: Vec<Bytes>,
@@ -140,7 +140,7 @@ impl Content {
         }
     }
 
-    /// Puts a gate in front of the content, which is closed until it is opened.
+    /// Puts a closed gate in front of the content.
     pub fn gated(&mut self) -> Arc<Gate> {
         self.gate.get_or_insert_default().clone()
     }
@@ -154,11 +154,11 @@ impl Content {
         }
     }
 
-    /// Buffers all of it, if it is not longer than `limit` and the budget allows. The first read
-    /// tells a client that waits for 100 to continue.
+    /// Buffers the whole content, if it is within `limit` and the budget. The first read tells a
+    /// client that waits for 100 (Continue) to go on.
     ///
     /// # Errors
-    /// [`HoldFault`] by cause; what was buffered is dropped then.
+    /// [`HoldFault`] by cause. What was buffered is then dropped.
     pub async fn hold(mut self, limit: Limit, budget: &Arc<HoldBudget>) -> Result<Self, HoldFault> {
         let Source::Client(inner) = &mut self.source else {
             return Ok(self);
@@ -196,7 +196,7 @@ impl Content {
         }
     }
 
-    /// The content, if it is buffered, for replacement.
+    /// The content, if it is buffered, to be replaced.
     pub fn held_mut(&mut self) -> Option<&mut Held> {
         match &mut self.source {
             Source::Held(held) => Some(held),
@@ -204,7 +204,7 @@ impl Content {
         }
     }
 
-    /// Passes every piece through `transform`, which does not change the length.
+    /// Passes every piece through `transform`, which must not change the length.
     pub fn transform(&mut self, transform: Box<dyn BodyTransform>) {
         self.transforming = Some(Box::new(Transforming {
             transform,

@@ -1,4 +1,4 @@
-//! A body decoded to its identity form as its reader polls it.
+//! Decodes a body to its identity form while its reader polls it.
 
 use std::{
     pin::Pin,
@@ -11,8 +11,8 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::{Decoder, Error, Step};
 
-/// A body whose content codings are decoded, one piece per poll, with the reader's back-pressure on
-/// the wire.
+/// A body whose content codings are decoded, one piece per poll. Back-pressure from the reader
+/// reaches the wire.
 ///
 /// The caller removes `Content-Encoding` and `Content-Length` from the head.
 pub struct DecodeBody<B> {
@@ -36,7 +36,7 @@ pub enum DecodeFault<E> {
 #[derive(PartialEq, Eq)]
 enum State {
     Reading,
-    /// The wire has ended, the decoder has not.
+    /// The wire has ended, but the decoder has not.
     Draining,
     Done,
 }
@@ -106,7 +106,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        // Not before the coded form was checked, even if the wire has ended.
+        // Even if the wire has ended, the end of the coded form must be checked first.
         self.state == State::Done
     }
 

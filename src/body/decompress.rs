@@ -1,5 +1,5 @@
-//! The decoder of content codings: bounded input, bounded output and bounded work per step,
-//! whatever the ratio.
+//! The decoder of content codings, with bounded input, output and work per step, whatever the
+//! compression ratio.
 
 use bytes::{Bytes, BytesMut};
 use compression_codecs::{
@@ -12,43 +12,43 @@ use super::{Coding, Error, HoldFault, Limit, Share};
 
 /// Decodes up to [`Coding::MOST`] stacked codings as the bytes arrive.
 ///
-/// Memory does not depend on the content: the windows of the codings (32 KiB deflate, 16 MiB
-/// brotli, 8 MiB zstd), one piece per coding, and the last chunk that was fed.
+/// Memory does not depend on the content. It holds the windows of the codings (32 KiB deflate,
+/// 16 MiB brotli, 8 MiB zstd), one piece per coding, and the last chunk that was fed.
 pub struct Decoder {
-    /// In decoding order: the first reads the wire.
+    /// In decoding order: the first one reads the wire.
     stages: Vec<Stage>,
-    /// What an empty stack of codings passes through.
+    /// Bytes that pass through unchanged if there are no codings.
     plain: Bytes,
     ended: bool,
     limit: Option<Limit>,
     produced: u64,
     refills: u32,
-    /// Its share of its session's budget, for as long as it exists.
+    /// The decoder's share of its session's budget, held as long as the decoder exists.
     _share: Option<Share>,
 }
 
 /// The result of one [`Decoder::step`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The next bytes of the identity form; at most [`Decoder::PIECE`] unless there is no coding.
+    /// The next bytes of the identity form, at most [`Decoder::PIECE`] unless there is no coding.
     Piece(Bytes),
-    /// Nothing yet, but there is more to do: let others run, then step again.
+    /// No output yet, but more work to do. Let other tasks run, then step again.
     Busy,
-    /// Nothing more until more is fed.
+    /// All input is consumed. Feed more, or declare the end.
     Starved,
     /// The content is complete.
     End,
 }
 
 impl Decoder {
-    /// The most bytes of one piece.
+    /// The most bytes in one piece.
     pub const PIECE: usize = 32 << 10;
 
-    /// A decoder for codings in the order in which they were applied, as [`Coding::parse_list`]
-    /// returns them.
+    /// Creates a decoder for codings in the order they were applied, as returned by
+    /// [`Coding::parse_list`].
     ///
     /// # Errors
-    /// [`Error::TooManyCodings`] above [`Coding::MOST`].
+    /// [`Error::TooManyCodings`] for more than [`Coding::MOST`].
     pub fn new(codings: &[Coding]) -> Result<Self, Error> {
         if codings.len() > Coding::MOST {
             return Err(Error::TooManyCodings);
@@ -68,10 +68,10 @@ impl Decoder {
         })
     }
 
-    /// The same decoder, with memory from its session's budget.
+    /// Makes the decoder take its memory from its session's budget.
     ///
     /// # Errors
-    /// [`HoldFault::Busy`] if there is none.
+    /// [`HoldFault::Busy`] if the budget has no space.
     pub fn within(self, mut share: Share) -> Result<Self, HoldFault> {
         share.set(self.stages.iter().map(|stage| stage.coding.memory()).sum())?;
         Ok(Self {
@@ -80,15 +80,15 @@ impl Decoder {
         })
     }
 
-    /// The same decoder, which fails at a second member or frame: some readers take the first
-    /// alone.
+    /// Makes the decoder fail at a second member or frame, because some readers use only the
+    /// first.
     #[must_use]
     pub fn once(mut self) -> Self {
         self.stages.iter_mut().for_each(|stage| stage.once = true);
         self
     }
 
-    /// The same decoder, which fails where the identity form passes the limit.
+    /// Makes the decoder fail when the identity form exceeds the limit.
     pub fn limited(self, limit: Limit) -> Self {
         Self {
             limit: Some(limit),
@@ -96,7 +96,7 @@ impl Decoder {
         }
     }
 
-    /// Feeds the next bytes from the wire; call it after [`Step::Starved`].
+    /// Feeds the next bytes from the wire. Call it after [`Step::Starved`].
     pub fn feed(&mut self, chunk: Bytes) {
         let input = self
             .stages
@@ -119,8 +119,8 @@ impl Decoder {
     /// Does a bounded amount of work.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Truncated`], [`Error::Trailing`] or [`Error::TooLong`]; the
-    /// decoder is unusable then.
+    /// [`Error::Corrupt`], [`Error::Truncated`], [`Error::Trailing`] or [`Error::TooLong`]. The
+    /// decoder cannot be used afterwards.
     pub fn step(&mut self) -> Result<Step, Error> {
         self.refills = 0;
         let step = match self.stages.len() {
@@ -147,8 +147,8 @@ impl Decoder {
             let step = match index {
                 0 if self.ended => Step::End,
                 0 => Step::Starved,
-                // A stage can consume input without end and produce nothing (empty gzip members,
-                // skippable zstd frames).
+                // A stage can consume input endlessly without output (empty gzip members, skippable
+                // zstd frames).
                 _ if self.refills == REFILLS => Step::Busy,
                 _ => {
                     self.refills += 1;
@@ -173,9 +173,9 @@ struct Stage {
     codec: Codec,
     input: Bytes,
     place: Place,
-    /// Nothing follows the first member or frame.
+    /// Whether nothing may follow the first member or frame.
     once: bool,
-    /// The last call filled its output, so the codec may hold more.
+    /// Whether the last call filled its output, so that the codec may hold more.
     full: bool,
     scratch: Box<[u8]>,
 }
@@ -183,7 +183,7 @@ struct Stage {
 /// The position of a stage in its coded form.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// No byte yet.
+    /// Before the first byte.
     Start,
     Inside,
     /// After a complete member or frame.
@@ -192,7 +192,7 @@ enum Place {
 
 enum Codec {
     Gzip(GzipDecoder),
-    /// `deflate` whose first bytes have not yet shown which of its two formats it is.
+    /// `deflate`, before enough bytes are known to tell which of its two formats it is.
     Unsure(Option<u8>),
     Zlib(ZlibDecoder),
     Deflate(DeflateDecoder),
@@ -224,7 +224,7 @@ impl Stage {
         }
     }
 
-    /// Works until there is a piece, or returns `None` once all input is consumed.
+    /// Works until there is a piece. Returns `None` once all input is consumed.
     fn run(&mut self) -> Result<Option<Bytes>, Error> {
         while self.full || !self.input.is_empty() {
             self.enter()?;
@@ -236,7 +236,7 @@ impl Stage {
         Ok(None)
     }
 
-    /// Prepares for the next byte of input: a new member after a complete one, and the checks of a
+    /// Prepares for the next byte of input: starts a new member after a complete one, and checks a
     /// first byte.
     fn enter(&mut self) -> Result<(), Error> {
         let Some(&first) = self.input.first() else {
@@ -244,8 +244,8 @@ impl Stage {
         };
         match (self.place, &mut self.codec) {
             (Place::Inside, _) => {}
-            // RFC 7932 §9.1 has no window code 0010001; it opens the large-window form, with
-            // windows up to 1 GiB.
+            // RFC 7932 §9.1 has no window code 0010001. It starts the large-window format, whose
+            // windows reach 1 GiB.
             (Place::Start, Codec::Brotli(_)) if first & 0x7f == 0x11 => {
                 return Err(Error::Corrupt(self.coding));
             }
@@ -259,7 +259,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Calls the codec once; returns the number of bytes written to the scratch buffer.
+    /// Calls the codec once. Returns the number of bytes written to the scratch buffer.
     fn call(&mut self) -> Result<usize, Error> {
         if let Codec::Unsure(held) = self.codec {
             self.sniff(held);
@@ -269,7 +269,7 @@ impl Stage {
         let mut output = WriteBuffer::new_initialized(&mut self.scratch);
         let drain = self.input.is_empty();
         let done = match &mut self.codec {
-            // The flate decoders treat empty input as an error; `flush` makes them output what they
+            // The flate decoders treat empty input as an error. `flush` makes them output what they
             // have buffered.
             Codec::Gzip(codec) if drain => codec.flush(&mut output).map(|_| false),
             Codec::Zlib(codec) if drain => codec.flush(&mut output).map(|_| false),
@@ -287,15 +287,14 @@ impl Stage {
         if done {
             self.place = Place::Complete;
         } else if read == 0 && written == 0 && !drain {
-            // No codec may stall on input that it has space to decode.
+            // A codec must not stall while it has both input and space for output.
             return Err(Error::Corrupt(self.coding));
         }
         let _ = self.input.split_to(read);
         Ok(written)
     }
 
-    /// Decides between zlib and raw deflate by the two bytes of RFC 1950 §2.2, then puts them back
-    /// in front.
+    /// Tells zlib from raw deflate by the first two bytes (RFC 1950 §2.2), then puts them back.
     fn sniff(&mut self, held: Option<u8>) {
         let (cmf, flg) = match (held, &self.input[..]) {
             (None, &[cmf, flg, ..]) | (Some(cmf), &[flg, ..]) => (cmf, flg),
@@ -321,13 +320,13 @@ impl Stage {
         }
     }
 
-    /// Checks that the content ended where its coded form did; empty content is complete under
+    /// Checks that the content did not end inside its coded form. Empty content is complete under
     /// every label.
     fn finish(&mut self) -> Result<(), Error> {
         if self.place != Place::Inside {
             return Ok(());
         }
-        // A flate stream may have ended during a flush, which does not say so.
+        // A flate stream may have ended during a flush, which does not report the end.
         let mut none = [0; 1];
         let mut output = WriteBuffer::new_initialized(&mut none);
         let complete = match &mut self.codec {

@@ -54,7 +54,7 @@ fn bare_deflate(plain: &[u8]) -> Vec<u8> {
     )
 }
 
-/// Decodes chunks to the end; checks that no piece is longer than allowed.
+/// Decodes chunks to the end, and checks that no piece is too long.
 fn decode<'a>(
     codings: &[Coding],
     chunks: impl IntoIterator<Item = &'a [u8]>,
@@ -78,7 +78,7 @@ fn decode<'a>(
     }
 }
 
-/// Text that compresses, then noise that does not.
+/// Text that compresses, followed by noise that does not.
 fn sample(length: usize) -> Vec<u8> {
     let mut state = 7_u64;
     (0..length)
@@ -118,7 +118,7 @@ fn every_coding_is_undone_wherever_it_is_cut_in_two() {
 
 #[test]
 fn content_longer_than_a_piece_comes_whole() {
-    // At the lengths around a piece, a codec ends with its output exactly full.
+    // At lengths near a whole piece, a codec ends with its output exactly full.
     let piece = Decoder::PIECE;
     for length in [0, 1, piece - 1, piece, piece + 1, 2 * piece, 5 * piece + 17] {
         let plain = sample(length);
@@ -256,8 +256,8 @@ fn empty_content_is_complete_under_every_label() {
 
 #[test]
 fn a_window_above_the_codings_bound_is_refused() {
-    // RFC 8878 §3.1.1.1.2: exponent 14 of the window descriptor is 16 MiB; 13 is the 8 MiB that RFC
-    // 9659 admits.
+    // RFC 8878 §3.1.1.1.2: a window descriptor with exponent 14 means 16 MiB. Exponent 13 means
+    // 8 MiB, the limit of RFC 9659.
     let frame = |exponent: u8| {
         [
             0x28,
@@ -321,7 +321,7 @@ fn a_bomb_comes_in_pieces_and_stops_at_the_limit() {
 
 #[test]
 fn a_nested_bomb_that_gives_nothing_lets_others_run() {
-    // 200,000 empty gzip members, 4 MB, gzipped: much work, no output.
+    // 200,000 empty gzip members (4 MB), gzipped: much work without output.
     let members = encode(Coding::Gzip, b"").repeat(200_000);
     let coded = encode(Coding::Gzip, &members);
     let mut decoder = Decoder::new(&[Coding::Gzip, Coding::Gzip]).expect("two codings");

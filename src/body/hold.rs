@@ -1,5 +1,5 @@
-//! Content that is buffered for exchanges, and the memory of decoders: each bounded, and all of
-//! them together.
+//! Content that is buffered for exchanges, and the memory of decoders. Each is bounded, and so is
+//! their sum.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use http::HeaderMap;
 use super::Limit;
 use gateway_names::ReasonCode;
 
-/// The memory budget of all exchanges together, or of one session's.
+/// The memory budget of all exchanges together, or of one session.
 #[derive(Debug)]
 pub struct HoldBudget {
     most: usize,
     taken: AtomicUsize,
-    /// The budget of which this is a part.
+    /// The budget that this is a part of.
     all: Option<Arc<HoldBudget>>,
 }
 
-/// Why content was not buffered; none of it was sent.
+/// Why content was not buffered. None of it was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum HoldFault {
     /// It is longer than one request may buffer.
@@ -47,7 +47,7 @@ impl HoldFault {
 }
 
 impl HoldBudget {
-    /// A budget of this many bytes.
+    /// Creates a budget of this many bytes.
     #[must_use]
     pub fn new(most: Limit) -> Arc<Self> {
         Arc::new(Self {
@@ -57,9 +57,9 @@ impl HoldBudget {
         })
     }
 
-    /// One session's part of this budget. It may take no more than it leaves free, so the first
-    /// session takes at most a half. However many take what they can, there is space for one more
-    /// (the dynamic thresholds of Choudhury and Hahne, 1998).
+    /// Creates one session's part of this budget. A session may take no more than it leaves free,
+    /// so the first one takes at most half. However many sessions take their maximum, there is
+    /// space for one more (the dynamic thresholds of Choudhury and Hahne, 1998).
     #[must_use]
     pub fn part(self: &Arc<Self>) -> Arc<Self> {
         Arc::new(Self {
@@ -69,14 +69,14 @@ impl HoldBudget {
         })
     }
 
-    /// How many bytes of it are taken now.
+    /// How many bytes are taken now.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Takes this many more bytes. They count as taken, and must be returned, even if there was no
-    /// space for them.
+    /// Takes more bytes. Even if there was no space for them, they count as taken and must be given
+    /// back.
     fn take(&self, bytes: usize) -> Result<(), HoldFault> {
         let taken = self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let free = match &self.all {
@@ -100,7 +100,7 @@ impl HoldBudget {
     }
 }
 
-/// What one request takes of the budget for a part that is buffered while the rest streams.
+/// One request's share of the budget, for a part that is buffered while the rest streams.
 #[derive(Debug)]
 pub struct Share {
     taken: usize,
@@ -108,13 +108,13 @@ pub struct Share {
 }
 
 impl Share {
-    /// Nothing yet.
+    /// Creates an empty share.
     #[must_use]
     pub fn of(budget: Arc<HoldBudget>) -> Self {
         Self { taken: 0, budget }
     }
 
-    /// Moves the share to another owner; nothing of it is left here.
+    /// Moves the share to another owner, leaving an empty one here.
     #[must_use]
     pub fn take(&mut self) -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Share {
         }
     }
 
-    /// Takes or returns bytes until the share is this large.
+    /// Takes or gives back bytes until the share has this size.
     ///
     /// # Errors
     /// [`HoldFault::Busy`] if the budget has no space for more.
@@ -163,13 +163,13 @@ impl Held {
         }
     }
 
-    /// Takes one more piece, if the limit and the budget allow it.
+    /// Adds one more piece, if the limit and the budget allow it.
     pub(super) fn take(&mut self, piece: Bytes, limit: Limit) -> Result<(), HoldFault> {
         let length = self.length + piece.len();
         if limit.is_passed_by(length as u64) {
             return Err(HoldFault::TooLong(limit));
         }
-        // A refused piece is counted as well: dropping this returns all of it.
+        // Count a refused piece too, because dropping this gives everything back.
         self.length = length;
         self.budget.take(piece.len())?;
         if !piece.is_empty() {
@@ -178,8 +178,8 @@ impl Held {
         Ok(())
     }
 
-    /// Appends a small piece to the previous one. A piece takes more than its bytes, and keeps the
-    /// buffer it arrived in: content that arrives byte by byte would take many times its length.
+    /// Joins a small piece to the previous one. Each piece has overhead and keeps the buffer it
+    /// arrived in, so content that arrives byte by byte would take many times its length.
     fn push(&mut self, piece: Bytes) {
         if piece.len() >= SMALL {
             self.pieces.push_back(piece);
@@ -237,8 +237,8 @@ impl Held {
         }
     }
 
-    /// Replaces the content. What is signed may be another form of what arrived, and is not refused
-    /// for its length.
+    /// Replaces the content. The signed form may be longer than what arrived, and is not refused
+    /// for that.
     pub fn replace(&mut self, content: Bytes) {
         self.budget.give_back(self.length);
         self.length = content.len();
@@ -255,9 +255,9 @@ impl Held {
     }
 }
 
-/// Shorter pieces are copied rather than kept.
+/// Pieces shorter than this are copied and joined.
 const SMALL: usize = 4 * 1024;
-/// How long joined small pieces may grow.
+/// The most bytes in joined pieces.
 const JOINED: usize = 64 * 1024;
 
 impl Drop for Held {

@@ -1,23 +1,23 @@
-//! A length in bytes that content must not pass.
+//! A limit on the length of content, in bytes.
 
 use std::fmt;
 
-/// The most bytes that are read of something.
+/// The most bytes that may be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limit(u64);
 
 impl Limit {
-    /// A limit of so many bytes; zero admits only emptiness.
+    /// A limit in bytes. Zero allows only empty content.
     pub const fn bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// A limit of so many KiB; saturates.
+    /// A limit in KiB. Saturates.
     pub const fn kib(kib: u64) -> Self {
         Self(kib.saturating_mul(1 << 10))
     }
 
-    /// A limit of so many MiB; saturates.
+    /// A limit in MiB. Saturates.
     pub const fn mib(mib: u64) -> Self {
         Self(mib.saturating_mul(1 << 20))
     }
@@ -27,13 +27,13 @@ impl Limit {
         self.0
     }
 
-    /// Whether so many bytes pass the limit; exactly the limit does not.
+    /// Whether this many bytes exceed the limit. Exactly the limit does not.
     pub const fn is_passed_by(self, bytes: u64) -> bool {
         bytes > self.0
     }
 }
 
-/// Whole GiB, MiB or KiB where it is one, else bytes: `16MiB`.
+/// Writes whole GiB, MiB or KiB if possible, otherwise bytes: `16MiB`.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {

@@ -1,4 +1,4 @@
-//! A body for tests, which yields what a script says.
+//! A scripted body for tests.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
-/// A body of unknown length from a script; `Err` ends it.
+/// A body of unknown length that yields these results in order. `Err` ends it.
 pub struct MockBody(pub VecDeque<Result<Frame<Bytes>, &'static str>>);
 
 impl Body for MockBody {

@@ -1,4 +1,4 @@
-//! Content that is transformed or checked in transit, piece by piece, in constant memory.
+//! Transforms or checks content in transit, piece by piece, in constant memory.
 
 use bytes::Bytes;
 
@@ -6,23 +6,23 @@ use gateway_names::ReasonCode;
 
 /// Changes or checks content as it streams.
 ///
-/// The output must end only where [`BodyTransform::end`] has accepted it. A fault cuts the stream,
-/// so the origin never mistakes what was sent for the whole.
+/// The output must end only after [`BodyTransform::end`] has accepted it. A fault cuts the stream,
+/// so the origin never mistakes a part for the whole.
 pub trait BodyTransform: Send + Sync {
     /// Takes a piece, and outputs what may be forwarded now.
     ///
     /// # Errors
-    /// [`TransformFault`] by cause; nothing more is forwarded then.
+    /// [`TransformFault`] by cause. Nothing more is forwarded then.
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), TransformFault>;
 
-    /// Ends the content: outputs what was withheld.
+    /// Ends the content, and outputs what was withheld.
     ///
     /// # Errors
-    /// [`TransformFault`] if it ended too early or is not what was announced.
+    /// [`TransformFault`] if the content ended too early, or is not what was announced.
     fn end(&mut self, out: &mut Vec<Bytes>) -> Result<(), TransformFault>;
 }
 
-/// Why content was cut. Contains no text of the content.
+/// Why content was cut off. Quotes none of the content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct TransformFault {
@@ -32,7 +32,7 @@ pub struct TransformFault {
     pub text: String,
 }
 
-/// Why the content of a request broke off on its way to the origin.
+/// Why the content of a request was cut off on its way to the origin.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentFault {
     /// The client's side failed.
@@ -44,7 +44,7 @@ pub enum ContentFault {
 }
 
 impl TransformFault {
-    /// The fault that caused an error of the connection that carried the content, if there is one.
+    /// Finds the fault that caused an error of the connection that carried the content, if any.
     #[must_use]
     pub fn behind<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Self> {
         let mut error = Some(error);

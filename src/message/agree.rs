@@ -1,4 +1,4 @@
-//! Requires every claim about a request's destination to name the same one.
+//! Checks that every claim about a request's destination names the same one.
 
 use http::header::HOST;
 use http::{HeaderMap, Method, Uri, Version};
@@ -11,13 +11,13 @@ use gateway_names::ReasonCode;
 /// What the connection said before its first request.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionClaims<'a> {
-    /// [`Scheme::Https`] exactly if the gateway terminated TLS on this connection.
+    /// The scheme: [`Scheme::Https`] exactly if the gateway terminated TLS on this connection.
     pub scheme: Scheme,
     /// The name in the ClientHello.
     pub sni: Option<&'a Host>,
     /// The target of CONNECT or SOCKS.
     pub tunnel: Option<&'a Authority>,
-    /// The original destination port, if the connection was captured rather than made to a proxy
+    /// The original destination port, if the connection was captured instead of made to a proxy
     /// port.
     pub port: Option<u16>,
 }
@@ -31,7 +31,7 @@ pub enum Disagreement {
     /// CONNECT inside a connection that already has a destination.
     #[error("a tunnel inside a tunnel")]
     Nested,
-    /// The target's scheme is not that of the connection, or not one that the gateway speaks.
+    /// The target's scheme is not that of the connection, or one that the gateway does not support.
     #[error("the scheme is not the connection's")]
     Scheme,
     /// No host, an empty one, or two.
@@ -77,12 +77,12 @@ impl Disagreement {
 
 /// Returns the one origin that the connection and the request agree on.
 ///
-/// Compares claims in canonical form. A missing port means the scheme's default, so it disagrees
-/// with a connection to another port. A destination *address* is not a claim: it is never dialled,
-/// because the gateway resolves the agreed name itself.
+/// Compares claims in canonical form. A missing port means the scheme's default port, so it
+/// conflicts with a connection to another port. A destination *address* is not a claim: the gateway
+/// never dials it, but resolves the agreed name itself.
 ///
 /// # Errors
-/// By cause, see [`Disagreement`].
+/// [`Disagreement`] by cause.
 pub fn agree(
     connection: &ConnectionClaims<'_>,
     version: Version,
@@ -103,9 +103,9 @@ pub fn agree(
 /// Checks that the tunnel and the ClientHello agree, before TLS is answered.
 ///
 /// # Errors
-/// [`Disagreement::SniTunnelMismatch`] if both name hosts and not the same one. A tunnel to an
-/// *address* (as SOCKS4 clients and those that resolve names themselves ask for) is like a captured
-/// connection: the server name decides.
+/// [`Disagreement::SniTunnelMismatch`] if both name a host, and the hosts differ. In a tunnel to an
+/// *address* (from SOCKS4 clients and clients that resolve names themselves) the server name
+/// decides, as in a captured connection.
 pub fn agree_tls(sni: Option<&Host>, tunnel: Option<&Authority>) -> Result<(), Disagreement> {
     match (sni, tunnel) {
         (Some(sni), Some(tunnel)) if tunnel.host.ip().is_none() && tunnel.host != *sni => {
@@ -142,7 +142,8 @@ fn check_form(
     }
 }
 
-/// What the request itself claims: its target's authority and its `Host`, which must be the same.
+/// The destination that the request itself claims: its target's authority and its `Host`, which
+/// must agree.
 fn claimed(
     connection: &ConnectionClaims<'_>,
     version: Version,
@@ -180,7 +181,7 @@ fn claimed(
     }
 }
 
-/// Parses a host. Most requests spell it exactly as the ClientHello did; then the parsed host is
+/// Parses a host. Most requests spell it exactly as the ClientHello did. The parsed host is then
 /// shared.
 fn read(connection: &ConnectionClaims<'_>, bytes: &[u8]) -> Result<Authority, Disagreement> {
     let port = connection.scheme.default_port();
@@ -199,8 +200,8 @@ fn check_connection(
 ) -> Result<(), Disagreement> {
     let sni_fits = match (connection.scheme, connection.sni) {
         (_, Some(sni)) => *sni == authority.host,
-        // An address is never in the ClientHello (RFC 6066 §3), so for an address a missing SNI
-        // claims nothing.
+        // The ClientHello never holds an address (RFC 6066 §3), so a missing SNI claims nothing for
+        // an address.
         (Scheme::Https, None) if authority.host.ip().is_none() => return Err(Disagreement::NoSni),
         (_, None) => true,
     };
@@ -232,7 +233,7 @@ mod tests {
         hosts: &'static [&'static str],
     }
 
-    /// A transparent TLS connection to `good`; each test changes the part it tests.
+    /// A transparent TLS connection to `good`. Each test changes the part it tests.
     const TLS: Case = Case {
         scheme: Scheme::Https,
         sni: "good",

@@ -1,4 +1,4 @@
-//! Authorities: always a host and a port.
+//! Authorities: a host and a port, both always present.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -40,14 +40,14 @@ impl AuthorityMalformed {
 }
 
 impl Authority {
-    /// Parses `host`, `host:port`, `[v6]` or `[v6]:port` from bytes that the client wrote.
+    /// Parses `host`, `host:port`, `[v6]` or `[v6]:port` as the client wrote it.
     ///
     /// Refuses userinfo (RFC 9110 §4.2.4), and a port that is not in plain digits. An IPv6 address
     /// must have brackets.
     ///
     /// # Errors
-    /// By cause, see [`AuthorityMalformed`]; [`AuthorityMalformed::PortMissing`] only if
-    /// `default_port` is `None`.
+    /// [`AuthorityMalformed`] by cause. [`AuthorityMalformed::PortMissing`] only if `default_port`
+    /// is `None`.
     pub fn parse(bytes: &[u8], default_port: Option<u16>) -> Result<Authority, AuthorityMalformed> {
         if bytes.contains(&b'@') {
             return Err(HostMalformed::Charset.into());
@@ -86,8 +86,8 @@ fn split(bytes: &[u8]) -> Result<(&[u8], Option<&[u8]>), HostMalformed> {
     }
     match memchr::memchr(b':', bytes) {
         None => Ok((bytes, None)),
-        // A second colon would be an IPv6 address without brackets, whose port is indistinguishable
-        // from its last group.
+        // A second colon means an IPv6 address without brackets, whose port cannot be told from its
+        // last group.
         Some(colon) if memchr::memchr(b':', &bytes[colon + 1..]).is_some() => {
             Err(HostMalformed::Syntax)
         }
@@ -95,7 +95,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], Option<&[u8]>), HostMalformed> {
     }
 }
 
-/// `[1-9][0-9]{0,4}` up to 65535: parsers disagree about other spellings.
+/// Parses `[1-9][0-9]{0,4}`, up to 65535. Parsers disagree about other spellings.
 fn parse_port(digits: &[u8]) -> Result<u16, AuthorityMalformed> {
     if !matches!(digits, [b'1'..=b'9', ..])
         || digits.len() > 5

@@ -5,7 +5,7 @@ use super::route::segments;
 use super::taken::folded_parameter;
 use super::target::RequestTarget;
 
-/// Whether origins are known to take many requests in one at this target, whatever the host.
+/// Whether origins are known to accept batch requests at this target, whatever the host.
 ///
 /// Covers OData (Microsoft Graph, Dynamics, SAP), Google's services, Elasticsearch and its
 /// relatives, and Azure Storage. Targets of a single service are in its preset (`batches`).
@@ -25,7 +25,7 @@ pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
             value.eq_ignore_ascii_case("batch") && folded_parameter(&name) == "comp"
         })
     };
-    // Most paths have none of the characters with which these segments start.
+    // Most paths contain none of the characters that these segments start with.
     let may_be = path.bytes().any(|byte| matches!(byte, b'$' | b'%' | b'_'));
     (may_be && segments(path).any(known)) || google() || azure()
 }

@@ -2,7 +2,7 @@
 
 use super::target_form::{EncodedSlash, TargetMalformed};
 
-/// Whether the bytes are certainly canonical, so that the slow path is not needed: no escape, no
+/// Whether the bytes are certainly canonical, so that the slow path can be skipped: no escape, no
 /// segment that starts with a dot, nothing to escape and no `;`.
 pub(super) fn is_plain(bytes: &[u8]) -> bool {
     let mut previous = 0;
@@ -47,8 +47,8 @@ enum Part {
     Query,
 }
 
-/// The one decoding pass: unreserved characters are decoded; everything else that is or must be
-/// escaped is escaped.
+/// The single decoding pass. Decodes unreserved characters, and escapes everything else that is or
+/// must be escaped.
 fn decode_once(raw: &[u8], part: Part) -> Result<Vec<u8>, TargetMalformed> {
     let mut out = Vec::with_capacity(raw.len() + 8);
     let mut beyond_ascii = false;
@@ -94,8 +94,8 @@ fn escape(digits: Option<&[u8]>) -> Result<u8, TargetMalformed> {
 fn push_escaped(value: u8, part: Part, out: &mut Vec<u8>) -> Result<(), TargetMalformed> {
     match value {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(value),
-        // A value may contain a line break or a backslash, a path never does. NUL ends a string in
-        // too many origins.
+        // A query value may contain a line break or a backslash, but a path must not. NUL ends a
+        // string in too many origins.
         0 => return Err(TargetMalformed::Character),
         b'/' if part == Part::Key => out.push(value),
         0x01..=0x1f | 0x7f | b'\\' if part == Part::Path => return Err(TargetMalformed::Character),
@@ -113,8 +113,8 @@ fn push_hex(value: u8, out: &mut Vec<u8>) {
     ]);
 }
 
-/// Contains `%2F`, or `%25` before the digits of a dot, slash or backslash, however often the
-/// percent sign itself is escaped.
+/// Whether the path contains `%2F`, or `%25` before the digits of a dot, slash or backslash,
+/// however often the percent sign itself is escaped.
 fn has_hidden_separator(path: &[u8]) -> bool {
     memchr::memmem::find_iter(path, b"%2").any(|at| match &path[at..] {
         [_, _, b'F', ..] => true,
@@ -135,9 +135,9 @@ fn has_hidden_separator(path: &[u8]) -> bool {
 /// Refuses a resolved path that becomes a different one if an origin decodes it again, however
 /// often.
 ///
-/// What the first decoding reveals is data within a segment, including a kept `%2F`, but not a dot
-/// segment. Further decodings may reveal no dot segment, separator or control. A name with a
-/// percent sign (`per%25cent`) may decode to bytes that are not text.
+/// What the first decoding reveals is data within a segment, including a kept `%2F`, but it must
+/// not be a dot segment. Later decodings must not reveal a dot segment, separator or control. A
+/// name with a percent sign (`per%25cent`) may decode to bytes that are not text.
 fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
     let mut separators = None;
     let mut text = path.to_vec();
@@ -162,8 +162,8 @@ fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
     Err(TargetMalformed::EncodedSlash)
 }
 
-/// Decodes bytes like the most lenient origin: an overlong ASCII character is that character
-/// (`%c0%ae` is a dot).
+/// Decodes bytes as the most lenient origin would: an overlong ASCII character counts as that
+/// character (`%c0%ae` is a dot).
 fn read_loosely(bytes: &[u8]) -> String {
     let mut text = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -195,8 +195,8 @@ fn overlong(before: u8, last: u8) -> u8 {
     (before & 1) << 6 | last & 0x3f
 }
 
-/// Whether some origins read a segment, or its part before or after a parameter, as `.` or `..`:
-/// they trim white space, and treat the wide and small dots of Unicode as plain ones (NFKC).
+/// Whether some origins read a segment, or its part before or after a parameter, as `.` or `..`.
+/// They trim white space, and treat wide and small Unicode dots as plain ones (NFKC).
 fn is_dots(piece: &str) -> bool {
     let dots = |c: char| match c {
         '.' | '\u{ff0e}' | '\u{fe52}' | '\u{2024}' => Some(1),
@@ -207,7 +207,8 @@ fn is_dots(piece: &str) -> bool {
     matches!(counted, Some(1 | 2))
 }
 
-/// RFC 3986 §5.2.4, except that a path that climbs above its root is refused instead of clipped.
+/// Resolves dot segments (RFC 3986 §5.2.4), but refuses a path that climbs above its root instead
+/// of clipping it.
 fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), TargetMalformed> {
     let mut starts = Vec::new();
     let mut segments = path[1..].split(|b| *b == b'/').peekable();
@@ -224,7 +225,7 @@ fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), TargetMalformed> {
                 continue;
             }
         }
-        // A final dot segment leaves its directory's slash.
+        // A final dot segment leaves the slash of its directory.
         if last {
             out.push(b'/');
         }
@@ -232,8 +233,8 @@ fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), TargetMalformed> {
     Ok(())
 }
 
-/// Matches `..;x`, `x;..`, `..%3Bx`, which are dot segments to origins that cut parameters off; and
-/// `..%2Fx`, where `%2F` is kept.
+/// Matches `..;x`, `x;..` and `..%3Bx`, which are dot segments to origins that cut off parameters.
+/// Also matches `..%2Fx`, where `%2F` is kept.
 fn hides_dots(segment: &[u8]) -> bool {
     if !segment.contains(&b'.') {
         return false;
@@ -250,15 +251,15 @@ fn hides_dots(segment: &[u8]) -> bool {
     pieces().count() > 1 && pieces().any(|piece| matches!(piece, "." | ".."))
 }
 
-/// What separates segments in some reading, or a segment from its parameters; the last four are
-/// slashes to NFKC and similar mappings.
+/// Characters that separate segments, or a segment from its parameters, in some reading. NFKC and
+/// similar mappings turn the last four into slashes.
 const SEPARATORS: [char; 7] = [
     '/', '\\', ';', '\u{ff0f}', '\u{ff3c}', '\u{2215}', '\u{2044}',
 ];
-/// Nobody encodes more often, and checking more would take quadratic time.
+/// No client encodes more often, and checking further would take quadratic time.
 const MOST_DECODINGS: usize = 8;
 
-/// Whether a canonical query may contain the byte; brackets stay unescaped there.
+/// Whether a canonical query may contain the byte. Brackets stay unescaped there.
 pub(super) fn may_stand_in_query(byte: u8) -> bool {
     matches!(
         CLASS[usize::from(byte)],
@@ -274,7 +275,7 @@ enum Class {
     Semicolon,
     Bracket,
     Backslash,
-    /// Not allowed unescaped in a URI, but clients send it anyway, and its escape means the same.
+    /// Not allowed unescaped in a URI. Clients send it anyway, and its escape means the same.
     Escape,
     Refuse,
 }

@@ -1,4 +1,4 @@
-//! Hosts: a name or an address in its one canonical spelling.
+//! Hosts: a name or an address in canonical form.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 
 /// A canonical host: a lower-case name of A-labels without a trailing dot, or an address.
 ///
-/// Two hosts are equal exactly if they name the same thing to a resolver. Cloning is cheap.
+/// Two hosts are equal exactly if a resolver would treat them alike. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Host {
     text: Arc<str>,
@@ -35,7 +35,7 @@ pub enum HostMalformed {
     /// An IPv6 zone identifier, which has a meaning on one machine only (RFC 6874).
     #[error("the host has an IPv6 zone identifier")]
     Zone,
-    /// A last label that is a number, in a name that is not an IPv4 address in any spelling.
+    /// The last label is a number, but the name is not an IPv4 address in any spelling.
     #[error("the host looks like an IPv4 address and is none")]
     Ipv4,
 }
@@ -53,14 +53,14 @@ impl HostMalformed {
 }
 
 impl Host {
-    /// Parses a host that the client wrote, in any spelling, into the canonical one.
+    /// Parses a host that the client wrote, in any spelling, into canonical form.
     ///
-    /// Accepts a name, an IPv4 address in any form that `inet_aton` accepts, or an IPv6 address
-    /// with or without brackets. An IPv4-mapped IPv6 address becomes the IPv4 address. Drops one
-    /// trailing dot.
+    /// Accepts a name, an IPv4 address in any form that `inet_aton` accepts, and an IPv6 address
+    /// with or without brackets. An IPv4-mapped IPv6 address becomes the IPv4 address. One trailing
+    /// dot is dropped.
     ///
     /// # Errors
-    /// By cause, see [`HostMalformed`].
+    /// [`HostMalformed`] by cause.
     pub fn parse(bytes: &[u8]) -> Result<Host, HostMalformed> {
         if bytes.is_empty() || bytes.len() > LONGEST_SPELLING {
             return Err(HostMalformed::Syntax);
@@ -86,7 +86,7 @@ impl Host {
         }
     }
 
-    /// The canonical text; an IPv6 address has no brackets.
+    /// The canonical text. An IPv6 address has no brackets.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -105,8 +105,8 @@ impl Host {
         self.ip
     }
 
-    /// The host and then each of its parent domains: `api.github.com`, `github.com`, `com`. An
-    /// address yields only itself.
+    /// The host, then each of its parent domains: `api.github.com`, `github.com`, `com`. An address
+    /// yields only itself.
     pub fn domains(&self) -> impl Iterator<Item = &str> + Clone {
         let is_name = self.ip.is_none();
         std::iter::successors(Some(self.as_str()), move |domain| {
@@ -143,7 +143,7 @@ impl FromStr for Host {
     }
 }
 
-/// RFC 4291 text without brackets. Refuses RFC 6874 zones: they choose an interface of this
+/// Parses RFC 4291 text without brackets. Refuses RFC 6874 zones, which select an interface of this
 /// machine.
 fn v6(inner: &[u8]) -> Result<Host, HostMalformed> {
     let text = std::str::from_utf8(inner).map_err(|_| HostMalformed::Charset)?;
@@ -163,8 +163,8 @@ fn name(bytes: &[u8]) -> Result<Host, HostMalformed> {
         return Err(HostMalformed::Charset);
     }
     let mapped = a_labels(bytes)?;
-    // UTS 46 maps some characters to ASCII ones (full width, `℀`), so the result is checked as if
-    // it had been written that way.
+    // UTS 46 maps some characters to ASCII (full width, `℀`), so the result is checked as if it had
+    // been written that way.
     if !mapped.bytes().all(is_name_byte) {
         return Err(HostMalformed::Idna);
     }
@@ -181,8 +181,8 @@ fn name(bytes: &[u8]) -> Result<Host, HostMalformed> {
     }
 }
 
-/// Lower case and A-labels. Only names that are, or claim to be, internationalised take the slow
-/// path.
+/// Converts to lower case and A-labels. Only names that are, or claim to be, internationalised take
+/// the slow path.
 fn a_labels(bytes: &[u8]) -> Result<Cow<'_, str>, HostMalformed> {
     let text = std::str::from_utf8(bytes).map_err(|_| HostMalformed::Idna)?;
     let international = !bytes.is_ascii()
@@ -200,7 +200,7 @@ fn a_labels(bytes: &[u8]) -> Result<Cow<'_, str>, HostMalformed> {
     Ok(Cow::Borrowed(text))
 }
 
-/// RFC 1123 letters, digits and hyphens, and the underscore that service names and some buckets
+/// RFC 1123 letters, digits and hyphens, and the underscore, which service names and some buckets
 /// use.
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
@@ -210,8 +210,8 @@ fn is_label(label: &str) -> bool {
     (1..=LONGEST_LABEL).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
 }
 
-/// The address that `inet_aton` reads from a name. Refuses a name whose last label is a number and
-/// that is not an address, because resolvers differ on it.
+/// The address that `inet_aton` reads from a name. Refuses a name that is not an address but whose
+/// last label is a number, because resolvers disagree about it.
 fn ipv4(text: &str) -> Result<Option<Ipv4Addr>, HostMalformed> {
     let last = text.rsplit('.').next().unwrap_or(text);
     let numeric = last.bytes().all(|b| b.is_ascii_digit())
@@ -227,7 +227,7 @@ fn ipv4(text: &str) -> Result<Option<Ipv4Addr>, HostMalformed> {
             number(part).ok_or(HostMalformed::Ipv4)?;
         count += 1;
     }
-    // The last part fills what the others leave: `127.1` is 127.0.0.1.
+    // The last part fills the remaining bytes: `127.1` is 127.0.0.1.
     let tail = parts[count - 1];
     let head = &parts[..count - 1];
     let room = 32 - 8 * head.len() as u32;
@@ -241,14 +241,15 @@ fn ipv4(text: &str) -> Result<Option<Ipv4Addr>, HostMalformed> {
     Ok(Some(Ipv4Addr::from(high | tail)))
 }
 
-/// A decimal, octal (`0…`) or hexadecimal (`0x…`) number of 32 bits.
+/// Parses a decimal, octal (`0…`) or hexadecimal (`0x…`) number of 32 bits.
 fn number(part: &str) -> Option<u32> {
     let (digits, radix) = match part.strip_prefix("0x") {
         Some(hex) => (hex, 16),
         None if part.len() > 1 && part.starts_with('0') => (&part[1..], 8),
         None => (part, 10),
     };
-    // `from_str_radix` accepts a sign, a host does not; the only sign in a name is `-`.
+    // `from_str_radix` accepts a sign, but a host must not have one. The only sign in a name is
+    // `-`.
     if digits.starts_with('-') {
         None
     } else {

@@ -1,4 +1,4 @@
-//! What a request says, in the one canonical form that policy judges and the gateway forwards.
+//! Requests in the canonical form that policy judges and the gateway forwards.
 //!
 //! Everything here is pure. The functions of this module parse a host, a target or a field once,
 //! from bytes. Policy, certificates, name resolution, dialling and audit all use the result, so no
@@ -42,10 +42,10 @@ pub use target_form::{EncodedSlash, TargetMalformed};
 
 use std::fmt;
 
-/// The two schemes that the gateway speaks.
+/// The two schemes that the gateway supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scheme {
-    /// Cleartext; never carries a secret.
+    /// Cleartext. Never carries a secret.
     Http,
     /// Over TLS.
     Https,
@@ -60,7 +60,7 @@ impl Scheme {
         }
     }
 
-    /// The port of an authority that names none (RFC 9110 §4.2).
+    /// The port of an authority without one (RFC 9110 §4.2).
     pub fn default_port(self) -> u16 {
         match self {
             Scheme::Http => 80,
@@ -84,7 +84,7 @@ pub struct Origin {
     pub authority: Authority,
 }
 
-/// Writes `https://host:port`, the port always present.
+/// Writes `https://host:port`, always with the port.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme, self.authority)
@@ -96,7 +96,7 @@ impl fmt::Display for Origin {
 pub struct RequestHead {
     /// The exact method token, already accepted by [`method::check`].
     pub method: http::Method,
-    /// The origin on which every claim of the connection agreed.
+    /// The origin that all claims about the destination agree on.
     pub origin: Origin,
     /// The canonical path and query.
     pub target: RequestTarget,

@@ -31,7 +31,7 @@ impl MethodRefused {
 /// credentials (RFC 9110 §9.3.8).
 ///
 /// # Errors
-/// [`MethodRefused::Malformed`] means a bad request, [`MethodRefused::Prohibited`] a denial
+/// [`MethodRefused::Malformed`] means a bad request. [`MethodRefused::Prohibited`] means a denial,
 /// whatever the policy says.
 pub fn check(method: &Method) -> Result<(), MethodRefused> {
     let token = method.as_str().as_bytes();

@@ -1,15 +1,15 @@
-//! Names and values of queries and forms, decoded.
+//! Decodes names and values of queries and forms.
 
-/// A name or a value after its escapes are undone.
+/// A decoded name or value.
 #[derive(Debug)]
 pub struct Decoded {
-    /// The text. Bytes that are no UTF-8 stay `%XX`, in upper case.
+    /// The text. Bytes that are not UTF-8 stay `%XX`, in upper case.
     pub text: String,
-    /// Whether all decoders agree: each `%` begins an escape, and the bytes are UTF-8.
+    /// Whether all decoders agree: each `%` starts an escape, and the bytes are UTF-8.
     pub clear: bool,
 }
 
-/// Percent-decodes; `plus` is what `+` means.
+/// Percent-decodes a name or value. `plus` is the byte that `+` stands for.
 #[must_use]
 pub fn decoded(raw: &[u8], plus: u8) -> Decoded {
     let raw: Vec<u8> = raw
@@ -26,7 +26,7 @@ pub fn decoded(raw: &[u8], plus: u8) -> Decoded {
     }
 }
 
-/// Bytes as text, one way only: what is no UTF-8 becomes `%XX`.
+/// Converts bytes to text. Bytes that are not UTF-8 become `%XX`, so this cannot be reversed.
 #[must_use]
 pub fn as_text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());

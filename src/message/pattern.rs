@@ -6,10 +6,10 @@ use std::str::FromStr;
 use super::suffix::{Shared, shared};
 use super::{Authority, AuthorityMalformed, Host, Origin, Scheme};
 
-/// Origins: a scheme, one host or all names below a domain, one port.
+/// A pattern of origins: a scheme, one host or all names below a domain, and a port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OriginPattern {
-    /// The scheme; [`Scheme::Http`] matches loopback addresses only.
+    /// The scheme. [`Scheme::Http`] matches loopback addresses only.
     pub scheme: Scheme,
     /// The hosts.
     pub hosts: HostPattern,
@@ -22,7 +22,7 @@ pub struct OriginPattern {
 pub enum HostPattern {
     /// Only this host.
     Exact(Host),
-    /// Every name below the domain, at any depth, by whole labels; not the domain itself.
+    /// Every name below the domain, at any depth, by whole labels. Not the domain itself.
     Below(Host),
 }
 
@@ -35,25 +35,25 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternMalformed {
-    /// Another scheme.
+    /// The scheme is neither `https` nor `http`.
     #[error("the scheme of an origin is https or http")]
     Scheme,
     /// Something follows the port.
     #[error("an origin is a scheme, a host and a port, and no path")]
     Path,
-    /// A `*` anywhere but as the first label.
+    /// A `*` that is not the whole first label.
     #[error("`*` stands for whole labels, once, at the start")]
     Star,
-    /// No host and port.
+    /// The rest is not a host and a port.
     #[error(transparent)]
     Authority(AuthorityMalformed),
     /// `*.` before an address.
     #[error("an address has no names below it")]
     Address,
-    /// Every name below a domain of a registry.
+    /// Every name below a domain where anyone can register names.
     #[error("`*.{0}` covers domains that anyone can register")]
     Registry(Host),
 }
@@ -74,7 +74,7 @@ impl PatternMalformed {
 }
 
 impl OriginPattern {
-    /// Whether an origin matches.
+    /// Whether an origin matches the pattern.
     #[must_use]
     pub fn matches(&self, origin: &Origin) -> bool {
         self.scheme == origin.scheme
@@ -82,13 +82,14 @@ impl OriginPattern {
             && self.hosts.matches(&origin.authority.host)
     }
 
-    /// Whether some origin matches both patterns.
+    /// Whether any origin matches both patterns.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.scheme == other.scheme && self.port == other.port && self.hosts.overlaps(&other.hosts)
     }
 
-    /// Whether the origin's name itself puts it on this machine: `localhost` or a loopback address.
+    /// Whether the name itself shows that the origin is this machine: `localhost` or a loopback
+    /// address.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         match &self.hosts {
@@ -101,11 +102,11 @@ impl OriginPattern {
 }
 
 impl HostPattern {
-    /// Reads `api.example.com`, `*.example.com`, or an address, with its port.
+    /// Parses `api.example.com`, `*.example.com`, or an address, with an optional port.
     ///
     /// # Errors
-    /// [`PatternMalformed`] where it is no host and port, or where anyone can register a name that
-    /// it covers.
+    /// [`PatternMalformed`] if it is not a host and port, or if it covers names that anyone can
+    /// register.
     pub fn with_port(text: &str, default_port: u16) -> Result<(Self, u16), PatternMalformed> {
         if text.contains(['/', '?', '#']) {
             return Err(PatternMalformed::Path);
@@ -127,7 +128,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether a host is one of these.
+    /// Whether a host matches the pattern.
     #[must_use]
     pub fn matches(&self, host: &Host) -> bool {
         match self {
@@ -136,7 +137,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether some host matches both patterns.
+    /// Whether any host matches both patterns.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
@@ -157,7 +158,7 @@ impl HostPattern {
     }
 }
 
-/// Parses `https://host`, `https://*.domain`, `http://127.0.0.1:8080`; the default scheme is
+/// Parses `https://host`, `https://*.domain` or `http://127.0.0.1:8080`. The default scheme is
 /// `https`.
 impl FromStr for OriginPattern {
     type Err = PatternMalformed;
@@ -179,7 +180,7 @@ impl FromStr for OriginPattern {
 }
 
 impl fmt::Display for OriginPattern {
-    /// As written: without the port if it is the scheme's default.
+    /// Writes the pattern, without the port if it is the scheme's default.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme, self.hosts)?;
         if self.port == self.scheme.default_port() {

@@ -15,8 +15,8 @@ pub enum Place {
     Header {
         /// The field.
         name: HeaderName,
-        /// The word before the credential (`Bearer`, `token`), compared case-insensitively; `None`
-        /// means the whole value.
+        /// The word before the credential (`Bearer`, `token`), compared case-insensitively. `None`
+        /// means the credential is the whole value.
         scheme: Option<String>,
     },
     /// The user of `Authorization: Basic` (RFC 7617), decoded.
@@ -27,13 +27,13 @@ pub enum Place {
     Cookie(String),
     /// The decoded value of the query parameter with this decoded name.
     Query(String),
-    /// Not in the request itself: the request is signed with it, in the scheme of this name
-    /// (`sigv4`).
+    /// Not in the request itself: the request is signed with the credential, by the scheme with
+    /// this name (`sigv4`).
     Signature(String),
 }
 
 impl Place {
-    /// The field in which it stands.
+    /// The field that contains it, if it is in a field.
     #[must_use]
     pub fn field(&self) -> Option<HeaderName> {
         match self {
@@ -44,7 +44,8 @@ impl Place {
         }
     }
 
-    /// What a request has once, and one credential alone can stand in.
+    /// The part of a request that it occupies. A request has each part once, and only one
+    /// credential can be in it.
     #[must_use]
     pub fn site(&self) -> String {
         match self {
@@ -54,7 +55,7 @@ impl Place {
         }
     }
 
-    /// Whether a user stands beside the credential.
+    /// Whether a user name or password accompanies the credential.
     #[must_use]
     pub fn needs_user(&self) -> bool {
         matches!(self, Self::BasicUser | Self::BasicPassword)
@@ -64,17 +65,17 @@ impl Place {
 /// Why a text does not name a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceMalformed {
-    /// The first word is none of `header`, `basic`, `cookie`, `query`, `sign`.
+    /// The first word is not one of `header`, `basic`, `cookie`, `query`, `sign`.
     #[error(
         "a place is one of `header:NAME`, `header:NAME:SCHEME`, `basic:user`, `basic:password`, `cookie:NAME`, `query:NAME`, \
          `sign:NAME`"
     )]
     Kind,
-    /// The field name is not a token, or a field that routes or frames the message.
+    /// The field name is not a token, or is a field that routes or frames the message.
     #[error("the place names a field in which no credential can stand")]
     Field,
-    /// The scheme, cookie or parameter name is empty or contains a character that it cannot
-    /// contain.
+    /// The scheme, cookie or parameter name is empty or contains a character that is not allowed
+    /// there.
     #[error("the place has an empty or impossible name")]
     Name,
 }
@@ -127,7 +128,7 @@ fn header(rest: &str) -> Result<Place, PlaceMalformed> {
     Ok(Place::Header { name, scheme })
 }
 
-/// RFC 9110 §5.6.2.
+/// Whether the text is a token (RFC 9110 §5.6.2).
 fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text

@@ -1,12 +1,12 @@
-//! Routes: paths that select some requests, by whole segments.
+//! Routes: paths that select requests by whole segments.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A path and everything below it; `*` matches one segment.
+/// A path and everything below it. `*` matches one segment.
 ///
-/// It exists to restrict, so it matches every reading that an origin may have of a path: letter
-/// case, doubled slashes, segment parameters, and slashes that are kept encoded.
+/// Routes are used to restrict, so a route matches any reading that an origin may have of a path:
+/// letter case, doubled slashes, segment parameters, and slashes that are kept encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route(Vec<Box<str>>);
 
@@ -22,7 +22,7 @@ pub enum RouteMalformed {
 }
 
 impl Route {
-    /// Whether the canonical path is this one or lies below it.
+    /// Whether the canonical path equals the route or lies below it.
     pub fn holds(&self, path: &str) -> bool {
         let mut there = segments(path);
         self.0.iter().all(|mine| match there.next() {
@@ -32,7 +32,7 @@ impl Route {
     }
 }
 
-/// The segments of a path, in the reading that yields the most.
+/// The segments of a path, in the reading with the most segments.
 pub fn segments(path: &str) -> impl Iterator<Item = &str> {
     path.split('/')
         .flat_map(|segment| segment.split("%2F"))

@@ -1,6 +1,6 @@
-//! Domains under which strangers have names: the public suffix list.
+//! Domains under which anyone can have a name: the public suffix list.
 
-/// Who gives names below a domain to strangers.
+/// Who gives out names below a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shared {
     /// A registry, as below `com` or `co.uk`.
@@ -9,7 +9,7 @@ pub enum Shared {
     Service,
 }
 
-/// Whether strangers have names directly below a domain, given in its canonical form.
+/// Whether anyone can have a name directly below a domain, given in canonical form.
 #[must_use]
 pub fn shared(domain: &str) -> Option<Shared> {
     if !domain.contains('.') {
@@ -18,7 +18,7 @@ pub fn shared(domain: &str) -> Option<Shared> {
     if domain == BUCKETS {
         return Some(Shared::Service);
     }
-    // Where the list has `*.domain`, whatever stands below the domain is a suffix itself.
+    // Where the list has `*.domain`, every name below the domain is a suffix itself.
     let below = format!("any-label.{domain}");
     let kind = kind_of(domain).or_else(|| kind_of(&below))?;
     Some(match kind {
@@ -27,13 +27,13 @@ pub fn shared(domain: &str) -> Option<Shared> {
     })
 }
 
-/// The kind of a domain that is a suffix itself.
+/// The kind of a domain, if it is itself a suffix.
 fn kind_of(domain: &str) -> Option<psl::Type> {
     let suffix = psl::suffix(domain.as_bytes())?;
     (suffix.as_bytes() == domain.as_bytes()).then(|| suffix.typ())?
 }
 
-/// The list has the domains below it in which anyone may name a bucket, but not itself.
+/// The list has the domains below it where anyone may name a bucket, but not this domain itself.
 const BUCKETS: &str = "amazonaws.com";
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Where a service accepts a credential of any kind: a value there that is not a phantom belongs to
-//! somebody else.
+//! Where a service accepts credentials of any kind. A value there that is not a phantom is foreign.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,9 +8,9 @@ use http::HeaderName;
 use super::fields::folded_name;
 use super::route::{Route, RouteMalformed};
 
-/// One place in which a service accepts a credential, whether or not one of ours may go there.
+/// A place where a service accepts a credential, whether or not one of ours may go there.
 ///
-/// Its text form: `header:deploy-token`, `query:token`, `cookie:d`, `form:token`,
+/// Its text form is `header:deploy-token`, `query:token`, `cookie:d`, `form:token` or
 /// `path:/api/webhooks/*/*`. `form` is a member of the content, which may be a form or a JSON
 /// object. All except `path` may be limited to some paths:
 /// `form:token@/api/v4/projects/*/trigger/pipeline`.
@@ -19,7 +18,7 @@ use super::route::{Route, RouteMalformed};
 pub struct Taken {
     /// The part of the request.
     pub part: TakenPart,
-    /// The requests that it applies to; `None` means all.
+    /// The requests that it applies to. `None` means all.
     pub route: Option<Route>,
 }
 
@@ -32,9 +31,9 @@ pub enum TakenPart {
     Query(String),
     /// A cookie with this name.
     Cookie(String),
-    /// A member of a form or of a JSON object; the name is read as for a query.
+    /// A member of a form or of a JSON object. The name is read as for a query.
     Form(String),
-    /// The path itself: every request to the route uses another credential than ours.
+    /// The path itself: every request to the route uses a credential that is not ours.
     Path,
 }
 
@@ -46,7 +45,7 @@ pub enum TakenMalformed {
         "it is one of `header:NAME`, `query:NAME`, `cookie:NAME`, `form:NAME` (each with `@/PATH` or none) and `path:/PATH`"
     )]
     Kind,
-    /// The name is empty or impossible.
+    /// The name is empty, or has a character that is not allowed.
     #[error("it has an empty or impossible name")]
     Name,
     /// The path is malformed.
@@ -127,10 +126,10 @@ pub fn folded_parameter(name: &str) -> String {
     name.chars().map(fold).collect()
 }
 
-/// Whether the name of a field suggests a credential, at any service.
+/// Whether a field's name suggests a credential, at any service.
 ///
-/// No list of names is complete, so the last words of the name decide: `x-anything-token` is one.
-/// Names that end this way and are not credentials are listed.
+/// No list of names is complete, so the last words of the name decide: `x-anything-token` suggests
+/// one. Names with such an ending that are not credentials are listed.
 pub fn sounds_like_credential(name: &str) -> bool {
     let start = name.bytes().rposition(|byte| !byte.is_ascii_alphanumeric());
     let last = &name[start.map_or(0, |at| at + 1)..];
@@ -149,13 +148,13 @@ pub fn sounds_like_credential(name: &str) -> bool {
     sounds || CREDENTIALS.contains(&name.as_ref())
 }
 
-/// Whether the name of a query parameter means a credential. `in_doubt` also counts names that mean
+/// Whether a query parameter's name means a credential. `in_doubt` also counts names that mean
 /// something else at some services.
 pub fn is_credential_parameter(folded: &str, in_doubt: bool) -> bool {
     PARAMETERS.contains(&folded) || (in_doubt && DOUBTFUL_PARAMETERS.contains(&folded))
 }
 
-/// The credential among WebSocket subprotocols, where browsers put one because they cannot set
+/// Finds the credential among WebSocket subprotocols. Browsers put it there because they cannot set
 /// fields.
 pub fn credential_protocol(protocols: &str) -> Option<&str> {
     let mut before = "";
@@ -195,7 +194,7 @@ fn is_last_word(word: &str) -> bool {
     )
 }
 
-/// Words that make one before `key`.
+/// Words that make a name before `key` suggest a credential.
 const KEY_WORDS: [&str; 14] = [
     "api",
     "access",
@@ -222,8 +221,8 @@ const CREDENTIALS: [&str; 5] = [
     "cf-access-client-id",
 ];
 
-/// Names that suggest a credential but are not one: what browsers and clients repeat against forged
-/// requests, and pagination tokens.
+/// Names that suggest a credential but are not one: tokens against cross-site request forgery, and
+/// pagination tokens.
 const NO_CREDENTIALS: [&str; 12] = [
     "x-csrf-token",
     "x-xsrf-token",
@@ -239,7 +238,7 @@ const NO_CREDENTIALS: [&str; 12] = [
     "x-next-page-token",
 ];
 
-/// Folded ([`folded_parameter`]).
+/// Names of parameters that mean a credential, folded by [`folded_parameter`].
 const PARAMETERS: [&str; 30] = [
     "access_key",
     "access_token",
@@ -273,7 +272,7 @@ const PARAMETERS: [&str; 30] = [
     "x_goog_signature",
 ];
 
-/// Names that mean something else at some services (folded).
+/// Names that mean something else at some services, folded.
 const DOUBTFUL_PARAMETERS: [&str; 8] = [
     "auth",
     "authorization",
@@ -285,7 +284,7 @@ const DOUBTFUL_PARAMETERS: [&str; 8] = [
     "token",
 ];
 
-/// Names of subprotocols that are followed by a credential.
+/// Subprotocols that are followed by a credential.
 const PROTOCOLS: [&str; 6] = [
     "access_token",
     "apikey",

@@ -1,4 +1,4 @@
-//! Request targets: the one canonical path and query, judged and forwarded alike.
+//! Request targets: the canonical path and query, judged and forwarded alike.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,17 +12,17 @@ use super::target_form::{EncodedSlash, TargetMalformed};
 
 /// A canonical origin-form target: an absolute path and an optional query.
 ///
-/// In canonical form, dot segments are resolved (RFC 3986 §5.2.4), unreserved characters decoded
-/// once, other escapes in upper case, and characters that no URI may contain escaped. Doubled
-/// slashes stay, because object keys may contain them: they are judged and forwarded as they are.
-/// In a query, a bare `;` becomes `%3B`, so an origin that treats it as a separator cannot see a
-/// parameter that was not judged.
+/// In canonical form, dot segments are resolved (RFC 3986 §5.2.4), unreserved characters are
+/// decoded once, other escapes are in upper case, and characters that no URI may contain are
+/// escaped. Doubled slashes stay, because object keys may contain them, and are judged and
+/// forwarded as they are. In a query, a bare `;` becomes `%3B`, so an origin that treats it as a
+/// separator cannot see a parameter that was not judged.
 ///
 /// Two targets are equal if their canonical forms are.
 #[derive(Clone)]
 pub struct RequestTarget {
     canonical: PathAndQuery,
-    /// What the client wrote, if different: the client may have signed that.
+    /// What the client wrote, if different. The client may have signed that.
     sent: Option<Box<PathAndQuery>>,
 }
 
@@ -46,7 +46,7 @@ impl RequestTarget {
     /// Parsing the canonical form again changes nothing.
     ///
     /// # Errors
-    /// By cause, see [`TargetMalformed`]; asterisk-form and authority-form are
+    /// [`TargetMalformed`] by cause. Asterisk-form and authority-form are
     /// [`TargetMalformed::Form`].
     pub fn parse(bytes: &[u8], slashes: EncodedSlash) -> Result<RequestTarget, TargetMalformed> {
         check_shape(bytes)?;
@@ -59,7 +59,7 @@ impl RequestTarget {
         Ok(target.sent_as(sent))
     }
 
-    /// Parses what an HTTP library already split off; copies nothing if it is already canonical.
+    /// Parses a target that an HTTP library already split off. Copies nothing if it is canonical.
     ///
     /// # Errors
     /// As [`RequestTarget::parse`].
@@ -79,8 +79,8 @@ impl RequestTarget {
         Ok(canonical.sent_as(Some(target.clone())))
     }
 
-    /// The target as the client wrote it, if that is not the canonical form. Use it only to check
-    /// what the client signed: it is neither judged nor forwarded.
+    /// The target as the client wrote it, if that differs from the canonical form. Use it only to
+    /// check what the client signed: it is neither judged nor forwarded.
     pub fn as_sent(&self) -> Option<RequestTarget> {
         let canonical = PathAndQuery::clone(self.sent.as_ref()?);
         Some(RequestTarget {
@@ -89,8 +89,8 @@ impl RequestTarget {
         })
     }
 
-    /// The canonical form in memory of its own: it keeps nothing alive of the buffer into which the
-    /// request was read.
+    /// Copies the canonical form, so that it does not keep alive the buffer into which the request
+    /// was read.
     #[must_use]
     pub fn detached(&self) -> RequestTarget {
         let copied = PathAndQuery::try_from(self.canonical.as_str());
@@ -126,14 +126,14 @@ impl RequestTarget {
         self.canonical
     }
 
-    /// The query parameters in order, decoded as form data (`+` is a space). A name may repeat, a
-    /// value be empty.
+    /// The query parameters in order, decoded as form data (`+` is a space). Names may repeat, and
+    /// values may be empty.
     pub fn query_pairs(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
         self.raw_pairs()
             .map(|(name, value)| (decoded(name), decoded(value)))
     }
 
-    /// The path segments in order, still escaped; a doubled or trailing slash yields an empty one.
+    /// The path segments in order, still escaped. A doubled or trailing slash yields an empty one.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
         self.path()[1..].split('/')
     }
@@ -145,7 +145,7 @@ impl RequestTarget {
     }
 
     /// Whether the query asks the origin to read other fields than those judged (`$httpHeaders`,
-    /// `$ct`): they may include `Authorization`.
+    /// `$ct`). They may include `Authorization`.
     pub fn overrides_fields(&self) -> bool {
         self.has_parameter(&FIELD_PARAMETERS)
     }
@@ -155,15 +155,15 @@ impl RequestTarget {
             .any(|(name, _)| names.iter().any(|known| name.eq_ignore_ascii_case(known)))
     }
 
-    /// The same target with a new value for the parameter at `index` (as
-    /// [`RequestTarget::query_pairs`] counts).
+    /// Replaces the value of the parameter at `index`, counted as in
+    /// [`RequestTarget::query_pairs`].
     ///
     /// The value is escaped so that it stays one value, whatever it contains, and the result is
     /// checked like a target from a client.
     ///
     /// # Errors
-    /// [`TargetMalformed::NoSuchParameter`] if there is none, [`TargetMalformed::TooLong`]
-    /// if the result is too long.
+    /// [`TargetMalformed::NoSuchParameter`] if there is none, [`TargetMalformed::TooLong`] if the
+    /// result is too long.
     pub fn with_query_value(
         &self,
         index: usize,
@@ -253,7 +253,7 @@ fn parameter(query: &str, index: usize) -> Option<std::ops::Range<usize>> {
     None
 }
 
-/// Every escape was checked to be UTF-8, so this loses nothing.
+/// Decodes form data. Loses nothing, because every escape was already checked to be UTF-8.
 fn decoded(raw: &str) -> Cow<'_, str> {
     if !raw.contains(['+', '%']) {
         return Cow::Borrowed(raw);
@@ -262,7 +262,7 @@ fn decoded(raw: &str) -> Cow<'_, str> {
     Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
 }
 
-/// Query parameters from which frameworks take another method.
+/// Query parameters that make frameworks use another method.
 const METHOD_PARAMETERS: [&str; 5] = [
     "_method",
     "$httpMethod",
@@ -270,13 +270,13 @@ const METHOD_PARAMETERS: [&str; 5] = [
     "x-http-method-override",
     "x-http-method",
 ];
-/// Query parameters from which Google's services take fields (Cloud APIs, "System parameters";
+/// Query parameters that make Google's services use other fields (Cloud APIs, "System parameters";
 /// Closure's `HttpCors`).
 const FIELD_PARAMETERS: [&str; 4] = ["$httpHeaders", "$.httpHeaders", "$ct", "$.ct"];
 /// RFC 9110 §4.1 requires at least 8,000.
 const LONGEST: usize = 8192;
 const MOST_PARAMETERS: usize = 1000;
-/// Everything but the unreserved characters is escaped in a substituted value.
+/// In a substituted value, everything but the unreserved characters is escaped.
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -5,11 +5,11 @@ use gateway_names::ReasonCode;
 /// What an encoded slash in a path means for an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum EncodedSlash {
-    /// `%2f` is refused, and so is a twice-encoded dot, slash or backslash: an origin that decodes
-    /// once more than we do would see another path than the one judged.
+    /// `%2f` is refused, and so is a dot, slash or backslash that is encoded twice: an origin that
+    /// decodes once more than we do would see another path than the one judged.
     #[default]
     Refuse,
-    /// `%2f` stays, as data within one segment; for origins known to read it that way (npm,
+    /// `%2f` stays, as data within one segment. For origins known to read it that way (npm,
     /// GitLab).
     Keep,
     /// The path is an object key (S3). Nothing is resolved, because `.` and `..` are names there.

@@ -1,4 +1,4 @@
-//! Tests of targets: one spelling, and targets that have none.
+//! Tests of targets: one spelling for each, and targets that have none.
 
 use super::*;
 use proptest::prelude::*;
@@ -313,7 +313,7 @@ fn an_objects_key_is_resolved_in_nothing_and_has_one_form() {
     }
 }
 
-/// Escapes a text once more: all of it, only its percent signs, or all but letters.
+/// Escapes a text once more: all of it, only its percent signs, or everything but letters.
 fn nested(text: &str, style: usize) -> String {
     let plain = |byte: u8| match style {
         0 => false,
@@ -327,7 +327,7 @@ fn nested(text: &str, style: usize) -> String {
     text.bytes().map(escape).collect()
 }
 
-/// The segments that the most lenient origin makes of a path.
+/// The segments that the most lenient origin reads from a path.
 fn loosely_resolved(path: &str) -> Vec<String> {
     let wide = path.replace('\u{ff0e}', ".").replace('\u{2025}', "..");
     let mut segments: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! What the configuration declares of content, and what was read of one request.
+//! Facts of content: what the configuration declares, and what was read from one request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,24 +11,24 @@ use super::value::{text, texts};
 use crate::body::fact::{FactType, FactValue, Location, Plain, read};
 use crate::message::{Host, Origin, OriginPattern};
 
-/// A fact of content: `context.content.NAME`.
+/// A declared fact of content: `context.content.NAME`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ContentFact {
     /// Its name in policies.
     pub name: FactName,
-    /// Its type in policies, which the value must have.
+    /// Its type in policies. A value of another type is not read.
     pub kind: FactType,
-    /// The origins whose requests it is read from.
+    /// The origins for which it is read from requests.
     pub origins: Vec<OriginPattern>,
-    /// Where it stands.
+    /// Where the value is in the content.
     pub location: Location,
 }
 
-/// The name of a fact of content: an identifier of Cedar's.
+/// The name of a fact of content: a Cedar identifier.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FactName(String);
 
-/// Text that cannot be the name of a fact.
+/// A text that cannot be the name of a fact.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "a fact's name has letters, digits and `_`, does not begin with a digit, and is no word of Cedar's"
@@ -63,22 +63,22 @@ impl fmt::Display for FactName {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Declared(Vec<ContentFact>);
 
-/// Two declarations that cannot both hold.
+/// Two declarations that conflict.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Clash {
-    /// One name has two types.
+    /// One name is declared with two types.
     #[error("`{0}` is declared as `{1}` and as `{2}`")]
     Types(FactName, FactType, FactType),
-    /// One name would be read from two places of the same content.
+    /// One name would be read from two places in the same content.
     #[error("`{0}` is declared twice for {1}")]
     Twice(FactName, OriginPattern),
 }
 
 impl Declared {
-    /// Adds a declaration. One name may be declared several times, for different origins.
+    /// Adds a declaration. A name may be declared several times, for different origins.
     ///
     /// # Errors
-    /// [`Clash`] with one that was added before.
+    /// [`Clash`] with an earlier declaration.
     pub fn add(&mut self, fact: ContentFact) -> Result<(), Clash> {
         for other in self.0.iter().filter(|other| other.name == fact.name) {
             if other.kind != fact.kind {
@@ -96,20 +96,20 @@ impl Declared {
         Ok(())
     }
 
-    /// Whether some declaration reads the fact from requests to the host.
+    /// Whether any declaration reads the fact from requests to the host.
     pub(super) fn reads(&self, name: &str, host: &Host) -> bool {
         let mut named = self.0.iter().filter(|fact| fact.name.0 == name);
         named.any(|fact| fact.origins.iter().any(|origin| origin.hosts.matches(host)))
     }
 
-    /// The facts' names and types.
+    /// The names and types of all facts.
     pub(super) fn types(&self) -> BTreeMap<&str, FactType> {
         let all = self.0.iter();
         all.map(|fact| (fact.name.0.as_str(), fact.kind)).collect()
     }
 
-    /// Reads what is declared of an origin from the content of a request to it. Everything that
-    /// does not read in one way is left out.
+    /// Reads the facts declared for an origin from the content of a request. A fact that could be
+    /// read in more than one way is left out.
     #[must_use]
     pub fn read(
         &self,
@@ -138,17 +138,17 @@ impl Declared {
     }
 }
 
-/// The facts that were read from the content of one request; none from a request without content.
+/// The facts read from the content of one request. Empty if the request has no content.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ContentFacts(BTreeMap<FactName, FactValue>);
 
 impl ContentFacts {
-    /// Whether a fact of that name was read.
+    /// Whether a fact with that name was read.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.keys().any(|known| known.0 == name)
     }
 
-    /// The facts as Cedar takes them.
+    /// The facts as Cedar values.
     pub(super) fn values(&self) -> Vec<(String, RestrictedExpression)> {
         let value = |value: &FactValue| match value {
             FactValue::Long(number) => RestrictedExpression::new_long(*number),
@@ -162,7 +162,7 @@ impl ContentFacts {
     }
 }
 
-/// The names alone: content is not for logs.
+/// Prints only the names: content must not reach logs.
 impl fmt::Debug for ContentFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()

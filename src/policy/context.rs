@@ -1,4 +1,4 @@
-//! The Cedar context of a request: only the facts that are asked for.
+//! Builds the Cedar context of a request, with only the facts that policies read.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use cedar_policy::{Context, RestrictedExpression as Value};
 use super::fact::{Fact, Reader};
 use super::fault::Fault;
 
-/// Facts that policies read.
+/// The facts that policies read.
 pub(super) type Reads = BTreeSet<Fact>;
 
-/// Builds the context with these facts. What is left out is never looked at.
+/// Builds the context with these facts. Facts left out are never computed.
 ///
 /// # Errors
 /// [`Fault`] by cause.
@@ -26,7 +26,7 @@ pub(super) fn context(reads: &Reads, reader: &Reader<'_>) -> Result<Context, Fau
             continue;
         };
         record.push((inner.to_owned(), value));
-        // The facts of one record stand next to each other in the table.
+        // The facts of one record are adjacent in the table.
         let goes_on = |next: &&Fact| {
             next.row()
                 .name

@@ -1,10 +1,10 @@
-//! Verdicts given lately, each by everything that it depends on.
+//! A cache of recent verdicts.
 //!
-//! Cedar's answer depends on the rules, the entities and the context, and on nothing else. A key is
-//! made of the rule set's number and of what the entities and the context are made from, so two
-//! questions with one key have one answer. One bounded cache serves a generation and goes with it.
-//! What rarely comes twice is not kept: verdicts that depend on the clock, on the fields as a whole
-//! or on the content.
+//! Cedar's answer depends only on the rules, the entities and the context. A key holds the rule
+//! set's number and everything from which the entities and the context are made, so two questions
+//! with the same key have the same answer. Each generation has one bounded cache, dropped with it.
+//! Verdicts that depend on the clock, on all fields or on the content rarely repeat, so they are
+//! not cached.
 
 use std::num::NonZeroUsize;
 
@@ -19,7 +19,7 @@ use super::rule_set::RuleSet;
 use super::schema::Action;
 use super::verdict::Verdict;
 
-/// The verdicts of one generation, those that were used longest ago dropped first.
+/// The verdicts of one generation. The least recently used are dropped first.
 pub(super) struct DecisionCache(Mutex<LruCache<Box<[u8]>, Verdict, RandomState>>);
 
 impl std::fmt::Debug for DecisionCache {
@@ -29,7 +29,7 @@ impl std::fmt::Debug for DecisionCache {
 }
 
 impl DecisionCache {
-    /// None yet.
+    /// Creates an empty cache.
     pub fn new() -> Self {
         let most = NonZeroUsize::new(MOST_VERDICTS).expect("it is not 0");
         Self(Mutex::new(LruCache::with_hasher(
@@ -38,7 +38,7 @@ impl DecisionCache {
         )))
     }
 
-    /// The verdict of a question on a set of rules, judged only if it is not known.
+    /// Looks up the verdict of a question on a rule set, and judges only if it is not cached.
     pub fn get(
         &self,
         set: &RuleSet,
@@ -52,7 +52,7 @@ impl DecisionCache {
         if let Some(known) = self.0.lock().get(&*key) {
             return known.clone();
         }
-        // Judged outside the lock: other questions need not wait for it.
+        // Judge outside the lock, so that other questions need not wait.
         let verdict = judge();
         if verdict.policies.len() <= MOST_POLICIES {
             self.0.lock().put(key.into(), verdict.clone());
@@ -61,7 +61,7 @@ impl DecisionCache {
     }
 }
 
-/// Everything that the verdict depends on; `None` where it is not kept.
+/// The key: everything the verdict depends on. `None` if the verdict must not be cached.
 fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<Vec<u8>> {
     let mut key = DecisionKey(Vec::with_capacity(USUAL_BYTES));
     key.number(set.number);
@@ -85,13 +85,14 @@ fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<Vec<u
     (key.0.len() <= MOST_BYTES).then_some(key.0)
 }
 
-/// A key under way. Each text stands behind its length, so that no two sequences are written alike.
+/// A key being built. Each text is preceded by its length, so that different sequences of texts
+/// never give the same key.
 struct DecisionKey(Vec<u8>);
 
 impl DecisionKey {
     fn input(&mut self, input: Input, facts: &Facts<'_>) -> Option<()> {
         match input {
-            // They stand in every key.
+            // Every key holds these already.
             Input::Question => {}
             Input::Entry => self.text(facts.entry),
             Input::Scheme => self.text(facts.scheme.as_str()),
@@ -102,7 +103,7 @@ impl DecisionKey {
             Input::ContentType => {
                 let lines = facts.fields.get_all(CONTENT_TYPE).iter();
                 lines.for_each(|line| self.bytes(line.as_bytes()));
-                // No text is so long: this is the end.
+                // Marks the end: no text has this length.
                 self.number(u64::MAX);
             }
             Input::ContentLength => {
@@ -112,7 +113,7 @@ impl DecisionKey {
             Input::Upgrade => self.text(facts.upgrade),
             Input::Credentials => self.texts(facts.credentials.iter().map(|name| name.as_str())),
             Input::Actions => self.texts(facts.actions.iter().map(String::as_str)),
-            // Without content a set is judged by its head, which does not read it.
+            // Without content, a set is judged by its head, which does not read content.
             Input::Content if facts.content.is_none() => {}
             Input::Clock | Input::Fields | Input::Content => return None,
         }
@@ -141,9 +142,9 @@ impl DecisionKey {
 /// With [`MOST_BYTES`], all keys together take less than 8 MiB.
 const MOST_VERDICTS: usize = 4096;
 const MOST_BYTES: usize = 1024;
-/// More policies rarely decide together, and a verdict has all of their names.
+/// A verdict holds the names of all its policies, and more than this rarely decide together.
 const MOST_POLICIES: usize = 16;
-/// What a usual key needs, so that the buffer does not grow.
+/// The size of a typical key, reserved so that the buffer need not grow.
 const USUAL_BYTES: usize = 256;
 
 #[cfg(test)]
@@ -155,7 +156,7 @@ mod tests {
     use crate::policy::generation::tests::{BEARER, owned, policies};
     use crate::policy::question::OwnedFacts;
 
-    /// Whether a request is allowed, and whether it is after another one was judged.
+    /// Whether a request is allowed, first alone, then after another request was judged.
     fn allowed(condition: &str, request: &OwnedFacts, before: &OwnedFacts) -> [bool; 2] {
         let text = format!("permit(principal, action, resource) when {{ {condition} }};");
         [None, Some(before)].map(|before| {

@@ -1,8 +1,8 @@
-//! Decision files: requests and the verdicts that are expected of them, judged by the very code
-//! that enforces.
+//! Decision files: requests with their expected verdicts, judged by the same code that enforces
+//! policy.
 //!
 //! ```toml
-//! [request]                 # what every decision begins with; every key is optional
+//! [request]                 # defaults for every decision; every key is optional
 //! session = "ci"
 //! groups = ["team"]
 //!
@@ -12,7 +12,7 @@
 //! method = "GET"
 //! fields = ["accept: application/json"]
 //! expect = "allow"
-//! by = ["github/read"]      # optional: exactly the policies that decide; none: default denial
+//! by = ["github/read"]      # optional: exactly the policies that decide; empty: default denial
 //!
 //! [[decision]]
 //! name = "refunds a little"
@@ -46,12 +46,12 @@ use crate::body::fact::Plain;
 use crate::message::{Authority, EncodedSlash, Host, Origin, Place, RequestTarget, Scheme};
 use crate::names::{CredentialName, PolicyId, SessionId};
 
-/// What came of a decision file.
+/// The result of running a decision file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// Decisions that were as expected.
+    /// How many decisions were as expected.
     pub passed: usize,
-    /// Decisions that were not, in the file's order.
+    /// The decisions that were not, in file order.
     pub failed: Vec<Surprise>,
 }
 
@@ -68,16 +68,16 @@ pub struct Surprise {
     pub reason: String,
 }
 
-/// A decision file cannot be run.
+/// Why a decision file cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum Malformed {
-    /// It is no TOML, or has a key that does not exist.
+    /// It is not valid TOML, or has an unknown key.
     #[error("{0}")]
     Toml(#[from] toml::de::Error),
-    /// It decides nothing: probably not the file that was meant.
+    /// It contains no decision, so it is probably the wrong file.
     #[error("the file has no `[[decision]]`")]
     Empty,
-    /// A decision describes no request.
+    /// A decision does not describe a valid request.
     #[error("decision `{name}`: {reason}")]
     Decision {
         /// The decision's name.
@@ -90,7 +90,7 @@ pub enum Malformed {
 /// Judges every decision of a file.
 ///
 /// # Errors
-/// [`Malformed`]; no decision is run then.
+/// [`Malformed`]. No decision is run then.
 pub fn run(policies: &Policies, text: &str) -> Result<Report, Malformed> {
     let file: File = toml::from_str(text)?;
     if file.decision.is_empty() {
@@ -120,7 +120,7 @@ pub fn run(policies: &Policies, text: &str) -> Result<Report, Malformed> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// What every decision begins with.
+    /// Defaults for every decision.
     #[serde(default)]
     request: toml::Table,
     #[serde(default)]
@@ -172,7 +172,7 @@ enum Expect {
     Deny,
 }
 
-/// A decision with the request that it is about.
+/// A decision and the request it is about.
 struct Case {
     name: String,
     expect: Expect,
@@ -248,7 +248,7 @@ impl Case {
     }
 }
 
-/// The request that a decision describes, canonical as the gateway makes it.
+/// The request that a decision describes, canonicalised as the gateway would.
 fn request(decision: &WrittenDecision, declared: &Declared) -> Result<OwnedFacts, String> {
     let uri: Uri = decision
         .url
@@ -287,7 +287,7 @@ fn request(decision: &WrittenDecision, declared: &Declared) -> Result<OwnedFacts
     Ok(request)
 }
 
-/// What is read of the content; nothing of none.
+/// The facts read from the content. Empty if there is no content.
 fn content(request: &OwnedFacts, text: Option<&str>, declared: &Declared) -> ContentFacts {
     let Some(text) = text else {
         return ContentFacts::default();
@@ -311,7 +311,7 @@ fn credential(name: &str) -> Result<CredentialName, String> {
     CredentialName::new(name).map_err(|error| format!("`{name}`: {error}"))
 }
 
-/// Host and path in their canonical form, as the gateway makes it.
+/// Scheme, host and port of a URL, canonicalised as the gateway would.
 fn authority(uri: &Uri) -> Result<(Scheme, Host, u16), String> {
     let scheme = match uri.scheme_str() {
         Some("http") => Scheme::Http,

@@ -1,4 +1,4 @@
-//! Why a question was answered so, and what to do about a no.
+//! Explains a verdict, and what to do about a denial.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,15 +16,15 @@ use crate::names::{CredentialName, PolicyId};
 /// A verdict in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// Which policies decided, or why none did: one or two sentences.
+    /// Which policies decided, or why none did, in one or two sentences.
     pub reason: String,
-    /// What the operator may do next, if it is to be allowed.
+    /// What the operator can do next to allow it.
     pub next_step: String,
-    /// A policy to paste, which permits exactly this; where a permit would help.
+    /// A policy to paste that permits exactly this, if a permit would help.
     pub proposal: Option<String>,
 }
 
-/// The reason and the next step; the proposal stands apart.
+/// Shows the reason and the next step, but not the proposal.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)?;
@@ -90,7 +90,7 @@ impl Generation {
         }
     }
 
-    /// Why policies failed: a fact of the content is missing, or they are at fault themselves.
+    /// Why policies failed: a fact of the content is missing, or the policies are faulty.
     fn failed(&self, facts: &Facts<'_>, verdict: &Verdict, policies: &str) -> (String, String) {
         let failed = verdict.policies.iter();
         let failed = failed.filter_map(|id| self.rules.iter().find(|rule| rule.id == *id));
@@ -115,7 +115,7 @@ impl Generation {
         )
     }
 
-    /// Why nothing permits it: an unmet condition, another method, or nothing at all.
+    /// Why nothing permits it: an unmet condition, another method, or no matching policy at all.
     fn nearest(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
         let action = if loan.is_some() {
             Action::Lend
@@ -161,7 +161,7 @@ impl Generation {
     }
 }
 
-/// A method as a refusal may show it: tokens have no bound of their own.
+/// A method, shortened for a refusal: a method token may have any length.
 fn shown(method: &str) -> String {
     let short: String = method.chars().take(20).collect();
     let more = if short.len() < method.len() {
@@ -191,7 +191,7 @@ fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     text
 }
 
-/// A client chooses when refusals are explained, so that looking for neighbours is bounded.
+/// Clients decide when refusals are explained, so the search for near misses is bounded.
 const MOST_LOOKED_AT: usize = 256;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The table of facts: everything that a policy can read of a request, one row each. The enum, the
-//! schema, the context, the keys of the decision cache and the table of docs/policy.md are made
-//! from it.
+//! The table of facts: everything a policy can read from a request, one row per fact. The enum, the
+//! schema, the context, the keys of the decision cache and the table in docs/policy.md are
+//! generated from it.
 
 use std::cell::OnceCell;
 use std::time::UNIX_EPOCH;
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Bool,
     Datetime,
     Host,
-    /// A record of what the configuration declares.
+    /// A record of the facts that the configuration declares.
     Content,
 }
 
@@ -39,21 +39,21 @@ impl From<FactType> for Kind {
     }
 }
 
-/// Of what a fact is.
+/// What a fact describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Scope {
-    /// Of every request that the session makes there.
+    /// Every request that the session makes to the host.
     Any,
-    /// Of this request: others to the same host have another, and each of a batch has its own.
+    /// This request only. It differs between requests to one host, and between those of a batch.
     One,
-    /// Of the loan of a credential.
+    /// The loan of a credential.
     Loan,
 }
 
-/// What a fact is made from, for the keys of the decision cache.
+/// The part of a request that a fact is made from, for the keys of the decision cache.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Input {
-    /// Whom, what and where the question is about: every key has it.
+    /// The session, host, action and loan in question, which every key holds.
     Question,
     Entry,
     Clock,
@@ -71,15 +71,15 @@ pub(super) enum Input {
     Actions,
 }
 
-/// A fact's row.
+/// A row of the table.
 pub(super) struct Row {
     pub fact: Fact,
-    /// Its name in the context; `query.any` is `any` of the record `query`.
+    /// Its name in the context. `query.any` is the attribute `any` of the record `query`.
     pub name: &'static str,
     pub kind: Kind,
     pub scope: Scope,
     pub input: Input,
-    /// What it is, for docs/policy.md.
+    /// Its description in docs/policy.md.
     pub about: &'static str,
     value: fn(&Reader<'_>) -> Result<Value, Fault>,
 }
@@ -166,7 +166,7 @@ facts! {
         |of| Ok(Value::new_string(content_type(of.facts.fields)?));
     ContentLength "contentLength" Long Any ContentLength
         "in bytes; 0 without content; -1 where it is not known in advance"
-        // Beyond what Cedar counts is as large as it can count.
+        // A length beyond Cedar's largest number counts as that number.
         |of| Ok(Value::new_long(of.facts.content_length.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX))));
     Content "content" Content One Content
         "what `[[fact]]` declares of the content (below)"
@@ -191,7 +191,7 @@ facts! {
         |of| Ok(text(of.loan()?.0.place));
 }
 
-/// The facts that are made from the fields.
+/// The facts made from the fields.
 pub(super) const OF_FIELDS: [Fact; 4] = [
     Fact::FieldsAny,
     Fact::FieldsUnique,
@@ -205,8 +205,8 @@ impl Fact {
         &FACTS[self as usize]
     }
 
-    /// The facts that a name in the context stands for: one, or all of a record; none if there is
-    /// no such name.
+    /// The facts behind a name in the context: one fact, or all facts of a record. None if the name
+    /// is unknown.
     pub fn named(name: &str) -> impl Iterator<Item = Self> {
         let is_it = move |row: &&Row| {
             let rest = row.name.strip_prefix(name);
@@ -215,7 +215,7 @@ impl Fact {
         FACTS.iter().filter(is_it).map(|row| row.fact)
     }
 
-    /// Its value.
+    /// The fact's value for one request.
     ///
     /// # Errors
     /// [`Fault`] by cause.
@@ -224,7 +224,7 @@ impl Fact {
     }
 }
 
-/// What the values are made from; parsed once, and only if one of them is read.
+/// The source of the values. Query and fields are parsed once, and only if a value needs them.
 pub(super) struct Reader<'a> {
     facts: &'a Facts<'a>,
     loan: Option<(Loan<'a>, &'a EntityUid)>,
@@ -233,7 +233,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads a request, or a loan with the host that would receive it.
+    /// Reads a request, or a loan together with the host that would receive it.
     pub fn new(facts: &'a Facts<'a>, loan: Option<(Loan<'a>, &'a EntityUid)>) -> Self {
         Self {
             facts,

@@ -1,4 +1,4 @@
-//! Content, read before a request is judged where its verdict depends on it.
+//! Reads the content of a request before it is judged, if the verdict depends on it.
 
 use std::sync::Arc;
 
@@ -12,33 +12,35 @@ use crate::intercept::Request;
 use crate::session::{DetectedCredentials, Identified};
 use arc_swap::Guard;
 
-/// What reading content may take.
+/// The limits for reading content.
 #[derive(Clone, Copy, Debug)]
 pub struct ContentBudget<'a> {
-    /// The longest content of one request, with its coding and without.
+    /// The longest content of one request, both encoded and decoded.
     pub limit: Limit,
-    /// For the content of all requests.
+    /// The budget for the content of all requests.
     pub held: &'a Arc<HoldBudget>,
-    /// For what undoes codings.
+    /// The budget for decoders.
     pub decoding: &'a Arc<HoldBudget>,
 }
 
-/// A request with all that its verdict depends on.
+/// A request with everything its verdict depends on.
 pub struct Gathered {
     pub(super) request: Box<Request>,
     pub(super) presented: DetectedCredentials,
     pub(super) judged: JudgedRequest,
-    /// The policies that judge it: those that said whether its content is needed, or newer ones
-    /// where it was read.
+    /// The policies that judge it: those that decided whether to read its content, or newer ones if
+    /// it was read.
     pub(super) generation: Guard<Arc<Generation>>,
 }
 
 impl Policies {
-    /// Reads the content of a request where some policy that reads content may apply to it by its
-    /// head, and no other policy denies it already. Every other request goes on as it came.
+    /// Reads the content of a request, if its verdict may depend on it.
+    ///
+    /// That is so if, judging by the head, a policy that reads content may apply, and no other
+    /// policy already denies the request. Any other request passes through unchanged.
     ///
     /// # Errors
-    /// [`HoldFault`] where the content cannot be judged whole; nothing of it was sent.
+    /// [`HoldFault`] if the content cannot be held whole. None of it was sent.
     pub async fn gather(
         &self,
         identified: Identified,
@@ -49,7 +51,7 @@ impl Policies {
         let mut generation = self.look();
         if generation.needs_content(&judged, &request.head.fields) {
             drop(generation);
-            // Large, and not for every request.
+            // Boxed because the future is large and most requests do not need it.
             let (held, content) = Box::pin(self.read(request, &judged, budget)).await?;
             request = held;
             judged.keep_content(content);
@@ -63,7 +65,7 @@ impl Policies {
         })
     }
 
-    /// Holds the content, and reads what is declared of it.
+    /// Holds the content, and reads the declared facts from it.
     async fn read(
         &self,
         request: Box<Request>,
@@ -87,7 +89,8 @@ impl Policies {
     }
 }
 
-/// Reads what is declared; `share` is what of the budget the content takes beside the held one.
+/// Reads the declared facts. `share` is what the content takes from the budget, besides the held
+/// content.
 async fn facts_of(
     declared: &Arc<Declared>,
     request: &Request,
@@ -104,14 +107,14 @@ async fn facts_of(
     let (fields, query) = (head.fields.clone(), query.to_owned());
     let read = move || {
         let facts = declared.read(&origin, &fields, &query, &content);
-        // Not before: this goes on where the client leaves, and the next one's content would come
-        // on top of it.
+        // Released only now: this continues after the client has left, and the next request's
+        // content would come on top of it.
         drop((content, share));
         facts
     };
-    // What is not read is left out, so that a failure denies.
+    // If reading fails, no fact is read, so a policy that needs one denies.
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 
-/// What is read in less time than a thread is woken in.
+/// Content up to this size is read faster than a thread is woken.
 const SHORT: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Cedar text for simple grants: what `--allow` and `--secret` mean, and what a refusal proposes.
+//! Generates Cedar policies: for `--allow` and `--secret`, and for the proposals in refusals.
 
 use cedar_policy::EntityId;
 
@@ -6,17 +6,17 @@ use super::question::{Facts, Loan};
 use super::schema::Action;
 use crate::names::{CredentialName, PolicyId, SessionId};
 
-/// A policy that lets a session, or every one, ask a host anything, on one port or on all.
+/// Permits a session, or every session, to send any request to a host, on one port or on all.
 ///
-/// `*.example.com` is every name under `example.com` and not that itself. Text that is no host
-/// makes a policy that does not load, never one that says something else.
+/// `*.example.com` means every name under `example.com`, but not `example.com` itself. Text that is
+/// not a host gives a policy that does not load, never one with another meaning.
 #[must_use]
 pub fn permit_host(session: Option<&SessionId>, host: &str, port: Option<u16>) -> String {
     permit_ask(session, None, host, port)
 }
 
-/// A policy that lets a session, or every one, ask a host anything with a request that presents a
-/// credential: for domains where strangers have names, too.
+/// Permits a session, or every session, to send a host any request that presents a credential. This
+/// also suits domains where strangers can register names.
 #[must_use]
 pub fn permit_with(
     session: Option<&SessionId>,
@@ -67,7 +67,7 @@ fn permit_ask(
     )
 }
 
-/// A policy that lends a credential to a session's, or every one's, requests to a host over TLS.
+/// Lends a credential to requests to a host over TLS, for a session or for every session.
 ///
 /// The host is written as for [`permit_host`].
 #[must_use]
@@ -98,8 +98,8 @@ pub fn permit_lend(
     )
 }
 
-/// A policy that allows this request's session, host, port, method and path, with any query and
-/// content; or this loan.
+/// Permits exactly this request's session, host, port, method and path, with any query and content;
+/// or exactly this loan.
 pub(super) fn exactly(facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
     let mut conditions = vec![
         format!("context.scheme == {}", quoted(facts.scheme.as_str())),
@@ -156,8 +156,8 @@ fn name(session: Option<&SessionId>) -> &str {
     session.map_or("", SessionId::as_str)
 }
 
-/// An `@id` line from the parts that are not empty; nothing where they make no id, which then is
-/// the policy's place.
+/// An `@id` line made from the parts that are not empty. If they do not form an id, there is no
+/// line, and the policy is named by its position.
 fn id(parts: &[&str]) -> String {
     let parts: Vec<&str> = parts
         .iter()
@@ -178,7 +178,7 @@ fn when(conditions: &[String]) -> String {
     }
 }
 
-/// A Cedar string literal, or an entity's id, of any text.
+/// Quotes any text as a Cedar string literal or entity id.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", EntityId::new(text).escaped())
 }

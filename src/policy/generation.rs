@@ -1,4 +1,4 @@
-//! One generation of policies, which judges.
+//! One generation of policies, and how it judges requests.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
@@ -21,28 +21,28 @@ use super::verdict::{Outcome, Verdict};
 use crate::message::Host;
 use crate::names::{CredentialName, PolicyId, SessionId};
 
-/// One loaded set of policies: immutable, so what it said once it says always.
+/// One loaded set of policies. It is immutable, so its answers never change.
 #[derive(Debug)]
 pub struct Generation {
     number: u64,
     pub(super) rules: Vec<Rule>,
-    /// What any rule reads.
+    /// Everything that any rule reads.
     reads: Reads,
     pub(super) index: Index,
     lints: Vec<Lint>,
-    /// Each rule's id alone, so that the usual verdict allocates nothing for it.
+    /// For each rule, a slice with its id alone, so that a typical verdict allocates nothing.
     alone: Vec<Arc<[PolicyId]>>,
     nobody: Arc<[PolicyId]>,
     pub(super) sets: RuleSets,
     pub(super) decisions: DecisionCache,
 }
 
-/// A host, or a domain and everything under it, that some permit reaches.
+/// A host, or a domain and everything under it, that a permit reaches.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum HostScope {
     /// One host.
     Host(String),
-    /// A domain, itself included.
+    /// A domain, including the domain itself.
     Domain(String),
 }
 
@@ -73,13 +73,13 @@ impl Generation {
         })
     }
 
-    /// Rises by one with every successful load, from 1.
+    /// The generation's number. It starts at 1 and rises by one with every successful load.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// What the load found doubtful.
+    /// Policies that loaded but look doubtful.
     #[must_use]
     pub fn lints(&self) -> &[Lint] {
         &self.lints
@@ -91,39 +91,39 @@ impl Generation {
         self.rules.len()
     }
 
-    /// Whether there is no policy, and so nothing is permitted.
+    /// Whether there are no policies. Nothing is permitted then.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Judges whether the request may be asked.
+    /// Judges whether the request may be sent.
     ///
-    /// One that holds many others is allowed only where every other to the host is: whatever its
-    /// method, and by rules that do not look at what tells one request from another.
+    /// A batch is allowed only if every other request to the host would be too: with any method,
+    /// and by rules that read nothing that differs between requests to one host.
     pub fn ask(&self, facts: &Facts<'_>) -> Verdict {
         self.judge(facts, None)
     }
 
-    /// Judges whether the request may carry a credential, at that place, in
-    /// [`crate::message::Place`]'s text form.
+    /// Judges whether the request may carry a credential at a place, given in the text form of
+    /// [`crate::message::Place`].
     ///
-    /// A loan does not include the request: [`Self::ask`] must have allowed that.
+    /// This does not cover the request itself, which [`Self::ask`] must have allowed.
     pub fn lend(&self, facts: &Facts<'_>, credential: &CredentialName, place: &str) -> Verdict {
         self.judge(facts, Some(Loan { credential, place }))
     }
 
-    /// Whether any permit's scope lets the session ask the host anything: what a name server inside
-    /// may answer for.
+    /// Whether some permit's scope lets the session send the host any request. A name server inside
+    /// the sandbox may answer for such hosts only.
     ///
-    /// Conditions are unknown here, so a yes promises nothing.
+    /// Conditions are not known here, so `true` promises nothing.
     #[must_use]
     pub fn may_resolve(&self, session: &SessionId, groups: &[Arc<str>], host: &Host) -> bool {
         self.index.may_ask(session.as_str(), groups, host)
     }
 
-    /// The hosts that permits reach, for a CA's name constraints; `None` if one of them reaches
-    /// every host.
+    /// The hosts that permits reach, for a CA's name constraints. `None` if a permit reaches every
+    /// host.
     #[must_use]
     pub fn hosts(&self) -> Option<Vec<HostScope>> {
         let mut hosts = BTreeSet::new();
@@ -141,19 +141,19 @@ impl Generation {
         Some(hosts.into_iter().collect())
     }
 
-    /// Whether a rule that can apply to this question reads one of these facts.
+    /// Whether a rule that can apply to this question reads any of these facts.
     pub(super) fn reads(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>, wanted: &[Fact]) -> bool {
         let any = |reads: &Reads| wanted.iter().any(|fact| reads.contains(fact));
         let reads = |facts: &Facts<'_>| {
             let set = self.set(&Question::new(facts, loan));
             set.is_some_and(|set| any(&set.whole.reads))
         };
-        // A batch is allowed only where each method is.
+        // A batch is allowed only if every method is.
         let of_a_batch = |method| reads(&Facts { method, ..*facts });
         any(&self.reads) && (reads(facts) || facts.batch && METHODS.into_iter().any(of_a_batch))
     }
 
-    /// The rules that can apply to a question; `None` if there is none.
+    /// The rules that can apply to a question. `None` if there are none.
     fn set(&self, question: &Question<'_>) -> Option<Arc<RuleSet>> {
         let facts = question.facts();
         let matching = self.index.matching(
@@ -165,7 +165,7 @@ impl Generation {
         (!matching.is_empty()).then(|| self.sets.get(&matching, &self.rules))
     }
 
-    /// Judges either question.
+    /// Judges a request, or the loan of a credential.
     pub(super) fn judge(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
         let verdict = self.judge_alone(facts, loan);
         if !facts.batch || loan.is_some() || !verdict.allowed() {
@@ -202,7 +202,7 @@ impl Generation {
         })
     }
 
-    /// Judges without the content: only where no policy's verdict could depend on it.
+    /// Judges without the content, if no policy's verdict can depend on it.
     fn judge_head(&self, head: &Head, judge: impl Fn(&Part) -> Verdict) -> Verdict {
         let firm = judge(&head.firm);
         if !matches!(firm.outcome, Outcome::Allowed | Outcome::Unpermitted) {
@@ -219,7 +219,7 @@ impl Generation {
         }
     }
 
-    /// The verdict of rules that have only scopes, all of which match.
+    /// The verdict of matching rules that have no conditions.
     fn by_scope_alone(&self, set: &RuleSet) -> Verdict {
         let those = |permits: bool| -> Vec<u32> {
             let all = set.rules.iter().copied();
@@ -239,8 +239,8 @@ impl Generation {
         }
     }
 
-    /// The names of the facts of content on which the answer to a question rests: those that the
-    /// rules read whose conditions on the head hold.
+    /// The names of the facts of content that the answer to a question depends on: those read by
+    /// rules whose conditions on the head are met.
     pub(super) fn content_read(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Vec<&str> {
         // A batch is not judged by content.
         if !self.reads.contains(&Fact::Content) || facts.content.is_none() || facts.batch {
@@ -259,7 +259,7 @@ impl Generation {
             .collect()
     }
 
-    /// Reads Cedar's answer: an error is a denial, whatever the decision.
+    /// Reads Cedar's answer. Any evaluation error is a denial, whatever the decision.
     fn read(&self, response: &Response) -> Verdict {
         let diagnostics = response.diagnostics();
         let erred: Vec<u32> = diagnostics
@@ -294,7 +294,7 @@ impl Generation {
         }
     }
 
-    /// A verdict that no policy took.
+    /// A verdict that no policy decided.
     fn nobodys(&self, outcome: Outcome) -> Verdict {
         self.verdict(outcome, Arc::clone(&self.nobody))
     }
@@ -308,7 +308,7 @@ impl Generation {
     }
 }
 
-/// Cedar's answer to a question, by these policies.
+/// Asks Cedar a question about these policies.
 fn ask_cedar(part: &Part, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Result<Response, Fault> {
     static AUTHORIZER: LazyLock<Authorizer> = LazyLock::new(Authorizer::new);
     let question = Question::new(facts, loan);
@@ -319,7 +319,7 @@ fn ask_cedar(part: &Part, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Result<R
         question.action().uid().clone(),
         question.resource(),
         context(&part.reads, &reader)?,
-        // Checked by construction: a property test holds every context against the schema.
+        // Valid by construction: a property test checks every context against the schema.
         None,
     );
     let request = request.map_err(|_| Fault::Context)?;
@@ -327,12 +327,12 @@ fn ask_cedar(part: &Part, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Result<R
     Ok(AUTHORIZER.is_authorized(&request, &part.set, &entities))
 }
 
-/// One for each action that a request can be.
+/// One method for each action that a request can be.
 const METHODS: [&str; 8] = [
     "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "OTHER",
 ];
 
-/// The number of a rule by the name that Cedar knows it by.
+/// The number of a rule, from its name in Cedar.
 fn number_of(id: &cedar_policy::PolicyId) -> Option<u32> {
     AsRef::<str>::as_ref(id).parse().ok()
 }

@@ -1,5 +1,5 @@
-//! Which rules can apply: looked up by whom and what their scopes name, so that ten thousand others
-//! cost nothing.
+//! Finds the rules that can apply, by the principal and resource in their scopes, so that ten
+//! thousand other rules cost nothing.
 
 use std::iter;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use super::schema::{Action, Actions, domains};
 use crate::message::Host;
 use crate::names::Map;
 
-/// The rules of a generation, found by scope.
+/// The rules of a generation, indexed by scope.
 ///
-/// Sound because a policy whose scope does not match is never satisfied and cannot err: what is
-/// left out has no part in a verdict. `tests/policies.rs` and the property in `generation.rs` hold
-/// this against Cedar with the whole set.
+/// A policy whose scope does not match is never satisfied and cannot fail to evaluate, so leaving
+/// it out does not change a verdict. `tests/policies.rs` and the property test in `generation.rs`
+/// check this against Cedar with the whole set.
 #[derive(Default, Debug)]
 pub(super) struct Index {
     sessions: Map<Box<str>, u32>,
@@ -21,14 +21,14 @@ pub(super) struct Index {
     hosts: Map<Box<str>, u32>,
     domains: Map<Box<str>, u32>,
     credentials: Map<Box<str>, u32>,
-    /// Rules by the numbers of whom and what, 0 being anyone and anything.
+    /// Rules by the numbers of principal and resource. 0 means any.
     by_scope: Map<(u32, u32), Vec<u32>>,
     actions: Vec<Actions>,
     permits: Vec<bool>,
     unconditional: Vec<bool>,
 }
 
-/// What is asked for.
+/// The resource of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Target<'a> {
     Host(&'a Host),
@@ -36,7 +36,7 @@ pub(super) enum Target<'a> {
 }
 
 impl Index {
-    /// Indexes the rules by their place in the slice.
+    /// Indexes the rules by their position in the slice.
     pub fn new(rules: &[Rule]) -> Self {
         let mut index = Self::default();
         for (nth, rule) in (0..).zip(rules) {
@@ -78,8 +78,8 @@ impl Index {
         found
     }
 
-    /// The rules whose principal and resource match, whatever the action; a group named twice
-    /// repeats them.
+    /// The rules whose principal and resource match, whatever the action. A group that is listed
+    /// twice repeats its rules.
     pub fn reaching(
         &self,
         session: &str,
@@ -105,7 +105,7 @@ impl Index {
             .copied()
     }
 
-    /// Whether some permit's scope lets the session ask the host anything, and no unconditional
+    /// Whether some permit's scope lets the session send the host any request, and no unconditional
     /// forbid takes it back.
     pub fn may_ask(&self, session: &str, groups: &[Arc<str>], host: &Host) -> bool {
         let mut permitted = Actions::union([]);
@@ -122,8 +122,8 @@ impl Index {
     }
 }
 
-/// The number of a name in one of `COUNT` interleaved series, from 1 on, so that no two kinds share
-/// a number.
+/// Numbers a name within one of `COUNT` interleaved series, starting at 1, so that names of
+/// different kinds never share a number.
 fn number(names: &mut Map<Box<str>, u32>, id: &str, series: u32) -> u32 {
     const COUNT: u32 = 3;
     if let Some(number) = names.get(id) {

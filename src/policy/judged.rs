@@ -1,4 +1,5 @@
-//! What a request was judged by, kept while it is under way, so that new policies judge it again.
+//! What a request was judged by. It is kept while the request is in progress, so that new policies
+//! can judge it again.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
@@ -17,10 +18,10 @@ use crate::message::{Origin, RequestTarget};
 use crate::names::CredentialName;
 use crate::session::{CredentialUse, DetectedCredentials, Session};
 
-/// All that policies can read of one request.
+/// Everything policies can read from one request.
 ///
-/// Fields are kept only if a rule read them when the request was first judged: they share the
-/// client's read buffer, and nothing else here does.
+/// Fields are kept only if a rule read them when the request was first judged. They alone share the
+/// client's read buffer.
 pub struct JudgedRequest {
     connection: Arc<ConnectionContext>,
     session: Arc<Session>,
@@ -29,22 +30,22 @@ pub struct JudgedRequest {
     target: RequestTarget,
     fields: Option<Box<HeaderMap>>,
     content_length: Option<u64>,
-    /// What was read of the content; `None` where it was not.
+    /// The facts read from the content. `None` if it was not read.
     content: Option<ContentFacts>,
     websocket: bool,
     batch: bool,
     credentials: Arc<[CredentialName]>,
-    /// Where each of the credentials stands.
+    /// The place of each credential.
     places: Box<[Box<str>]>,
     actions: Box<[String]>,
 }
 
 static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
 
-/// A question that was answered with no.
+/// A question that was answered with a denial.
 pub(super) struct Refused {
     pub(super) verdict: Verdict,
-    /// Which of the credentials it was about; `None` for the request itself.
+    /// The index of the credential in question. `None` for the request itself.
     pub(super) credential: Option<usize>,
 }
 
@@ -72,19 +73,19 @@ impl JudgedRequest {
         }
     }
 
-    /// Keeps the fields, if the rules of `generation` for the request read any.
+    /// Keeps the fields, if rules of `generation` that can apply to the request read any.
     pub(super) fn keep_fields(&mut self, generation: &Generation, fields: &HeaderMap) {
         if self.is_read_by(generation, &OF_FIELDS) {
             self.fields = Some(Box::new(fields.clone()));
         }
     }
 
-    /// Keeps what was read of the content.
+    /// Keeps the facts read from the content.
     pub(super) fn keep_content(&mut self, content: ContentFacts) {
         self.content = Some(content);
     }
 
-    /// Whose it is.
+    /// The session it belongs to.
     #[must_use]
     pub fn session(&self) -> &Arc<Session> {
         &self.session
@@ -94,15 +95,14 @@ impl JudgedRequest {
         &self.credentials
     }
 
-    /// The questions that policy answers about the credentials: each, and the place where it is to
-    /// stand.
+    /// The loans that policy judges: each credential, with the place where it would appear.
     pub(super) fn loans(&self) -> impl Iterator<Item = (&CredentialName, &str)> {
         self.credentials
             .iter()
             .zip(self.places.iter().map(AsRef::as_ref))
     }
 
-    /// Whether a rule that can apply to the request, or to one of its credentials, reads one of
+    /// Whether a rule that can apply to the request, or to one of its credentials, reads any of
     /// these facts.
     fn is_read_by(&self, generation: &Generation, wanted: &[Fact]) -> bool {
         let facts = self.facts(&NONE);
@@ -136,10 +136,10 @@ impl JudgedRequest {
 }
 
 impl Generation {
-    /// Whether a request that was allowed before is allowed by these policies, its credentials
-    /// included.
+    /// Whether these policies also allow a request that was allowed before, including its
+    /// credentials.
     ///
-    /// Where they read what was not kept of it, it is not.
+    /// If they read a part of the request that was not kept, they do not allow it.
     #[must_use]
     pub fn still_allows(&self, judged: &JudgedRequest) -> bool {
         match &judged.fields {
@@ -160,8 +160,8 @@ impl Generation {
                 .is_err_and(|refused| unread(&refused))
     }
 
-    /// The names of the facts of content that were read to judge a request, up to its refusal if it
-    /// is refused.
+    /// The names of the facts of content that were read to judge a request. For a refused request,
+    /// only those read up to the refusal.
     pub(super) fn facts_read(
         &self,
         judged: &JudgedRequest,
@@ -182,7 +182,8 @@ impl Generation {
         names.into_iter().map(str::to_owned).collect()
     }
 
-    /// Asks whether the request may be made, and whether each of its credentials may be lent to it.
+    /// Judges whether the request may be sent, and whether each of its credentials may be lent to
+    /// it.
     pub(super) fn judge_request(
         &self,
         judged: &JudgedRequest,

@@ -1,5 +1,6 @@
-//! What a valid policy says and its author cannot mean: refused where it would never match or match
-//! whatever a registry sells, warned about where it is merely likely to be wrong.
+//! Finds valid policies that cannot be what their author meant. A policy that never matches, or
+//! matches names that anyone can register, is refused. A policy that is only likely to be wrong
+//! gets a warning.
 
 use cedar_policy::pst::{
     BinaryOp, Clause, EntityUID, Expr, Literal, PatternElem, Template, UnaryOp, Var,
@@ -13,24 +14,24 @@ use super::schema::{Action, Actions, host_fault};
 use crate::message::{Host, Shared, shared};
 use crate::names::CredentialName;
 
-/// What was found in one policy.
+/// The findings about one policy.
 #[derive(Default, Debug)]
 pub(super) struct Findings {
-    /// Reason and help; the policy must not be loaded.
+    /// Reason and help. The policy must not be loaded.
     pub problems: Vec<(String, Option<String>)>,
-    /// Reason and help; the policy does something, perhaps not the intended thing.
+    /// Reason and help. The policy may do something other than intended.
     pub lints: Vec<(String, Option<String>)>,
     permits: bool,
 }
 
-/// What it means that an expression is true.
+/// The effect of an expression being true.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sense {
     /// More requests are allowed.
     Grants,
-    /// Fewer are.
+    /// Fewer requests are allowed.
     Restrains,
-    /// Either.
+    /// Either, or unknown.
     Unclear,
 }
 
@@ -44,7 +45,7 @@ impl Sense {
     }
 }
 
-/// Looks through one policy.
+/// Inspects one policy.
 pub(super) fn inspect(
     rule: &Rule,
     policy: &cedar_policy::Policy,
@@ -130,7 +131,7 @@ impl Findings {
                     BinaryOp::And | BinaryOp::Or | BinaryOp::Contains | BinaryOp::ContainsAny => {
                         (sense, sense)
                     }
-                    // The more its right side has, the less is it true.
+                    // The more elements the right side has, the less often it is true.
                     BinaryOp::ContainsAll => (sense, sense.flipped()),
                     BinaryOp::In => (sense, sense),
                     _ => (Sense::Unclear, Sense::Unclear),
@@ -175,8 +176,8 @@ impl Findings {
         }
     }
 
-    // A permit for `com` or `co.uk` is one for every name that anyone may register. A forbid for it
-    // is welcome.
+    // A permit for `com` or `co.uk` covers every name that anyone may register. A forbid for such a
+    // domain is fine.
     fn wide_domain(&mut self, entity: &EntityUID, sense: Sense) {
         if !self.permits || sense == Sense::Restrains || !is_kind(entity, "Domain") {
             return;
@@ -275,8 +276,8 @@ impl Findings {
         }
     }
 
-    // `any` holds every reading of every value, so a forbid sees the bad one wherever it hides;
-    // that also means that a client can add the value that a permit asks for.
+    // `any` holds every reading of every value, so a forbid sees a bad value wherever it hides. But
+    // a client can also add the value that a permit asks for.
     fn multiplicity(&mut self, expr: &Expr, sense: Sense) {
         let Some(Subject::Context(fact)) = subject_of(expr) else {
             return;
@@ -299,7 +300,7 @@ impl Findings {
         }
     }
 
-    // Where nothing is declared the fact is never read, and every request that reaches it is
+    // Without a declaration the fact is never read, and every request that reaches this policy is
     // denied.
     fn content(&mut self, rule: &Rule, declared: &Declared) {
         let What::Host(host) = &rule.resource else {
@@ -337,7 +338,7 @@ impl Findings {
     }
 }
 
-/// What an expression reads, as far as the lints care.
+/// The part of the context that an expression reads, as far as the lints need it.
 enum Subject {
     HostName,
     Context(Fact),

@@ -1,9 +1,9 @@
-//! The forms that an fact's values have, and why a literal in a policy is in no request.
+//! The canonical forms of facts' values, and why a literal in a policy can never match.
 
 use super::fact::Fact;
 use crate::message::{EncodedSlash, Place, RequestTarget};
 
-/// Why no request has this value in this fact; `None` if one may.
+/// Why no request can have this value in this fact. `None` if a request may have it.
 pub(super) fn literal_fault(fact: Fact, literal: &str) -> Option<String> {
     match fact {
         Fact::Path => path_fault(literal),

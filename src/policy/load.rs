@@ -1,5 +1,5 @@
-//! From texts to rules: parse, name, validate strictly, look for traps; everything wrong is said at
-//! once.
+//! Loads policies from text: parses, names, validates strictly and lints them, and reports every
+//! problem at once.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,8 +16,8 @@ use crate::names::PolicyId;
 /// Parses and checks every source.
 ///
 /// # Errors
-/// Everything that is wrong with any of them: nothing is loaded then, because what is left out may
-/// be a forbid.
+/// Every problem of every source. Nothing is loaded then, because a policy left out may be a
+/// forbid.
 pub(super) fn load(
     sources: &[Source],
     declared: &Declared,
@@ -50,10 +50,10 @@ pub(super) fn load(
 struct Loading<'a> {
     sources: &'a [Source],
     declared: &'a Declared,
-    /// Where each policy stands: source and byte offset.
+    /// The position of each policy: source and byte offset.
     places: HashMap<PolicyId, (usize, usize)>,
     rules: Vec<Rule>,
-    /// The same as they are written, under their ids.
+    /// The policies as written, under their ids.
     policies: Vec<(cedar_policy::Policy, cedar_policy::pst::Policy)>,
     problems: Vec<Problem>,
     lints: Vec<Lint>,
@@ -119,7 +119,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// The `@id`, or `file:line` without one, with the column too for a second policy on a line.
+    /// The `@id`, or `file:line` without one. A second policy on a line also gets its column.
     fn name(
         &self,
         source: &Source,
@@ -182,7 +182,7 @@ impl Loading<'_> {
             let id: &str = warning.policy_id().as_ref();
             let (source, at) = self.place(warning.policy_id());
             let problem = from_diagnostic(source, at, warning);
-            // A permit that never applies permits nothing; a forbid that never applies is a hole.
+            // A permit that never applies permits nothing. A forbid that never applies is a hole.
             if permits.get(id) == Some(&true) && !deceives(warning) {
                 self.lints.push(Lint {
                     policy: id.to_owned(),
@@ -224,7 +224,7 @@ impl Loading<'_> {
     }
 }
 
-/// Whether a warning is about text that reads otherwise than it is compared.
+/// Whether a warning is about text that displays differently from how it is compared.
 fn deceives(warning: &ValidationWarning) -> bool {
     matches!(
         warning,
@@ -232,7 +232,8 @@ fn deceives(warning: &ValidationWarning) -> bool {
     )
 }
 
-/// A policy id from a place, with what an id cannot hold replaced, cut from the left to fit.
+/// A policy id made from a position. Characters not allowed in an id are replaced, and the start is
+/// cut off if it is too long.
 fn place_name(file: &str, place: &str) -> Option<PolicyId> {
     let fits = |character: char| character.is_ascii_alphanumeric() || "._:/-".contains(character);
     let file: Vec<char> = file

@@ -1,4 +1,4 @@
-//! Cedar: loads policies, judges requests and loans against them, and explains what was decided.
+//! Cedar: loads policies, judges requests and loans against them, and explains the verdicts.
 
 mod content;
 mod context;

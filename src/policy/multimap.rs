@@ -1,8 +1,8 @@
-//! Queries and fields as maps in which a name may have several values and several readings.
+//! Reads queries and fields as maps in which a name may have several values and several readings.
 //!
-//! Origins disagree about duplicates, `a[]`, `+` and letter case. A rule that restrains must see
-//! every reading; a rule that grants must see only what has one. (A bare `;` is `%3B` in every
-//! [`crate::message::RequestTarget`].)
+//! Origins disagree about duplicates, `a[]`, `+` and letter case. A rule that restricts must see
+//! every reading. A rule that permits must see only values with a single reading. (A bare `;` is
+//! `%3B` in every [`crate::message::RequestTarget`].)
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -19,7 +19,7 @@ use crate::message::pairs::{as_text, decoded};
 pub(super) struct Query {
     /// `name=value`, in any reading.
     pub any: BTreeSet<String>,
-    /// `name=value` where the name stands alone and reads one way.
+    /// `name=value`, for names that occur once and have one reading.
     pub unique: BTreeSet<String>,
     /// The names, in any reading.
     pub names: BTreeSet<String>,
@@ -83,12 +83,12 @@ fn stand_alone(pieces: &[&str]) -> BTreeSet<String> {
     seen.into_values().flatten().collect()
 }
 
-/// The name before the first `[`: PHP, Rails and others read `a[]=1` and `a[x]=1` as `a`.
+/// The name up to the first `[`: PHP, Rails and others read `a[]=1` and `a[x]=1` as `a`.
 fn base(name: &str) -> &str {
     name.split('[').next().unwrap_or(name)
 }
 
-/// A name in which `=` and `%` are escaped, so that `name=value` splits in one way.
+/// The name with `=` and `%` escaped, so that `name=value` splits in only one way.
 fn escaped_name(name: &str) -> String {
     name.replace('%', "%25").replace('=', "%3D")
 }
@@ -96,9 +96,9 @@ fn escaped_name(name: &str) -> String {
 /// The fields' values and names.
 #[derive(Default, Debug)]
 pub(super) struct Fields {
-    /// `name: value`, for whole values and for the members of lists.
+    /// `name: value`, for whole values and for members of lists.
     pub any: BTreeSet<String>,
-    /// `name: value` for names that have one line.
+    /// `name: value`, for names with only one line.
     pub unique: BTreeSet<String>,
     /// The names, in lower case.
     pub names: BTreeSet<String>,
@@ -136,7 +136,7 @@ impl Fields {
         Ok(readings)
     }
 
-    /// The same by the name that the field has to CGI and WSGI origins: to those `x_role` is
+    /// Adds the field under the name that CGI and WSGI origins read: they read `x_role` as
     /// `x-role`.
     fn add_folded(&mut self, name: &HeaderName, text: &str, separators: &[char]) {
         let Cow::Owned(folded) = folded_name(name.as_str()) else {
@@ -151,10 +151,11 @@ impl Fields {
     }
 }
 
-/// The media type, in lower case, without parameters; nothing without a Content-Type.
+/// The media type in lower case, without parameters. Empty without a Content-Type.
 ///
 /// # Errors
-/// [`Fault::ContentTypeRepeated`]: RFC 9110 §8.3 allows one, and recipients choose differently among several.
+/// [`Fault::ContentTypeRepeated`]: RFC 9110 §8.3 allows one, and recipients disagree about which of
+/// several to use.
 pub(super) fn content_type(fields: &HeaderMap) -> Result<String, Fault> {
     let mut all = fields.get_all(CONTENT_TYPE).iter();
     let Some(first) = all.next() else {

@@ -1,8 +1,8 @@
-//! A path taken apart: its segments, and the prefixes that end with one.
+//! Splits a path into its segments, and into the prefixes that end with a segment.
 
 use super::fault::Fault;
 
-/// The path's segments; those of `/` are none, and a slash at the end begins none.
+/// The path's segments. `/` has none, and a trailing slash adds none.
 pub(super) fn segments(path: &str) -> Result<impl Iterator<Item = &str>, Fault> {
     let inner = path.strip_prefix('/').unwrap_or_default();
     let inner = inner.strip_suffix('/').unwrap_or(inner);
@@ -12,7 +12,7 @@ pub(super) fn segments(path: &str) -> Result<impl Iterator<Item = &str>, Fault> 
     Ok(inner.split('/').skip(usize::from(inner.is_empty())))
 }
 
-/// Every part of the path that ends with a segment, from `/` on.
+/// Every prefix of the path that ends with a whole segment, starting with `/`.
 pub(super) fn prefixes(path: &str) -> Result<Vec<&str>, Fault> {
     let mut all = vec!["/"];
     let mut end = 0;

@@ -8,18 +8,18 @@ use super::content::Declared;
 use super::generation::Generation;
 use super::source::{Problems, Source};
 
-/// The policies in force, replaced whole or not at all.
+/// The policies in force. They are replaced as a whole, or not at all.
 #[derive(Debug)]
 pub struct Policies {
     current: ArcSwap<Generation>,
     declared: Arc<Declared>,
-    /// Held while a set is replaced, so that numbers rise in the order of the swaps.
+    /// Locked during a replacement, so that generation numbers rise in order.
     replacing: Mutex<()>,
 }
 
 impl Policies {
-    /// Loads the first generation, number 1, which may read what is declared of content. No source
-    /// at all permits nothing.
+    /// Loads the first generation, number 1, which may read the declared facts of content. Without
+    /// any source, nothing is permitted.
     ///
     /// # Errors
     /// Every problem of the sources.
@@ -31,28 +31,28 @@ impl Policies {
         })
     }
 
-    /// The generation in force. Judge one request by one of these, from its first question to its
+    /// The generation in force. Use one generation for a request, from its first question to its
     /// last.
     #[must_use]
     pub fn current(&self) -> Arc<Generation> {
         self.current.load_full()
     }
 
-    /// The same for one look, without a count that every thread would write to.
+    /// Like [`Self::current`], but for a short look: it does not touch the shared reference count.
     pub(super) fn look(&self) -> Guard<Arc<Generation>> {
         self.current.load()
     }
 
-    /// What is declared of content.
+    /// The declared facts of content.
     #[must_use]
     pub fn declared(&self) -> &Arc<Declared> {
         &self.declared
     }
 
-    /// Replaces the policies by those of the sources, and gives the new generation.
+    /// Replaces the policies with those of the sources, and returns the new generation.
     ///
     /// # Errors
-    /// Every problem of the sources; the old generation then stays in force, under its old number.
+    /// Every problem of the sources. The old generation then stays in force, with its number.
     pub fn replace(&self, sources: &[Source]) -> Result<Arc<Generation>, Problems> {
         let _one_at_a_time = self
             .replacing

@@ -1,4 +1,5 @@
-//! What a request says, as the caller knows it; parsed further only where a policy reads it.
+//! The facts of a request as the caller knows them. They are parsed further only if a policy reads
+//! them.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,50 +10,51 @@ use super::content::ContentFacts;
 use crate::message::{Host, RequestTarget, Scheme, is_batch};
 use crate::names::{CredentialName, SessionId};
 
-/// One request, canonical, as it will be forwarded, with phantoms where credentials go.
+/// One request in canonical form, as it will be forwarded, with phantoms in place of credentials.
 ///
-/// Borrowed whole: making one costs nothing, and what no policy reads is never parsed.
+/// Everything is borrowed: making one costs nothing, and what no policy reads is never parsed.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// Who asks.
+    /// The session that makes the request.
     pub session: &'a SessionId,
-    /// The session's groups, all of them: a group's own groups, too.
+    /// All groups of the session, including groups of its groups.
     pub groups: &'a [Arc<str>],
-    /// How the session came in: `exec`, `proxy`, ….
+    /// How the session connects: `exec`, `proxy`, ….
     pub entry: &'a str,
-    /// When it is judged.
+    /// The time of judging.
     pub now: SystemTime,
-    /// How the origin is spoken to.
+    /// The scheme used towards the origin.
     pub scheme: Scheme,
     /// The authenticated destination.
     pub host: &'a Host,
     /// The destination's port.
     pub port: u16,
-    /// As sent; methods are case-sensitive.
+    /// The method as sent. Methods are case-sensitive.
     pub method: &'a str,
-    /// Path and query, as forwarded.
+    /// Path and query, as they are forwarded.
     pub target: &'a RequestTarget,
-    /// As forwarded, phantoms in place.
+    /// The fields as they are forwarded, with phantoms in place.
     pub fields: &'a HeaderMap,
-    /// The content's length in bytes, 0 without content, `None` if the end will tell.
+    /// The content's length in bytes. 0 without content, `None` if it is not known in advance.
     pub content_length: Option<u64>,
-    /// What the configuration declares of the content; `None` where it has not been read.
+    /// The declared facts of the content. `None` if it has not been read.
     pub content: Option<&'a ContentFacts>,
-    /// The protocol that the request wants to change to, in lower case (`websocket`), or nothing.
+    /// The protocol to upgrade to, in lower case (`websocket`), or empty.
     pub upgrade: &'a str,
     /// The credentials whose phantoms the request carries.
     pub credentials: &'a [CredentialName],
-    /// Whether the request is known to hold many others, of which this head says nothing.
+    /// Whether the request is known to be a batch, whose other requests this head does not
+    /// describe.
     pub batch: bool,
-    /// What a signed request asks of AWS's services, by the names that pins have; empty without a
+    /// The AWS actions that a signed request asks for, by the names used in pins. Empty without a
     /// signature.
     pub actions: &'a [String],
 }
 
-/// The same with everything that it borrows from: for requests that are not under way.
+/// Owned [`Facts`], for requests that are not in progress.
 #[derive(Clone, Debug)]
 pub struct OwnedFacts {
-    /// As in [`Facts`], and so are the others.
+    /// As in [`Facts`], like all other fields.
     pub session: SessionId,
     pub groups: Vec<Arc<str>>,
     pub entry: String,
@@ -71,7 +73,7 @@ pub struct OwnedFacts {
 }
 
 impl OwnedFacts {
-    /// A `GET` of a session over the host's usual port, without content, fields or credentials.
+    /// A `GET` request on the scheme's default port, without content, fields or credentials.
     #[must_use]
     pub fn new(session: SessionId, scheme: Scheme, host: Host, target: RequestTarget) -> Self {
         Self {
@@ -93,7 +95,7 @@ impl OwnedFacts {
         }
     }
 
-    /// What is judged.
+    /// The facts to judge.
     #[must_use]
     pub fn facts(&self) -> Facts<'_> {
         Facts {

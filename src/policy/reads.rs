@@ -1,4 +1,4 @@
-//! What conditions read of the context.
+//! Finds what conditions read from the context.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +10,15 @@ use super::fact::Fact;
 /// What an expression reads.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Read {
-    /// The facts of the context.
+    /// The facts it reads from the context.
     pub facts: Reads,
-    /// The facts of the content, by name.
+    /// The facts it reads from the content, by name.
     pub content: BTreeSet<String>,
-    /// The entities of which it asks what they are in.
+    /// The entities whose ancestors it asks about.
     pub hierarchy: Hierarchy,
 }
 
-/// Entities of which a condition asks what they are in.
+/// The entities whose ancestors a condition asks about.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Hierarchy {
     pub principal: bool,
@@ -34,7 +34,7 @@ impl Hierarchy {
         host: true,
     };
 
-    /// Those that `expr in …` asks about.
+    /// The entities that `expr in …` asks about.
     fn of(expr: &Expr) -> Self {
         match expr {
             Expr::Var(Var::Principal) => Self {
@@ -57,12 +57,12 @@ impl Hierarchy {
         }
     }
 
-    /// Whether there is any.
+    /// Whether there are any.
     pub fn is_asked(self) -> bool {
         self.principal || self.action || self.host
     }
 
-    /// Those of both.
+    /// The entities in either set.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl Hierarchy {
     }
 }
 
-/// Why an expression cannot be followed, and what to write instead.
+/// Why an expression cannot be analysed, and what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct NotRead {
     pub reason: &'static str,
@@ -89,18 +89,18 @@ impl Read {
     }
 }
 
-/// What an expression reads.
+/// Finds what an expression reads.
 ///
 /// # Errors
-/// [`NotRead`] where that cannot be told from its text, and for `has` on a fact of the content.
+/// [`NotRead`] if its text does not show that, and for `has` on a fact of the content.
 pub(super) fn reads_of(expr: &Expr) -> Result<Read, NotRead> {
     let mut read = Read::default();
     follow(expr, &mut read)?;
     Ok(read)
 }
 
-// INVARIANT: what this leaves out is never looked at, so the context may come without it. What is
-// not understood is refused.
+// INVARIANT: a fact that this leaves out is never read, so the context may omit it. Expressions
+// that are not understood are refused.
 fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
     if let Some(path) = path_of(expr) {
         return take(&path, read);
@@ -151,7 +151,8 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
     }
 }
 
-/// The attributes that lead from the context to a value; `None` for what is no such path.
+/// The attributes that lead from the context to a value. `None` if the expression is not such a
+/// path.
 fn path_of(expr: &Expr) -> Option<Vec<&str>> {
     let Expr::GetAttr { expr, attr } = expr else {
         return None;
@@ -174,7 +175,7 @@ fn take(path: &[&str], read: &mut Read) -> Result<(), NotRead> {
         [record, name, ..] if Fact::named(&format!("{record}.{name}")).next().is_some() => {
             read.facts.extend(Fact::named(&format!("{record}.{name}")));
         }
-        // An attribute that the schema lacks fails validation.
+        // An attribute that is not in the schema fails validation.
         [name, ..] => read.facts.extend(Fact::named(name)),
         [] => return Err(WHOLE_CONTEXT),
     }

@@ -1,4 +1,4 @@
-//! One policy as it is judged: its scope taken apart for the index, its conditions for Cedar.
+//! One policy, split for judging: its scope for the index, its conditions for Cedar.
 
 use cedar_policy::pst::{self, Clause, EntityOrSlot};
 use cedar_policy::{
@@ -16,17 +16,18 @@ use crate::names::PolicyId;
 pub(super) struct Rule {
     pub id: PolicyId,
     pub permits: bool,
-    /// The actions that the scope can match, as far as its resource's type allows them.
+    /// The actions that the scope can match, limited to those its resource's type allows.
     pub actions: Actions,
     pub principal: Who,
     pub resource: What,
     /// What the conditions read.
     pub reads: Read,
-    /// Whether there is any condition beside the scope.
+    /// Whether there are any conditions besides the scope.
     pub conditional: bool,
-    /// The conditions under the policy's number, for any scope: the index has matched that.
+    /// The conditions, with an open scope since the index has matched it. Named by the policy's
+    /// number.
     pub judged: Policy,
-    /// Of a policy that reads content: the conditions that read the head, as a permit.
+    /// If the policy reads content: its conditions on the head, as a permit.
     pub guard: Option<Guard>,
 }
 
@@ -37,32 +38,32 @@ pub(super) struct Guard {
     pub reads: Read,
 }
 
-/// Whom a scope names.
+/// The principals that a scope matches.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Who {
     Anyone,
     Session(String),
     Group(String),
-    /// What no principal is.
+    /// Matches no principal.
     Nobody,
 }
 
-/// What a scope names.
+/// The resources that a scope matches.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum What {
     Anything,
     Host(String),
     Domain(String),
     Credential(String),
-    /// What no resource is.
+    /// Matches no resource.
     Nothing,
 }
 
 impl Rule {
-    /// Takes a policy apart; `number` is its place among all.
+    /// Splits a policy. `number` is its position among all policies.
     ///
     /// # Errors
-    /// [`NotRead`] where its conditions cannot be followed.
+    /// [`NotRead`] if its conditions cannot be analysed.
     pub fn new(
         number: usize,
         id: PolicyId,
@@ -94,7 +95,7 @@ impl Rule {
     }
 }
 
-/// A policy of these clauses for any scope, named by its number.
+/// Makes a policy from these clauses with an open scope, named by its number.
 fn open(number: usize, effect: pst::Effect, clauses: impl Iterator<Item = Clause>) -> Policy {
     let template = pst::Template::new(
         number.to_string().as_str(),
@@ -110,7 +111,7 @@ fn open(number: usize, effect: pst::Effect, clauses: impl Iterator<Item = Clause
         unreachable!("the clauses are those of a policy, and the scope has no slots");
     };
     let policy = Policy::from_pst(policy).expect("the clauses are those of a policy");
-    // Without its text: rule sets hold clones of it.
+    // Drop the source text: rule sets hold clones of the policy.
     Policy::from(policy.as_ref().clone())
 }
 
@@ -148,7 +149,7 @@ fn who_in(one: &EntityUid) -> Who {
     }
 }
 
-/// What the scope names, and the actions whose resource it can be.
+/// The resources that the scope matches, and the actions that can apply to them.
 fn what(constraint: &ResourceConstraint) -> (What, Actions) {
     match constraint {
         ResourceConstraint::Any => (What::Anything, Actions::ALL),
@@ -189,7 +190,7 @@ fn id(one: &EntityUid) -> String {
     one.id().unescaped().to_owned()
 }
 
-/// The entity that a scope names, if it names one.
+/// The entity that a scope names, if any.
 pub(super) fn scope_entity(resource: &pst::ResourceConstraint) -> Option<&pst::EntityUID> {
     match resource {
         pst::ResourceConstraint::Eq(EntityOrSlot::Entity(one))

@@ -1,4 +1,4 @@
-//! The rules that can apply to a question, made ready for Cedar, and the one cache of them.
+//! The rules that can apply to a question, prepared for Cedar, and the cache of such sets.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -19,41 +19,41 @@ use super::rule::Rule;
 use super::schema::{ACTION, Action, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, domains, uid};
 use super::verdict::Verdict;
 
-/// Rules that are judged together.
+/// A set of rules that are judged together.
 #[derive(Debug)]
 pub(super) struct RuleSet {
-    /// No other set of the generation ever has it.
+    /// A number that no other set of the generation ever has.
     pub number: u64,
     pub rules: Vec<u32>,
-    /// What the facts are made from that any of them reads.
+    /// Everything from which the facts that the rules read are made.
     pub inputs: BTreeSet<Input>,
-    /// All of them.
+    /// All rules of the set.
     pub whole: Part,
-    /// What can be judged before content is read, where some of them read it.
+    /// The part that can be judged before content is read. `None` if no rule reads content.
     pub head: Option<Head>,
-    /// The verdict of rules that have no conditions, which is the same for every request.
+    /// The verdict of rules without conditions, which is the same for every request.
     pub constant: OnceLock<Verdict>,
-    /// Whether any has a condition.
+    /// Whether any rule has a condition.
     pub conditional: bool,
-    /// Whether any condition tells one request of a batch from another.
+    /// Whether any condition reads a fact in which the requests of a batch differ.
     pub tells_apart: bool,
 }
 
-/// The rules of a set before content is read.
+/// The rules of a set, as judged before content is read.
 #[derive(Debug)]
 pub(super) struct Head {
     /// The rules that read no content.
     pub firm: Part,
-    /// The conditions of the others as far as they read the head, each as a permit.
+    /// The head conditions of the rules that read content, each as a permit.
     pub guards: Part,
 }
 
-/// Policies as Cedar takes them, and what they read.
+/// Policies prepared for Cedar, and what they read.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub set: PolicySet,
     pub reads: Reads,
-    /// The entities of which a condition asks what they are in.
+    /// The entities whose ancestors a condition asks about.
     pub hierarchy: Hierarchy,
 }
 
@@ -103,15 +103,15 @@ impl Part {
     }
 }
 
-/// The rule sets that were judged lately.
+/// A cache of recently used rule sets.
 ///
-/// A set is known by its rules alone, so that what a client makes up (names of hosts) adds nothing:
-/// there are only as many sets as policies make. Still their sum is bounded, by the rules that they
-/// refer to.
+/// The key of a set is its rules alone, so host names that a client invents add nothing: there are
+/// only as many sets as the policies allow. The cache is still bounded, by the total number of
+/// rules its sets refer to.
 #[derive(Debug)]
 pub(super) struct RuleSets {
     kept: Mutex<Kept>,
-    /// How many were made.
+    /// How many sets were made.
     made: AtomicU64,
 }
 
@@ -122,7 +122,7 @@ struct Kept {
 }
 
 impl RuleSets {
-    /// None yet.
+    /// Creates an empty cache.
     pub fn new() -> Self {
         Self {
             kept: Mutex::new(Kept {
@@ -133,12 +133,12 @@ impl RuleSets {
         }
     }
 
-    /// The set of these rules, made if it is not there.
+    /// Returns the set of these rules, and makes it if it is not cached.
     pub fn get(&self, numbers: &[u32], all: &[Rule]) -> Arc<RuleSet> {
         if let Some(set) = self.kept().sets.get(numbers) {
             return Arc::clone(set);
         }
-        // Made outside the lock: other questions need not wait for it.
+        // Make it outside the lock, so that other questions need not wait.
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let set = Arc::new(RuleSet::new(number, numbers, all));
         self.kept().keep(Arc::clone(&set));
@@ -164,15 +164,15 @@ impl Kept {
     }
 }
 
-/// The rules that are referred to, and a little for the set itself.
+/// The number of rules referred to, plus a little for the set itself.
 fn weight(set: &RuleSet) -> usize {
     set.rules.len() + 16
 }
 
-/// What all kept sets may weigh, unless it is a single one.
+/// The most weight of all cached sets together. A single set may exceed it.
 const MOST_WEIGHT: usize = 65_536;
 
-/// Whom, what and where a question is about.
+/// The principal, action and resource of a question.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question<'a> {
     facts: &'a Facts<'a>,
@@ -180,17 +180,17 @@ pub(super) struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// Whether the request may be made, or the loan.
+    /// Asks whether the request may be sent, or whether the loan may be made.
     pub fn new(facts: &'a Facts<'a>, loan: Option<Loan<'a>>) -> Self {
         Self { facts, loan }
     }
 
-    /// What is known of the request.
+    /// The facts of the request.
     pub fn facts(&self) -> &'a Facts<'a> {
         self.facts
     }
 
-    /// What is asked for.
+    /// The action that is asked for.
     pub fn action(&self) -> Action {
         match self.loan {
             Some(_) => Action::Lend,
@@ -198,14 +198,14 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The resource that it is asked of, for the index.
+    /// The resource, for the index.
     pub fn target(&self) -> Target<'a> {
         self.loan.map_or(Target::Host(self.facts.host), |loan| {
             Target::Credential(loan.credential.as_str())
         })
     }
 
-    /// Who asks.
+    /// The session that asks.
     pub fn principal(&self) -> EntityUid {
         uid(&SESSION, self.facts.session.as_str())
     }
@@ -218,12 +218,12 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The host.
+    /// The host, as a Cedar entity.
     pub fn origin(&self) -> EntityUid {
         uid(&HOST, self.facts.host.as_str())
     }
 
-    /// The entities that conditions ask about; none where no condition does.
+    /// The entities whose ancestors conditions ask about. Empty if no condition does.
     pub fn entities(&self, asked: Hierarchy) -> Cow<'static, Entities> {
         static NONE: LazyLock<Entities> = LazyLock::new(Entities::empty);
         if !asked.is_asked() {
@@ -232,7 +232,7 @@ impl<'a> Question<'a> {
         let groups = self.facts.groups.iter().map(|group| uid(&GROUP, group));
         let domains = domains(self.facts.host).map(|domain| uid(&DOMAIN, domain));
         let action = self.action();
-        // With all that is above them: what those are in themselves is asked by nothing.
+        // Each lists all of its ancestors directly. Nothing asks for the ancestors' own entities.
         let session = || Entity::new_no_attrs(self.principal(), groups.collect());
         let host = || Entity::new_no_attrs(self.origin(), domains.collect());
         let action = || Entity::new_no_attrs(action.uid().clone(), above(action));
@@ -246,7 +246,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// The groups that an action is in.
+/// The groups that an action belongs to.
 fn above(action: Action) -> HashSet<EntityUid> {
     use super::schema::Actions;
     let groups = ["ask", "read", "write"].into_iter();

@@ -1,5 +1,5 @@
-//! The Cedar schema, made from the table of facts and from what is declared of content; its actions
-//! and its entities.
+//! The Cedar schema, generated from the table of facts and the declared facts of content. Also its
+//! actions and entities.
 
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -11,12 +11,12 @@ use super::content::Declared;
 use super::fact::{FACTS, Kind, Row, Scope};
 use crate::message::Host;
 
-/// The schema of policies that may read what is declared of content.
+/// The schema for policies that may read the declared facts of content.
 pub(super) fn schema(declared: &Declared) -> Schema {
     Schema::from_json_value(document(declared)).expect("every name and type in it is Cedar's")
 }
 
-/// The schema's text, as people read it.
+/// The schema in Cedar's human-readable syntax.
 #[must_use]
 pub fn schema_text(declared: &Declared) -> String {
     let fragment = SchemaFragment::from_json_value(document(declared));
@@ -78,7 +78,7 @@ fn document(declared: &Declared) -> Value {
     }})
 }
 
-/// The type of a context with some of the facts.
+/// The type of a context that holds some of the facts.
 fn record(declared: &Declared, has: impl Fn(&Row) -> bool) -> Value {
     let mut attributes = Map::new();
     for row in FACTS.iter().filter(|row| has(row)) {
@@ -113,7 +113,7 @@ fn type_of(kind: Kind, declared: &Declared) -> Value {
     }
 }
 
-/// What is asked of a policy set: a request's method family, or the loan of a credential.
+/// An action in a question: a kind of request, by method, or the loan of a credential.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Action {
@@ -131,14 +131,15 @@ pub enum Action {
     Patch,
     /// `DELETE`.
     Delete,
-    /// Any other method token; methods are case-sensitive (RFC 9110 §9.1), so `get` is one.
+    /// Any other method token. Methods are case-sensitive (RFC 9110 §9.1), so `get` is one of
+    /// these.
     Other,
     /// The loan of a credential.
     Lend,
 }
 
 impl Action {
-    /// Every action, in the order of the schema.
+    /// Every action, in schema order.
     pub const ALL: [Self; 9] = [
         Self::Get,
         Self::Head,
@@ -197,13 +198,13 @@ pub(super) struct Actions(u16);
 impl Actions {
     /// Every action.
     pub const ALL: Self = Self(0x1ff);
-    /// Every action that asks a host for something.
+    /// Every action that sends a request to a host.
     pub const ASK: Self = Self(0x0ff);
     const READ: Self = Self(0x007);
     const WRITE: Self = Self(0x0f8);
     const NONE: Self = Self(0);
 
-    /// The actions that are `name`, which `in` reaches through groups and `==` does not.
+    /// The actions that `name` matches. Groups match only `through_groups`, as with `in`, not `==`.
     pub fn named(name: &str, through_groups: bool) -> Self {
         match name {
             "ask" if through_groups => Self::ASK,
@@ -216,7 +217,7 @@ impl Actions {
         }
     }
 
-    /// The empty set with these added.
+    /// The union of these sets.
     pub fn union(all: impl IntoIterator<Item = Self>) -> Self {
         Self(all.into_iter().fold(0, |bits, one| bits | one.0))
     }
@@ -226,22 +227,22 @@ impl Actions {
         self.0 & (1 << action as u16) != 0
     }
 
-    /// What is in both sets.
+    /// The actions in both sets.
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What is in this set and not in the other.
+    /// The actions in this set but not in the other.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether nothing is in the set.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The actions' names, in the schema's order.
+    /// The actions' names, in schema order.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Action::ALL
             .into_iter()
@@ -268,19 +269,20 @@ fn type_name(name: &str) -> EntityTypeName {
         .expect("a literal name of two identifiers parses")
 }
 
-/// The Cedar name of an entity; any text is an id.
+/// The Cedar name of an entity. Any text is a valid id.
 pub(super) fn uid(kind: &EntityTypeName, id: &str) -> EntityUid {
     EntityUid::from_type_name_and_id(kind.clone(), EntityId::new(id))
 }
 
-/// The domains that a host is in, itself first, the top-level domain last; an address is in none.
+/// The domains a host is in, from the host itself up to the top-level domain. An IP address is in
+/// none.
 ///
-/// Label by label, so that `evilgithub.com` is not in `github.com`.
+/// Domains are compared by whole labels, so `evilgithub.com` is not in `github.com`.
 pub(super) fn domains(host: &Host) -> impl Iterator<Item = &str> + Clone {
     host.domains().filter(|_| host.ip().is_none())
 }
 
-/// Why a text is not a host's one canonical form; `None` if it is.
+/// Why a text is not the canonical form of a host. `None` if it is.
 ///
 /// A rule about `API.github.com` would never match, and a forbid that never matches forbids
 /// nothing.
@@ -304,7 +306,7 @@ pub(super) fn host_fault(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// `GATEWAY_WRITE=1 cargo test --lib policy::schema` writes what the table makes.
+    /// `GATEWAY_WRITE=1 cargo test --lib policy::schema` writes the generated files.
     #[test]
     fn the_files_say_what_the_table_says() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -328,7 +330,7 @@ mod tests {
         }
     }
 
-    /// The page with the tables of facts in place of those that it has.
+    /// The page, with its tables of facts replaced by generated ones.
     fn with_tables(page: &str) -> String {
         let rows = |scopes: &[Scope]| -> String {
             let mut text = String::from("| attribute | type | what it is |\n|---|---|---|\n");

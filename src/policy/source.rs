@@ -1,5 +1,4 @@
-//! Where policies come from, and what is said about them: sources, problems and lints with their
-//! places.
+//! Sources of policies, and the problems and lints found in them, with their positions.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,49 +8,49 @@ use crate::files;
 /// Where the policies are: files, patterns with `*` in their last part, and folders.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// Absolute, or relative to the working directory.
+    /// Paths, absolute or relative to the working directory.
     pub files: Vec<PathBuf>,
 }
 
-/// One text of Cedar policies, and the name that messages and policy ids give it.
+/// One text of Cedar policies, and its name in messages and policy ids.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The file's name, or where else the text comes from (`--allow`).
+    /// The file's name, or another origin of the text (`--allow`).
     pub name: String,
-    /// Cedar policies; none is allowed, and permits nothing.
+    /// The Cedar policies. A text without policies is valid, and permits nothing.
     pub text: String,
 }
 
-/// What keeps a policy set from being loaded. One load reports all of its problems.
+/// Why a policy set cannot be loaded. One load reports all of its problems.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// The source's name.
     pub file: String,
-    /// Counts from 1; 0 where the problem is the file itself.
+    /// The line, from 1. 0 if the problem is the file itself.
     pub line: usize,
-    /// In characters, counts from 1; 0 where the problem is the file itself.
+    /// The column in characters, from 1. 0 if the problem is the file itself.
     pub column: usize,
     /// What is wrong.
     pub reason: String,
-    /// What to write instead, where that is known.
+    /// What to write instead, if known.
     pub help: Option<String>,
 }
 
-/// What loads and yet may mean something else than its author thinks.
+/// A policy that loads, but may not mean what its author intended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lint {
     /// The policy's id.
     pub policy: String,
-    /// Where, and why; the same form as a problem's.
+    /// The position and the reason, in the same form as a problem.
     pub at: Problem,
 }
 
-/// Every problem of one load: never empty.
+/// Every problem of one load. Never empty.
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct Problems(pub Vec<Problem>);
 
 impl Source {
-    /// A source from a name and a text.
+    /// Makes a source from a name and a text.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -59,19 +58,19 @@ impl Source {
         }
     }
 
-    /// Reads a file, the files that a pattern stands for, or the `*.cedar` files directly in a
-    /// folder, in the order of their names.
+    /// Reads a file, the files that match a pattern, or the `*.cedar` files directly in a folder,
+    /// sorted by name.
     ///
     /// # Errors
-    /// Every file that [`files::read`] refuses: a set without one of its files may lack a forbid,
-    /// so it is not loaded at all. A pattern or folder without any file, too: it is rather a wrong
-    /// path.
+    /// Every file that [`files::read`] refuses: without one of its files a set may lack a forbid,
+    /// so nothing is loaded. Also a pattern or folder without any files, since the path is probably
+    /// wrong.
     pub fn read(path: &Path) -> Result<Vec<Self>, Problems> {
         let files = expand(path).map_err(|problem| Problems(vec![problem]))?;
         all(files.iter().map(|file| read_file(file)))
     }
 
-    /// The line and column, both from 1, of a byte offset.
+    /// The line and column of a byte offset, both from 1.
     pub(super) fn position(&self, offset: usize) -> (usize, usize) {
         let before = self.text.get(..offset).unwrap_or(&self.text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -81,7 +80,7 @@ impl Source {
         )
     }
 
-    /// A problem at a byte offset.
+    /// Makes a problem at a byte offset.
     pub(super) fn problem(
         &self,
         offset: usize,
@@ -100,10 +99,10 @@ impl Source {
 }
 
 impl Settings {
-    /// Reads every file, patterns and folders expanded anew, each file once.
+    /// Reads every file once, expanding patterns and folders again.
     ///
     /// # Errors
-    /// Every problem of every file; see [`Source::read`].
+    /// Every problem of every file. See [`Source::read`].
     pub fn sources(&self) -> Result<Vec<Source>, Problems> {
         let read = all(self.files.iter().map(|path| Source::read(path)))?;
         let mut sources: Vec<Source> = Vec::new();
@@ -115,15 +114,14 @@ impl Settings {
         Ok(sources)
     }
 
-    /// The files that are meant now; what cannot be expanded is left out.
+    /// The files that are named now. Paths that cannot be expanded are left out.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
         let expanded = self.files.iter().filter_map(|path| expand(path).ok());
         expanded.flatten().collect()
     }
 
-    /// The folders in which files are looked for: a file that is added there is read at the next
-    /// start.
+    /// The folders that are searched for files. A file added there is read at the next start.
     #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
         let patterns = self.files.iter().filter_map(|path| pattern_of(path));
@@ -145,7 +143,7 @@ impl Problem {
     }
 }
 
-/// Every value, or every problem.
+/// All values, or all problems.
 fn all<T, E: Into<Problems>>(
     results: impl Iterator<Item = Result<T, E>>,
 ) -> Result<Vec<T>, Problems> {
@@ -169,7 +167,7 @@ impl From<Problem> for Problems {
     }
 }
 
-/// The files that a path stands for, sorted.
+/// The files that a path names, sorted.
 fn expand(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     let Some(pattern) = pattern_of(path) else {
         return Ok(vec![path.to_owned()]);
@@ -198,7 +196,7 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     Ok(found)
 }
 
-/// The pattern of a path, where it is one: `*` in its last part, or a folder.
+/// The pattern, if the path is a folder or has `*` in its last part.
 fn pattern_of(path: &Path) -> Option<PathBuf> {
     if path.as_os_str().as_encoded_bytes().contains(&b'*') {
         return Some(path.to_owned());
@@ -206,8 +204,8 @@ fn pattern_of(path: &Path) -> Option<PathBuf> {
     path.is_dir().then(|| path.join("*.cedar"))
 }
 
-/// Whether a pattern with `*` matches a file's name; hidden files are matched only by a pattern
-/// that starts with a dot.
+/// Whether a pattern with `*` matches a file name. Hidden files match only a pattern that starts
+/// with a dot.
 fn stands_for(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;

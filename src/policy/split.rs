@@ -1,4 +1,4 @@
-//! Conditions taken apart into what reads the head of a request and what reads its content.
+//! Splits conditions into those that read the head of a request and those that read its content.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use super::reads::{NotRead, Read, reads_of};
 
 /// The conditions of a policy, joined by `&&` in this order.
 ///
-/// What reads the head stands before what reads content. So a request that the head already rules
-/// out is judged without its content, and a fact that is missing fails only where it is reached.
+/// Conditions on the head come before those on content. So a request that the head already rules
+/// out is judged without its content, and a missing fact causes an error only if it is reached.
 #[derive(Debug)]
 pub(super) struct Conditions {
     pub head: Vec<Arc<Expr>>,
     pub content: Vec<Arc<Expr>>,
     pub reads: Read,
-    /// What of it the conditions of the head read.
+    /// What the conditions on the head read.
     pub head_reads: Read,
 }
 
 impl Conditions {
-    /// Takes clauses apart.
+    /// Splits clauses.
     ///
     /// # Errors
-    /// [`NotRead`] where a clause reads the context in a way that is not followed.
+    /// [`NotRead`] if a clause reads the context in a way that cannot be analysed.
     pub fn of(clauses: &[Clause]) -> Result<Self, NotRead> {
         let mut all = Vec::new();
         for clause in clauses {
@@ -51,20 +51,20 @@ impl Conditions {
         Ok(parts)
     }
 
-    /// All of them, as clauses.
+    /// All conditions, as clauses.
     pub fn whole(&self) -> impl Iterator<Item = Clause> {
         let all = self.head.iter().chain(&self.content);
         all.cloned().map(Clause::When)
     }
 
-    /// Those of the head, as clauses.
+    /// The conditions on the head, as clauses.
     pub fn guard(&self) -> impl Iterator<Item = Clause> {
         self.head.iter().cloned().map(Clause::When)
     }
 }
 
-/// Splits at `&&`, and at `||` where it is negated: both are evaluated from left to right and end
-/// at the first part that decides, so that the parts in their order mean the same.
+/// Splits at `&&`, and at a negated `||`. Both are evaluated left to right and stop at the first
+/// part that decides, so the parts in sequence mean the same.
 fn conjuncts(expr: &Arc<Expr>, negated: bool, out: &mut Vec<Arc<Expr>>) {
     match (&**expr, negated) {
         (Expr::BinaryOp { op, left, right }, _)

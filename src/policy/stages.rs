@@ -1,5 +1,4 @@
-//! The proofs that policy alone can give: an authorized request, and the grants to lend credentials
-//! to it.
+//! Proofs that only policy can give: an authorized request, and the grants to lend it credentials.
 
 use std::sync::Arc;
 
@@ -15,37 +14,37 @@ use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
 use crate::session::{CredentialUse, FormWatch, Session};
 
-/// Leave to lend one credential to one request, in one place, at one origin. It cannot be copied or
-/// kept.
+/// Permission to lend one credential to one request, in one place, at one origin. It cannot be
+/// copied or stored.
 pub struct Grant {
     lend: CredentialUse,
     origin: Origin,
 }
 
 impl Grant {
-    /// What is to be lent, and where it will stand.
+    /// The credential to lend, and where it will appear.
     #[must_use]
     pub fn lend(&self) -> &CredentialUse {
         &self.lend
     }
 
-    /// To whom it may go.
+    /// The origin that may receive it.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 }
 
-/// What policy decides about a request.
+/// Policy's decision about a request.
 ///
-/// An obligation that is to be met before the request goes on (a person's consent, a budget) is a
-/// variant of its own, from which [`Authorized`] is made only once it is met: each place that
-/// matches on a decision must then say what it does about it.
+/// A future obligation (a person's consent, a budget) would be a variant of its own, from which
+/// [`Authorized`] is made only once the obligation is met. Every `match` on a decision must then
+/// handle it.
 #[must_use = "a decision that nobody looks at allows nothing"]
 pub enum Decision {
-    /// The request may go on, with its credentials.
+    /// The request may be sent, with its credentials.
     Allow(Authorized),
-    /// It may not.
+    /// The request is refused.
     Deny(Box<Denied>),
 }
 
@@ -64,21 +63,22 @@ pub struct Authorized {
 #[derive(Debug, thiserror::Error)]
 #[error("policy denies the request")]
 pub struct Denied {
-    /// The decision.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The credential that it may not have; `None` where the request itself is refused.
+    /// The credential that it may not carry. `None` if the request itself is refused.
     pub credential: Option<CredentialName>,
-    /// The names of the facts of content that were read to decide it.
+    /// The names of the facts of content that were read to decide.
     pub facts_read: Vec<String>,
-    /// Why, and what would allow it: for the client and the operator, without any value of the
-    /// request's fields.
+    /// Why it was refused and what would allow it, for the client and the operator. Holds no value
+    /// of the request's fields.
     pub explanation: Explanation,
 }
 
 impl Policies {
-    /// Decides about a request: may it ask, and may each credential that it presents be lent to it?
+    /// Decides about a request: whether it may be sent, and whether each credential that it
+    /// presents may be lent to it.
     ///
-    /// One failed evaluation denies all.
+    /// A single failed evaluation denies everything.
     pub fn decide(&self, gathered: Gathered) -> Decision {
         let Gathered {
             request,
@@ -142,31 +142,31 @@ fn denied(
 }
 
 impl Authorized {
-    /// The head as it was judged; it can be read and not changed.
+    /// The head as it was judged. It cannot be changed.
     #[must_use]
     pub fn head(&self) -> &RequestHead {
         &self.request.head
     }
 
-    /// The content, which can be looked at as far as it is held.
+    /// The content. Only the part that is held can be read.
     #[must_use]
     pub fn content(&self) -> &Content {
         &self.request.content
     }
 
-    /// What it was judged by.
+    /// The facts it was judged by.
     #[must_use]
     pub fn judged(&self) -> &Arc<JudgedRequest> {
         &self.judged
     }
 
-    /// In whose name connections for it are used.
+    /// The identity under which connections are used for it.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// The decision, with the policies that took it.
+    /// The verdict, with the policies that decided it.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
@@ -177,28 +177,28 @@ impl Authorized {
         &self.facts_read
     }
 
-    /// What will be lent.
+    /// The grants for the credentials to lend.
     #[must_use]
     pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
 
-    /// Whose it is.
+    /// The session it belongs to.
     #[must_use]
     pub fn session(&self) -> &Session {
         self.judged.session()
     }
 
-    /// What may not stand in its content.
+    /// What its content must not contain.
     #[must_use]
     pub fn watch(&self) -> Option<&FormWatch> {
         self.watch.as_ref()
     }
 
-    /// The same request, with all of its content held.
+    /// Returns the request with all of its content held.
     ///
     /// # Errors
-    /// [`HoldFault`] by cause; the request is gone then.
+    /// [`HoldFault`] by cause. The request is dropped then.
     pub async fn holding(
         mut self,
         limit: Limit,
@@ -208,7 +208,7 @@ impl Authorized {
         Ok(self)
     }
 
-    /// Takes the proof apart, for the stage that lends.
+    /// Takes the proof apart, for the stage that lends credentials.
     pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, Vec<Grant>, Identity) {
         let session = self.judged.session().clone();
         (self.request, session, self.grants, self.identity)

@@ -1,4 +1,4 @@
-//! What was decided, by which policies, under which generation.
+//! A verdict: what was decided, by which policies, in which generation.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::names::{PolicyId, ReasonCode};
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use = "a verdict that nobody looks at allows everything"]
 pub struct Verdict {
-    /// What was decided, and in which way.
+    /// What was decided, and why.
     pub outcome: Outcome,
-    /// The policies that decided, by name: the permits that allow, the forbids that forbid, the
-    /// policies that erred. None decides a default denial.
+    /// The ids of the policies that decided: the permits that allow, the forbids that forbid, or
+    /// the policies that failed. Empty for a default denial.
     pub policies: Arc<[PolicyId]>,
     /// The generation of policies that decided.
     pub generation: u64,
@@ -27,14 +27,14 @@ pub enum Outcome {
     Forbidden,
     /// No permit applies.
     Unpermitted,
-    /// A policy failed to evaluate. Cedar would skip it; were it a forbid, that would allow.
+    /// A policy failed to evaluate. Cedar would skip it, and skipping a forbid would allow.
     PolicyError,
     /// The request cannot be represented for a policy that reads it.
     Unjudged(Fault),
 }
 
 impl Verdict {
-    /// Whether the question is answered with yes.
+    /// Whether the answer is yes.
     #[must_use]
     pub fn allowed(&self) -> bool {
         self.outcome == Outcome::Allowed

@@ -1,4 +1,4 @@
-//! A binding: which credential may stand where, in requests to whom.
+//! Bindings: where each credential may appear, and in requests to which origins.
 
 use http::Method;
 
@@ -10,29 +10,29 @@ use crate::names::CredentialName;
 /// Binds one credential to origins and places.
 #[derive(Debug, Clone)]
 pub struct Binding {
-    /// The credential; each has one binding.
+    /// The credential. Each credential has one binding.
     pub credential: CredentialName,
-    /// Its declared shape; without one the secret is looked at when a session starts.
+    /// Its declared shape. Without one, the secret itself is inspected when a session starts.
     pub shape: Option<Shape>,
-    /// The origins to which it may be lent.
+    /// The origins that may receive the credential.
     pub origins: Vec<OriginPattern>,
-    /// The places where it may stand, at most [`MAX_PLACES`].
+    /// The places where it may appear, at most [`MAX_PLACES`].
     pub places: Vec<Place>,
-    /// The methods with which it may be lent; empty is all.
+    /// The methods it may be used with. Empty means all.
     pub methods: Vec<Method>,
-    /// The paths to which it may be lent, each with everything below it; empty is all.
+    /// The paths it may be used on, each with everything below it. Empty means all.
     pub paths: Vec<String>,
-    /// When it is put in.
+    /// When it is injected.
     pub when: When,
-    /// What becomes of another credential in a credential place of its origins.
+    /// What happens to another credential in one of its origins' credential places.
     pub foreign: Foreign,
-    /// Further places in which its origins take credentials: what stands there is none of ours.
+    /// Further places where its origins accept credentials. Any value found there is foreign.
     pub takes: Vec<Taken>,
-    /// Cookies that may go to its origins, beside those of places; `*` is every one.
+    /// Cookies that may be sent to its origins, besides those of places. `*` allows every cookie.
     pub cookies: Vec<String>,
-    /// Where its origins take many requests in one, beside what is known of all origins.
+    /// Where its origins accept batch requests, besides the batch routes known for all origins.
     pub batches: Vec<Route>,
-    /// The user that stands beside a Basic password that is always put in.
+    /// The user name to pair with a Basic password that is always injected.
     pub basic_user: Option<String>,
     /// The variables that hold its phantom in the sandbox.
     pub variables: Vec<String>,
@@ -40,29 +40,29 @@ pub struct Binding {
     pub role: Role,
 }
 
-/// When a credential is put into a request.
+/// When a credential is injected into a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum When {
-    /// Where its phantom stands. A request without the phantom goes on without a credential, if
-    /// policy lets it.
+    /// Only where its phantom appears. A request without the phantom is sent without a credential,
+    /// if policy allows it.
     #[default]
     Phantom,
-    /// Into every request to its origins, at its first place.
+    /// In every request to its origins, at its first place.
     Always,
 }
 
-/// What becomes of a credential that is not ours in a credential place of a managed origin.
+/// What happens to a credential that is not ours in a credential place of a managed origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Foreign {
     /// The request is refused.
     #[default]
     Refuse,
-    /// The field is removed; anywhere else it is refused all the same.
+    /// The field is removed. A foreign credential outside a field is still refused.
     Strip,
 }
 
 impl Binding {
-    /// How it signs, where it does.
+    /// How the credential signs, if it signs.
     #[must_use]
     pub fn signing(&self) -> Option<&Signing> {
         match &self.role {
@@ -72,11 +72,11 @@ impl Binding {
     }
 }
 
-/// Whether a path is another or lies below it, segment by segment.
+/// Whether `path` equals `above` or lies below it, segment by segment.
 pub(super) fn is_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above)
         .is_some_and(|rest| rest.is_empty() || above.ends_with('/') || rest.starts_with('/'))
 }
 
-/// The most places that one credential may have.
+/// The most places one credential may have.
 pub const MAX_PLACES: usize = 16;

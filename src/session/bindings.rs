@@ -1,4 +1,4 @@
-//! All bindings of a configuration, found by the origin of a request.
+//! All bindings of a configuration, looked up by the origin of a request.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use super::signing::Role;
 use crate::message::{EncodedSlash, Host, HostPattern, Origin, Place, TakenPart};
 use crate::names::{CredentialName, Map};
 
-/// A binding at work.
+/// A binding in use.
 pub(super) struct Bound {
     pub(super) binding: Binding,
-    /// Its place in the configuration, by which `credential` knows it.
+    /// Its position in the configuration, which `credential` uses to identify it.
     pub(super) index: usize,
     /// The text forms of its places.
     pub(super) place_texts: Vec<Box<str>>,
-    /// The fields in which its places stand, and those that hold other credentials.
+    /// The fields that hold its places, and the fields that hold other credentials.
     pub(super) fields: Vec<HeaderName>,
 }
 
@@ -28,12 +28,12 @@ pub struct Bindings {
     all: Vec<Arc<Bound>>,
     exact: Map<Host, Vec<Arc<Bound>>>,
     below: Map<Box<str>, Vec<Arc<Bound>>>,
-    /// Whether any credential signs.
+    /// Whether any credential signs requests.
     signs: bool,
 }
 
 impl Bindings {
-    /// Takes a configuration's bindings, after checking that none is too wide, open or ambiguous.
+    /// Builds the set after checking that no binding is too broad, unprotected or ambiguous.
     ///
     /// # Errors
     /// [`BindingMalformed`] by cause.
@@ -77,7 +77,7 @@ impl Bindings {
         })
     }
 
-    /// The variables that hold a session's phantoms in its sandbox.
+    /// The environment variables that hold a session's phantoms in its sandbox.
     pub fn environment<'a>(
         &'a self,
         phantoms: &'a Phantoms,
@@ -98,16 +98,16 @@ impl Bindings {
         self.all.iter().map(|bound| &bound.binding)
     }
 
-    /// Whether a credential that is put in is bound to the origin, so that it may know a secret.
-    /// What signs is never sent.
+    /// Whether a credential that is injected is bound to the origin, so that the origin may know a
+    /// secret. Signing credentials do not count: they are never sent.
     #[must_use]
     pub fn manages(&self, origin: &Origin) -> bool {
         self.of_each(&origin.authority.host)
             .any(|bound| matches!(bound.binding.role, Role::Place) && bound.is_for(origin))
     }
 
-    /// The credentials that are bound to an origin, parts of those that sign among them, by their
-    /// places in the configuration.
+    /// The credentials bound to an origin, including parts of signing credentials, by their
+    /// positions in the configuration.
     pub(crate) fn bound_to(&self, origin: &Origin) -> Vec<usize> {
         self.of(origin)
             .into_iter()
@@ -115,26 +115,26 @@ impl Bindings {
             .collect()
     }
 
-    /// A binding by its place in the configuration.
+    /// The binding at a position in the configuration.
     pub(crate) fn at(&self, index: usize) -> Option<&Binding> {
         self.all.get(index).map(|bound| &bound.binding)
     }
 
-    /// The place of a credential in the configuration.
+    /// The position of a credential in the configuration.
     pub(crate) fn index_of(&self, credential: &CredentialName) -> Option<usize> {
         self.all
             .iter()
             .position(|bound| bound.binding.credential == *credential)
     }
 
-    /// How the origin reads the path of a signed request, where that differs from other requests.
+    /// How the origin reads the path of a signed request, if that differs from other requests.
     #[must_use]
     pub fn signed_paths(&self, origin: &Origin) -> Option<EncodedSlash> {
         if !self.signs {
             return None;
         }
-        // Where two disagree, the path is resolved: a signature over another one then does not
-        // match.
+        // If two bindings disagree, the path is resolved. A signature over a different path then
+        // fails to match.
         self.of(origin)
             .iter()
             .filter_map(|bound| bound.binding.signing()?.signer.paths(origin))
@@ -156,18 +156,18 @@ impl Bindings {
                 .any(|bound| bound.binding.signing().is_some())
     }
 
-    /// The bindings that hold for an origin, in the order of the configuration.
+    /// The bindings that apply to an origin, in configuration order.
     pub(super) fn of(&self, origin: &Origin) -> Vec<&Arc<Bound>> {
         let mut found = self.of_host(&origin.authority.host);
         found.retain(|bound| bound.is_for(origin));
         found
     }
 
-    /// The bindings that hold for a host on whatever scheme and port.
+    /// The bindings that apply to a host, whatever the scheme and port.
     pub(super) fn of_host(&self, host: &Host) -> Vec<&Arc<Bound>> {
         let mut found: Vec<&Arc<Bound>> = Vec::new();
         for bound in self.of_each(host) {
-            // There are few of them: to compare is cheaper than to hash.
+            // The list is short, so comparing is cheaper than hashing.
             if !found.iter().any(|known| Arc::ptr_eq(known, bound)) {
                 found.push(bound);
             }
@@ -175,7 +175,7 @@ impl Bindings {
         found
     }
 
-    /// The same, some of them perhaps more than once.
+    /// Like [`Self::of_host`], but may yield a binding more than once.
     fn of_each<'a>(&'a self, host: &Host) -> impl Iterator<Item = &'a Arc<Bound>> {
         let domains = (!self.below.is_empty()).then(|| host.domains().skip(1));
         let below = domains.into_iter().flatten();
@@ -209,7 +209,7 @@ impl Bound {
         }
     }
 
-    /// Whether one of its origins is this.
+    /// Whether the origin is one of the binding's.
     fn is_for(&self, origin: &Origin) -> bool {
         let mut origins = self.binding.origins.iter();
         origins.any(|pattern| pattern.matches(origin))
@@ -219,21 +219,21 @@ impl Bound {
             }
     }
 
-    /// Whether the credential may be lent with the method, to the path.
+    /// Whether the credential may be used with this method and path.
     pub(super) fn lends(&self, method: &Method, path: &str) -> bool {
         let binding = &self.binding;
-        // The path of a signed request is not resolved; where it leads, only the store knows.
+        // The path of a signed request is not resolved, so only the store knows where it leads.
         let below = || !has_dots(path) && binding.paths.iter().any(|above| is_below(path, above));
         (binding.methods.is_empty() || binding.methods.contains(method))
             && (binding.paths.is_empty() || below())
     }
 
-    /// Whether its service takes many requests in one at this path.
+    /// Whether the service accepts batch requests at this path.
     pub(super) fn batches(&self, path: &str) -> bool {
         self.binding.batches.iter().any(|route| route.holds(path))
     }
 
-    /// Whether it is for some of its origins' requests alone.
+    /// Whether it is limited to some of its origins' requests.
     pub(super) fn is_narrow(&self) -> bool {
         !self.binding.methods.is_empty() || !self.binding.paths.is_empty()
     }

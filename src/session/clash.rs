@@ -1,5 +1,4 @@
-//! Why bindings are refused at load: one that is too wide or open, and two that do not fit
-//! together.
+//! Why bindings are refused at load: one is too broad or unprotected, or two conflict.
 
 use std::collections::HashSet;
 
@@ -13,10 +12,10 @@ use crate::names::CredentialName;
 /// Why bindings are refused at load.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BindingMalformed {
-    /// Two bindings name one credential.
+    /// Two bindings name the same credential.
     #[error("credential `{0}` is bound twice")]
     Twice(CredentialName),
-    /// Its variable holds the phantom of another.
+    /// Its environment variable already holds another credential's phantom.
     #[error("the phantoms of `{1}` and `{0}` would both stand in `{2}`")]
     Variable(CredentialName, CredentialName, String),
     /// It has no origin or no place.
@@ -25,15 +24,15 @@ pub enum BindingMalformed {
     /// It has too many places.
     #[error("credential `{0}` has more than {MAX_PLACES} places")]
     Places(CredentialName),
-    /// It would travel in clear text to another machine.
+    /// It would travel to another machine in clear text.
     #[error("credential `{0}` would travel in clear text; `http` is for loopback addresses alone")]
     Cleartext(CredentialName),
-    /// It is always put in, at a place that needs a user beside it.
+    /// It is always injected at a Basic place, which needs a user name.
     #[error(
         "credential `{0}` is always put in at a Basic place, and no preset knows the user beside it"
     )]
     BasicUser(CredentialName),
-    /// The first would be put over the second, or the second over the first.
+    /// One of the two would overwrite the other.
     #[error("credentials `{0}` and `{1}` share `{2}`, and one is always put there")]
     Clash(CredentialName, CredentialName, String),
     /// A part of a signing credential has no binding of its own.
@@ -64,8 +63,8 @@ impl BindingMalformed {
     }
 }
 
-/// Everything for which a configuration's bindings would be refused, each with the place of the
-/// binding that is to be changed; of two, it is the later one.
+/// Finds every reason to refuse a configuration's bindings, each with the index of the binding to
+/// change. For a conflict between two, that is the later one.
 #[must_use]
 pub fn mistakes(bindings: &[Binding]) -> Vec<(usize, BindingMalformed)> {
     let mut found = Vec::new();
@@ -126,7 +125,7 @@ fn check(binding: &Binding) -> Result<(), BindingMalformed> {
     Ok(())
 }
 
-/// Whether each part of a signing credential beside the first is bound once.
+/// Whether every part of a signing credential, except the first, is bound exactly once.
 fn has_parts(binding: &Binding, all: &[Binding]) -> bool {
     let mut others = binding
         .signing()
@@ -140,7 +139,8 @@ fn has_parts(binding: &Binding, all: &[Binding]) -> bool {
     })
 }
 
-/// Where one of two is always put in, and the other may stand in the same request.
+/// The place where two bindings conflict: one is always injected there, and the other may appear
+/// there in the same request.
 fn clash(one: &Binding, two: &Binding) -> Option<String> {
     let apart = |one: &[Method], two: &[Method]| {
         !one.is_empty() && !two.is_empty() && !one.iter().any(|method| two.contains(method))
@@ -160,7 +160,7 @@ fn clash(one: &Binding, two: &Binding) -> Option<String> {
     if !always || !overlap || paths_apart || apart(&one.methods, &two.methods) {
         return None;
     }
-    // One that is always put in stands in its first place alone.
+    // A credential that is always injected uses only its first place.
     let places = |binding: &Binding| {
         let count = match binding.when {
             When::Always => 1,

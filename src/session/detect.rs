@@ -1,4 +1,4 @@
-//! Finds what a request presents: each phantom in its place, and everything that must not be there.
+//! Finds the phantoms a request carries, each in its place, and anything that must not be there.
 
 mod cookies;
 mod fields;
@@ -21,14 +21,14 @@ use crate::names::CredentialName;
 impl Bindings {
     /// Finds what a request presents, in one pass over host, target and fields.
     ///
-    /// A phantom that is exactly the value of a place of its credential, at an origin, method and
-    /// path to which that is bound, is to be lent. A phantom anywhere else, in whatever form, and a
-    /// foreign credential at a managed origin refuse the request. Content is not looked at here: a
-    /// phantom is inert there, and what else may not stand there is said for later ([`FormWatch`]).
-    /// `Cookie` fields must have been joined before.
+    /// A phantom is accepted if it is the exact value of one of its credential's places, and the
+    /// credential is bound to this origin, method and path. The request is refused for a phantom
+    /// anywhere else, in any form, or for a foreign credential at a managed origin. Content is not
+    /// inspected here: a phantom is inert there, and a [`FormWatch`] names what else to check
+    /// later. `Cookie` fields must already be joined.
     ///
     /// # Errors
-    /// [`CredentialRefusal`] by cause; the first that is met.
+    /// [`CredentialRefusal`] by cause: the first one found.
     pub fn detect(
         &self,
         head: &RequestHead,
@@ -68,15 +68,15 @@ struct Search<'a> {
     head: &'a RequestHead,
     phantoms: &'a Phantoms,
     registry: &'a Registry,
-    /// The bindings that hold for the origin; it is managed if there is one.
+    /// The bindings that apply to the origin. The origin is managed if there is one.
     bound: &'a [&'a Arc<Bound>],
-    /// The signature that was found. What belongs to it was judged with it.
+    /// The signature that was found. Everything that belongs to it was judged with it.
     signed: Option<Arc<dyn Claimed>>,
     found: DetectedCredentials,
 }
 
 impl<'a> Search<'a> {
-    /// Whether there is a signature of which this is so.
+    /// Whether a signature was found for which `what` holds.
     fn signature_has(&self, what: impl Fn(&dyn Claimed) -> bool) -> bool {
         self.signed.as_deref().is_some_and(what)
     }
@@ -85,8 +85,8 @@ impl<'a> Search<'a> {
         self.folded(self.head.origin.authority.host.as_str(), RequestPart::Host)
     }
 
-    /// Host and field names lose their case on the way, so phantoms are looked for without it
-    /// (H10).
+    /// Refuses a phantom in text that loses its case in transit, such as host and field names. The
+    /// search ignores case (H10).
     fn folded(&self, text: &str, part: RequestPart) -> Result<(), CredentialRefusal> {
         if text.len() < self.phantoms.shortest() {
             return Ok(());
@@ -105,7 +105,7 @@ impl<'a> Search<'a> {
             .filter(move |taken| taken.is_at(path))
     }
 
-    /// What the content may not hold, where its service takes credentials there.
+    /// What the content must not contain, if the service accepts credentials in its content.
     fn form(&self) -> Option<FormWatch> {
         let names = self.takes().filter_map(|taken| match &taken.part {
             TakenPart::Form(name) => Some(name.as_str().into()),
@@ -115,7 +115,7 @@ impl<'a> Search<'a> {
         (!names.is_empty()).then_some(FormWatch { names })
     }
 
-    /// Adds the credentials that are put in without being asked for, where the session holds them.
+    /// Adds the credentials that are always injected, if the session holds them.
     fn always(&mut self) -> Result<(), CredentialRefusal> {
         let path = self.head.target.path();
         for bound in self.bound {
@@ -142,7 +142,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Refuses to lend what is for some requests alone to one that holds many (F14).
+    /// Refuses to use a credential that is limited to some requests in a batch (F14).
     fn judged(&self, bound: &Bound) -> Result<(), CredentialRefusal> {
         if self.found.batch && bound.is_narrow() {
             return Err(CredentialRefusal::Batch {
@@ -192,7 +192,7 @@ impl<'a> Search<'a> {
         (phantom.reveal().as_bytes() == token).then(|| phantom.clone())
     }
 
-    /// Refuses a text in which any phantom stands, in any form.
+    /// Refuses text that contains any phantom, in any form.
     fn clean(&self, text: &[u8], part: RequestPart) -> Result<(), CredentialRefusal> {
         if text.len() < self.phantoms.shortest() {
             return Ok(());
@@ -214,7 +214,7 @@ impl<'a> Search<'a> {
         Err(self.misplaced(&first, part))
     }
 
-    /// The refusal for a phantom that stands where it must not.
+    /// The refusal for a phantom that appears where it must not.
     fn misplaced(&self, sighting: &Sighting, part: RequestPart) -> CredentialRefusal {
         let credential = self.phantoms.at(sighting).credential().clone();
         let origin = &self.head.origin;
@@ -242,9 +242,10 @@ impl<'a> Search<'a> {
             .any(|bound| bound.binding.credential == *credential)
     }
 
-    /// Judges a credential that is none of the session's: another session's phantom is refused
-    /// everywhere, anything else at managed origins alone, unless each binding there has it
-    /// stripped (R10, H13).
+    /// Judges a credential that does not belong to the session (R10, H13).
+    ///
+    /// Another session's phantom is refused everywhere. Anything else is refused only at managed
+    /// origins, unless every binding there strips it.
     fn foreign(
         &mut self,
         token: &[u8],

@@ -1,4 +1,4 @@
-//! What a request presents: which credentials are to be lent, and where each stands.
+//! What a request presents: which credentials it uses, and where each one appears.
 
 use std::sync::Arc;
 
@@ -14,37 +14,37 @@ use crate::body::FormKind;
 use crate::message::{Place, folded_parameter};
 use crate::names::CredentialName;
 
-/// What a request asks to have lent, at most one of each credential, and what must be removed from
-/// it.
+/// The credentials that a request asks to use, at most one use of each, and what must be removed
+/// from it.
 ///
-/// Made by [`Bindings::detect`](super::Bindings::detect) alone. Nothing is fetched and nothing is
-/// changed yet: policy judges it first.
+/// Made only by [`Bindings::detect`](super::Bindings::detect). Nothing has been fetched or changed
+/// yet: policy judges this first.
 #[derive(Debug, Default)]
 pub struct DetectedCredentials {
     pub(crate) lends: Vec<CredentialUse>,
     pub(super) strip: Vec<HeaderName>,
-    /// The cookies that go on, where the origin is managed.
+    /// The cookies that are sent on, if the origin is managed.
     pub(super) cookies: Option<HeaderValue>,
     pub(crate) watch: Option<FormWatch>,
     pub(crate) batch: bool,
 }
 
-/// What may not stand in the content of a request, which is looked at when it is held.
+/// What a request's content must not contain. It is checked once the content is held.
 ///
-/// A phantom of the session is inert there, so that it may stand: in content none is replaced.
+/// A phantom of the session may appear there: it is inert, since phantoms in content are never
+/// replaced.
 #[derive(Debug, Clone)]
 pub struct FormWatch {
-    /// The names of members in which the service takes credentials, each as [`folded_parameter`]
-    /// gives it.
+    /// The names of members in which the service accepts credentials, each folded by
+    /// [`folded_parameter`].
     pub(super) names: Vec<Box<str>>,
 }
 
 impl FormWatch {
-    /// Judges the content, in the format that the fields of its request announce.
+    /// Judges the content, in the format announced by the request's fields.
     ///
     /// # Errors
-    /// [`CredentialRefusal::Foreign`], and [`CredentialRefusal::Unreadable`] where it cannot be
-    /// judged.
+    /// [`CredentialRefusal::Foreign`], or [`CredentialRefusal::Unreadable`] if it cannot be judged.
     pub(crate) fn judge(
         &self,
         kind: FormKind,
@@ -82,31 +82,31 @@ pub struct CredentialUse {
     pub(super) phantom: Phantom,
 }
 
-/// Where exactly the phantom stands.
+/// Where exactly the phantom is.
 #[derive(Clone)]
 pub(crate) enum Location {
-    /// It is a field's whole value, after its scheme.
+    /// The whole value of a field, after its scheme.
     Field,
-    /// It is one half of Basic credentials; this is the other.
+    /// One half of Basic credentials. This is the other half.
     Basic(Zeroizing<Vec<u8>>),
-    /// It is these bytes of the cookie field.
+    /// These bytes of the cookie field.
     Cookie(std::ops::Range<usize>),
-    /// It is the value of the query parameter of this index.
+    /// The value of the query parameter with this index.
     Query(usize),
-    /// It stands nowhere: the credential is always put in.
+    /// Nowhere: the credential is always injected.
     Absent,
-    /// It is the key of this signature.
+    /// The key of this signature.
     Signature(Arc<dyn Claimed>),
 }
 
 impl DetectedCredentials {
-    /// The credentials that are to be lent, in the order in which they were found.
+    /// The credentials to use, in the order in which they were found.
     #[must_use]
     pub fn lends(&self) -> &[CredentialUse] {
         &self.lends
     }
 
-    /// Removes fields with foreign credentials, and the cookies that do not go on.
+    /// Removes fields with foreign credentials, and cookies that must not be sent on.
     pub fn settle(&self, fields: &mut HeaderMap) {
         for name in &self.strip {
             fields.remove(name);
@@ -126,7 +126,7 @@ impl CredentialUse {
         &self.bound.binding.credential
     }
 
-    /// The place, whose text form policy and audit see.
+    /// The place. Policy and audit see its text form.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.bound.binding.places[self.place]
@@ -138,18 +138,18 @@ impl CredentialUse {
         &self.bound.place_texts[self.place]
     }
 
-    /// The session's phantom, which an echo of the secret becomes again.
+    /// The session's phantom. It replaces the secret again if the response echoes it.
     #[must_use]
     pub fn phantom(&self) -> &Phantom {
         &self.phantom
     }
 
-    /// Which binding it is, in the order of the configuration.
+    /// The index of the binding in the configuration.
     pub(crate) fn index(&self) -> usize {
         self.bound.index
     }
 
-    /// Which of the binding's places it is.
+    /// The index of the place in the binding.
     pub(crate) fn place_index(&self) -> usize {
         self.place
     }
@@ -159,17 +159,17 @@ impl CredentialUse {
         &self.bound.binding.places
     }
 
-    /// The user beside a Basic password that is always put in.
+    /// The user name to pair with a Basic password that is always injected.
     pub(crate) fn basic_user(&self) -> Option<&str> {
         self.bound.binding.basic_user.as_deref()
     }
 
-    /// Where exactly the phantom stands.
+    /// Where exactly the phantom is.
     pub(crate) fn spot(&self) -> &Location {
         &self.spot
     }
 
-    /// The signature that is made with it, where it signs.
+    /// The signature made with it, if it signs.
     pub(crate) fn claimed(&self) -> Option<&Arc<dyn Claimed>> {
         match &self.spot {
             Location::Signature(claimed) => Some(claimed),
@@ -177,13 +177,13 @@ impl CredentialUse {
         }
     }
 
-    /// What is asked for with it, by the names that pins have, where it signs.
+    /// The actions it is used to ask for, by the names used in pins. Empty if it does not sign.
     pub(crate) fn actions(&self) -> Vec<String> {
         self.claimed()
             .map_or_else(Vec::new, |claimed| claimed.actions())
     }
 
-    /// How the request is signed with it, where it signs.
+    /// How the request is signed with it, if it signs.
     pub(crate) fn signing(&self) -> Option<&Signing> {
         self.bound.binding.signing()
     }

@@ -17,14 +17,14 @@ use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
 use crate::names::{Map, ReasonCode, SessionId};
 
-/// One workload: what it may present, and until when.
+/// A session: one workload, what it may present, and until when.
 pub struct Session {
     id: SessionId,
     groups: Arc<[Arc<str>]>,
     bindings: Arc<Bindings>,
-    /// What its workload holds now.
+    /// The phantoms its workload holds now.
     phantoms: ArcSwap<Phantoms>,
-    /// Where every session's phantoms are known, once it is entered there.
+    /// The registry of every session's phantoms, once this session is entered there.
     registry: OnceLock<Arc<Registry>>,
     ends: Option<Instant>,
     connections: AtomicUsize,
@@ -32,7 +32,8 @@ pub struct Session {
     held: OnceLock<Arc<HoldBudget>>,
     decoding: OnceLock<Arc<HoldBudget>>,
     account: Account,
-    /// What `credential` keeps for the session, and only it can read: it lives and goes with it.
+    /// State that `credential` keeps for the session. Only `credential` can read it, and it is
+    /// dropped with the session.
     state: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
@@ -45,7 +46,7 @@ pub enum Error {
     /// The session is over.
     #[error("the session has ended")]
     Ended,
-    /// A phantom, or a foreign credential, stands where it may not.
+    /// A phantom or a foreign credential appears where it may not.
     #[error(transparent)]
     Misplaced(#[from] CredentialRefusal),
 }
@@ -63,7 +64,7 @@ impl Error {
 }
 
 impl Session {
-    /// A session that may present what `bindings` name, by the phantoms that were issued for it.
+    /// Creates a session that may present what `bindings` name, with the phantoms issued for it.
     #[must_use]
     pub fn new(
         id: SessionId,
@@ -88,26 +89,28 @@ impl Session {
         }
     }
 
-    /// Its name.
+    /// The session's id.
     #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.id
     }
 
-    /// The groups that it is in.
+    /// The groups the session belongs to.
     #[must_use]
     pub fn groups(&self) -> &[Arc<str>] {
         &self.groups
     }
 
-    /// The phantoms that its workload holds now.
+    /// The phantoms its workload holds now.
     #[must_use]
     pub fn phantoms(&self) -> Arc<Phantoms> {
         self.phantoms.load_full()
     }
 
-    /// Adds temporary credentials, which are known from now on in this session and as this
-    /// session's in every other; gives those that it no longer holds.
+    /// Adds temporary credentials, and returns those that the session no longer holds.
+    ///
+    /// From now on this session accepts them, and every other session recognises them as this
+    /// one's.
     pub fn gain(&self, minted: &Arc<TemporaryPhantoms>) -> Vec<Arc<TemporaryPhantoms>> {
         if let Some(registry) = self.registry.get() {
             registry.enter(&self.id, minted.parts());
@@ -121,7 +124,7 @@ impl Session {
         gone
     }
 
-    /// What it may present.
+    /// The bindings that say what it may present.
     #[must_use]
     pub fn bindings(&self) -> &Bindings {
         &self.bindings
@@ -133,7 +136,7 @@ impl Session {
         self.ends.is_some_and(|ends| Instant::now() >= ends)
     }
 
-    /// A place among the session's connections; `None` where `most` are open.
+    /// Takes one of the session's connection slots. `None` if `most` are already open.
     #[must_use]
     pub fn connect(self: &Arc<Self>, most: usize) -> Option<Connected> {
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
@@ -143,23 +146,23 @@ impl Session {
 }
 
 impl Session {
-    /// The session's part of the budget for held content, which is the same at every call.
+    /// The session's share of the budget for held content. Every call returns the same share.
     pub fn part_of(&self, budget: &Arc<HoldBudget>) -> &Arc<HoldBudget> {
         self.held.get_or_init(|| budget.part())
     }
 
-    /// The session's part of the budget for decoders, which is the same at every call.
+    /// The session's share of the budget for decoders. Every call returns the same share.
     pub fn decoding_of(&self, budget: &Arc<HoldBudget>) -> &Arc<HoldBudget> {
         self.decoding.get_or_init(|| budget.part())
     }
 
-    /// What is kept for the session as long as it lives, made where there is nothing yet; `None`
-    /// where something of another type is kept.
+    /// State kept for as long as the session lives, created on first use. `None` if the state kept
+    /// there has another type.
     pub(crate) fn state<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         self.state.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
-    /// A place among the session's exchanges; `None` where `most` are under way.
+    /// Takes one of the session's exchange slots. `None` if `most` are already in progress.
     #[must_use]
     pub fn exchange(self: &Arc<Self>, most: usize) -> Option<Underway> {
         let before = self.exchanges.fetch_add(1, Ordering::Relaxed);
@@ -168,11 +171,11 @@ impl Session {
     }
 }
 
-/// One of a session's exchanges under way; it is given back when this is dropped.
+/// One of a session's exchanges in progress. Dropping it frees the slot.
 pub struct Underway(Arc<Session>);
 
 impl Underway {
-    /// Whose exchange it is.
+    /// The session that the exchange belongs to.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.0
@@ -185,7 +188,7 @@ impl Drop for Underway {
     }
 }
 
-/// One of a session's connections; it is given back when this is dropped.
+/// One of a session's open connections. Dropping it frees the slot.
 pub struct Connected(Arc<Session>);
 
 impl Drop for Connected {
@@ -194,7 +197,7 @@ impl Drop for Connected {
     }
 }
 
-/// Audit records hold no phantom, and a session has no more of them than its share.
+/// Keeps phantoms out of audit records, and limits a session to its share of records.
 impl Redact for Session {
     fn account(&self) -> Option<&Account> {
         Some(&self.account)
@@ -214,12 +217,12 @@ impl Redact for Session {
 #[derive(Default)]
 pub struct Sessions {
     live: ArcSwap<Map<SessionId, Arc<Session>>>,
-    /// Every phantom of every session, so that one is known in another's hands (threats H11).
+    /// Every session's phantoms, to recognise one that another session uses (threats H11).
     registry: Arc<Registry>,
 }
 
 impl Sessions {
-    /// Makes a session known.
+    /// Adds a live session.
     pub fn enter(&self, session: Arc<Session>) {
         self.registry.enter(&session.id, session.phantoms().all());
         let _ = session.registry.set(self.registry.clone());
@@ -230,7 +233,7 @@ impl Sessions {
         });
     }
 
-    /// A session by name.
+    /// Looks up a session by id.
     #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
         self.live.load().get(id).cloned()
@@ -239,7 +242,7 @@ impl Sessions {
     /// Records how many exchanges of each session were refused without a record of their own.
     pub fn tell_suppressed(&self, log: &Log) {
         for (id, session) in self.live.load().iter() {
-            // What cannot be written now is told the next time.
+            // A count that cannot be written now is written next time.
             let _ = log.tell_suppressed(id, &session.account);
         }
     }
@@ -253,10 +256,10 @@ impl Sessions {
         });
     }
 
-    /// Says whose request it is, and which credentials it presents in which places.
+    /// Finds the session of a request, and which credentials the request presents in which places.
     ///
     /// # Errors
-    /// [`Error`] by cause. No secret is touched: what is looked for are phantoms.
+    /// [`Error`] by cause. No secret is touched: the search is for phantoms.
     pub fn identify(&self, accepted: Accepted) -> Result<Identified, Error> {
         let mut request = accepted.into_request();
         let session = self
@@ -269,7 +272,8 @@ impl Sessions {
             session
                 .bindings
                 .detect(&request.head, &session.phantoms(), &self.registry)?;
-        // Foreign credentials go before policy looks, so that it judges what the origin will see.
+        // Foreign credentials are removed before policy, so that it judges what the origin will
+        // see.
         presented.settle(&mut request.head.fields);
         Ok(Identified {
             request,
@@ -279,7 +283,7 @@ impl Sessions {
     }
 }
 
-/// A request of a live session, with what it presents.
+/// A request of a live session, with the credentials it presents.
 pub struct Identified {
     request: Box<Request>,
     session: Arc<Session>,
@@ -293,19 +297,19 @@ impl Identified {
         &self.request
     }
 
-    /// Whose it is.
+    /// The session it belongs to.
     #[must_use]
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }
 
-    /// What it presents.
+    /// The credentials it presents.
     #[must_use]
     pub fn presented(&self) -> &DetectedCredentials {
         &self.presented
     }
 
-    /// Takes the proof apart, for the stage that judges.
+    /// Takes the proof apart, for the stage that judges the request.
     pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, DetectedCredentials) {
         (self.request, self.session, self.presented)
     }

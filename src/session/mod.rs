@@ -1,4 +1,4 @@
-//! Who makes a request: live sessions, their phantoms, and the phantoms that a request presents.
+//! Identifies who makes a request: live sessions, their phantoms, and the phantoms in a request.
 
 mod binding;
 mod bindings;

@@ -1,4 +1,5 @@
-//! The parts of a signing credential: their names, their texts, and what a session holds of them.
+//! The parts of a signing credential: their names, their texts, and the session's phantoms for
+//! them.
 
 use std::sync::Arc;
 
@@ -9,30 +10,30 @@ use crate::recipe::Algorithm;
 /// A part of a signing credential.
 #[derive(Debug, Clone)]
 pub struct SigningPart {
-    /// What it is to the way of signing.
+    /// Its role in the signing scheme.
     pub name: String,
-    /// The binding that keeps it.
+    /// The credential whose binding holds it.
     pub credential: CredentialName,
-    /// Whether the credential may be without it, as a session token.
+    /// Whether the credential may lack it, as it may lack a session token.
     pub optional: bool,
 }
 
-/// What a way of signing says of one of its parts.
+/// How a signing scheme describes one of its parts.
 #[derive(Debug, Clone)]
 pub struct KnownPart {
     /// Its name in configuration.
     pub name: String,
-    /// The variable from which clients read it.
+    /// The environment variable from which clients read it.
     pub variable: Option<String>,
-    /// Whether a credential may be without it.
+    /// Whether a credential may lack it.
     pub optional: bool,
-    /// The algorithm whose private key it is, if it is one.
+    /// The algorithm, if the part is a private key.
     pub private_key: Option<Algorithm>,
-    /// Its member in what a program prints that prints all parts, if there are such programs.
+    /// Its member in the output of programs that print all parts at once, if any do.
     pub member: Option<&'static str>,
 }
 
-/// The texts of a credential's parts, by their names. A part that it is without is not in it.
+/// The texts of a credential's parts, by name. Parts that the credential lacks are left out.
 #[derive(Default)]
 pub struct PartTexts<'a>(Vec<(&'a str, &'a [u8])>);
 
@@ -58,7 +59,7 @@ impl<'a> FromIterator<(&'a str, &'a [u8])> for PartTexts<'a> {
     }
 }
 
-/// The phantoms that a session holds of one signing credential.
+/// The phantoms that a session holds for one signing credential.
 pub struct HeldParts<'a> {
     phantoms: &'a Phantoms,
     credential: &'a CredentialName,
@@ -78,7 +79,7 @@ impl<'a> HeldParts<'a> {
         }
     }
 
-    /// The phantom by which the credential is known.
+    /// The phantom that identifies the credential.
     #[must_use]
     pub fn first(&self) -> Option<&'a Phantom> {
         self.phantoms.of(self.credential)
@@ -92,7 +93,7 @@ impl<'a> HeldParts<'a> {
         self.phantoms.of(&part.credential)
     }
 
-    /// The temporary credentials with this id that come from the credential.
+    /// The temporary credentials with this id, if they were derived from the credential.
     #[must_use]
     pub fn temporary(&self, id: &str) -> Option<Arc<TemporaryPhantoms>> {
         let minted = self.phantoms.minted(id)?;

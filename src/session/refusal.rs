@@ -1,11 +1,11 @@
-//! Why a request's credentials are refused: the causes, their codes, and no text of the request.
+//! Why a request's credentials are refused: causes and codes, without any text of the request.
 
 use std::fmt;
 
 use crate::body::FormFault;
 use crate::names::{CredentialName, ReasonCode, SessionId};
 
-/// Which part of a request something stands in.
+/// A part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestPart {
     /// The host.
@@ -26,7 +26,7 @@ pub enum RequestPart {
     Content,
 }
 
-/// What is wrong with a signature, or with what it asks for, in the words of its way of signing.
+/// What is wrong with a signature, or with what it asks for, as described by its signing scheme.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct SignatureFault {
@@ -35,7 +35,7 @@ pub struct SignatureFault {
 }
 
 impl SignatureFault {
-    /// The fault of this code, in these words. They say nothing of what stood in the request.
+    /// A fault with this code and description. The description must not quote the request.
     #[must_use]
     pub fn new(reason: ReasonCode, words: &dyn fmt::Display) -> Self {
         Self {
@@ -51,25 +51,25 @@ impl SignatureFault {
     }
 }
 
-/// Why a request is refused for the credentials that it carries.
+/// Why a request is refused because of the credentials it carries.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialRefusal {
-    /// A phantom goes to an origin, method or path to which its credential is not bound (H01, H02).
+    /// A phantom is sent to an origin, method or path its credential is not bound to (H01, H02).
     #[error(
         "the phantom of `{credential}` stands in {part} of a request to which that credential is not bound"
     )]
     OutOfScope {
         /// The credential.
         credential: CredentialName,
-        /// Where the phantom stands.
+        /// Where the phantom is.
         part: RequestPart,
     },
-    /// A phantom stands where its credential has no place (H03, H07, H10).
+    /// A phantom is where its credential has no place (H03, H07, H10).
     #[error("the phantom of `{credential}` stands in {part}, where that credential has no place")]
     Position {
         /// The credential.
         credential: CredentialName,
-        /// Where the phantom stands.
+        /// Where the phantom is.
         part: RequestPart,
     },
     /// A phantom is encoded or escaped (H04, H05).
@@ -77,10 +77,10 @@ pub enum CredentialRefusal {
     Disguised {
         /// The credential.
         credential: CredentialName,
-        /// Where the phantom stands.
+        /// Where the phantom is.
         part: RequestPart,
     },
-    /// A phantom stands more than once (H06).
+    /// A phantom appears more than once (H06).
     #[error("the phantom of `{credential}` stands more than once")]
     Count {
         /// The credential.
@@ -95,32 +95,33 @@ pub enum CredentialRefusal {
     /// A phantom belongs to another session, live or ended (H11).
     #[error("a phantom of another session stands in {part}")]
     ForeignSession {
-        /// The session to which it was issued; for the audit record, not for the client.
+        /// The session it was issued to. For the audit record, not for the client.
         owner: SessionId,
-        /// Where the phantom stands.
+        /// Where the phantom is.
         part: RequestPart,
     },
-    /// A credential that is not ours stands in a credential place of a managed origin (H13, E20).
+    /// A credential that is not ours is in a credential place of a managed origin (H13, E20).
     #[error(
         "a credential that this gateway did not issue stands in {part} of a request to a managed origin"
     )]
     Foreign {
-        /// Where it stands.
+        /// Where it is.
         part: RequestPart,
     },
-    /// Content that may hold a foreign credential cannot be read.
+    /// Content that may contain a foreign credential cannot be read.
     #[error("content in which the service takes credentials cannot be read: {why}")]
     Unreadable {
         /// What is wrong with it.
         why: FormFault,
     },
-    /// A credential for some requests would be lent to many in one, which are not judged (F14).
+    /// A credential limited to some requests would be used for a batch, whose requests are not
+    /// judged one by one (F14).
     #[error("`{credential}` is for some methods or paths alone, and the request holds many")]
     Batch {
         /// The credential.
         credential: CredentialName,
     },
-    /// A signature at an origin for which we sign is not one that can be read in one way alone
+    /// The signature cannot be read in exactly one way, at an origin for which a credential signs
     /// (J02, J05, J09, J12).
     #[error("the request's signature is refused: {fault}")]
     Signature {
@@ -132,7 +133,7 @@ pub enum CredentialRefusal {
     Unsignable {
         /// The credential.
         credential: CredentialName,
-        /// What is outside of its scope.
+        /// What is outside its scope.
         why: SignatureFault,
     },
 }
@@ -156,7 +157,7 @@ impl CredentialRefusal {
         }
     }
 
-    /// The credential that it is about, if it is one of the session's.
+    /// The credential it is about, if it is one of the session's.
     #[must_use]
     pub fn credential(&self) -> Option<&CredentialName> {
         match self {

@@ -1,9 +1,10 @@
-//! Ways of signing requests, as far as everything but their own files knows them.
+//! The interface of signing schemes, for everything outside their own files.
 //!
-//! What signs is never sent, so it cannot be put where its phantom stood. A request is signed again
-//! in three steps, each of which gives what the next one takes: [`Signer::find`] reads the client's
-//! signature, [`Claimed::verify`] proves it with the session's phantoms, and [`Proven::sign`] signs
-//! with the secrets. The ways themselves are in `credential/signing`.
+//! A signing credential's secret is never sent, so it cannot replace the phantom in the request.
+//! Instead, the request is signed again in three steps, each of which produces the input of the
+//! next: [`Signer::find`] reads the client's signature, [`Claimed::verify`] verifies it with the
+//! session's phantoms, and [`Proven::sign`] signs with the secrets. The schemes themselves are in
+//! `credential/signing`.
 
 use std::any::Any;
 use std::fmt;
@@ -20,45 +21,44 @@ use crate::body::{Content, HoldBudget};
 use crate::message::{EncodedSlash, Origin, OriginPattern, RequestHead};
 use crate::names::ReasonCode;
 
-/// A way of signing, with what one credential may sign in it.
+/// A signing scheme, with the limits on what one credential may sign.
 pub trait Signer: fmt::Debug + Send + Sync {
-    /// Its name in configuration, and in the text form of its place.
+    /// The scheme's name in configuration, and in the text form of its place.
     fn name(&self) -> &str;
 
-    /// The parts of a credential. The first is that by which signed requests are known.
+    /// The parts of a credential. The first part identifies signed requests.
     fn parts(&self) -> Vec<KnownPart>;
 
-    /// The origins of a credential for which `named` are written down.
+    /// The credential's origins, given those `named` in the configuration.
     fn origins(&self, named: &[OriginPattern]) -> Vec<OriginPattern>;
 
-    /// Whether the credential may be used at an origin that it is bound to.
+    /// Whether the credential may be used at an origin it is bound to.
     fn holds(&self, _origin: &Origin) -> bool {
         true
     }
 
-    /// How the origin reads the path of a signed request, where that differs from other requests.
+    /// How the origin reads the path of a signed request, if that differs from other requests.
     fn paths(&self, _origin: &Origin) -> Option<EncodedSlash> {
         None
     }
 
-    /// Whether no other way of signing reads what this one reads. Such ways are asked first, and a
-    /// strange signature of theirs is refused whatever the others would find.
+    /// Whether no other scheme reads what this one reads. Such schemes are asked first. An unknown
+    /// signature of such a scheme is refused, whatever the others would find.
     fn is_unmistakable(&self) -> bool {
         false
     }
 
-    /// Reads the client's signature from a head.
+    /// Reads the client's signature from a request head.
     ///
     /// # Errors
-    /// [`SignatureFault`], where the credential may not sign what the request asks for.
+    /// [`SignatureFault`], if the credential may not sign what the request asks for.
     fn find(&self, head: &RequestHead, held: &HeldParts<'_>) -> Result<Found, SignatureFault>;
 
-    /// Judges a request to a host for which the credential is bound, with the signature that was
-    /// found in it, if any, in whatever way it is made. `managed` says whether any credential is
-    /// bound to its origin.
+    /// Judges a request to a host that the credential is bound to, given the signature found in it,
+    /// if any, in whichever scheme. `managed` says whether any credential is bound to its origin.
     ///
     /// # Errors
-    /// [`SignatureFault`], where the request must be signed in this way, and is not.
+    /// [`SignatureFault`], if the request must be signed with this scheme and is not.
     fn permits_unsigned(
         &self,
         _origin: &Origin,
@@ -68,10 +68,10 @@ pub trait Signer: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether the parts fit together, tried on a request to the origin.
+    /// Checks that the parts fit together, by trying them on a request to the origin.
     ///
     /// # Errors
-    /// [`SignatureFault`], where they do not.
+    /// [`SignatureFault`], if they do not.
     fn try_parts(
         &self,
         _origin: &OriginPattern,
@@ -81,91 +81,91 @@ pub trait Signer: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// How far the credential reaches, in words, where a person would not expect it. `id` is the
-    /// text of its first part, if that is in the environment.
+    /// Describes how far the credential reaches, if that would surprise a person. `id` is the text
+    /// of its first part, if that is in the environment.
     fn reach(&self, _id: Option<&str>) -> Option<String> {
         None
     }
 }
 
-/// What a signer finds in a head.
+/// What a signer finds in a request head.
 pub enum Found {
-    /// The request is not signed in this way.
+    /// The request is not signed with this scheme.
     Nothing,
     /// It is signed with a key of this credential.
     Ours {
         /// The signature.
         claimed: Arc<dyn Claimed>,
-        /// The phantom by which it is known.
+        /// The phantom that identifies it.
         phantom: Phantom,
         /// Where the signature is.
         part: RequestPart,
     },
-    /// It is signed with a key of this credential, and another part beside it is a stranger's.
+    /// It is signed with a key of this credential, but another part is not this session's.
     StrangePart {
         /// The other part.
         text: Vec<u8>,
         /// Where it is.
         part: RequestPart,
     },
-    /// It is signed with another key, which may be another credential's.
+    /// It is signed with another key, which may belong to another credential.
     StrangeKey {
         /// The key's id.
         id: Vec<u8>,
         /// Where it is.
         part: RequestPart,
     },
-    /// It may be signed in this way, and cannot be read.
+    /// It may be signed with this scheme, but cannot be read.
     Unsound(SignatureFault),
 }
 
-/// A signature of the client's, with a key of the session's, that is not proven yet.
+/// A client's signature with one of the session's keys, not yet verified.
 pub trait Claimed: Any + Send + Sync {
-    /// Whether a field is a part of the signature, and was judged with it.
+    /// Whether a field belongs to the signature and was judged with it.
     fn has_field(&self, name: &HeaderName) -> bool;
 
-    /// Whether a query parameter is.
+    /// Whether a query parameter belongs to the signature and was judged with it.
     fn has_parameter(&self, name: &str) -> bool;
 
-    /// Whether a field holds the signature without a part beside it: it is no foreign credential,
-    /// and has no phantom either.
+    /// Whether a field holds only the signature itself. It is then no foreign credential, and holds
+    /// no phantom either.
     fn is_signature_field(&self, _name: &HeaderName) -> bool {
         false
     }
 
-    /// Whether a query parameter does.
+    /// Whether a query parameter holds only the signature itself.
     fn is_signature_parameter(&self, _name: &str) -> bool {
         false
     }
 
-    /// Whether a field holds a credential that is bound to the key of the signature.
+    /// Whether a field holds a credential that is bound to the signature's key.
     fn goes_with(&self, _name: &HeaderName, _value: &[u8]) -> bool {
         false
     }
 
-    /// What the request asks for, by the names that pins have.
+    /// The actions the request asks for, by the names used in pins.
     fn actions(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The temporary credentials that it is signed with, if it is not signed with the credential
-    /// itself, and the names of their parts.
+    /// The temporary credentials it is signed with, and the names of their parts. `None` if it is
+    /// signed with the credential itself.
     fn temporary(&self) -> Option<(&Arc<TemporaryPhantoms>, [&'static str; 3])> {
         None
     }
 
-    /// Judges the time that the head tells, before any content is waited for.
+    /// Checks the time stated in the head, before waiting for any content.
     ///
     /// # Errors
-    /// [`SigningFailure::Skewed`] and [`SigningFailure::Expired`].
+    /// [`SigningFailure::Skewed`] or [`SigningFailure::Expired`].
     fn judge_time(&self, _now: SystemTime) -> Result<(), SigningFailure> {
         Ok(())
     }
 
-    /// Whether the content must be held to verify it.
+    /// Whether verification needs the whole content held.
     fn needs_content(&self, head: &RequestHead, content: &Content) -> bool;
 
-    /// Proves that the request was signed with the session's phantoms, and that it may be.
+    /// Verifies that the request was signed with the session's phantoms and may be signed.
     ///
     /// # Errors
     /// [`SigningFailure`] by cause.
@@ -178,18 +178,18 @@ pub trait Claimed: Any + Send + Sync {
     ) -> Result<Box<dyn Proven>, SigningFailure>;
 }
 
-/// A signature that was proven. It is signed again once.
+/// A verified signature. The request is signed again once.
 pub trait Proven: Send + Sync {
-    /// Whether the answer holds temporary credentials that are to be kept.
+    /// Whether the response contains temporary credentials to keep.
     fn mints(&self) -> bool {
         false
     }
 
-    /// Signs the request with the secrets, and has its content follow. Gives the signature as it is
-    /// written, in each way in which it could be.
+    /// Signs the request with the secrets, and makes its content follow. Returns the new signature
+    /// in every form in which it could be written.
     ///
     /// # Errors
-    /// [`SigningFailure`] by cause. The request must then be dropped, for it may be half changed.
+    /// [`SigningFailure`] by cause. The request must then be dropped: it may be half changed.
     fn sign(
         self: Box<Self>,
         head: &mut RequestHead,
@@ -198,22 +198,22 @@ pub trait Proven: Send + Sync {
     ) -> Result<Vec<Vec<u8>>, SigningFailure>;
 }
 
-/// What a request is signed with.
+/// What is needed to sign a request.
 pub struct SigningContext<'a> {
     /// The secrets.
     pub parts: PartTexts<'a>,
     /// The gateway's clock.
     pub now: SystemTime,
-    /// The greatest number that was used once with the credential.
+    /// The highest nonce used with the credential.
     pub last: &'a AtomicU64,
-    /// What all held content of the session may take.
+    /// The budget for all held content of the session.
     pub budget: &'a Arc<HoldBudget>,
 }
 
 /// Why a signed request is not signed again.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningFailure {
-    /// The client's signature is not that of the session's phantom over this request.
+    /// The client's signature was not made with the session's phantom over this request.
     #[error("the request's signature is refused: {0}")]
     Signature(SignatureFault),
     /// The credential may not sign what the request asks for.
@@ -222,16 +222,16 @@ pub enum SigningFailure {
     /// The client's clock is too far off.
     #[error("the client's clock is more than 15 minutes off the gateway's")]
     Skewed,
-    /// A presigned request's time is over.
+    /// A presigned request has expired.
     #[error("the presigned request, or what it is signed with, has expired")]
     Expired,
     /// The request could not be signed with the credential.
     #[error("the request cannot be signed with the credential")]
     Unsigned(#[source] SignatureFault),
-    /// The system gives no random bytes for a number that is used once.
+    /// The system gives no random bytes for a nonce.
     #[error("the system gives no random bytes")]
     NoRandomness,
-    /// A part that it needs is not there.
+    /// A part that it needs is missing.
     #[error("the credential is not configured")]
     Incomplete,
 }

@@ -9,27 +9,27 @@ use crate::names::CredentialName;
 /// What a binding is for.
 #[derive(Debug, Clone, Default)]
 pub enum Role {
-    /// Its secret is put where its phantom stands.
+    /// Its secret replaces its phantom.
     #[default]
     Place,
-    /// It is the first part of a signing credential, by which signed requests are known. Requests
-    /// are signed with all of its parts.
+    /// The first part of a signing credential, which identifies signed requests. Requests are
+    /// signed with all of its parts.
     Signs(Arc<Signing>),
-    /// It is another part of a signing credential, and is never lent by itself.
+    /// Another part of a signing credential. It is never used on its own.
     Part(Arc<Signing>),
 }
 
-/// A signing credential: the way it signs, and its parts.
+/// A signing credential: its scheme and its parts.
 #[derive(Debug)]
 pub struct Signing {
-    /// How it signs, and what may be signed.
+    /// The scheme, and what may be signed.
     pub signer: Arc<dyn Signer>,
-    /// Its parts. The first is the credential that is lent.
+    /// Its parts. The first one is the credential that is used.
     pub parts: Vec<SigningPart>,
 }
 
 impl Signing {
-    /// The texts of its parts, as far as there are any.
+    /// The texts of its parts, for those that have one.
     pub fn texts<'a>(
         &'a self,
         text: impl Fn(&CredentialName) -> Option<&'a [u8]>,

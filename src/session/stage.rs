@@ -1,4 +1,4 @@
-//! For tests: bindings of a few services, phantoms of two sessions, and requests to try on them.
+//! Test support: bindings of a few services, phantoms of two sessions, and requests to try on them.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
@@ -20,8 +20,8 @@ pub(crate) const SECRETS: [(&str, &str); 4] = [
     ("padded", PADDED),
 ];
 
-/// A gateway's bindings and the phantoms of a session of it; another session's are in the registry
-/// too.
+/// A gateway's bindings and the phantoms of one of its sessions. Another session's phantoms are in
+/// the registry too.
 pub(crate) struct Stage {
     pub(crate) bindings: Bindings,
     pub(crate) phantoms: Phantoms,
@@ -91,8 +91,8 @@ pub(crate) fn usual() -> Vec<Binding> {
     ]
 }
 
-/// The phantoms of a session with the key, of the shapes that are declared or that the usual
-/// secrets have.
+/// Issues phantoms from the key. Each has the declared shape, or that of its secret in
+/// [`SECRETS`].
 pub(crate) fn issue(bindings: &Bindings, key: u8) -> Phantoms {
     let key = PhantomKey::from_bytes([key; 32]);
     let mut issue = Issue::new(&key);
@@ -178,8 +178,8 @@ impl Stage {
         self.bindings.detect(head, &self.phantoms, &self.registry)
     }
 
-    /// The code by which a request is refused; the refusal's words are searched for secrets and
-    /// phantoms.
+    /// The code with which a request is refused. Also checks that the refusal contains no secret
+    /// and no phantom.
     pub(crate) fn refusal(
         &self,
         origin: &str,

@@ -13,7 +13,7 @@ pub(super) struct FormReader<'w> {
 struct Wanted<'w> {
     name: Option<&'w FormName>,
     kind: FactType,
-    /// In how many pairs some reader sees it.
+    /// The number of pairs that some reader would take for it.
     seen: usize,
     value: Option<FactValue>,
 }
@@ -34,15 +34,15 @@ impl<'w> FormReader<'w> {
         }
     }
 
-    /// The values, or nothing where some reader takes the content for something else.
+    /// The values. `None` if some reader reads the content in another format.
     pub fn read(
         mut self,
         query: &str,
         content: &[u8],
         coded: &[u8],
     ) -> Option<Vec<Option<FactValue>>> {
-        // A reader that tells the format by the content takes it for JSON; others stop after so
-        // many pairs, and see no more of it.
+        // Some readers detect the format from the content and would read JSON. Others stop after a
+        // number of pairs and ignore the rest.
         let more = |pairs: &[u8], most| split_pairs(pairs).nth(most).is_some();
         let many = more(content, MOST_PAIRS)
             || more(query.as_bytes(), MOST_PAIRS)
@@ -52,7 +52,7 @@ impl<'w> FormReader<'w> {
         }
         for pair in split_pairs(content) {
             let name = decoded(pair.name, b' ');
-            // To some readers it names the charset of the others.
+            // Some readers use this pair as the charset of the other pairs.
             if name.text.trim().eq_ignore_ascii_case("_charset_") {
                 return None;
             }
@@ -70,7 +70,8 @@ impl<'w> FormReader<'w> {
         )
     }
 
-    /// Takes a pair for what its name may be; its value only where all readers see it so.
+    /// Counts a pair for every wanted name it may match. Its value counts only if all readers agree
+    /// on it.
     fn see(&mut self, name: &str, clear: Option<Pair<'_>>) {
         let seen = parts(name);
         for one in &mut self.wanted {
@@ -89,19 +90,19 @@ impl<'w> FormReader<'w> {
     }
 }
 
-/// Whether a query says something under this name, in any spelling.
+/// Whether a query has a parameter with this name, in any spelling.
 pub(super) fn is_named(query: &str, name: &[String]) -> bool {
     let mut pairs = split_pairs(query.as_bytes());
     pairs.any(|pair| may_be(name, &parts(&decoded(pair.name, b' ').text)))
 }
 
-/// Whether one of two names is the other, or stands above it. An empty part in brackets is any.
+/// Whether one name equals or contains the other. An empty part in brackets matches any part.
 fn may_be(wanted: &[String], seen: &[String]) -> bool {
     let mut both = wanted.iter().zip(seen).enumerate();
     both.all(|(nth, (wanted, seen))| wanted == seen || (nth > 0 && seen.is_empty()))
 }
 
-/// `max_input_vars` of PHP and `parameterLimit` of qs.
+/// The defaults of PHP's `max_input_vars` and qs's `parameterLimit`.
 const MOST_PAIRS: usize = 1_000;
-/// Coded bytes hold a separator by chance now and then; more is work without an end.
+/// Encoded bytes contain a separator by chance now and then. Reading more would be endless work.
 const MOST_CODED_PAIRS: usize = 65_536;

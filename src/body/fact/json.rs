@@ -18,17 +18,17 @@ pub(super) struct JsonReader {
     reading: Reading,
 }
 
-/// What is wanted at one place of the document, and below it.
+/// The values wanted at one place of the document, and below it.
 #[derive(Default)]
 struct Node {
-    /// The values that are wanted here, by their place in the result.
+    /// The values wanted here: their index in the result, and their type.
     wanted: Vec<(usize, FactType)>,
     below: Vec<(String, Node)>,
 }
 
 struct Reading {
     values: Vec<Option<FactValue>>,
-    /// Names in the objects that are open now.
+    /// How many names the currently open objects have.
     open_names: usize,
 }
 
@@ -49,7 +49,7 @@ impl JsonReader {
         Self { root, reading }
     }
 
-    /// The values, or nothing where the document is not exactly one that all readers read alike.
+    /// The values. `None` unless the content is exactly one document that all readers read alike.
     pub fn read(mut self, content: &[u8]) -> Option<Vec<Option<FactValue>>> {
         let mut reader = serde_json::Deserializer::from_slice(content);
         let walk = Walk {
@@ -63,15 +63,15 @@ impl JsonReader {
     }
 }
 
-/// Whether a query says something under the pointer's name: Rails, for one, takes that before what
-/// the document says.
+/// Whether the query has a parameter with the pointer's name. Rails, for one, prefers the query to
+/// the document.
 fn is_in_query(pointer: &Pointer, query: &str) -> bool {
     let tokens = pointer.tokens().iter();
     let name: Vec<String> = tokens.map(|part| folded_parameter(part)).collect();
     is_named(query, &name)
 }
 
-/// Whether some reader takes the content for a document, and what may follow for another one.
+/// Whether some reader would read a whole document at the start of the content, whatever follows.
 pub(super) fn begins_with_document(content: &[u8]) -> bool {
     let first = || IgnoredAny::deserialize(&mut serde_json::Deserializer::from_slice(content));
     begins_as_json(content) && first().is_ok()
@@ -95,7 +95,7 @@ impl Node {
         below.find(|(one, _)| one == name).map(|(_, node)| node)
     }
 
-    /// Forgets what was read here and below.
+    /// Discards the values read here and below.
     fn clear(&self, reading: &mut Reading) {
         for (nth, _) in &self.wanted {
             reading.values[*nth] = None;
@@ -108,15 +108,16 @@ impl Node {
 
 /// Reads one value of the document.
 struct Walk<'a> {
-    /// What is wanted of it.
+    /// The values wanted from it.
     node: Option<&'a Node>,
-    /// The texts of the list that it is in, where those are wanted; `None` once one is no text.
+    /// The strings of the list it belongs to, if they are wanted. Set to `None` once an element is
+    /// not a string.
     list: Option<&'a mut Option<Vec<String>>>,
     reading: &'a mut Reading,
 }
 
 impl Walk<'_> {
-    /// Keeps a value where its type is wanted.
+    /// Stores the value wherever its type is wanted.
     fn keep(self, value: impl Fn(FactType) -> Option<FactValue>) {
         if let Some(list) = self.list {
             *list = match (list.take(), value(FactType::String)) {
@@ -237,16 +238,16 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 }
 
-/// A name as readers see it that do not distinguish case, Go's `encoding/json` among them, which
-/// also takes `ſ` (U+017F) for `s` and the Kelvin sign for `k`; and as those see it that keep it as
-/// C does, up to NUL.
+/// Folds a name so that names which some reader confuses become equal. Readers without case
+/// distinction, such as Go's `encoding/json`, also read `ſ` (U+017F) as `s` and the Kelvin sign as
+/// `k`. Readers that use C strings stop at NUL.
 fn folded(name: &str) -> String {
     let name = name.chars().take_while(|letter| *letter != '\0');
     let upper = name.flat_map(char::to_uppercase);
     upper.flat_map(char::to_lowercase).collect()
 }
 
-/// The names of all objects that are open at once: what they take is bounded, whatever is sent.
+/// The most names in all open objects together, which bounds memory whatever is sent.
 const MOST_OPEN_NAMES: usize = 65_536;
-/// The texts of one list.
+/// The most strings read from one list.
 const MOST_TEXTS: usize = 1_024;

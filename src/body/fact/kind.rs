@@ -1,4 +1,4 @@
-//! Which of the readable formats a request declares for its content.
+//! Which readable format a request declares for its content.
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
@@ -13,14 +13,14 @@ pub(super) enum ContentKind {
 }
 
 impl ContentKind {
-    /// The format that the fields declare: exactly once, in UTF-8. `None` for every other content.
+    /// The declared format. `None` unless it is declared exactly once, and in UTF-8.
     pub fn of(fields: &HeaderMap) -> Option<Self> {
         let mut all = fields.get_all(CONTENT_TYPE).iter();
         let (Some(value), None) = (all.next(), all.next()) else {
             return None;
         };
         let text = value.to_str().ok()?.to_ascii_lowercase();
-        // A comma may begin a second type, to readers that join fields.
+        // Readers that join fields may see a second type after a comma.
         if text.contains(',') {
             return None;
         }
@@ -44,7 +44,7 @@ impl ContentKind {
     }
 }
 
-/// Whether the parameters name no charset, or UTF-8 once.
+/// Whether the parameters name no charset, or UTF-8 exactly once.
 fn is_utf8<'a>(parameters: impl Iterator<Item = &'a str>) -> bool {
     let mut named = 0;
     for parameter in parameters.filter(|text| text.contains("charset")) {

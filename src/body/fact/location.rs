@@ -1,23 +1,23 @@
-//! Where a fact stands: a JSON Pointer, or the name of a value in a form.
+//! The location of a fact: a JSON Pointer, or the name of a value in a form.
 
 use std::str::FromStr;
 
 use gateway_message::folded_parameter;
 
-/// Where a value stands in content.
+/// Where a value is in content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Location {
-    /// At this place of a JSON document.
+    /// At this place in a JSON document.
     Json(Pointer),
     /// Under this name in a form (`application/x-www-form-urlencoded`).
     Form(FormName),
 }
 
-/// A JSON Pointer: the member names and list places that lead to a value.
+/// A JSON Pointer: the member names and list indices that lead to a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pointer(Vec<String>);
 
-/// Why a text is no pointer to a value inside a document.
+/// Why a text is not a pointer to a value inside a document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "a JSON Pointer begins with `/`, as `/messages/0/role`; in a name `~` is `~0` and `/` is `~1`"
@@ -25,7 +25,7 @@ pub struct Pointer(Vec<String>);
 pub struct PointerMalformed(());
 
 impl Pointer {
-    /// The member names and list places, unescaped.
+    /// The member names and list indices, unescaped.
     pub(super) fn tokens(&self) -> &[String] {
         &self.0
     }
@@ -50,11 +50,11 @@ impl FromStr for Pointer {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FormName {
     pub(super) text: String,
-    /// `card` and `number`, each folded.
+    /// The parts, each folded: `card` and `number`.
     pub(super) parts: Vec<String>,
 }
 
-/// Why a text is no name of a value in a form.
+/// Why a text is not the name of a value in a form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "a name in a form has letters, digits and `_`, `-`, `.`, and parts in brackets: `card[number]`"
@@ -80,9 +80,9 @@ impl FromStr for FormName {
     }
 }
 
-/// The parts of a name in the reading in which most spellings are one.
+/// Splits a name into parts, folded so that most spellings become equal.
 pub(super) fn parts(name: &str) -> Vec<String> {
-    // What no name holds, and some reader may drop; it reads up to NUL.
+    // Non-ASCII characters never belong to a name, and some readers drop them. Some stop at NUL.
     let name: String = name.chars().filter(|c| c.is_ascii()).collect();
     let name = name.split('\0').next().unwrap_or_default();
     let parts = name.split('[').map(|part| part.trim_end_matches(']'));

@@ -1,8 +1,8 @@
-//! Facts read from content: single values of a JSON document or of a form, in the one reading that
-//! every origin shares.
+//! Facts read from content: single values of a JSON document or a form, if every origin reads them
+//! the same way.
 //!
-//! What is missing, doubled, of another type, too large, or could be read in two ways is not read
-//! at all. The content is judged whole: one fault anywhere in it, and nothing is read from it.
+//! A value that is missing, repeated, of another type, too large or ambiguous is not read. One
+//! fault anywhere in the content, and nothing is read from it.
 
 mod form;
 mod json;
@@ -23,10 +23,9 @@ use kind::ContentKind;
 
 /// Reads the wanted values from the content of a request.
 ///
-/// `query` is the request's own: a value that stands there too is doubled, since many origins put
-/// both into one map. So is one that stands in the coded bytes of a form: many origins undo no
-/// coding of a request, and take those bytes for the content. The result has one entry for each
-/// wanted value, in order.
+/// A value that also appears in `query`, the request's own query, counts as repeated, since many
+/// origins merge both. So does a value in the encoded bytes of a form: many origins do not decode
+/// a request's content and read those bytes. The result has one entry per wanted value, in order.
 #[must_use]
 pub fn read(
     fields: &HeaderMap,
@@ -39,7 +38,7 @@ pub fn read(
     let Some(kind) = ContentKind::of(fields) else {
         return nothing();
     };
-    // Some readers skip the mark (U+FEFF), some take it for the first character.
+    // Some readers skip the byte order mark (U+FEFF), others read it as the first character.
     if bytes.starts_with(b"\xef\xbb\xbf") {
         return nothing();
     }
@@ -235,7 +234,7 @@ mod tests {
         for content in [r#"{"a":5,"A":6}"#, r#"{"A":6}"#, r#"{"A":6,"a":5}"#] {
             assert_eq!(json(content, FactType::Long), None, "{content}");
         }
-        // Elsewhere in the document both may stand.
+        // Elsewhere in the document both may appear.
         assert_eq!(
             json(r#"{"a":5,"b":{"c":1,"C":2}}"#, FactType::Long),
             long(5)
@@ -247,7 +246,7 @@ mod tests {
             FactType::Long,
         );
         assert_eq!(kelvin, None);
-        // Readers that keep names as C does end this one at NUL.
+        // Readers that use C strings end this name at NUL.
         assert_eq!(json(r#"{"a\u0000":6,"a":5}"#, FactType::Long), None);
         let long_s = one(
             "application/json",

@@ -1,29 +1,31 @@
-//! Held content without its coding.
+//! Decodes held content.
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
 use crate::{Coding, Decoder, Held, HoldFault, Limit, Share, Step};
 
-/// Content as its readers may see it.
+/// Content as different readers may see it.
 #[derive(Clone, Default)]
 pub struct Plain {
-    /// Without its coding.
+    /// Decoded.
     pub bytes: Bytes,
-    /// In its coding, as readers see it that undo none; empty where it has none.
+    /// Still encoded, as seen by readers that do not decode it. Empty if there is no content
+    /// coding.
     pub coded: Bytes,
 }
 
-/// Held content without its coding; `None` where that is not a single one that every reader undoes
-/// alike.
+/// Decodes held content. `None` unless it has no coding, or a single one that every reader decodes
+/// the same way.
 ///
-/// `deflate` is not read: it names two formats, and bytes can be valid in both. Nor are several
-/// members of gzip or frames of zstd, of which some readers take the first alone.
+/// `deflate` is not read, because it names two formats and the bytes may be valid in both. Several
+/// gzip members or zstd frames are not read either, because some readers use only the first.
 ///
-/// `share` is taken for the plain form, and `decoding` for the decoder.
+/// `share` is charged for the decoded content, and `decoding` for the decoder.
 ///
 /// # Errors
-/// [`HoldFault::TooLong`] and [`HoldFault::Busy`]: the plain form is bounded as held content is.
+/// [`HoldFault::TooLong`] and [`HoldFault::Busy`]: decoded content has the same bounds as held
+/// content.
 pub async fn plain(
     fields: &HeaderMap,
     held: &Held,
@@ -31,7 +33,7 @@ pub async fn plain(
     share: &mut Share,
     decoding: Share,
 ) -> Result<Option<Plain>, HoldFault> {
-    // A copy where there are several pieces.
+    // Joining several pieces copies them.
     let copied = if held.pieces().count() > 1 {
         held.len()
     } else {

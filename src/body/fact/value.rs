@@ -1,4 +1,4 @@
-//! The types and values of facts, and the one form in which each value is read.
+//! The types and values of facts, and the only form in which each value is accepted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,14 +6,14 @@ use std::str::FromStr;
 /// The type that a value must have to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FactType {
-    /// A whole number below 2^53. In JSON a number without fraction and exponent, in a form the
-    /// same digits.
+    /// A whole number with magnitude below 2^53. In JSON, a number without fraction and exponent.
+    /// In a form, the same digits.
     Long,
-    /// A text without NUL.
+    /// A string without NUL.
     String,
     /// `true` or `false`.
     Bool,
-    /// A JSON list of texts.
+    /// A JSON list of strings.
     Strings,
 }
 
@@ -22,15 +22,15 @@ pub enum FactType {
 pub enum FactValue {
     /// A whole number.
     Long(i64),
-    /// A text.
+    /// A string.
     String(String),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// The texts of a list.
+    /// The strings of a list.
     Strings(Vec<String>),
 }
 
-/// Text that names no [`FactType`].
+/// A text that does not name a [`FactType`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a type is `Long`, `String`, `Bool` or `Set<String>`")]
 pub struct FactTypeUnknown(());
@@ -66,7 +66,7 @@ impl fmt::Display for FactType {
     }
 }
 
-/// The value of a text in a form, where everything is text.
+/// The value of a text in a form, where every value is text.
 pub(super) fn of_text(text: &str, wanted: FactType) -> Option<FactValue> {
     match wanted {
         FactType::Long => canonical(text).and_then(of_number),
@@ -76,22 +76,22 @@ pub(super) fn of_text(text: &str, wanted: FactType) -> Option<FactValue> {
     }
 }
 
-/// A text; none that is very long, and none with NUL, at which some readers stop.
+/// A string value. Very long strings are not read, nor strings with NUL, where some readers stop.
 pub(super) fn of_string(text: &str) -> Option<FactValue> {
     let is_read = text.len() <= LONGEST_TEXT && !text.contains('\0');
     is_read.then(|| FactValue::String(text.to_owned()))
 }
 
-/// A number in the one form that it has: `0`, `5`, `-5`.
+/// Parses a number in canonical form only: `0`, `5`, `-5`.
 fn canonical(text: &str) -> Option<i64> {
     let number: i64 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)
 }
 
-/// A number that all readers hold: beyond 2^53 some round it (RFC 7493 §2.2).
+/// A number that all readers represent exactly: some round numbers beyond 2^53 (RFC 7493 §2.2).
 pub(super) fn of_number(number: i64) -> Option<FactValue> {
     (number.unsigned_abs() < 1 << 53).then_some(FactValue::Long(number))
 }
 
-/// What patterns are matched against is bounded.
+/// Bounds the text that policy patterns are matched against.
 const LONGEST_TEXT: usize = 64 << 10;

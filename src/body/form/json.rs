@@ -1,4 +1,4 @@
-//! Forms in JSON: an object, a list of them, or several documents in a row.
+//! Forms in JSON: an object, a list of objects, or several documents in a row.
 
 use std::fmt;
 
@@ -6,8 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::search::{FormFault, MemberSearch};
 
-/// Whether a reader that tells the format by the content would take it for JSON, in whatever
-/// charset.
+/// Whether a reader that detects the format from the content would read JSON, in any charset.
 pub(crate) fn begins_as_json(content: &[u8]) -> bool {
     let skipped = |b: &&u8| !(b.is_ascii_control() || b" \xef\xbb\xbf\xfe\xff".contains(b));
     matches!(content.iter().find(skipped), Some(b'{' | b'['))
@@ -16,8 +15,8 @@ pub(crate) fn begins_as_json(content: &[u8]) -> bool {
 /// Finds the members of one document, or of several in a row.
 pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) -> Result<(), FormFault> {
     let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
-    // Where each document ends is found first: to ask the reader behind each whether it was the
-    // last takes it over all before.
+    // Find where each document ends first. Asking the reader after each document whether it was the
+    // last would make it read all earlier ones again.
     let mut documents = serde_json::Deserializer::from_slice(content).into_iter::<IgnoredAny>();
     let mut from = 0;
     while let Some(document) = documents.next() {
@@ -37,17 +36,17 @@ pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) -> Result<(), F
     Ok(())
 }
 
-/// The members of an object, or of those in a list.
+/// Visits the members of an object, or of the objects in a list.
 struct Members<'f, 'a> {
     found: &'f mut MemberSearch<'a>,
-    /// How many lists deep objects are looked for.
+    /// How many levels of lists are searched for objects.
     lists: u8,
-    /// Whether it is the value of a member that is asked for.
+    /// Whether this is the value of a member that is asked for.
     asked: bool,
 }
 
 impl Members<'_, '_> {
-    /// A value that is no object and no list.
+    /// Handles a value that is neither an object nor a list.
     fn plain(self, value: Option<&str>) {
         if self.asked {
             self.found.value(value.map(str::to_owned));

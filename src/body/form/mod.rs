@@ -1,4 +1,4 @@
-//! Forms: the members of content that an origin reads by name, whatever its format.
+//! Forms: members that an origin reads from content by name, whatever the format.
 
 mod json;
 mod multipart;
@@ -13,24 +13,24 @@ pub use search::FormFault;
 
 use search::MemberSearch;
 
-/// How content that an origin may read as a form is written.
+/// The format of content that an origin may read as a form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FormKind {
-    /// `application/x-www-form-urlencoded`, and every type that no other kind is for, or none:
-    /// services take forms by them, and JSON that begins as such (Slack takes `text/plain`).
+    /// `application/x-www-form-urlencoded`, a missing type, and any type that is not listed
+    /// elsewhere: services read forms with such types. Content that begins as JSON is also read as
+    /// JSON (Slack accepts it as `text/plain`).
     Pairs,
     /// `multipart/*` (RFC 7578).
     Parts,
-    /// A JSON object, a list of them, or several in a row.
+    /// A JSON object, a list of objects, or several in a row.
     Json,
 }
 
 impl FormKind {
-    /// The format of the content that these fields announce; `None` for what is declared to be none
-    /// that holds members.
+    /// The format that these fields announce. `None` if the declared type holds no members.
     ///
     /// # Errors
-    /// [`FormFault::Coded`] and [`FormFault::Charset`].
+    /// [`FormFault::Coded`] or [`FormFault::Charset`].
     pub fn of(fields: &HeaderMap) -> Result<Option<Self>, FormFault> {
         let value = fields
             .get(header::CONTENT_TYPE)
@@ -60,13 +60,13 @@ impl FormKind {
         }
     }
 
-    /// The values of the members that are asked for by name; `None` for one that is no text, or is
-    /// not read.
+    /// The values of the members that are asked for by name. An entry is `None` if the value is not
+    /// text, or is not read.
     ///
-    /// Closed on doubt: a member that some reader may see is one, even if others do not see it.
+    /// If in doubt, a member counts: it is found if any reader may see it, even if others do not.
     ///
     /// # Errors
-    /// [`FormFault::Json`] and [`FormFault::Name`].
+    /// [`FormFault::Json`] or [`FormFault::Name`].
     pub fn values(
         self,
         content: &[u8],
@@ -89,9 +89,9 @@ impl FormKind {
     }
 }
 
-/// Whether a type declares bytes in which no service looks for members.
+/// Whether a type declares binary content, in which no service looks for members.
 fn is_binary(kind: &str) -> bool {
-    // What one reader takes for a name another may take for two types.
+    // With other characters, some readers may see two types instead of one.
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/.+-_".contains(&b);
     let (top, sub) = kind.split_once('/').unwrap_or((kind, ""));
     let listed = match top {
@@ -108,7 +108,7 @@ fn is_binary(kind: &str) -> bool {
 }
 
 const CHARSETS: [&str; 5] = ["utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1"];
-/// Types of files, packages and messages that are read by no name of a member.
+/// Types of files, packages and messages, in which no member is read by name.
 const BINARY: [&str; 23] = [
     "octet-stream",
     "cbor",
@@ -134,7 +134,7 @@ const BINARY: [&str; 23] = [
     "zip",
     "zstd",
 ];
-/// The same, of families: gRPC streams, and what git sends.
+/// Beginnings of such types: gRPC streams, and what git sends.
 const BINARY_BEGINNINGS: [&str; 2] = ["grpc", "x-git-"];
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Forms of parts: `multipart/*` (RFC 7578).
+//! Multipart forms: `multipart/*` (RFC 7578).
 
 use percent_encoding::percent_decode;
 
 use super::search::{FormFault, MemberSearch};
 
-/// Every line that may be the head of a part, wherever the borders are: readers disagree about
-/// those.
+/// Reads every line that may belong to the head of a part, wherever the boundaries are: readers
+/// disagree about boundaries.
 pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) -> Result<(), FormFault> {
     let lines = content.split(|b| matches!(b, b'\r' | b'\n'));
     let mut lines = lines.filter(|line| !line.is_empty()).peekable();
@@ -15,7 +15,7 @@ pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) -> Result<(), F
         };
         let name = line[..colon].trim_ascii();
         let disposition = name.eq_ignore_ascii_case(b"content-disposition");
-        // Some readers call a part by this where it has no name.
+        // Some readers use this as the name of a part that has none.
         if !disposition && !name.eq_ignore_ascii_case(b"content-id") {
             continue;
         }
@@ -34,8 +34,8 @@ pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) -> Result<(), F
     Ok(())
 }
 
-/// Each `name` and `filename` of a disposition: some readers take the second where the first is
-/// missing.
+/// Finds each `name` and `filename` of a disposition. Some readers use the file name if there is no
+/// name.
 fn parameters(value: &str, found: &mut MemberSearch<'_>) -> Result<(), FormFault> {
     let lower = value.to_ascii_lowercase();
     for (at, word) in lower.match_indices("name") {
@@ -70,11 +70,11 @@ fn parameters(value: &str, found: &mut MemberSearch<'_>) -> Result<(), FormFault
     Ok(())
 }
 
-/// A parameter's value as it stands, and with its escapes undone.
+/// A parameter's value, both as written and unescaped.
 ///
-/// No two values are read over the same text, so that all of a line take time in proportion to it:
-/// what is quoted ends at the next value's quotation mark, and what is not quoted at its `=`, which
-/// a token cannot hold (RFC 2045 §5.1).
+/// No text is read as part of two values, so reading a whole line takes linear time. A quoted value
+/// ends at the next quotation mark. An unquoted value ends at an `=`, which a token cannot contain
+/// (RFC 2045 §5.1).
 fn written(text: &str) -> Result<(String, String), FormFault> {
     let Some(inner) = text.strip_prefix('"') else {
         let end = text.find([';', ' ', '\t', ',', '=']).unwrap_or(text.len());
@@ -98,5 +98,5 @@ fn written(text: &str) -> Result<(String, String), FormFault> {
     Ok((bare, unescaped))
 }
 
-/// `Content-Disposition` and white space.
+/// Enough for `Content-Disposition` and white space.
 const LONGEST_NAME: usize = 32;

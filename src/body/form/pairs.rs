@@ -1,9 +1,9 @@
-//! Forms of pairs: `application/x-www-form-urlencoded`.
+//! URL-encoded forms: `application/x-www-form-urlencoded`.
 
 use super::search::MemberSearch;
 use gateway_message::pairs::decoded;
 
-/// Finds the members of pairs.
+/// Finds the members among the pairs.
 pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) {
     for pair in split_pairs(content) {
         if (found.is_asked)(&decoded(pair.name, b' ').text) {
@@ -13,17 +13,17 @@ pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) {
     }
 }
 
-/// One pair of a form, as it stands there.
+/// One pair of a form, still encoded.
 pub(crate) struct Pair<'a> {
     pub name: &'a [u8],
-    /// What follows `=`.
+    /// The text after `=`.
     pub value: Option<&'a [u8]>,
-    /// Whether all readers see this pair here: between two `&`, where some also end one at `;` or
-    /// at the end of a line.
+    /// Whether all readers see this pair. All split at `&`, but some also split at `;` or at the
+    /// end of a line.
     pub agreed: bool,
 }
 
-/// The pairs of a form, by the readers that see most of them.
+/// Splits a form into pairs, at every separator that any reader uses.
 pub(crate) fn split_pairs(content: &[u8]) -> impl Iterator<Item = Pair<'_>> {
     let inner = |b: &u8| matches!(b, b';' | b'\r' | b'\n');
     content.split(|b| *b == b'&').flat_map(move |whole| {

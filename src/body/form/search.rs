@@ -1,6 +1,6 @@
-//! Members that are looked for by name, and the values that were found.
+//! The search for members by name, and the values found.
 
-/// Why content cannot be read as the form that it says to be.
+/// Why content cannot be read as the form it claims to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FormFault {
     /// It has a content coding.
@@ -9,23 +9,23 @@ pub enum FormFault {
     /// Its characters are neither UTF-8 nor ASCII.
     #[error("it has another charset than UTF-8")]
     Charset,
-    /// It is no JSON.
+    /// It is not JSON.
     #[error("it is no JSON")]
     Json,
-    /// A part's name is written in more than one piece, or in a charset of its own.
+    /// A part's name is split into several pieces, or has a charset of its own.
     #[error("the name of a part is written so that readers disagree about it")]
     Name,
 }
 
-/// What is looked for, and what was found of it.
+/// What to search for, and the values found.
 pub(super) struct MemberSearch<'a> {
     pub(super) is_asked: &'a dyn Fn(&str) -> bool,
     pub(super) values: Vec<Option<String>>,
 }
 
 impl MemberSearch<'_> {
-    /// A value of what is looked for. What stands there more often than anybody writes it is no
-    /// text.
+    /// Adds a value. Values beyond the maximum, which no honest client reaches, count as one that
+    /// is not text.
     pub(super) fn value(&mut self, value: Option<String>) {
         match self.values.len() {
             0..MOST_VALUES => self.values.push(value),
@@ -34,7 +34,7 @@ impl MemberSearch<'_> {
         }
     }
 
-    /// A name of a part, whose value is not read.
+    /// Adds the name of a part, whose value is not read.
     pub(super) fn part(&mut self, name: &str) {
         if (self.is_asked)(name) {
             self.value(None);
@@ -42,5 +42,5 @@ impl MemberSearch<'_> {
     }
 }
 
-/// More values of what is looked for are not kept.
+/// The most values that are kept.
 pub(super) const MOST_VALUES: usize = 64;

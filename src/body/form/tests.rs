@@ -1,4 +1,4 @@
-//! Members of forms in every spelling.
+//! Tests of finding members of forms, in every spelling.
 
 use super::search::MOST_VALUES;
 use super::*;
@@ -130,7 +130,7 @@ fn a_part_is_found_by_its_name_in_every_spelling() {
         let refused = FormKind::Parts.values(text.as_bytes(), is_token);
         assert_eq!(refused, Err(FormFault::Name), "{name}");
     }
-    // The text of a file is none.
+    // The text of a file is not a part's name.
     let file = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n<input name=\"token\">\r\n--b--";
     assert_eq!(found(FormKind::Parts, file), 0);
 }

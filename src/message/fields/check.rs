@@ -15,7 +15,7 @@ pub enum FieldsMalformed {
     /// More than 100 fields or more than 32 KiB.
     #[error("the fields are more than 100 or longer than 32 KiB")]
     TooLarge,
-    /// A framing field that appears twice, or that this version of HTTP does not have.
+    /// A framing field that appears twice, or that this version of HTTP does not define.
     #[error("the fields that frame the message are not as this version of HTTP has them")]
     Framing,
     /// Two `Host` fields.
@@ -24,7 +24,7 @@ pub enum FieldsMalformed {
     /// A single-valued field appears twice, so two readers could choose differently.
     #[error("a field that has one value stands twice")]
     Duplicate,
-    /// A name that becomes a security-relevant one, or that of another present field, when an
+    /// A name that would equal a security-relevant name, or that of another field present, if an
     /// origin reads `_` as `-`.
     #[error("a field name is another's with underscores")]
     Alias,
@@ -55,12 +55,12 @@ impl FieldsMalformed {
 
 /// Checks that a request's fields have one meaning, in either version of HTTP.
 ///
-/// Checks bounds first (100 fields, 32 KiB as HTTP/1.1 counts), then names that occur once,
-/// underscore aliases, white space at the edges of values, and the fields that HTTP/2 does not have
+/// Checks bounds first (100 fields, 32 KiB as HTTP/1.1 counts), then repeated single-valued names,
+/// underscore aliases, white space at the ends of values, and fields that HTTP/2 does not allow
 /// (RFC 9113 §8.2.2).
 ///
 /// # Errors
-/// By cause, see [`FieldsMalformed`].
+/// [`FieldsMalformed`] by cause.
 pub fn check(fields: &HeaderMap, version: Version) -> Result<(), FieldsMalformed> {
     let (mut size, mut hops) = (0, false);
     for (name, value) in fields {
@@ -71,7 +71,7 @@ pub fn check(fields: &HeaderMap, version: Version) -> Result<(), FieldsMalformed
     if fields.len() > MOST_FIELDS || size > LONGEST_SECTION {
         return Err(FieldsMalformed::TooLarge);
     }
-    // The fields that HTTP/2 does not have are all hop-by-hop.
+    // All fields that HTTP/2 does not allow are hop-by-hop.
     if version >= Version::HTTP_2 && hops && !is_http2(fields) {
         return Err(FieldsMalformed::Framing);
     }
@@ -90,12 +90,12 @@ pub fn check(fields: &HeaderMap, version: Version) -> Result<(), FieldsMalformed
     Ok(())
 }
 
-/// Checks that all origins read every name alike: letters, digits and `-`.
+/// Checks that all origins read every name alike: it has only letters, digits and `-`.
 ///
-/// CGI and WSGI origins read `x_role` as `x-role`, some read every other character as `-`, and
-/// others drop such a field (nginx). So other characters are refused, except in the metadata that
-/// users give to objects, and, with `underscores`, at origins for which the operator allows `_` and
-/// `.`.
+/// CGI and WSGI origins read `x_role` as `x-role`, some origins read every other character as `-`,
+/// and others drop such a field (nginx). So other characters are refused, with two exceptions: the
+/// metadata that users give to objects, and, with `underscores`, origins for which the operator
+/// allows `_` and `.`.
 ///
 /// # Errors
 /// [`FieldsMalformed::Name`].
@@ -113,7 +113,7 @@ pub fn check_names(fields: &HeaderMap, underscores: bool) -> Result<(), FieldsMa
     }
 }
 
-/// Whether another field reads as this one.
+/// Whether an origin may read another present field's name as this one.
 fn has_twin(name: &HeaderName, fields: &HeaderMap) -> bool {
     fields
         .keys()
@@ -157,7 +157,7 @@ fn is_alias(name: &HeaderName) -> bool {
         || is_override(dashed.as_str())
 }
 
-/// F17 of the threat catalogue; hyper's own limit is the same 100.
+/// F17 of the threat catalogue. hyper's own limit is also 100.
 const MOST_FIELDS: usize = 100;
 const LONGEST_SECTION: usize = 32 * 1024;
 

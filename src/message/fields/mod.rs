@@ -1,4 +1,4 @@
-//! Fields: which end at this hop, which a request may not claim, and how many there may be.
+//! Fields: which end at this hop, which a request must not claim, and how many are allowed.
 
 mod check;
 mod names;

@@ -1,4 +1,4 @@
-//! The names of fields: how origins read them, and which end at this hop, frame, route or steer.
+//! Field names: how origins read them, and which end at this hop, frame, route or steer.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ pub(super) fn is_plain_name(name: &str) -> bool {
     name.bytes().all(|byte| PLAIN[usize::from(byte)])
 }
 
-/// Letters, digits and `-`. A table: every byte of every name is looked at, in each request.
+/// Letters, digits and `-`. A table, because every byte of every name is checked for each request.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0_u8;
@@ -35,7 +35,7 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-/// Whether it is a name that a user gives to metadata of an object.
+/// Whether it is a name that a user gave to an object's metadata.
 pub(super) fn is_metadata(name: &str) -> bool {
     METADATA.iter().any(|family| name.starts_with(family))
 }
@@ -57,20 +57,20 @@ pub(super) fn is_hop_by_hop(name: &str) -> bool {
     is_one_of(&HOP_BY_HOP, &HOP_BY_HOP_SHAPES, name)
 }
 
-/// Whether a field shows an origin another method, path, host, scheme or peer.
+/// Whether a field can make an origin see another method, path, host, scheme or peer.
 pub(super) fn is_override(name: &str) -> bool {
     is_one_of(&OVERRIDES, &OVERRIDE_SHAPES, name)
         || name.starts_with("x-forwarded-")
         || name.starts_with("x-envoy-")
 }
 
-/// Whether a field of a response steers the client around the gateway, or speaks in its name.
+/// Whether a response field steers the client around the gateway, or speaks in the gateway's name.
 pub(super) fn is_steering(name: &str) -> bool {
     is_one_of(&STEERING, &STEERING_SHAPES, name) || name.starts_with("proxy-")
 }
 
-/// By first letter, the lengths of names that start with it, each a bit: for nearly every other
-/// name this is decisive.
+/// For each first letter, a bit set of the lengths of the names that start with it. This rules out
+/// nearly every other name.
 type Shapes = [u64; 32];
 
 const fn shapes(names: &[&str]) -> Shapes {
@@ -85,7 +85,7 @@ const fn shapes(names: &[&str]) -> Shapes {
     shapes
 }
 
-/// Whether the name is one of `names`, whose shapes these are.
+/// Whether the name is one of `names`. `shapes` are the shapes of `names`.
 fn is_one_of(names: &[&str], shapes: &Shapes, name: &str) -> bool {
     let lengths = name
         .as_bytes()
@@ -117,7 +117,7 @@ const HOP_BY_HOP: [&str; 10] = [
 
 static HOP_BY_HOP_SHAPES: Shapes = shapes(&HOP_BY_HOP);
 
-/// Never hop-by-hop, whatever `Connection` says.
+/// Fields that are never hop-by-hop, whatever `Connection` says.
 const END_TO_END: [&str; 22] = [
     "host",
     "authorization",
@@ -147,7 +147,7 @@ const END_TO_END_FAMILIES: [&str; 7] = [
     "content-", "x-amz-", "x-goog-", "x-ms-", "if-", "sec-", "grpc-",
 ];
 
-/// Fields with a single value (RFC 9110 and related), or that name one identity.
+/// Fields with a single value (RFC 9110 and related), or fields that name one identity.
 pub(super) const SINGLE: [&str; 28] = [
     "authorization",
     "proxy-authorization",
@@ -179,8 +179,8 @@ pub(super) const SINGLE: [&str; 28] = [
     "sec-websocket-key",
 ];
 
-/// Fields from which frameworks and proxies take another method, path, host, scheme or peer (F09
-/// and F10 of the threat catalogue).
+/// Fields that make frameworks and proxies use another method, path, host, scheme or peer (F09 and
+/// F10 of the threat catalogue).
 pub(super) const OVERRIDES: [&str; 27] = [
     "x-http-method-override",
     "x-http-method",
@@ -213,7 +213,7 @@ pub(super) const OVERRIDES: [&str; 27] = [
     "proxy",
 ];
 
-/// Prefixes of users' own object metadata; the stores that accept them are not CGI programs.
+/// Prefixes of users' own object metadata. The stores that accept them are not CGI programs.
 const METADATA: [&str; 9] = [
     "x-amz-meta-",
     "x-ms-meta-",
@@ -228,7 +228,7 @@ const METADATA: [&str; 9] = [
 
 static OVERRIDE_SHAPES: Shapes = shapes(&OVERRIDES);
 
-/// Other routes to the origin, and fields in which a proxy speaks for an origin.
+/// Fields that name other routes to the origin, or in which a proxy speaks for an origin.
 const STEERING: [&str; 4] = ["alt-svc", "alt-used", "origin-agent-cluster", "via"];
 
 static STEERING_SHAPES: Shapes = shapes(&STEERING);

@@ -7,22 +7,23 @@ use super::names::{is_end_to_end, is_hop_by_hop, is_override, is_steering};
 /// What the removed hop-by-hop fields said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HopByHop {
-    /// There was a `TE: trailers`, without which a gRPC origin refuses; the gateway sets it anew
-    /// for gRPC.
+    /// Whether there was `TE: trailers`. A gRPC origin refuses requests without it, so the gateway
+    /// sets it again for gRPC.
     pub te_trailers: bool,
     /// The protocol that `Upgrade` asked for, if `Connection` named it (RFC 9110 §7.8). Never
-    /// `h2c`, which RFC 9113 §3.1 withdrew and after which requests would go unjudged.
+    /// `h2c`: RFC 9113 §3.1 withdrew it, and requests after it would not be judged.
     pub upgrade: Option<HeaderValue>,
 }
 
 /// Removes the fields that end at this hop, and those that `Connection` names.
 ///
-/// RFC 9110 §7.6.1. Runs before policy, so that policy judges what the origin will see. Ignores the
-/// nomination of a field that is always end-to-end (credentials, content, `Host`, request signing):
-/// RFC 9110 forbids it, and an attacker uses it to make a proxy drop what policy relied upon.
+/// RFC 9110 §7.6.1. Runs before policy, so that policy judges what the origin will see. A field
+/// that is always end-to-end (credentials, content, `Host`, request signing) is kept even if
+/// `Connection` names it. RFC 9110 forbids naming it, and attackers do so to make a proxy drop what
+/// policy relied on.
 pub fn strip_hop_by_hop(fields: &mut HeaderMap) -> HopByHop {
-    // Most requests have none, and then nothing is nominated either, because `Connection` is itself
-    // one of them. Most responses have only `Connection: keep-alive`, which nominates what is
+    // Most requests have no such field. Then none is named either, because `Connection` is itself
+    // one. Most responses have only `Connection: keep-alive`, which names a field that is
     // hop-by-hop anyway.
     let mut plain = true;
     let mut hops = 0;
@@ -57,14 +58,14 @@ pub fn strip_hop_by_hop(fields: &mut HeaderMap) -> HopByHop {
     removed
 }
 
-/// Removes fields that would show an origin another method, path, host, scheme or peer than the one
-/// judged.
+/// Removes fields that could make an origin see another method, path, host, scheme or peer than the
+/// one judged.
 pub fn strip_overrides(fields: &mut HeaderMap) {
     remove_where(fields, is_override);
 }
 
-/// Joins several `Cookie` fields into one, because HTTP/2 clients split it (RFC 9113 §8.2.3).
-/// Nothing can then hide between two.
+/// Joins several `Cookie` fields into one, since HTTP/2 clients may split it (RFC 9113 §8.2.3). So
+/// nothing can hide between two fields.
 pub fn join_cookies(fields: &mut HeaderMap) {
     let none_twice = fields.len() == fields.keys_len();
     if none_twice || fields.get_all(header::COOKIE).iter().nth(1).is_none() {
@@ -76,17 +77,17 @@ pub fn join_cookies(fields: &mut HeaderMap) {
         .map(HeaderValue::as_bytes)
         .collect::<Vec<_>>()
         .join(&b"; "[..]);
-    // Values that are each valid stay valid when joined by a semicolon and a space.
+    // Valid values stay valid when joined by a semicolon and a space.
     if let Ok(value) = HeaderValue::from_bytes(&joined) {
         fields.insert(header::COOKIE, value);
     }
 }
 
-/// Removes from a response what ends at this hop, and what would steer the client around the
-/// gateway or speak in its name.
+/// Removes the fields of a response that end at this hop, steer the client around the gateway, or
+/// speak in the gateway's name.
 ///
-/// Removes hop-by-hop fields, `Alt-Svc` (RFC 7838), and fields that proxies set. `Connection`
-/// nominations count as in [`strip_hop_by_hop`].
+/// These are hop-by-hop fields, `Alt-Svc` (RFC 7838), and fields that proxies set. Fields named by
+/// `Connection` are treated as in [`strip_hop_by_hop`].
 pub fn strip_response(fields: &mut HeaderMap) {
     strip_hop_by_hop(fields);
     remove_where(fields, is_steering);
@@ -96,7 +97,7 @@ fn is_h2c(upgrade: &HeaderValue) -> bool {
     upgrade.to_str().is_err() || list(upgrade).any(|protocol| protocol.eq_ignore_ascii_case("h2c"))
 }
 
-/// The names in all `Connection` fields; malformed names nominate nothing.
+/// The names in all `Connection` fields. Malformed names are ignored.
 fn nominations(fields: &HeaderMap) -> Vec<HeaderName> {
     let values = fields.get_all(header::CONNECTION);
     values
@@ -106,7 +107,7 @@ fn nominations(fields: &HeaderMap) -> Vec<HeaderName> {
         .collect()
 }
 
-/// The members of a comma-separated list; a value that is not ASCII has none.
+/// The members of a comma-separated list. A value that is not ASCII has none.
 fn list(value: &HeaderValue) -> impl Iterator<Item = &str> {
     value
         .to_str()

@@ -1,4 +1,4 @@
-//! Tests of fields: which end at this hop, which steer, which are single-valued.
+//! Tests of fields: which end at this hop, which steer, and which are single-valued.
 
 use http::Version;
 use http::header::{HeaderMap, HeaderName, HeaderValue};

@@ -1,27 +1,27 @@
-//! Trailers: which of a request reach the origin, and which of a response the client.
+//! Trailers: which ones of a request reach the origin, and which ones of a response the client.
 
 use http::header::{HeaderMap, HeaderName};
 
 use super::names::{OVERRIDES, SINGLE, frames_or_routes, is_end_to_end, is_plain_name};
 use super::strip::{remove_where, strip_response};
 
-/// Keeps only checksums and signatures of the content, and gRPC's own, in a request's trailers.
+/// Keeps only checksums and signatures of the content, and gRPC's own trailers, of a request.
 ///
-/// RFC 9110 §6.5.1: a trailer may not frame, route, authenticate or modify the request. An origin
-/// that merges trailers into the fields would otherwise see what policy did not.
+/// RFC 9110 §6.5.1: a trailer must not frame, route, authenticate or modify the request. An origin
+/// that merges trailers into the fields would otherwise see fields that policy did not.
 pub fn filter_request_trailers(trailers: &mut HeaderMap) {
     remove_where(trailers, |name| !is_request_trailer(name));
 }
 
-/// Whether a request trailer of this (lower-case) name passes, see [`filter_request_trailers`].
+/// Whether a request trailer with this (lower-case) name passes. See [`filter_request_trailers`].
 pub fn is_request_trailer(name: &str) -> bool {
     let family = || name.starts_with("grpc-") || name.starts_with("x-amz-checksum-");
     REQUEST_TRAILERS.contains(&name) || (family() && is_plain_name(name))
 }
 
-/// Whether a request with this (lower-case) trailer name is refused, rather than having the trailer
-/// removed. Such a name frames, routes, authenticates or overrides, so no honest client sends it
-/// there (RFC 9110 §6.5.1).
+/// Whether a request with this (lower-case) trailer name is refused, instead of the trailer
+/// removed. Such a name frames, routes, authenticates or overrides, so no honest client sends it as
+/// a trailer (RFC 9110 §6.5.1).
 pub fn is_forbidden_trailer(name: &str) -> bool {
     let Ok(parsed) = HeaderName::from_bytes(name.as_bytes()) else {
         return true;
@@ -34,10 +34,10 @@ pub fn is_forbidden_trailer(name: &str) -> bool {
             || FORBIDDEN_TRAILERS.contains(&name))
 }
 
-/// Removes from a response's trailers what a client must never accept there.
+/// Removes the trailers of a response that a client must never accept.
 ///
-/// Unlike a request's, a response's trailers are an open set: gRPC puts an application's own
-/// metadata there.
+/// Other trailers pass: gRPC sends an application's own metadata as response trailers, so their
+/// names are not known in advance.
 pub fn filter_response_trailers(trailers: &mut HeaderMap) {
     strip_response(trailers);
     remove_where(trailers, |name| FORBIDDEN_TRAILERS.contains(&name));

@@ -1,4 +1,4 @@
-//! Which bindings are refused, and where credentials may stand.
+//! Which bindings are refused, and where credentials may appear.
 
 use super::super::binding::{Foreign, MAX_PLACES, When};
 use super::super::signing::Signing;

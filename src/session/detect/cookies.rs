@@ -1,4 +1,4 @@
-//! Cookies of a request: each by itself, and which of them go to a managed origin.
+//! Checks each cookie of a request, and decides which cookies go to a managed origin.
 
 use std::sync::Arc;
 
@@ -12,9 +12,11 @@ use crate::session::phantom::Phantom;
 use crate::session::refusal::{CredentialRefusal, RequestPart};
 
 impl Search<'_> {
-    /// Each cookie by itself. At a managed origin none goes on but those of places, and those that
-    /// are known to hold no account: a session of the attacker's own would be a foreign credential,
-    /// by whatever name.
+    /// Checks each cookie separately.
+    ///
+    /// A managed origin gets only the cookies of places, and cookies known not to identify an
+    /// account. A session cookie of the attacker's own would be a foreign credential under any
+    /// name.
     pub(super) fn cookies(&mut self, value: &[u8]) -> Result<(), CredentialRefusal> {
         let mut rest = Vec::new();
         let mut kept = Vec::with_capacity(value.len());
@@ -49,11 +51,11 @@ impl Search<'_> {
             }
         }
         if !self.bound.is_empty() {
-            // Pieces of a value that was one are one; were they not, none would go on.
+            // Pieces of a valid value form a valid value. If they did not, no cookie would go on.
             let kept = HeaderValue::from_bytes(&kept);
             self.found.cookies = Some(kept.unwrap_or(HeaderValue::from_static("")));
         }
-        // Searched together where nothing is lent, so that no phantom hides across a semicolon.
+        // If no credential is used, search the whole value: a phantom may be split by a semicolon.
         if rest.len() == value.split(|byte| *byte == b';').count() {
             return self.clean(value, RequestPart::Cookie);
         }
@@ -61,7 +63,7 @@ impl Search<'_> {
             .try_for_each(|piece| self.clean(piece, RequestPart::Cookie))
     }
 
-    /// The binding whose cookie this is, and the phantom if the cookie holds it.
+    /// The binding that has this cookie as a place, and the phantom if the cookie holds it.
     fn bound_cookie(
         &self,
         name: &[u8],
@@ -88,12 +90,12 @@ impl Search<'_> {
         )
     }
 
-    /// Whether a cookie goes to a managed origin although no place is called so.
+    /// Whether a cookie goes to a managed origin although it is not a place.
     fn passes_cookie(&self, name: &[u8], content: &[u8]) -> bool {
         let mut named = self.bound.iter().flat_map(|bound| &bound.binding.cookies);
         let named = named.any(|cookie| cookie == "*" || cookie.as_bytes() == name);
-        // Some origins end a cookie at a comma, and take what follows for the next one (RFC 6265
-        // §4.1.1 has none in it).
+        // Some origins end a cookie at a comma and read the rest as the next cookie (RFC 6265
+        // §4.1.1 does not allow a comma in a value).
         let plain = || !content.iter().any(|byte| b"\",\\ \t".contains(byte));
         let known = || {
             HARMLESS_COOKIES
@@ -104,8 +106,8 @@ impl Search<'_> {
     }
 }
 
-/// Cookies of load balancers and of guards against robots, which clients that keep cookies send
-/// back; they hold no account.
+/// Cookies of load balancers and bot detection. Clients that keep cookies send them back, and they
+/// do not identify an account.
 const HARMLESS_COOKIES: [&str; 14] = [
     "__cf_bm",
     "_cfuvid",

@@ -1,4 +1,4 @@
-//! Fields of a request: each by itself, and the halves of Basic credentials.
+//! Checks each field of a request, and both halves of Basic credentials.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -61,7 +61,7 @@ impl Search<'_> {
         self.foreign(token, RequestPart::Field, Some(name))
     }
 
-    /// `Authorization: Basic` (RFC 7617): decoded strictly; each half is a place of its own (H05).
+    /// `Authorization: Basic` (RFC 7617): decoded strictly. Each half is a place of its own (H05).
     fn basic(&mut self, name: &HeaderName, encoded: &[u8]) -> Result<(), CredentialRefusal> {
         let Ok(decoded) = STANDARD.decode(encoded).map(Zeroizing::new) else {
             self.clean(encoded, RequestPart::Basic)?;
@@ -127,8 +127,9 @@ impl Search<'_> {
         self.foreign(encoded, RequestPart::Basic, Some(name))
     }
 
-    /// Whether a field carries credentials: by its general meaning, or because a binding of the
-    /// origin has a place in it. `_` reads as `-`, as CGI and WSGI origins read it (E20, H20).
+    /// Whether a field carries credentials: by its usual meaning, or because a binding of the
+    /// origin has a place in it. `_` counts as `-`, since CGI and WSGI origins read it so (E20,
+    /// H20).
     fn carries_credentials(&self, name: &HeaderName) -> bool {
         sounds_like_credential(name.as_str())
             || self
@@ -139,8 +140,8 @@ impl Search<'_> {
     }
 }
 
-/// What follows an authentication scheme and one space; the scheme is compared without case (RFC
-/// 9110 §11.1).
+/// The text after an authentication scheme and one space. The scheme is compared case-insensitively
+/// (RFC 9110 §11.1).
 fn after_scheme<'v>(value: &'v [u8], scheme: &str) -> Option<&'v [u8]> {
     let (word, rest) = value.split_at_checked(scheme.len())?;
     word.eq_ignore_ascii_case(scheme.as_bytes())
@@ -168,7 +169,7 @@ fn tokens<'v>(
         })
 }
 
-/// Reads base64 that a strict reader refuses, to see what was meant to be hidden in it.
+/// Decodes base64 that a strict decoder refuses, to reveal what it hides.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new()

@@ -1,4 +1,4 @@
-//! The path and the query of a request.
+//! Checks the path and the query of a request.
 
 use super::Search;
 use crate::message::{Place, TakenPart, folded_parameter, is_credential_parameter};
@@ -33,7 +33,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Lends what stands in query places; returns the indices of the parameters that were lent.
+    /// Accepts phantoms in query places. Returns the indices of those parameters.
     fn query(&mut self) -> Result<Vec<usize>, CredentialRefusal> {
         let mut lent = Vec::new();
         let head = self.head;
@@ -77,10 +77,10 @@ impl Search<'_> {
         Ok(lent)
     }
 
-    /// Whether a parameter of this folded name holds a credential: by its general meaning, or at
+    /// Whether a parameter with this folded name holds a credential: by its usual meaning, or at
     /// one of these origins.
     fn is_credential_parameter(&self, folded: &str) -> bool {
-        // Google's own name for an API key, at each of its services (Cloud APIs, "System
+        // Google's own name for an API key, used by all of its services (Cloud APIs, "System
         // parameters").
         let google = || {
             folded == "key"

@@ -1,4 +1,4 @@
-//! Finds the signature of a request, where a credential signs for its origin.
+//! Finds the signature of a request, if a credential signs for its origin.
 
 use super::Search;
 use crate::names::CredentialName;
@@ -8,9 +8,9 @@ use crate::session::refusal::{CredentialRefusal, RequestPart, SignatureFault};
 use crate::session::signer::{Found, Signer};
 
 impl Search<'_> {
-    /// Reads the signature of a request to an origin for which a credential signs (J01, J05, J11).
+    /// Reads the signature of a request, if a credential signs for its origin (J01, J05, J11).
     ///
-    /// The parts of it that hold a phantom are judged here, and nowhere else again.
+    /// Parts of the signature that hold a phantom are judged only here.
     pub(super) fn signature(&mut self) -> Result<(), CredentialRefusal> {
         for unmistakable in [true, false] {
             self.signed_with(unmistakable)?;
@@ -21,8 +21,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Asks the signers that are unmistakable, or those that are not. Several may read one request;
-    /// the key's id tells which is meant.
+    /// Asks either the unmistakable signers or the others. Several may be able to read one request;
+    /// the key id shows which one is meant.
     fn signed_with(&mut self, unmistakable: bool) -> Result<(), CredentialRefusal> {
         let (mut strange, mut unsound) = (None, None);
         for bound in self.bound {
@@ -56,16 +56,18 @@ impl Search<'_> {
         }
     }
 
-    /// Judges a part of a signature that is none of the session's.
+    /// Judges a part of a signature that does not belong to the session.
     fn strange(&mut self, text: &[u8], part: RequestPart) -> Result<(), CredentialRefusal> {
         self.clean(text, part)?;
         self.foreign(text, part, None)
     }
 
-    /// A request to a host for which a credential signs is signed with one of the session's, or is
-    /// refused, where the way of signing says so: it is anonymous, or signed in a way that is not
-    /// read here, by whomever (J05, J06). A credential in a place signs nothing: to a service that
-    /// does not read that place, the request is anonymous.
+    /// Refuses a request that is not signed with one of the session's keys, if its host has a
+    /// signing credential whose scheme requires that (J05, J06).
+    ///
+    /// Such a request is anonymous, or signed by someone in a way that is not read here. A
+    /// credential in a place signs nothing: a service that does not read that place sees an
+    /// anonymous request.
     pub(super) fn unsigned(&self) -> Result<(), CredentialRefusal> {
         let (origin, managed) = (&self.head.origin, !self.bound.is_empty());
         for bound in self.bindings.of_host(&origin.authority.host) {

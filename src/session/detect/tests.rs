@@ -1,5 +1,5 @@
-//! Group H of the threat catalogue, row by row: what is refused and by which code.
-//! `credential::inject` has what is lent.
+//! Group H of the threat catalogue, row by row: what is refused, and with which code. The tests of
+//! `credential::inject` cover what is accepted.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -172,7 +172,7 @@ fn h04_a_disguised_phantom_is_never_replaced_and_refused() {
                 }
             }
         }
-        // One decoding of letters is the canonical form itself, so there the phantom stands plain.
+        // Decoding letters once is already part of canonicalisation, so the phantom is plain there.
         assert_ne!(stage.refusal(origin, &format!("/?q={percent}"), &[]), "");
         assert_eq!(
             stage.refusal(origin, &format!("/?q={}", percent.replace('%', "%25")), &[]),
@@ -267,7 +267,7 @@ fn h10_a_phantom_in_the_host_or_a_field_name_is_refused() {
     );
     let hex: String = phantom.bytes().map(|byte| format!("{byte:02x}")).collect();
     let labels = format!("https://{}.evil.example", &hex[..60]);
-    // A part of a phantom is no phantom: it tells nothing and can be replaced by nothing.
+    // Part of a phantom is not a phantom: it reveals nothing and is never replaced.
     assert!(stage.detect(&head(&labels, "/", &[])).is_ok());
     assert_eq!(
         stage.refusal("https://good.example", "/", &[(&format!("x-{hex}"), "1")]),
@@ -506,7 +506,7 @@ fn r10_stripping_is_for_fields_alone() {
     );
 }
 
-/// A preset's credential at its own host, or at one that stands for it.
+/// A preset's credential at its own host, or at a host that stands in for it.
 fn of_preset(credential: &preset::PresetCredential) -> (Stage, String) {
     let own = credential
         .your_host
@@ -530,7 +530,7 @@ fn of_preset(credential: &preset::PresetCredential) -> (Stage, String) {
     (stage_of(vec![bound]), origin)
 }
 
-/// A request that holds a value in a place, and its content.
+/// A request with a value in a place, and the request's content.
 fn with_value(origin: &str, taken: &Taken, value: &str) -> (RequestHead, Option<String>) {
     let route = taken
         .route
@@ -648,7 +648,7 @@ fn a_parameter_is_known_in_every_spelling_and_where_its_service_uses_it_alone() 
             "{target}"
         );
     }
-    // What is known of no service is told by its name.
+    // An unknown service is judged by the parameter's name.
     let unknown = stage_of(vec![binding(
         "github",
         &["https://good.example"],
@@ -787,7 +787,7 @@ fn content_may_hold_the_sessions_phantom_and_no_other_credential() {
         assert_eq!(judge(kind, text), Some("foreign_credential"), "{text}");
     }
     assert_eq!(judge(FormKind::Json, "{"), Some("content_unreadable"));
-    // Files go elsewhere, and are not held.
+    // File uploads go to another path and are not held.
     assert!(
         stage
             .detect(&head(&origin, "/upload/v1/x", &[]))

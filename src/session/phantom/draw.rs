@@ -1,28 +1,28 @@
-//! Letters drawn from a session's key: the same key, credential and attempt give the same letters
+//! Letters drawn from a session's key. The same key, credential and attempt give the same letters
 //! on every replica.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::{Zeroize, Zeroizing};
 
-/// The key from which a session's phantoms are derived. Replicas that hold the same key issue the
-/// same phantoms.
+/// The key from which a session's phantoms are derived. Replicas with the same key issue the same
+/// phantoms.
 ///
-/// It neither prints nor compares, and is wiped on drop.
+/// It cannot be printed or compared, and is wiped on drop.
 pub struct PhantomKey([u8; 32]);
 
 impl PhantomKey {
-    /// A fresh key from the operating system's generator.
+    /// Generates a key with the operating system's random generator.
     ///
     /// # Errors
-    /// The generator's own failure.
+    /// The generator's own error.
     pub fn random() -> Result<Self, getrandom::Error> {
         let mut key = [0; 32];
         getrandom::fill(&mut key)?;
         Ok(Self(key))
     }
 
-    /// A key from 32 bytes that a replica shares.
+    /// Makes a key from 32 bytes shared between replicas.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
@@ -50,7 +50,7 @@ impl Drop for PhantomKey {
     }
 }
 
-/// An endless row of bytes: HMAC-SHA256 in counter mode under a key of its own.
+/// An endless stream of bytes: HMAC-SHA256 in counter mode, under a key of its own.
 pub(super) struct Stream {
     key: [u8; 32],
     block: [u8; 32],
@@ -59,8 +59,8 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// One letter, each as likely as any other: bytes beyond the last whole multiple are thrown
-    /// away.
+    /// Draws one letter, each with equal probability. Bytes past the last whole multiple of the
+    /// alphabet's length are discarded.
     pub(super) fn pick(&mut self, letters: &[u8]) -> u8 {
         let fair = 256 - 256 % letters.len();
         loop {
@@ -71,7 +71,7 @@ impl Stream {
         }
     }
 
-    /// What a key is made of.
+    /// The 32 bytes from which a private key is made.
     pub(super) fn seed(mut self) -> Zeroizing<[u8; 32]> {
         let mut seed = Zeroizing::new([0; 32]);
         seed.iter_mut().for_each(|byte| *byte = self.byte());

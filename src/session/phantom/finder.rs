@@ -1,36 +1,36 @@
-//! Finds phantoms in bytes, plain or disguised, with one pass of one automaton.
+//! Finds phantoms in bytes, plain or disguised, in one pass of one automaton.
 
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind, Input, MatchKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
-/// How a phantom stands in a text.
+/// The form in which a phantom appears in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// As it was issued.
     Plain,
-    /// Inside base64 or base64url, at any alignment, once or twice encoded.
+    /// Inside base64 or base64url, at any alignment, encoded once or twice.
     Base64,
     /// As hexadecimal digits.
     Hex,
-    /// Behind escapes: percent-encoding, JSON `\u`, HTML character references.
+    /// Escaped: percent-encoding, JSON `\u`, HTML character references.
     Escaped,
-    /// In other case than issued.
+    /// In a different letter case than issued.
     Folded,
 }
 
-/// One place where a phantom stands.
+/// An occurrence of a phantom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sighting {
-    /// Which phantom: its number among the session's.
+    /// The phantom's index among the session's phantoms.
     pub index: usize,
-    /// Where in the searched text; for [`Form::Escaped`] in the text without its escapes.
+    /// The range in the searched text. For [`Form::Escaped`], the range in the unescaped text.
     pub at: std::ops::Range<usize>,
-    /// How it stands there.
+    /// The form in which it appears.
     pub form: Form,
 }
 
-/// The automaton over every form of some phantoms.
+/// The automaton that matches every form of a set of phantoms.
 pub(super) struct Finder {
     exact: Option<AhoCorasick>,
     folded: Option<AhoCorasick>,
@@ -39,7 +39,8 @@ pub(super) struct Finder {
 }
 
 impl Finder {
-    /// Finds these phantoms, and in base64 where it was applied so many times.
+    /// Builds an automaton for these phantoms. `times` is how many layers of base64 it sees
+    /// through.
     pub(super) fn new<'p>(phantoms: impl Iterator<Item = &'p str>, times: usize) -> Self {
         let phantoms: Vec<&str> = phantoms.collect();
         let mut patterns: Vec<Vec<u8>> = Vec::new();
@@ -111,13 +112,13 @@ fn automaton<P: AsRef<[u8]>>(patterns: &[P], fold: bool) -> Option<AhoCorasick> 
     AhoCorasickBuilder::new()
         .match_kind(MatchKind::LeftmostLongest)
         .ascii_case_insensitive(fold)
-        // Few, long patterns: a contiguous automaton is fast and stays small.
+        // The patterns are few and long, so a contiguous automaton is fast and stays small.
         .kind(Some(AhoCorasickKind::ContiguousNFA))
         .build(patterns)
         .ok()
 }
 
-/// Every form of a phantom that is looked for as a pattern, the plain one first.
+/// Every form of a phantom that is searched for as a pattern. The plain form comes first.
 fn forms_of(phantom: &[u8], times: usize) -> Vec<(Vec<u8>, Form)> {
     let mut forms = vec![(phantom.to_vec(), Form::Plain)];
     let mut coded = vec![phantom.to_vec()];
@@ -131,10 +132,10 @@ fn forms_of(phantom: &[u8], times: usize) -> Vec<(Vec<u8>, Form)> {
     forms
 }
 
-/// The digits that every base64 text around the bytes has in common, for each of the three
+/// The digits shared by every base64 text that contains the bytes, for each of the three
 /// alignments (RFC 4648 §4, §5).
 ///
-/// The digits at both borders also hold bits of the neighbours, so they are left out.
+/// Digits at either end also encode bits of neighbouring bytes, so they are left out.
 fn base64_cores(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut cores = Vec::new();
     for lead in 0..3_usize {
@@ -154,7 +155,7 @@ fn base64_cores(bytes: &[u8]) -> Vec<Vec<u8>> {
     cores
 }
 
-/// Undoes one layer of escapes; `None` where there is none.
+/// Removes one layer of escapes. `None` if there are none.
 fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     let escaped =
         memchr::memchr2(b'%', b'\\', text).is_some() || memchr::memmem::find(text, b"&#").is_some();
@@ -171,7 +172,7 @@ fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     (out.len() < text.len()).then_some(out)
 }
 
-/// One escape of an ASCII character: its byte and the escape's width.
+/// Decodes one escape of an ASCII character. Returns the byte and the width of the escape.
 fn escape_at(text: &[u8]) -> Option<(u8, usize)> {
     match text {
         [b'%', high, low, ..] => Some((hex_pair(*high, *low)?, 3)),
@@ -203,9 +204,9 @@ fn hex_pair(high: u8, low: u8) -> Option<u8> {
     Some(digit(high)? << 4 | digit(low)?)
 }
 
-/// The fewest base64 digits that are looked for; fewer would be met by chance.
+/// The fewest base64 digits to search for. Fewer would match by chance.
 const MIN_CORE: usize = 8;
-/// How many layers of escapes are undone.
+/// How many layers of escapes are removed.
 const MAX_DEPTH: usize = 3;
-/// The longest digits of an HTML character reference that are read.
+/// The most digits read from an HTML character reference.
 const MAX_REFERENCE: usize = 8;

@@ -1,4 +1,4 @@
-//! Draws phantoms from a session's key: one for each credential, none inside another.
+//! Draws phantoms from a session's key: one for each credential, and none inside another.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use super::text::Phantom;
 use crate::names::CredentialName;
 use crate::recipe::KeyForm;
 
-/// Why no phantom is made.
+/// Why no phantom could be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PhantomFailure {
-    /// The shape leaves too little to draw, so that a phantom would be guessed or met by chance.
+    /// The shape leaves too little to draw, so a phantom could be guessed or occur by chance.
     #[error(
         "a phantom for credential `{credential}` would have {bits} random bits; at least {MIN_BITS} are needed"
     )]
     TooGuessable {
         /// The credential.
         credential: CredentialName,
-        /// What its shape leaves to draw.
+        /// How many random bits its shape leaves.
         bits: u32,
     },
-    /// Every attempt met the secret or another phantom of the session.
+    /// Every attempt collided with the secret or another phantom of the session.
     #[error("no phantom for credential `{credential}` differs from the session's others")]
     Crowded {
         /// The credential.
@@ -33,20 +33,19 @@ pub enum PhantomFailure {
         /// The credential.
         credential: CredentialName,
     },
-    /// The session has as many phantoms as it may.
+    /// The session already has the maximum number of phantoms.
     #[error("a session has at most {MAX_PHANTOMS} phantoms")]
     TooMany,
 }
 
-/// A session's phantoms while they are issued, in the order of its credentials;
-/// `finish` ends it.
+/// Issues a session's phantoms, in the order of its credentials. `finish` ends it.
 pub struct Issue<'k> {
     key: &'k PhantomKey,
     pub(super) issued: Vec<Phantom>,
 }
 
 impl<'k> Issue<'k> {
-    /// Begins a session's phantoms. One key per session; replicas of the session share it.
+    /// Starts a session's phantoms. Each session has one key, shared by its replicas.
     #[must_use]
     pub fn new(key: &'k PhantomKey) -> Self {
         Self {
@@ -57,9 +56,8 @@ impl<'k> Issue<'k> {
 
     /// Issues the phantom of one credential.
     ///
-    /// The same key, name and shape give the same phantom. `taken` says of a candidate whether it
-    /// is the secret itself, which only `credential` can tell. No phantom lies inside
-    /// another.
+    /// The same key, name and shape give the same phantom. `taken` returns whether a candidate is
+    /// the secret itself, which only `credential` knows. No phantom lies inside another.
     ///
     /// # Errors
     /// [`PhantomFailure`] by cause.
@@ -81,8 +79,8 @@ impl<'k> Issue<'k> {
         })
     }
 
-    /// Issues the phantom of a private key: another key of the same form, with which any client
-    /// signs.
+    /// Issues the phantom of a private key: another key of the same form, which any client can sign
+    /// with.
     ///
     /// The same key, name and form give the same phantom.
     ///
@@ -141,8 +139,8 @@ impl<'k> Issue<'k> {
     }
 }
 
-/// The least that a phantom must leave to chance, in bits.
+/// The least randomness a phantom must have, in bits.
 pub(super) const MIN_BITS: u32 = 24;
-/// The most phantoms that one session is issued.
+/// The most phantoms issued to one session.
 const MAX_PHANTOMS: usize = 256;
 const MAX_ATTEMPTS: u32 = 64;

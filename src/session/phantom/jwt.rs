@@ -6,12 +6,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::draw::Stream;
 use super::slots::{Alphabet, Slot, fill_slots};
 
-/// A JWT's shape: header as it is, payload with its values masked, signature by length.
+/// A JWT's shape: the header unchanged, the payload with masked values, and the signature's length.
 ///
-/// These top-level claims stay, for clients read them: `iss aud exp nbf iat scope scp role typ
-/// token_type ref`. Every other string has each letter and digit replaced by one of its class,
-/// every other whole number its digits; keys, punctuation, literals and fractions stay. The
-/// signature, which alone makes the token worth anything, is drawn whole.
+/// These top-level claims are kept because clients read them: `iss aud exp nbf iat scope scp role
+/// typ token_type ref`. In every other string, each letter and digit is replaced by one of its
+/// class. In every other whole number, the digits are replaced. Keys, punctuation, literals and
+/// fractions are kept. The signature, which alone makes the token valid, is drawn in full.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct JwtShape {
     header: String,
@@ -20,7 +20,7 @@ pub(super) struct JwtShape {
 }
 
 impl JwtShape {
-    /// The shape, where the bytes are a signed JWT whose signature has at least 16 bytes.
+    /// The token's shape, if it is a signed JWT whose signature has at least 16 bytes.
     pub(super) fn of(token: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(token).ok()?;
         let mut parts = text.split('.');
@@ -69,8 +69,8 @@ fn encoded_len(bytes: usize) -> usize {
     (bytes * 4).div_ceil(3)
 }
 
-/// Masks a JSON object's values, byte for byte. The text has been parsed before, so the walk need
-/// not check grammar.
+/// Masks a JSON object's values, byte for byte. The text has already been parsed, so this walk
+/// need not check the grammar.
 fn mask(json: &[u8]) -> Vec<Slot> {
     let mut slots = Vec::with_capacity(json.len());
     let mut objects: Vec<bool> = Vec::new();
@@ -123,7 +123,7 @@ fn mask(json: &[u8]) -> Vec<Slot> {
     slots
 }
 
-/// The index behind a string's closing quote.
+/// The index after a string's closing quote.
 fn string_end(json: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while at < json.len() && json[at] != b'"' {
@@ -135,7 +135,7 @@ fn string_end(json: &[u8], start: usize) -> usize {
 fn mask_string(text: &[u8], kept: bool, slots: &mut Vec<Slot>) {
     let mut at = 0;
     while at < text.len() {
-        // An escape stays whole: `\n` is two bytes, `\u00e9` six.
+        // Escapes are kept whole: `\n` is two bytes, `\u00e9` is six.
         let escape = match (text[at], text.get(at + 1)) {
             (b'\\', Some(b'u')) => 6,
             (b'\\', _) => 2,

@@ -1,16 +1,16 @@
-//! The formats that clients and scanners know by sight: prefixes, fixed marks, checksums.
+//! Formats that clients and scanners recognise: prefixes, fixed marks and checksums.
 
 use crate::names::prefixes::{self, Tail};
 
 use super::slots::{Alphabet, CHECKSUM_DIGITS, Check, LETTERS, Slot, uuid_slots};
 
-/// Marks that stand inside or at the end of a format and that clients look for: prefix, mark,
-/// whether it ends the value.
+/// Marks inside or at the end of a format that clients look for: the prefix, the mark, and whether
+/// the mark ends the value.
 const MARKS: &[(&str, &str, bool)] = &[("sk-", "T3BlbkFJ", false), ("sk-ant-api03-", "AA", true)];
 
-/// The positions of a credential that is no JWT.
+/// The positions of a credential that is not a JWT.
 pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
-    // A prefix stays as it is, the longest that fits.
+    // The longest known prefix that fits is kept as it is.
     let known = prefixes::matches(credential)
         .filter(|found| found.rest.len() >= 8)
         .max_by_key(|found| found.prefix.len());
@@ -42,7 +42,7 @@ pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
     (slots, check)
 }
 
-/// The positions of text without a known format: a UUID, one run of hexadecimal digits, base64, or
+/// The positions of text without a known format: a UUID, a run of hexadecimal digits, base64, or
 /// letter by letter.
 fn free_slots(text: &[u8]) -> Vec<Slot> {
     if let Some(slots) = uuid(text) {
@@ -52,8 +52,8 @@ fn free_slots(text: &[u8]) -> Vec<Slot> {
         return vec![Slot::Draw(hex); text.len()];
     }
     let mut slots: Vec<Slot> = text.iter().map(|byte| Slot::of_class(*byte)).collect();
-    // The digit before the padding carries unused bits that a strict decoder checks (RFC 4648
-    // §3.5), so it stays.
+    // The digit before the padding holds unused bits that a strict decoder checks (RFC 4648
+    // §3.5), so it is kept.
     let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
     if (1..=2).contains(&padding) && text.len() > 8 {
         let last = text.len() - padding - 1;
@@ -73,7 +73,7 @@ fn uuid(text: &[u8]) -> Option<Vec<Slot>> {
     Some(uuid_slots(hex, text[14]))
 }
 
-/// Hexadecimal digits of one case; digits alone are decimal, not hexadecimal.
+/// The alphabet of hexadecimal digits in one case. Digits without letters count as decimal.
 fn hex_alphabet(text: &[u8]) -> Option<Alphabet> {
     let lettered = text.iter().any(u8::is_ascii_alphabetic);
     [Alphabet::HexLower, Alphabet::HexUpper]
@@ -101,7 +101,7 @@ fn keep_marks(credential: &[u8], slots: &mut [Slot]) {
     }
 }
 
-/// CRC-32 (IEEE 802.3) as six base-62 digits: the checksum that ends GitHub's and npm's tokens.
+/// CRC-32 (IEEE 802.3) as six base-62 digits: the checksum at the end of GitHub and npm tokens.
 pub(super) fn base62_crc32(bytes: &[u8]) -> [u8; CHECKSUM_DIGITS] {
     let mut sum = crc32fast::hash(bytes);
     let mut digits = [b'0'; CHECKSUM_DIGITS];
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_checksum_of_a_published_revoked_token_is_its_own() {
-        // A long-revoked token that circulates as the worked example of the format.
+        // A token revoked long ago, widely used as the worked example of the format.
         assert_eq!(&base62_crc32(b"zQWBuTSOoRi4A9spHcVY5ncnsDkxkJ"), b"0mLq17");
     }
 

@@ -1,4 +1,4 @@
-//! All phantoms that a session holds, and the search for them in a text.
+//! All phantoms of a session, and the search for them in a text.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use super::text::Phantom;
 use crate::names::CredentialName;
 
 impl Issue<'_> {
-    /// The session's phantoms, ready to be looked for.
+    /// Finishes issuing, and builds the search for the session's phantoms.
     #[must_use]
     pub fn finish(self) -> Phantoms {
         Phantoms::new(self.issued)
     }
 }
 
-/// A session's phantoms at one time, and the automata that find them. A session that is given
-/// credentials while it lives has others from then on.
+/// A session's phantoms at one moment, and the automata that find them. A session that receives
+/// temporary credentials gets a new set.
 pub struct Phantoms {
     issued: Arc<Issued>,
-    /// Those of temporary credentials, the oldest first.
+    /// The phantoms of temporary credentials, oldest first.
     minted: Vec<Arc<TemporaryPhantoms>>,
     finder: Finder,
 }
 
-/// What a session was issued when it began.
+/// The phantoms issued when the session began.
 struct Issued {
     phantoms: Vec<Phantom>,
     finder: Finder,
 }
 
 impl Phantoms {
-    /// A session that holds none.
+    /// An empty set.
     #[must_use]
     pub fn none() -> Self {
         Self::new(Vec::new())
@@ -48,13 +48,13 @@ impl Phantoms {
         }
     }
 
-    /// Those of the configured credentials, in the order in which they were issued.
+    /// The phantoms of configured credentials, in the order of issue.
     #[must_use]
     pub fn all(&self) -> &[Phantom] {
         &self.issued.phantoms
     }
 
-    /// The phantom that was sighted.
+    /// The phantom of a sighting.
     #[must_use]
     pub fn at(&self, sighting: &Sighting) -> &Phantom {
         let issued = self.all();
@@ -72,16 +72,16 @@ impl Phantoms {
             .find(|phantom| phantom.credential == *credential)
     }
 
-    /// The phantoms of temporary credentials with this access key id, if the session was given
-    /// such.
+    /// The phantoms of the temporary credentials with this access key id, if the session received
+    /// them.
     #[must_use]
     pub fn minted(&self, access_key: &str) -> Option<Arc<TemporaryPhantoms>> {
         let has_key = |minted: &&Arc<TemporaryPhantoms>| minted.parts()[0].reveal() == access_key;
         self.minted.iter().find(has_key).cloned()
     }
 
-    /// These with those of temporary credentials, and without the sets that ended or have to go for
-    /// it, which are given beside.
+    /// This set with the phantoms of new temporary credentials added. Also returns the sets removed
+    /// because they expired or to make room.
     #[must_use]
     pub fn with(&self, minted: Arc<TemporaryPhantoms>) -> (Self, Vec<Arc<TemporaryPhantoms>>) {
         let (mut gone, mut kept): (Vec<_>, Vec<_>) =
@@ -98,7 +98,7 @@ impl Phantoms {
         (phantoms, gone)
     }
 
-    /// Where all of a phantom stands that was sighted in a text of this length.
+    /// The full range of a phantom that was sighted in a text of this length.
     #[must_use]
     pub fn extent(&self, sighting: &Sighting, length: usize) -> Range<usize> {
         let Range { start, end } = sighting.at;
@@ -109,13 +109,14 @@ impl Phantoms {
         start.saturating_sub(surplus / 2)..length.min(end + surplus.div_ceil(2))
     }
 
-    /// The shortest text that could hold a phantom in any form; shorter texts need no search.
+    /// The length of the shortest text that can contain a phantom in any form. Shorter texts need
+    /// no search.
     #[must_use]
     pub fn shortest(&self) -> usize {
         self.issued.finder.shortest().min(self.finder.shortest())
     }
 
-    /// Counts a sighting of a minted phantom behind those that were issued.
+    /// Renumbers a sighting of a minted phantom, to come after the issued ones.
     fn numbered(&self, sighting: Sighting) -> Sighting {
         Sighting {
             index: sighting.index + self.all().len(),
@@ -123,16 +124,16 @@ impl Phantoms {
         }
     }
 
-    /// The phantoms in a text, from the left, longest first, each plain or disguised as the text
-    /// stands.
+    /// Finds the phantoms in a text, plain or encoded: left to right, longest match first. Escapes
+    /// are not removed.
     pub fn find<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = Sighting> + 'a {
         let minted = self.finder.find(text);
         let minted = minted.map(|sighting| self.numbered(sighting));
         self.issued.finder.find(text).chain(minted)
     }
 
-    /// A phantom that appears once escapes are undone: percent-encoding up to three deep, JSON `\u`
-    /// and HTML references.
+    /// Finds a phantom that appears once escapes are removed: percent-encoding up to three layers
+    /// deep, JSON `\u` and HTML references.
     #[must_use]
     pub fn find_unescaped(&self, text: &[u8]) -> Option<Sighting> {
         let minted = || self.finder.find_unescaped(text);
@@ -140,7 +141,7 @@ impl Phantoms {
         issued.or_else(|| minted().map(|sighting| self.numbered(sighting)))
     }
 
-    /// A phantom in a text that has lost its case, as host names and field names do.
+    /// Finds a phantom in text that has lost its letter case, as host names and field names do.
     #[must_use]
     pub fn find_folded(&self, text: &[u8]) -> Option<Sighting> {
         let minted = || self.finder.find_folded(text);
@@ -156,7 +157,7 @@ impl std::fmt::Debug for Phantoms {
     }
 }
 
-/// How often base64 is undone around a phantom; of those that come while the session lives fewer
-/// forms are looked for, since they are prepared while a request waits.
+/// How many layers of base64 are searched through. Minted phantoms are prepared while a request
+/// waits, so fewer forms of them are searched for.
 const TIMES_ISSUED: usize = 2;
 const TIMES_MINTED: usize = 1;

@@ -1,4 +1,4 @@
-//! Whose phantom is this? Knows the phantoms of every live session and of those that ended lately.
+//! Which session a phantom belongs to: for every live session and those that ended recently.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,11 +8,12 @@ use parking_lot::{Mutex, MutexGuard};
 use super::text::Phantom;
 use crate::names::{Map, SessionId};
 
-/// All phantoms of a gateway by their whole text, so that one session's use of another's is told
-/// from a foreign key.
+/// All phantoms of a gateway, by their full text.
 ///
-/// It holds at most a fixed number and forgets the oldest; what it has forgotten is still refused,
-/// as foreign.
+/// It distinguishes another session's phantom from any other foreign credential.
+///
+/// Its size is bounded, and it forgets the oldest first. A forgotten phantom is still refused, as
+/// foreign.
 #[derive(Default)]
 pub struct Registry {
     known: Mutex<Known>,
@@ -25,7 +26,7 @@ struct Known {
 }
 
 impl Registry {
-    /// Notes phantoms of a session; they stay known after the session's end.
+    /// Adds a session's phantoms. They stay known after the session ends.
     pub fn enter(&self, session: &SessionId, phantoms: &[Phantom]) {
         let mut known = self.known();
         for phantom in phantoms {
@@ -44,7 +45,7 @@ impl Registry {
         }
     }
 
-    /// The session to which a text was issued as a phantom.
+    /// The session to which this text was issued as a phantom.
     #[must_use]
     pub fn owner(&self, text: &[u8]) -> Option<SessionId> {
         let text = std::str::from_utf8(text).ok()?;
@@ -52,7 +53,8 @@ impl Registry {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // Every change leaves the map whole, so it stays in use after a panic under the lock.
+        // Every change leaves the map complete, so it can still be used after a panic under the
+        // lock.
         self.known.lock()
     }
 }

@@ -1,14 +1,14 @@
-//! What a credential looks like: prefix, length, alphabet and checksum, without its value.
+//! The shape of a credential: its prefix, length, alphabet and checksum, without its value.
 
 use super::draw::Stream;
 use super::jwt::JwtShape;
 use super::known;
 use super::slots::{Alphabet, CHECKSUM_DIGITS, Check, Slot, fill_slots, uuid_slots};
 
-/// What a credential looks like, so that a phantom can look the same.
+/// The shape of a credential, so that a phantom can have the same shape.
 ///
-/// A shape keeps the public parts (a known prefix, punctuation, a JWT's header) and, for every
-/// other position, only the alphabet that stood there.
+/// A shape keeps the public parts (a known prefix, punctuation, a JWT's header). For every other
+/// position it keeps only the alphabet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Shape(Body);
 
@@ -21,7 +21,7 @@ enum Body {
     Jwt(JwtShape),
 }
 
-/// Why a text is no shape.
+/// Why a text is not a shape.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeMalformed {
     /// A bracket is not closed, or its content is not `COUNT CLASS`.
@@ -34,20 +34,20 @@ pub enum ShapeMalformed {
         "a shape's class is upper, lower, digit, alpha, alnum, word, base64, hex, HEX, base32, uuid or crc32"
     )]
     Class,
-    /// A checksum is not six long, does not end the shape or follows nothing.
+    /// A checksum is not six digits long, does not end the shape, or follows nothing.
     #[error("`[6 crc32]` must be the last group and must follow another group")]
     Checksum,
-    /// It is empty, longer than 16 KiB, or has a character that is not visible ASCII.
+    /// It is empty, longer than 16 KiB, or contains a character that is not visible ASCII.
     #[error("a shape has 1 to 16384 visible ASCII characters")]
     Size,
 }
 
 impl Shape {
-    /// The shape of a credential's own bytes, which must be visible ASCII.
+    /// Derives the shape of a credential from its bytes, which must be visible ASCII.
     ///
-    /// Known formats keep their prefix, alphabet and checksum; a JWT keeps its header and the
-    /// claims that clients read; else every letter becomes one of its own class and all punctuation
-    /// stays.
+    /// Known formats keep their prefix, alphabet and checksum. A JWT keeps its header and the
+    /// claims that clients read. In anything else, each letter or digit is replaced by one of its
+    /// class, and all punctuation is kept.
     #[must_use]
     pub fn of(credential: &[u8]) -> Self {
         if let Some(jwt) = JwtShape::of(credential) {
@@ -57,11 +57,11 @@ impl Shape {
         Self(Body::Slots { slots, check })
     }
 
-    /// Reads a declared shape, such as `glpat-[20 alnum]` or `ghp_[30 alnum][6 crc32]`.
+    /// Parses a declared shape, such as `glpat-[20 alnum]` or `ghp_[30 alnum][6 crc32]`.
     ///
-    /// `[uuid]` needs no count; `word` and `base64` stand for alphabets with punctuation, of which
-    /// a phantom uses the letters and digits alone, since punctuation would change the length of
-    /// encoded forms.
+    /// `[uuid]` needs no count. The alphabets `word` and `base64` include punctuation, but a
+    /// phantom uses only their letters and digits: punctuation would change the length of encoded
+    /// forms.
     ///
     /// # Errors
     /// [`ShapeMalformed`] by cause.
@@ -120,7 +120,7 @@ impl Shape {
         }
     }
 
-    /// Whether the shape has no position; no constructor makes such a shape.
+    /// Whether the shape has no positions. No constructor makes such a shape.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -139,7 +139,7 @@ impl Shape {
         }
     }
 
-    /// Fills every open position from the stream.
+    /// Fills every open position with letters from the stream.
     pub(super) fn fill(&self, stream: &mut Stream) -> String {
         match &self.0 {
             Body::Slots { slots, check } => {

@@ -1,4 +1,4 @@
-//! The positions of a shape: what stands fixed at each, or which letters are drawn.
+//! The positions of a shape: each is a fixed byte, or drawn from an alphabet.
 
 use super::draw::Stream;
 
@@ -9,8 +9,8 @@ pub(super) enum Slot {
     Draw(Alphabet),
 }
 
-/// The letters that may stand at a position. All are unreserved in every encoding, so no alphabet
-/// changes a length.
+/// The letters allowed at a position. All of them are unreserved in every encoding, so no alphabet
+/// changes an encoded length.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alphabet {
     Upper,
@@ -24,7 +24,7 @@ pub(super) enum Alphabet {
     Base32,
 }
 
-/// A checksum tail: CRC-32 of the bytes in `over`, as six base-62 digits that end the credential
+/// A checksum at the end of a credential: CRC-32 of the bytes in `over`, as six base-62 digits
 /// (GitHub, npm).
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Check {
@@ -41,7 +41,7 @@ pub(super) fn fill_slots(slots: &[Slot], stream: &mut Stream) -> Vec<u8> {
         .collect()
 }
 
-/// A UUID's positions: version and variant stay, as its readers check them.
+/// A UUID's positions. Version and variant are kept, because readers check them.
 pub(super) fn uuid_slots(hex: Alphabet, version: u8) -> Vec<Slot> {
     let variant = if hex == Alphabet::HexUpper {
         b'A'
@@ -59,8 +59,8 @@ pub(super) fn uuid_slots(hex: Alphabet, version: u8) -> Vec<Slot> {
 }
 
 impl Slot {
-    /// The position that keeps a byte's class: a letter or digit is drawn anew, anything else
-    /// stays.
+    /// The position for a byte: a letter or digit is drawn anew from its class, anything else is
+    /// kept.
     pub(super) fn of_class(byte: u8) -> Self {
         match byte {
             b'A'..=b'Z' => Self::Draw(Alphabet::Upper),
@@ -70,7 +70,7 @@ impl Slot {
         }
     }
 
-    /// How much is left to guess at it.
+    /// How much randomness the position adds, in bits.
     pub(super) fn bits(self) -> f64 {
         match self {
             Self::Fixed(_) => 0.0,
@@ -94,7 +94,7 @@ impl Alphabet {
         }
     }
 
-    /// The letters of a class of declared shapes.
+    /// The alphabet of a class in a declared shape.
     pub(super) fn named(class: &str) -> Option<Self> {
         Some(match class {
             "upper" => Self::Upper,
@@ -110,7 +110,7 @@ impl Alphabet {
     }
 }
 
-/// Base 62 in the order that GitHub's and npm's checksums use.
+/// Base 62, in the order used by the checksums of GitHub and npm.
 pub(super) const LETTERS: &[u8; 62] =
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 pub(super) const CHECKSUM_DIGITS: usize = 6;

@@ -1,5 +1,4 @@
-//! Phantoms of temporary credentials that a session was given while it lives, by the services' own
-//! answers.
+//! Phantoms of temporary credentials that a session receives in services' responses.
 
 use std::time::SystemTime;
 
@@ -18,10 +17,10 @@ pub struct TemporaryPhantoms {
 
 impl TemporaryPhantoms {
     /// Draws phantoms of the given shapes for access key id, secret key and session token. `taken`
-    /// says of a candidate for a part whether it is the secret itself.
+    /// returns whether a candidate for a part is the secret itself.
     ///
     /// # Errors
-    /// [`PhantomFailure`], where a shape leaves too little to draw.
+    /// [`PhantomFailure`], if a shape leaves too little to draw.
     pub fn draw(
         parent: &CredentialName,
         keys: &[PhantomKey; 3],
@@ -29,8 +28,8 @@ impl TemporaryPhantoms {
         expires: SystemTime,
         taken: impl Fn(usize, &[u8]) -> bool,
     ) -> Result<TemporaryPhantoms, PhantomFailure> {
-        // Each is issued by itself and from its own key: all three are the parent's, and one key
-        // has one phantom of a name.
+        // Each part is issued separately, from its own key: all three carry the parent's name, and
+        // one key gives one phantom per name.
         let part =
             |at: usize| Issue::new(&keys[at]).issue(parent, &shapes[at], |text| taken(at, text));
         Ok(TemporaryPhantoms {
@@ -39,26 +38,26 @@ impl TemporaryPhantoms {
         })
     }
 
-    /// The credential that they come from.
+    /// The credential they were derived from.
     #[must_use]
     pub fn parent(&self) -> &CredentialName {
         self.parts[0].credential()
     }
 
-    /// Access key id, secret key and session token.
+    /// The phantoms of access key id, secret key and session token.
     #[must_use]
     pub fn parts(&self) -> &[Phantom; 3] {
         &self.parts
     }
 
-    /// Whether their time is over.
+    /// Whether they have expired.
     #[must_use]
     pub fn is_over(&self) -> bool {
         SystemTime::now() >= self.expires
     }
 }
 
-/// The most sets that a session holds at once; SDKs renew theirs, and a build makes a few.
+/// The most sets a session holds at once. SDKs renew theirs, and a build makes a few.
 pub(super) const MOST: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Properties of phantoms: shape, distinctness, derivation, and finding them in every form.
+//! Properties of phantoms: shape, distinctness, derivation, and detection in every form.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

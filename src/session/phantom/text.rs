@@ -1,12 +1,12 @@
-//! One phantom: the text that stands for a secret, and what of it is looked for.
+//! One phantom: the text that stands in for a secret, and the part of it that is searched for.
 
 use std::sync::Arc;
 
 use crate::names::CredentialName;
 use crate::recipe::KeyForm;
 
-/// What a session holds in place of one secret. Debug names the credential and never prints the
-/// text.
+/// The text a session holds in place of one secret. `Debug` names the credential and never prints
+/// the text.
 #[derive(Clone)]
 pub struct Phantom {
     pub(super) credential: CredentialName,
@@ -14,26 +14,26 @@ pub struct Phantom {
 }
 
 impl Phantom {
-    /// The credential that it stands for.
+    /// The credential it stands in for.
     #[must_use]
     pub fn credential(&self) -> &CredentialName {
         &self.credential
     }
 
-    /// What the sandbox gets to hold, in an environment variable or a file.
+    /// The text itself, which the sandbox holds in an environment variable or a file.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.text
     }
 
-    /// What is looked for in requests: the text, or one line of a private key, which has that of no
-    /// other.
+    /// The part that is searched for: the whole text, or for a private key one line that no other
+    /// key has.
     pub(super) fn mark(&self) -> &str {
         if !KeyForm::is_pem(self.text.as_bytes()) {
             return &self.text;
         }
-        // The first line is much the same in all keys of a kind, so it serves where there is no
-        // second.
+        // The first line is almost the same in all keys of a kind, so it is used only if there is
+        // no second line.
         let lines = self
             .text
             .split("\\n")
@@ -42,8 +42,8 @@ impl Phantom {
         lines.take(2).last().unwrap_or(&self.text)
     }
 
-    /// What is looked for of a phantom that was minted: a session token has some thousand letters,
-    /// of which any few tell it.
+    /// The part that is searched for in a minted phantom. A session token has thousands of letters,
+    /// and any few of them identify it.
     pub(super) fn middle(&self) -> &str {
         let surplus = self.text.len().saturating_sub(MIDDLE);
         let from = surplus / 2;
@@ -52,9 +52,9 @@ impl Phantom {
             .unwrap_or(&self.text)
     }
 
-    /// Whether it has the shape of a credential: one length, and the same punctuation at the same
-    /// positions; letters, digits and `-._` are never escaped (RFC 3986 §2.3), whichever of them
-    /// stand there.
+    /// Whether it has the shape of a credential: the same length, and the same punctuation at the
+    /// same positions. Letters, digits and `-._` may differ: they are never escaped (RFC 3986
+    /// §2.3).
     #[cfg(test)]
     pub(crate) fn fits(&self, credential: &[u8]) -> bool {
         let escapable = |byte: u8| !(byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Phantom {
     }
 }
 
-/// The letters of a temporary phantom that are looked for.
+/// How many letters of a temporary phantom are searched for.
 const MIDDLE: usize = 64;
-/// No word around a key in PEM is as long as this, and the lines that matter are longer.
+/// Longer than any word around a key in PEM, and shorter than the lines that matter.
 const MIN_MARK: usize = 24;

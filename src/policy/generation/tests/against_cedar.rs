@@ -1,4 +1,4 @@
-//! What is judged with few rules and few facts, held against Cedar with all of them.
+//! Compares judging with few rules and facts against Cedar with all rules and facts.
 
 use super::*;
 
@@ -78,7 +78,7 @@ fn scopes() -> impl Strategy<Value = String> {
         1 => Just(r#"when { context.secure && context.scheme == "https" && context.entry == "exec" }"#),
         1 => Just(r#"when { context.credentials.contains("c1") && context.method != "PUT" && context.path != "/" }"#),
         1 => Just(r#"when { ["s3:PutObject"].containsAll(context.actions) && !context.actions.isEmpty() }"#),
-        // These two err on requests with content.
+        // These two fail to evaluate for requests with content.
         1 => Just(r#"when { context.contentLength + 9223372036854775807 > 0 }"#),
         1 => Just(r#"when { principal in Gateway::Group::"g1" || context.contentLength * 9223372036854775807 < 9 }"#),
         1 => Just(r#"when { context has port && context.query == context.query }"#),
@@ -154,8 +154,8 @@ fn few_u64() -> impl Strategy<Value = u64> {
     proptest::sample::select(vec![0, 1, 7, u64::MAX])
 }
 
-/// Cedar's own answer to policies as they are written, over the whole set, with the full context,
-/// everything checked against the schema but facts of the content that were left out.
+/// Cedar's own answer, from the policies as written: the whole set and the full context, checked
+/// against the schema except for facts of content that were left out.
 fn whole(text: &str, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> (Outcome, Vec<String>) {
     let set: PolicySet = text.parse().unwrap();
     let named = set.policies().map(|policy| {
@@ -191,7 +191,7 @@ fn whole(text: &str, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> (Outcome, Vec
         let resource = credential.clone().unwrap_or(host.clone());
         Request::new(principal.clone(), action.clone(), resource, context, schema).unwrap()
     };
-    // With every fact of the content it is one of the schema.
+    // With every fact of the content, the context matches the schema.
     let everything = read_all();
     let checked = Facts {
         content: Some(&everything),
@@ -273,7 +273,8 @@ proptest! {
             let cedar = whole(&text, &request.facts(), loan);
             let full = generation.judge(&request.facts(), loan);
             prop_assert_eq!((full.outcome, sorted(&full)), cedar, "{}\n{:?}", text, request);
-            // What the head decides, the content does not change; an earlier `no` may name fewer.
+            // Content does not change what the head decides. An earlier `no` may name fewer
+            // policies.
             let head = unread(&request);
             let head = generation.judge(&head.facts(), loan);
             match head.outcome {
@@ -296,7 +297,7 @@ proptest! {
             let with_all = generation.ask(&request.facts());
             request.content = Some(ContentFacts::default());
             let with_none = generation.ask(&request.facts());
-            // Allowed without any fact is allowed whatever they say.
+            // What is allowed without any fact is allowed whatever the facts are.
             if with_none.allowed() {
                 prop_assert_eq!(&with_none, &with_all);
                 request.content = Some(read(&request, &content));
@@ -314,7 +315,7 @@ fn numbered(texts: &[String]) -> String {
         .collect()
 }
 
-/// Policies of which some read content, behind conditions on the head.
+/// Policies, some of which read content behind conditions on the head.
 fn content_scopes() -> impl Strategy<Value = String> {
     let content = prop_oneof![
         Just("context.content.amount <= 5000"),

@@ -5,7 +5,7 @@ use super::*;
 fn content_outcome(text: &str, content: &str) -> Outcome {
     let post = post(content);
     let outcome = policies(text).current().ask(&post.facts()).outcome;
-    // The head alone says that the content is needed.
+    // Judging the head shows that the content is needed.
     let head = policies(text).current().ask(&unread(&post).facts()).outcome;
     assert_eq!(head, Outcome::Unjudged(Fault::ContentUnread));
     outcome

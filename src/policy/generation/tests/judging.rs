@@ -20,7 +20,7 @@ fn f14_a_batch_is_allowed_where_all_of_its_host_is() {
         ..owned()
     };
     assert!(batch.facts().batch);
-    // Asked before for the same request by itself: that answer is not for the batch.
+    // The same request alone was judged before. That answer must not be used for the batch.
     let alone = Facts {
         batch: false,
         ..batch.facts()

@@ -1,4 +1,4 @@
-//! Tests of judging, and the requests and policies that other tests of policy use.
+//! Tests of judging, and the requests and policies shared with other tests of policy.
 
 mod against_cedar;
 mod content;
@@ -31,7 +31,7 @@ pub(in crate::policy) fn owned() -> OwnedFacts {
     request
 }
 
-/// `amount` and `model` of JSON, at every host of `b.example`, and of GitHub's API.
+/// Declares `amount` and `model` in JSON, for every host of `b.example` and for GitHub's API.
 pub(in crate::policy) fn declared() -> Declared {
     let mut declared = Declared::default();
     for (name, kind) in [
@@ -102,7 +102,7 @@ fn named(verdict: &Verdict) -> Vec<&str> {
     verdict.policies.iter().map(PolicyId::as_str).collect()
 }
 
-/// A request without its content, as it is judged first.
+/// The request without its content, as it is first judged.
 fn unread(request: &OwnedFacts) -> OwnedFacts {
     OwnedFacts {
         content: None,

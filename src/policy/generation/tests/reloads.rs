@@ -1,4 +1,4 @@
-//! Generations replace one another whole.
+//! Generations replace one another as a whole.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn a_failed_reload_keeps_the_generation() {
 
 #[test]
 fn a_thousand_reloads_never_mix_two_sets() {
-    // Each set names its own policy by its generation's number, so a verdict of a mixture would
+    // Each set's policy is named after its generation, so a verdict from a mixture of sets would
     // show.
     let text = |n: u64| {
         format!("@id(\"g{n}\") permit(principal, action, resource) when {{ context.port == 443 }};")
