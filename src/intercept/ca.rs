@@ -28,7 +28,7 @@ impl SessionCa {
     /// the host. It is called at each handshake, so that a changed policy takes effect at once.
     ///
     /// # Errors
-    /// [`CaError`] if the lifetime is out of range, or keys, certificates or TLS cannot be set up.
+    /// `CaError` if the lifetime is out of range, or keys, certificates or TLS cannot be set up.
     pub fn new(
         session: &SessionId,
         settings: &CaSettings,
@@ -76,7 +76,7 @@ impl SessionCa {
     /// The leaf for a host: cached, or minted now (about 20 µs).
     ///
     /// # Errors
-    /// [`MintRefused`] if policy, the closed list, the rate or the CA's expiry forbids it.
+    /// `MintRefused` if policy, the closed list, the rate or the CA's expiry forbids it.
     pub fn leaf(&self, host: &Host) -> Result<Arc<CertifiedKey>, MintRefused> {
         self.leaves.leaf(host)
     }

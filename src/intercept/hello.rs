@@ -129,7 +129,7 @@ impl HandshakeError {
 /// certificate.
 ///
 /// # Errors
-/// [`HandshakeError`]: the connection is over. The deadline covers the whole handshake.
+/// `HandshakeError`: the connection is over. The deadline covers the whole handshake.
 ///
 /// Not cancel safe: dropping the future loses the connection.
 pub async fn terminate<IO>(

@@ -1,6 +1,6 @@
 //! The launcher: runs a command in namespaces whose only way out is the gateway.
 //!
-//! [`reexec`] replaces the calling process with a fresh, single-threaded one with a scrubbed
+//! [`reexec()`] replaces the calling process with a fresh, single-threaded one with a scrubbed
 //! environment. [`resume`] continues there, and [`run`] does the work. `launch` shares only
 //! `enroll` with the data path: the sockets that the gateway serves are created inside the sandbox
 //! and passed to it. If a step fails, the command is never started.
@@ -81,7 +81,7 @@ use terminal::Terminal;
 
 /// Creates the sandbox, runs the command in it, and returns how it ended.
 ///
-/// The process must be single-threaded, which [`reexec`] ensures.
+/// The process must be single-threaded, which [`reexec()`] ensures.
 ///
 /// # Errors
 /// [`Error`] if the command was never started; see [`Error::exit_code`] and [`Error::advice`].

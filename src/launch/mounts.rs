@@ -279,7 +279,7 @@ const STAGE: &str = "/sys";
 const MEMORY: &str = "/.memory";
 const HOME: &str = "home";
 const LAYERS: &str = "layers";
-/// The part for `/dev/shm`, which [`devices`] puts in its place.
+/// The part for `/dev/shm`, which [`super::devices`] puts in its place.
 const SHARED_PART: &str = "shared";
 /// The parts of the memory, and their modes.
 const PARTS: [(&str, u32); 6] = [

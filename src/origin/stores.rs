@@ -58,7 +58,7 @@ impl StoreClient {
     /// A client for these servers only. If there are `roots`, no others are trusted.
     ///
     /// # Errors
-    /// [`StoreClientUnusable`] by cause.
+    /// `StoreClientUnusable` by cause.
     pub fn new(
         servers: Vec<Origin>,
         roots: Vec<CertificateDer<'static>>,

@@ -78,7 +78,7 @@ impl Declared {
     /// Adds a declaration. A name may be declared several times, for different origins.
     ///
     /// # Errors
-    /// [`Clash`] with an earlier declaration.
+    /// `Clash` with an earlier declaration.
     pub fn add(&mut self, fact: ContentFact) -> Result<(), Clash> {
         for other in self.0.iter().filter(|other| other.name == fact.name) {
             if other.kind != fact.kind {

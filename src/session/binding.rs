@@ -16,7 +16,7 @@ pub struct Binding {
     pub shape: Option<Shape>,
     /// The origins that may receive the credential.
     pub origins: Vec<OriginPattern>,
-    /// The places where it may appear, at most [`MAX_PLACES`].
+    /// The places where it may appear, at most `MAX_PLACES`.
     pub places: Vec<Place>,
     /// The methods it may be used with. Empty means all.
     pub methods: Vec<Method>,

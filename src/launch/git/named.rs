@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// see those settings.
 ///
 /// # Errors
-/// Returns a [`Step::Git`] failure if such settings cannot be read.
+/// Returns a `Step::Git` failure if such settings cannot be read.
 pub fn present_above(projects: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Failure> {
     Ok(settings::present(&named_above(projects)?, projects, &[]))
 }

@@ -105,7 +105,7 @@ fn is_repository(directory: &Path) -> bool {
             .all(|name| directory.join(name).is_dir())
 }
 
-/// Whether [`super::guard`] created this `.git` directory, and a killed launch left a new
+/// Whether [`super::guard()`] created this `.git` directory, and a killed launch left a new
 /// repository in it.
 pub fn is_set_apart(git: &Path) -> bool {
     git.join(APART).is_dir() && !has_head(git)
@@ -117,7 +117,7 @@ pub fn has_head(git: &Path) -> bool {
     fs::symlink_metadata(git.join("HEAD")).is_ok()
 }
 
-/// Whether a file of a repository's directory has only the content of a [`super::guard`]
+/// Whether a file of a repository's directory has only the content of a [`super::guard()`]
 /// placeholder.
 pub fn is_placeholder(path: &Path) -> bool {
     GUARDED

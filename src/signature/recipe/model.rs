@@ -70,7 +70,7 @@ impl Recipe {
         &self.parts
     }
 
-    /// What it needs of [`Nonce`].
+    /// What it needs of [`Nonce`](super::Nonce).
     #[must_use]
     pub fn nonce(&self) -> NonceKind {
         let kinds = self.values.iter().find_map(|value| match value.kind {
