@@ -33,8 +33,8 @@ pub struct Flags {
     /// presets`)
     #[arg(long = "preset", value_name = "NAME")]
     pub presets: Vec<String>,
-    /// Sign requests to AWS with your credentials, from the environment or from a profile of the AWS
-    /// CLI
+    /// Sign requests to AWS with your credentials, from the environment or from a profile of the
+    /// AWS CLI
     #[arg(long, value_name = "PROFILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub aws: Option<String>,
     /// Restrict --aws to these S3 buckets, or to a prefix in one

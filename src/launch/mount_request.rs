@@ -22,8 +22,8 @@ pub struct MountRequest {
     pub projects: Vec<PathBuf>,
     /// Further directories and files to show, read-only, canonical.
     pub see: Vec<PathBuf>,
-    /// What to show of the home directory beyond the default: sets and paths, as [`crate::tools::named`]
-    /// takes them.
+    /// What to show of the home directory beyond the default: sets and paths, as
+    /// [`crate::tools::named`] takes them.
     pub see_home: Vec<String>,
     /// Further sets of the home directory, if there is one.
     pub sets: Vec<String>,
