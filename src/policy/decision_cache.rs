@@ -81,8 +81,11 @@ fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<Vec<u
     }
     for input in set.inputs.iter() {
         key.input(*input, facts)?;
+        if key.0.len() > MOST_BYTES {
+            return None;
+        }
     }
-    (key.0.len() <= MOST_BYTES).then_some(key.0)
+    Some(key.0)
 }
 
 /// A key being built. Each text is preceded by its length, so that different sequences of texts

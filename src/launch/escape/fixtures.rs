@@ -248,32 +248,31 @@ impl Fixtures {
             places.push(state);
         }
         for place in places.into_iter().filter(|place| place.is_dir()) {
-            let path = place.join(&name);
-            let mut file = fs::OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .open(&path)?;
-            self.paths.push(path.clone());
-            file.write_all(self.nonce.as_bytes())?;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
-            targets.files.push(path);
+            targets
+                .files
+                .push(self.write_nonce(place.join(&name), 0o644)?);
         }
         Ok(())
     }
 
     fn plant_input(&mut self, targets: &mut Targets) -> io::Result<()> {
         let path = std::env::temp_dir().join(format!("gateway-escape-{}.input", self.nonce));
+        // If the sandbox's user is another, they could write it if they could open it.
+        self.input = Some(self.write_nonce(path, 0o666)?);
+        targets.input = true;
+        Ok(())
+    }
+
+    /// Creates a file that holds the nonce, and is removed with the others.
+    fn write_nonce(&mut self, path: PathBuf, mode: u32) -> io::Result<PathBuf> {
         let mut file = fs::OpenOptions::new()
             .write(true)
             .create_new(true)
             .open(&path)?;
         self.paths.push(path.clone());
         file.write_all(self.nonce.as_bytes())?;
-        // If the sandbox's user is another, they could write it if they could open it.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
-        self.input = Some(path);
-        targets.input = true;
-        Ok(())
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+        Ok(path)
     }
 
     fn process_priority(&self) -> i32 {

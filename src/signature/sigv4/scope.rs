@@ -383,5 +383,4 @@ const PUBLIC_ACCESS: [&str; 4] = [
     "RestrictPublicBuckets",
 ];
 #[cfg(test)]
-#[path = "scope_tests.rs"]
 mod tests;
