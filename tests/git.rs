@@ -139,6 +139,22 @@ impl Host {
     }
 }
 
+#[test]
+fn the_probes_of_doctor_leave_the_users_repository_as_it_was() {
+    let host = Host::with_repository();
+    let state = || {
+        host.sh(
+            "work/project",
+            "git log --all --format=%H; git status --short",
+        )
+    };
+    let before = state();
+    let mut doctor = host.command(env!("CARGO_BIN_EXE_gateway"), "work/project");
+    let output = doctor.args(["doctor", "--escape"]).output().unwrap();
+    assert!(said(&output).contains("git-settings"), "{}", said(&output));
+    assert_eq!(state(), before);
+}
+
 fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr]
         .map(|text| String::from_utf8_lossy(text).into_owned())

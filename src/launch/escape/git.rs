@@ -117,6 +117,8 @@ pub fn breaches(folder: &Path) -> Vec<String> {
                     ])
                     .args(words)
                     .current_dir(&place)
+                    // What is no repository here must not lead git to the user's own above.
+                    .env("GIT_CEILING_DIRECTORIES", folder)
                     .stdin(Stdio::null())
                     .stdout(Stdio::null())
                     .stderr(Stdio::null())
