@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::guard::{ConnectionGuard, ExchangeGuard};
 use super::limits::Limits;
@@ -16,6 +16,8 @@ use crate::policy::Policies;
 
 /// How often everything is checked.
 const SWEEP: Duration = Duration::from_secs(1);
+/// How long an exchange of an ended session may take to end by itself.
+const END_GRACE: Duration = Duration::from_millis(20);
 /// How many whole sweeps an exchange may outlive its abort.
 const GRACE: u32 = 1;
 /// How long exchanges are judged again before the thread's other tasks get their turn: about a
@@ -76,6 +78,19 @@ impl Watchdog {
                 () = self.changed.notified() => {}
             }
             self.judge_again(policies).await;
+        }
+    }
+
+    /// Cuts what is under way of each session that an operator ends. Runs for ever.
+    pub(super) async fn cut_ended(&self, mut ends: watch::Receiver<()>) {
+        while ends.changed().await.is_ok() {
+            self.exchanges
+                .living()
+                .for_each(|exchange| exchange.abort_if_ended());
+            tokio::time::sleep(END_GRACE).await;
+            self.exchanges
+                .living()
+                .for_each(|exchange| exchange.close_if_ended());
         }
     }
 
