@@ -77,6 +77,7 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
         origin_settings: Arc::new(OriginSettings::default().with_rules(vec![rule]).unwrap()),
         ids: Ids::new().unwrap(),
         refused: RefusalCounts::default(),
+        metrics: Arc::default(),
         open: Arc::default(),
     });
     let asks = Arc::new(Session::new(

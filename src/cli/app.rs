@@ -61,6 +61,7 @@ impl App {
             limits: config.limits.clone(),
             origin_settings: Arc::new(origins(&config, rules)?),
             refused: RefusalCounts::default(),
+            metrics: Arc::default(),
             open: Arc::default(),
             ids: Ids::new().map_err(Failure::no_randomness)?,
         };
@@ -147,6 +148,12 @@ impl App {
     /// # Errors
     /// Returns a [`Failure`] with every problem of the new policies.
     pub fn reload(&self) -> Result<u64, Failure> {
+        let reloaded = self.replace_policies();
+        self.shared.metrics.reload(reloaded.is_ok());
+        reloaded
+    }
+
+    fn replace_policies(&self) -> Result<u64, Failure> {
         let sources = sources(&self.config, &self.flags)?;
         let generation = self
             .shared
@@ -211,6 +218,10 @@ fn sources(config: &Config, flags: &str) -> Result<Vec<Source>, Failure> {
     })?;
     if !flags.is_empty() {
         sources.push(Source::new("flags", flags));
+    }
+    if let Some(granted) = config.granted.as_deref().filter(|path| path.exists()) {
+        let read = Source::read(granted);
+        sources.extend(read.map_err(|problems| refused("the granted rules", problems))?);
     }
     Ok(sources)
 }

@@ -1,20 +1,20 @@
 //! `gateway serve`: runs the data path behind the configured listeners, for any sandbox.
 
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::app::App;
+use super::control;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::logging;
 use super::resolve::ResolvedConfig;
 use super::serving;
 use super::terminal::Terminal;
+use super::write::write;
 use crate::config::ListenerKind;
 use crate::credential::{Stores, unexpected_reach};
 use crate::gateway::{ListenerMode, SessionListener, Worker};
@@ -35,7 +35,8 @@ impl Serve {
     /// Returns a [`Failure`] if something cannot be set up. Nothing is served then.
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         logging::start(tracing::Level::WARN);
-        let config = self.run.config(&super::presets::known_variable)?;
+        let mut config = self.run.config(&super::presets::known_variable)?;
+        config.granted = config.file.as_deref().map(granted_beside);
         terminal.warn(&config.warnings);
         if config.listeners.is_empty() {
             return Err(Failure::usage("there is nothing to listen on")
@@ -94,6 +95,11 @@ async fn serve(app: &Arc<App>, terminal: &Terminal, quiet: bool) -> Result<Code,
             ));
         }
     }
+    let told = listeners.iter().map(|(address, known)| {
+        let session = known.session.id().to_string();
+        (address.to_string(), session)
+    });
+    let _control = control::open(app, "serve", told.collect())?;
     serving::settle();
     wait(app, &worker, &others, terminal).await
 }
@@ -204,6 +210,11 @@ async fn authentication(asked: &crate::config::ProxyLogin) -> Result<Authenticat
     Ok(lease.secret.authentication(asked.user.as_bytes()))
 }
 
+/// The rules that operators grant stand in a file beside the configuration.
+fn granted_beside(config: &Path) -> PathBuf {
+    config.with_file_name("granted.cedar")
+}
+
 /// Writes what the workload needs: the CA's certificate, and its phantoms.
 fn publish(app: &App, session: &Session, certificate: &str) -> Result<(), Failure> {
     if let Some(path) = app.config.ca.certificate_of(session.id()) {
@@ -218,28 +229,4 @@ fn publish(app: &App, session: &Session, certificate: &str) -> Result<(), Failur
         write(&path, lines.as_bytes(), 0o600)?;
     }
     Ok(())
-}
-
-/// Replaces a file atomically: a reader sees either the old one or the new one.
-fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
-    let mut random = [0; 8];
-    let mut beside = path.as_os_str().to_owned();
-    let written = (|| {
-        // A random name, so that a leftover of an earlier process with the same number is not in
-        // the way. In a container, process numbers repeat.
-        getrandom::fill(&mut random).map_err(|error| std::io::Error::other(error.to_string()))?;
-        beside.push(format!(".{:016x}", u64::from_le_bytes(random)));
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&beside)?;
-        file.write_all(content)?;
-        std::fs::rename(&beside, path)
-    })();
-    written.map_err(|error: std::io::Error| {
-        // The file may not exist. The failure below says more than an error here would.
-        let _ = std::fs::remove_file(&beside);
-        Failure::new(format!("`{}` cannot be written", path.display())).because(error.to_string())
-    })
 }

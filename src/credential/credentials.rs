@@ -1,6 +1,6 @@
 //! The configured credentials: what each may be lent for, and where its secret comes from.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
@@ -13,7 +13,7 @@ use super::inject::Prepared;
 use super::secret::Secret;
 use super::store::{CachedSecret, SecretRef, SecretSource, Stores};
 use super::stored::Stored;
-use crate::names::SessionId;
+use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::PhantomKey;
 use crate::session::{BindingMalformed, Bindings, Session};
 
@@ -36,11 +36,18 @@ pub(super) struct CredentialSlot {
     pub(super) source: SecretSource,
     pub(super) ready: ArcSwapOption<Prepared>,
     pub(super) given: Given,
+    /// How often its secret was had, and how often it was not.
+    pub(super) fetches: [AtomicU64; 2],
     /// The highest nonce used so far, for signing schemes with increasing nonces.
     pub(super) last: AtomicU64,
 }
 
 impl CredentialSlot {
+    /// Counts whether its secret was had.
+    pub(super) fn count(&self, had: bool) {
+        self.fetches[usize::from(!had)].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The secrets that its store gave and that are still searched for.
     ///
     /// A secret issued to a session stays among them as long as its lease lives, however often it
@@ -63,6 +70,7 @@ impl Credentials {
             source: stores.source(&stored.from),
             ready: ArcSwapOption::empty(),
             given: Given::default(),
+            fetches: Default::default(),
             last: AtomicU64::new(0),
         };
         let slots = stored.iter().map(slot).collect();
@@ -126,6 +134,15 @@ impl Credentials {
     /// Where a binding's secret is stored, by its index in the configuration.
     pub(super) fn reference(&self, at: usize) -> SecretRef {
         self.source(at).reference().clone()
+    }
+
+    /// How often the secret of each credential was had for a request, and how often it was not.
+    pub fn fetches(&self) -> impl Iterator<Item = (&CredentialName, u64, u64)> {
+        let names = self.bindings.all().map(|binding| &binding.credential);
+        names.zip(&self.slots).map(|(name, slot)| {
+            let [had, failed] = slot.fetches.each_ref().map(|n| n.load(Ordering::Relaxed));
+            (name, had, failed)
+        })
     }
 
     /// The stores. The caller must renew and end their leases.

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicUsize;
 
 use super::ids::Ids;
 use super::limits::Limits;
+use super::metrics::Metrics;
 use super::refusal_counts::RefusalCounts;
 use super::watchdog::Watchdog;
 use crate::audit::Log;
@@ -32,6 +33,8 @@ pub struct SharedState {
     pub ids: Ids,
     /// Counts what was refused.
     pub refused: RefusalCounts,
+    /// Counts what happens, for `/metrics`.
+    pub metrics: Arc<Metrics>,
     /// How many connections are open.
     pub open: Arc<AtomicUsize>,
 }
@@ -72,7 +75,10 @@ impl Worker {
             self.origins.sweep();
             self.shared.tell_suppressed();
         };
-        self.watchdog.run(&self.shared.policies, beside).await;
+        tokio::join!(
+            self.watchdog.run(&self.shared.policies, beside),
+            self.watchdog.cut_ended(self.shared.sessions.ends()),
+        );
     }
 
     /// Tells the worker that the policies were replaced. Exchanges under way are judged again at
