@@ -56,6 +56,7 @@ pub fn serve_on(
             launch::await_end(&first, END_WITHIN);
             let aftermath = aftermath(inspection);
             if let Some(terminal) = terminal {
+                summary::print_ended(terminal, &app);
                 summary::print_refused(terminal, &app);
                 summary::print_left(terminal, &aftermath);
             }
