@@ -144,7 +144,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let settings = Settings {
             rotate_bytes: 64 << 10,
-            ..Settings::at(&folder.path().join("a.jsonl"))
+            ..Settings::at(&folder.path().join("log/a.jsonl"))
         };
         let log = Log::open(&settings).unwrap();
         event(&log, "before");

@@ -55,8 +55,8 @@ fn exec(folder: &Path, uid: u32, script: &str) -> Child {
     let run = folder.join("run/gateway");
     let is_socket = |entry: fs::DirEntry| entry.path().extension().is_some_and(|end| end == "sock");
     wait_for("no control socket", || {
-        let entries = fs::read_dir(&run).into_iter().flatten().flatten();
-        entries.map(is_socket).any(|found| found)
+        let mut entries = fs::read_dir(&run).into_iter().flatten().flatten();
+        entries.any(is_socket)
     });
     child
 }
