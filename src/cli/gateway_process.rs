@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::app::App;
 use super::failure::{Code, Failure};
 use super::launching::END_WITHIN;
+use super::reload::Applied;
 use super::terminal::Terminal;
 use super::{serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
@@ -34,21 +35,21 @@ pub fn serve_on(
     rustix::process::setsid()
         .map_err(|error| Failure::new("cannot leave the terminal").because(error.to_string()))?;
     let mut inspection = Inspection::adopt(std::io::stdout());
-    let served =
-        app.and_then(
-            |app| match runtime.block_on(sandbox(&gateway, &app, &mut inspection)) {
-                Ok(first) => Ok((app, first)),
-                Err(failure) => {
-                    runtime.block_on(serving::close(&app.shared));
-                    Err(failure)
-                }
-            },
-        );
+    let served = app.map(Arc::new).and_then(|app| {
+        match runtime.block_on(sandbox(&gateway, &app, &mut inspection)) {
+            Ok(first) => Ok((app, first)),
+            Err(failure) => {
+                runtime.block_on(serving::close(&app.shared));
+                Err(failure)
+            }
+        }
+    });
     let aftermath =
         |inspection: Option<Inspection>| inspection.map(Inspection::end).unwrap_or_default();
     match served {
         Ok((app, first)) => {
             serving::settle();
+            runtime.spawn(app.clone().watch(tell));
             runtime.block_on(gone(gateway));
             runtime.block_on(serving::close(&app.shared));
             app.shared.tell_suppressed();
@@ -69,6 +70,14 @@ pub fn serve_on(
             aftermath(inspection);
             Ok(Code::Failed)
         }
+    }
+}
+
+/// Reports what came of a reload. The terminal belongs to the command, so only a refusal is shown.
+fn tell(outcome: Result<Applied, Failure>) {
+    match outcome {
+        Ok(applied) => tracing::info!("{applied}"),
+        Err(failure) => tracing::error!("{failure}"),
     }
 }
 
@@ -94,7 +103,7 @@ async fn sandbox(
         inspection.await_survey();
     }
     gateway
-        .ready(&ready(&session, &ca))
+        .ready(&ready(app, &session, &ca))
         .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
     Ok(first)
 }
@@ -114,10 +123,9 @@ fn serve_network(
     let responder = Arc::new(Responder::new(
         Synthetic::new(NAMES),
         Box::new(move |host| {
-            shared
-                .policies
-                .current()
-                .may_resolve(asks.id(), asks.groups(), host)
+            let snapshot = shared.look();
+            let policies = snapshot.policies.generation();
+            policies.may_resolve(asks.id(), asks.groups(), host)
         }),
         Box::new(worker.name_observer(session.id())),
     ));
@@ -139,9 +147,10 @@ fn serve_network(
 }
 
 /// Returns what the sandbox receives: its CA, and its phantoms.
-fn ready(session: &Session, ca: &SessionCa) -> Ready {
+fn ready(app: &App, session: &Session, ca: &SessionCa) -> Ready {
     let phantoms = session.phantoms();
-    let environment = session.bindings().environment(&phantoms);
+    let snapshot = app.shared.current();
+    let environment = snapshot.credentials.bindings().environment(&phantoms);
     let pem = ca.certificate_pem();
     Ready {
         ca_bundle_pem: bundle(&pem),

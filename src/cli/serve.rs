@@ -1,8 +1,5 @@
 //! `gateway serve`: runs the data path behind the configured listeners, for any sandbox.
 
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
@@ -12,14 +9,15 @@ use super::app::App;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::logging;
+use super::publish;
+use super::reload::{Applied, ConfigSource, Served};
 use super::resolve::ResolvedConfig;
 use super::serving;
 use super::terminal::Terminal;
 use crate::config::ListenerKind;
 use crate::credential::{Stores, unexpected_reach};
-use crate::gateway::{ListenerMode, SessionListener, Worker};
+use crate::gateway::{ListenerMode, SessionListener};
 use crate::intercept::explicit::Authentication;
-use crate::session::Session;
 
 /// Serve the listeners of a configuration: an explicit proxy, or TLS by SNI, for any sandbox
 #[derive(Args)]
@@ -53,7 +51,12 @@ impl Serve {
         }
         let runtime = serving::runtime()?;
         serving::harden()?;
-        let app = Arc::new(App::new(config, resolved)?);
+        let source = ConfigSource {
+            run: self.run.clone(),
+            known_variables: false,
+            command: Served::Listeners,
+        };
+        let app = Arc::new(App::new(config, resolved)?.reloading_from(source));
         let ended = runtime.block_on(async {
             let ended = serve(&app, terminal, self.run.quiet).await;
             serving::close(&app.shared).await;
@@ -76,9 +79,8 @@ async fn serve(app: &Arc<App>, terminal: &Terminal, quiet: bool) -> Result<Code,
         sockets.push(one);
     }
     let mine = sockets.pop().unwrap_or_default();
-    let mut others = Vec::new();
     for theirs in sockets {
-        others.push(thread(app, theirs)?);
+        thread(app, theirs)?;
     }
     let worker = serving::worker(&app.shared)?;
     let sessions = listeners.iter().map(|(_, known)| known.session.clone());
@@ -95,35 +97,36 @@ async fn serve(app: &Arc<App>, terminal: &Terminal, quiet: bool) -> Result<Code,
         }
     }
     serving::settle();
-    wait(app, &worker, &others, terminal).await
+    wait(app, terminal).await
 }
 
-/// Waits for a signal: SIGHUP reloads the policies, SIGTERM and SIGINT end the program.
-async fn wait(
-    app: &App,
-    worker: &Worker,
-    others: &[Arc<Worker>],
-    terminal: &Terminal,
-) -> Result<Code, Failure> {
+/// Waits for a signal: SIGHUP reloads the configuration, SIGTERM and SIGINT end the program. A
+/// changed file reloads it too.
+async fn wait(app: &Arc<App>, terminal: &Terminal) -> Result<Code, Failure> {
     let unusable = |error: std::io::Error| {
         Failure::new("signals cannot be waited for").because(error.to_string())
     };
     let mut hangup = signal(SignalKind::hangup()).map_err(unusable)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(unusable)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(unusable)?;
+    let (told, mut reloaded) = tokio::sync::mpsc::unbounded_channel();
+    let tell = move |outcome| drop(told.send(outcome));
+    tokio::spawn(app.clone().watch(tell));
     loop {
         tokio::select! {
-            _ = hangup.recv() => match app.reload() {
-                Ok(generation) => {
-                    worker.policy_changed();
-                    others.iter().for_each(|worker| worker.policy_changed());
-                    terminal.note(format!("gateway: policies reloaded, generation {generation}"));
-                }
-                Err(failure) => terminal.fail(&failure),
-            },
+            _ = hangup.recv() => show(terminal, app.reload().await),
+            Some(outcome) = reloaded.recv() => show(terminal, outcome),
             _ = terminate.recv() => return Ok(Code::Ok),
             _ = interrupt.recv() => return Ok(Code::Ok),
         }
+    }
+}
+
+/// Prints what came of a reload.
+fn show(terminal: &Terminal, outcome: Result<Applied, Failure>) {
+    match outcome {
+        Ok(applied) => terminal.note(format!("gateway: {applied}")),
+        Err(failure) => terminal.fail(&failure),
     }
 }
 
@@ -131,7 +134,7 @@ async fn wait(
 fn thread(
     app: &Arc<App>,
     sockets: Vec<(std::net::TcpListener, Arc<SessionListener>)>,
-) -> Result<Arc<Worker>, Failure> {
+) -> Result<(), Failure> {
     let (tell, told) = std::sync::mpsc::channel();
     let shared = app.shared.clone();
     let run = move || {
@@ -143,8 +146,7 @@ fn thread(
             let started = serving::worker(&shared).and_then(|worker| {
                 sockets
                     .into_iter()
-                    .try_for_each(|(socket, listener)| serving::serve(&worker, socket, listener))?;
-                Ok(worker)
+                    .try_for_each(|(socket, listener)| serving::serve(&worker, socket, listener))
             });
             let serves = started.is_ok();
             if tell.send(started).is_ok() && serves {
@@ -173,7 +175,10 @@ async fn listeners(
             Some((_, known)) => (known.session.clone(), known.ca.clone()),
             None => {
                 let (session, ca) = app.open(&listener.session, &listener.groups).await?;
-                publish(app, &session, &ca.certificate_pem())?;
+                let snapshot = app.shared.current();
+                let bindings = snapshot.credentials.bindings();
+                publish::certificate(&app.config, session.id(), &ca.certificate_pem())?;
+                publish::phantoms(&app.config, bindings, &session)?;
                 (session, ca)
             }
         };
@@ -202,44 +207,4 @@ async fn authentication(asked: &crate::config::ProxyLogin) -> Result<Authenticat
         .await
         .map_err(|error| unusable(crate::gateway::chain(&error)))?;
     Ok(lease.secret.authentication(asked.user.as_bytes()))
-}
-
-/// Writes what the workload needs: the CA's certificate, and its phantoms.
-fn publish(app: &App, session: &Session, certificate: &str) -> Result<(), Failure> {
-    if let Some(path) = app.config.ca.certificate_of(session.id()) {
-        write(&path, certificate.as_bytes(), 0o644)?;
-    }
-    if let Some(path) = app.config.phantoms.file_of(session.id()) {
-        let lines: String = session
-            .bindings()
-            .environment(&session.phantoms())
-            .map(|(name, phantom)| super::env::quoted(name, phantom))
-            .collect();
-        write(&path, lines.as_bytes(), 0o600)?;
-    }
-    Ok(())
-}
-
-/// Replaces a file atomically: a reader sees either the old one or the new one.
-fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
-    let mut random = [0; 8];
-    let mut beside = path.as_os_str().to_owned();
-    let written = (|| {
-        // A random name, so that a leftover of an earlier process with the same number is not in
-        // the way. In a container, process numbers repeat.
-        getrandom::fill(&mut random).map_err(|error| std::io::Error::other(error.to_string()))?;
-        beside.push(format!(".{:016x}", u64::from_le_bytes(random)));
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&beside)?;
-        file.write_all(content)?;
-        std::fs::rename(&beside, path)
-    })();
-    written.map_err(|error: std::io::Error| {
-        // The file may not exist. The failure below says more than an error here would.
-        let _ = std::fs::remove_file(&beside);
-        Failure::new(format!("`{}` cannot be written", path.display())).because(error.to_string())
-    })
 }

@@ -6,11 +6,13 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::snapshot::Snapshot;
 use crate::audit::{End, Outcome, Trail};
 use crate::body::Meter;
+use crate::credential::Revocation;
 use crate::intercept::strict::ViolationHandle;
 use crate::names::ReasonCode;
-use crate::policy::{Generation, JudgedRequest};
+use crate::policy::JudgedRequest;
 use crate::session::Underway;
 
 /// Why an exchange was aborted.
@@ -22,6 +24,14 @@ pub enum Abort {
     /// The policies now in force do not allow it.
     #[error("the policies changed while the exchange was under way, and do not allow it any more")]
     Revoked,
+    /// A credential that it uses is no longer for such requests.
+    #[error(
+        "the credentials changed while the exchange was under way, and one of its own was removed or is not for such requests any more"
+    )]
+    Removed,
+    /// A credential that it uses was revoked.
+    #[error("a credential of the exchange was revoked")]
+    CredentialRevoked,
     /// The session has ended.
     #[error("the session has ended")]
     Ended,
@@ -34,6 +44,8 @@ impl Abort {
         match self {
             Self::Stalled => ReasonCode::Timeout,
             Self::Revoked => ReasonCode::Revoked,
+            Self::Removed => ReasonCode::CredentialRemoved,
+            Self::CredentialRevoked => ReasonCode::CredentialRevoked,
             Self::Ended => ReasonCode::SessionEnded,
         }
     }
@@ -101,7 +113,9 @@ pub(super) struct ExchangeGuard {
     /// Its place among the exchanges of its session.
     underway: OnceLock<Underway>,
     judged: OnceLock<Arc<JudgedRequest>>,
-    /// The generation of policies that last allowed it.
+    /// The revocations of the credentials that it is lent.
+    revocations: OnceLock<Box<[Arc<Revocation>]>>,
+    /// The generation that last allowed it.
     generation: AtomicU64,
     quiet_sweeps: AtomicU32,
     /// Sweeps since it was aborted.
@@ -132,6 +146,7 @@ impl ExchangeGuard {
             why: OnceLock::new(),
             underway: OnceLock::new(),
             judged: OnceLock::new(),
+            revocations: OnceLock::new(),
             generation: AtomicU64::new(0),
             quiet_sweeps: AtomicU32::new(0),
             aborted_sweeps: AtomicU32::new(0),
@@ -145,24 +160,44 @@ impl ExchangeGuard {
         let _ = self.underway.set(underway);
     }
 
-    /// Keeps the judged request, so that another generation of policies can judge it again.
+    /// Ends the exchange when one of these revocations comes.
+    pub(super) fn lends(&self, revocations: &[Arc<Revocation>]) {
+        if !revocations.is_empty() {
+            // Set once, by the one verification on the path.
+            let _ = self.revocations.set(revocations.into());
+        }
+    }
+
+    fn is_revoked(&self) -> bool {
+        let revocations = self.revocations.get();
+        revocations.is_some_and(|all| all.iter().any(|one| one.is_revoked()))
+    }
+
+    /// Keeps the judged request, so that another generation can judge it again.
     pub(super) fn allowed(&self, judged: Arc<JudgedRequest>, generation: u64) {
         self.generation.store(generation, Ordering::Relaxed);
         // Set once, by the one decision on the path.
         let _ = self.judged.set(judged);
     }
 
-    /// Aborts the exchange if these policies do not allow it. Returns whether they judged it now:
-    /// an exchange that they already judged, or that is not judged yet, is left alone.
-    pub(super) fn judge_again(&self, generation: &Generation) -> bool {
-        let is_new = self.generation.load(Ordering::Relaxed) != generation.number();
+    /// Aborts the exchange if this generation does not allow it, or if a credential of it was
+    /// revoked. Returns whether it was judged now: an exchange that the generation already judged,
+    /// or that is not judged yet, is left alone.
+    pub(super) fn judge_again(&self, snapshot: &Snapshot) -> bool {
+        if self.is_revoked() {
+            self.abort(Abort::CredentialRevoked);
+        }
+        let number = snapshot.number();
+        // An exchange that began after the snapshot was taken is judged by a newer one.
+        let is_new = self.generation.load(Ordering::Relaxed) < number;
         let Some(judged) = self.judged.get().filter(|_| is_new) else {
             return false;
         };
-        self.generation
-            .store(generation.number(), Ordering::Relaxed);
-        if !generation.still_allows(judged) {
+        self.generation.store(number, Ordering::Relaxed);
+        if !snapshot.policies.generation().still_allows(judged) {
             self.abort(Abort::Revoked);
+        } else if !judged.is_bound_by(snapshot.credentials.bindings()) {
+            self.abort(Abort::Removed);
         }
         true
     }
@@ -216,7 +251,8 @@ impl ExchangeGuard {
 
     /// Why the exchange was aborted, if it was.
     pub(super) fn abort_reason(&self) -> Option<Abort> {
-        self.why.get().copied()
+        let revoked = || self.is_revoked().then_some(Abort::CredentialRevoked);
+        self.why.get().copied().or_else(revoked)
     }
 
     /// Ends the trail with the answer's content, or when the last owner drops this. Only then is it

@@ -4,15 +4,16 @@
 //! One sweep a second checks everything, and no exchange sets a timer of its own. So deadlines are
 //! exact to a second, and cost nothing on the path of a request.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
 
 use super::guard::{ConnectionGuard, ExchangeGuard};
 use super::limits::Limits;
-use crate::policy::Policies;
+use super::snapshot::Snapshot;
+use super::worker::SharedState;
 
 /// How often everything is checked.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -26,10 +27,9 @@ const TURN: Duration = Duration::from_millis(5);
 pub(super) struct Watchdog {
     exchanges: Register<ExchangeGuard>,
     connections: Register<ConnectionGuard>,
-    changed: Notify,
-    progress_limit: u32,
-    idle_limit: u32,
-    head_limit: u32,
+    progress_limit: AtomicU32,
+    idle_limit: AtomicU32,
+    head_limit: AtomicU32,
 }
 
 impl Watchdog {
@@ -38,13 +38,25 @@ impl Watchdog {
     /// It aborts an exchange after `progress_timeout` without a byte. It closes a connection after
     /// `idle_timeout` without an exchange, or if a head takes longer than `head_timeout`.
     pub(super) fn new(limits: &Limits) -> Self {
-        Self {
+        let watchdog = Self {
             exchanges: Register::default(),
             connections: Register::default(),
-            changed: Notify::new(),
-            progress_limit: sweeps(limits.progress_timeout),
-            idle_limit: sweeps(limits.idle_timeout),
-            head_limit: sweeps(limits.head_timeout),
+            progress_limit: AtomicU32::default(),
+            idle_limit: AtomicU32::default(),
+            head_limit: AtomicU32::default(),
+        };
+        watchdog.limit(limits);
+        watchdog
+    }
+
+    /// Replaces the limits.
+    fn limit(&self, limits: &Limits) {
+        for (limit, time) in [
+            (&self.progress_limit, limits.progress_timeout),
+            (&self.idle_limit, limits.idle_timeout),
+            (&self.head_limit, limits.head_timeout),
+        ] {
+            limit.store(sweeps(time), Ordering::Relaxed);
         }
     }
 
@@ -58,47 +70,46 @@ impl Watchdog {
         self.exchanges.enter(ExchangeGuard::new(connection))
     }
 
-    /// Tells the watchdog that policies changed.
-    pub(super) fn policy_changed(&self) {
-        self.changed.notify_one();
-    }
-
-    /// Runs for ever, and calls `beside` once per sweep.
-    pub(super) async fn run(&self, policies: &Policies, beside: impl Fn()) {
+    /// Runs for ever, and calls `beside` once per sweep and for each generation.
+    pub(super) async fn run(&self, shared: &SharedState, beside: impl Fn(&Snapshot)) {
+        let mut changes = shared.changes();
         let mut tick = tokio::time::interval(SWEEP);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = tick.tick() => {
-                    self.sweep();
-                    beside();
-                }
-                () = self.changed.notified() => {}
+                _ = tick.tick() => self.sweep(),
+                // The sender lives in `shared`.
+                _ = changes.changed() => {}
             }
-            self.judge_again(policies).await;
+            let snapshot = shared.current();
+            self.limit(&snapshot.limits);
+            self.judge_again(&snapshot).await;
+            beside(&snapshot);
         }
     }
 
     fn sweep(&self) {
         for exchange in self.exchanges.living() {
-            exchange.sweep(self.progress_limit, GRACE);
+            exchange.sweep(self.progress_limit.load(Ordering::Relaxed), GRACE);
         }
+        let idle_limit = self.idle_limit.load(Ordering::Relaxed);
+        let head_limit = self.head_limit.load(Ordering::Relaxed);
         for connection in self.connections.living() {
-            if connection.is_idle(self.idle_limit, self.head_limit) {
+            if connection.is_idle(idle_limit, head_limit) {
                 connection.close();
             }
         }
     }
 
-    /// Judges again, by the policies now in force, the exchanges that earlier policies allowed.
-    async fn judge_again(&self, policies: &Policies) {
+    /// Judges again, by the generation now in force, the exchanges that earlier ones allowed.
+    async fn judge_again(&self, snapshot: &Snapshot) {
         let (began, mut judged) = (Instant::now(), 0);
         let mut turn = began;
         for exchange in self.exchanges.all() {
             let Some(exchange) = exchange.upgrade() else {
                 continue;
             };
-            if exchange.judge_again(&policies.current()) {
+            if exchange.judge_again(snapshot) {
                 judged += 1;
             }
             drop(exchange);
@@ -212,12 +223,9 @@ mod tests {
 
     fn session(ends: Option<std::time::Instant>) -> Arc<crate::session::Session> {
         use crate::session::phantom::{Issue, PhantomKey};
-        let bindings = crate::session::Bindings::new(Vec::new()).unwrap();
         let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
         let id = crate::names::SessionId::new("ours").unwrap();
-        let session =
-            crate::session::Session::new(id, Vec::new(), Arc::new(bindings), phantoms, ends);
-        Arc::new(session)
+        Arc::new(crate::session::Session::new(id, Vec::new(), phantoms, ends))
     }
 
     #[test]

@@ -245,6 +245,10 @@ SigV4Unsigned "sigv4_unsigned" FORBIDDEN Credential "http_request_denied"
     "Sign with the credential that the environment holds, for the host that the request goes to."
 
 // Secrets.
+CredentialRemoved "credential_removed" FORBIDDEN Credential "http_request_denied"
+    "The operator removed the credential, or changed what its phantom looks like: start the client with the variables that hold now."
+CredentialRevoked "credential_revoked" FORBIDDEN Credential "http_request_denied"
+    "The operator revoked the credential. It can be used again once its configuration names another secret, or after a restart."
 CredentialUnknown "credential_unknown" SERVICE_UNAVAILABLE Credential "proxy_internal_error"
     "Ask the operator to look at the gateway's log; the request was not sent."
 MintedUnread "minted_unread" BAD_GATEWAY Origin "http_protocol_error"

@@ -40,11 +40,12 @@ fn hang_up(rig: &Rig) -> bool {
     loop {
         let log = fs::read(&rig.served.log).unwrap();
         let new = String::from_utf8_lossy(&log[before..]).into_owned();
-        if new.contains("policies reloaded") {
+        if new.contains("configuration reloaded") {
             return true;
         }
         if new.contains("the new policies are refused")
             || new.contains("the policies cannot be read")
+            || new.contains("the configuration has")
         {
             return false;
         }
