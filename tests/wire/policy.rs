@@ -33,7 +33,8 @@ pub fn reload(rig: &Rig, text: &str) -> bool {
     hang_up(rig)
 }
 
-fn hang_up(rig: &Rig) -> bool {
+/// Asks for a reload, and says whether it was taken.
+pub fn hang_up(rig: &Rig) -> bool {
     let before = fs::metadata(&rig.served.log).unwrap().len() as usize;
     rig.served.signal(Signal::HUP);
     let until = Instant::now() + Duration::from_secs(5);
@@ -46,6 +47,8 @@ fn hang_up(rig: &Rig) -> bool {
         if new.contains("the new policies are refused")
             || new.contains("the policies cannot be read")
             || new.contains("the configuration has")
+            || new.contains("the new configuration is refused")
+            || new.contains("cannot have its phantoms")
         {
             return false;
         }
