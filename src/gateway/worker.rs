@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use tokio_util::sync::CancellationToken;
+
 use super::ids::Ids;
 use super::limits::Limits;
 use super::refusal_counts::RefusalCounts;
@@ -34,6 +36,11 @@ pub struct SharedState {
     pub refused: RefusalCounts,
     /// How many connections are open.
     pub open: Arc<AtomicUsize>,
+    /// How many listeners accept connections.
+    pub listening: Arc<AtomicUsize>,
+    /// Cancelled when the gateway stops: listeners close, and connections end once they are at
+    /// rest.
+    pub draining: CancellationToken,
 }
 
 impl SharedState {
@@ -72,7 +79,27 @@ impl Worker {
             self.origins.sweep();
             self.shared.tell_suppressed();
         };
-        self.watchdog.run(&self.shared.policies, beside).await;
+        let shared = &self.shared;
+        let watching = self
+            .watchdog
+            .run(&shared.policies, &shared.draining, beside);
+        watching.await;
+    }
+
+    /// How many exchanges are under way on this thread.
+    #[must_use]
+    pub fn underway(&self) -> usize {
+        self.watchdog.underway()
+    }
+
+    /// Aborts the exchanges of this thread, each with a record. Connections without one are closed.
+    pub fn cut(&self) {
+        self.watchdog.cut();
+    }
+
+    /// Closes all connections of this thread: their clients did not notice that they were cut.
+    pub fn close(&self) {
+        self.watchdog.close();
     }
 
     /// Tells the worker that the policies were replaced. Exchanges under way are judged again at
