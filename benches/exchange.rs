@@ -14,7 +14,9 @@ use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
 use gateway::audit::{Durability, Log};
 use gateway::credential::{Credentials, Stores};
-use gateway::gateway::{Ids, Limits, ListenerMode, SessionListener, SharedState, Snapshot, Worker};
+use gateway::gateway::{
+    Ids, Limits, ListenerMode, ListeningSocket, SessionListener, SharedState, Snapshot, Worker,
+};
 use gateway::intercept::{CaSettings, SessionCa};
 use gateway::message::Host;
 use gateway::names::SessionId;
@@ -81,8 +83,10 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
     ));
     shared.sessions.enter(asks.clone());
     let ca = SessionCa::new(&session, &CaSettings::default(), Arc::new(|_: &Host| true)).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
+    let listener = ListeningSocket::new(listener, false).unwrap();
     let served = SessionListener {
         session: asks,
         ca: Arc::new(ca),

@@ -16,7 +16,7 @@ use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::gateway_process::serve_on;
 use super::launching::{not_launched, start};
-use super::reload::{ConfigSource, Served};
+use super::reload::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
 use super::{serving, summary};
@@ -86,7 +86,7 @@ impl Exec {
             let source = ConfigSource {
                 run: self.run.clone(),
                 known_variables,
-                command: Served::Sandbox,
+                runs_as: RunsAs::Exec,
             };
             Ok(App::new(config, resolved)?.reloading_from(source))
         });

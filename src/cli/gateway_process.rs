@@ -7,6 +7,7 @@ use super::app::App;
 use super::failure::{Code, Failure};
 use super::launching::END_WITHIN;
 use super::reload::Applied;
+use super::signals::Signals;
 use super::terminal::Terminal;
 use super::{serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
@@ -50,7 +51,7 @@ pub fn serve_on(
         Ok((app, first)) => {
             serving::settle();
             runtime.spawn(app.clone().watch(tell));
-            runtime.block_on(gone(gateway));
+            runtime.block_on(live(gateway, &app, terminal))?;
             runtime.block_on(serving::close(&app.shared));
             app.shared.tell_suppressed();
             launch::await_end(&first, END_WITHIN);
@@ -73,7 +74,8 @@ pub fn serve_on(
     }
 }
 
-/// Reports what came of a reload. The terminal belongs to the command, so only a refusal is shown.
+/// Reports what came of a change to a file. The terminal belongs to the command, so only a refusal
+/// is shown.
 fn tell(outcome: Result<Applied, Failure>) {
     match outcome {
         Ok(applied) => tracing::info!("{applied}"),
@@ -135,7 +137,7 @@ fn serve_network(
         mode: ListenerMode::Transparent(responder.clone()),
     };
     let tcp = nonblocking(listeners.tcp).map_err(unusable)?;
-    serving::serve(worker, tcp, Arc::new(listener))?;
+    serving::serve(worker, tcp, false, Arc::new(listener))?;
     let names = nonblocking(listeners.dns_tcp)
         .and_then(tokio::net::TcpListener::from_std)
         .map_err(unusable)?;
@@ -180,6 +182,30 @@ fn bundle(ca: &str) -> Vec<u8> {
     }
     bundle.extend_from_slice(ca.as_bytes());
     bundle
+}
+
+/// Lives until the launcher exits. SIGHUP reloads; no other signal means anything to
+/// this process, because the launcher passes them on to the command.
+async fn live(
+    gateway: GatewayEnd,
+    app: &Arc<App>,
+    terminal: Option<&Terminal>,
+) -> Result<(), Failure> {
+    let mut signals = Signals::catch()?;
+    let gone = std::pin::pin!(gone(gateway));
+    let reloads = async {
+        loop {
+            signals.reload().await;
+            match (app.reload().await, terminal) {
+                (Err(failure), Some(terminal)) => terminal.fail(&failure),
+                (outcome, _) => tell(outcome),
+            }
+        }
+    };
+    tokio::select! {
+        () = gone => Ok(()),
+        () = reloads => Ok(()),
+    }
 }
 
 /// Waits until the launcher exits, which closes its end of the socket.

@@ -6,9 +6,11 @@
 
 mod app;
 mod audit;
+mod binding;
 mod ca;
 mod demo;
 mod doctor;
+mod draining;
 mod embedded;
 mod env;
 mod escape;
@@ -22,15 +24,18 @@ mod logging;
 mod logs;
 mod policy;
 mod presets;
-mod publish;
+mod publishing;
 mod reload;
 mod resolve;
 mod revoke;
 mod secret;
 mod serve;
+mod service_manager;
 mod serving;
+mod signals;
 mod summary;
 mod terminal;
+mod threads;
 mod usage;
 mod watched;
 mod why;
@@ -139,6 +144,8 @@ fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
 }
 
 fn gateway_process(arguments: &[OsString]) -> Result<Code, Failure> {
+    // The launcher decides how long this process lives, and no signal that means something else.
+    signals::outlive()?;
     // This runs before any secret is read. From here on, other processes cannot see the
     // environment, which only this process has.
     serving::harden()?;

@@ -15,7 +15,7 @@ use super::failure::Failure;
 
 use super::flags::RunFlags;
 use super::generation;
-use super::publish;
+use super::publishing;
 use super::resolve::ResolvedConfig;
 use super::watched::WatchedFiles;
 use crate::config::Config;
@@ -38,16 +38,16 @@ pub struct ConfigSource {
     /// Whether every variable that a preset knows is lent.
     pub known_variables: bool,
     /// What runs.
-    pub command: Served,
+    pub runs_as: RunsAs,
 }
 
 /// The command that is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Served {
+pub enum RunsAs {
     /// `gateway serve`.
-    Listeners,
+    Serve,
     /// `gateway exec`.
-    Sandbox,
+    Exec,
 }
 
 /// The configuration in force, and its files as they were when it was last read or refused.
@@ -194,13 +194,13 @@ impl App {
 
     /// Writes the phantoms of each session for its workload, if they changed.
     fn tell_workload(&self, source: &ConfigSource, config: &Config) {
-        if source.command != Served::Listeners {
+        if source.runs_as != RunsAs::Serve {
             return;
         }
         let snapshot = self.shared.current();
         for session in self.shared.sessions.all() {
             let bindings = snapshot.credentials.bindings();
-            if let Err(failure) = publish::phantoms(config, bindings, &session) {
+            if let Err(failure) = publishing::phantoms(config, bindings, &session) {
                 tracing::error!(%failure, "the workload's phantoms were not written");
             }
         }
@@ -214,7 +214,7 @@ impl App {
         new: &Config,
         resolved: &ResolvedConfig,
     ) -> Result<(), Failure> {
-        let fixed = fixed(source.command, old, new);
+        let fixed = fixed(source.runs_as, old, new);
         if !fixed.is_empty() {
             return Err(Failure::usage("the new configuration is refused")
                 .because(format!(
@@ -223,7 +223,7 @@ impl App {
                 ))
                 .next("start the gateway anew, or take the change back"));
         }
-        if source.command == Served::Listeners {
+        if source.runs_as == RunsAs::Serve {
             return Ok(());
         }
         let first = ResolvedConfig::of(&self.config, source.known_variables)?;
@@ -275,9 +275,9 @@ fn missing(of: &Snapshot, other: &Snapshot) -> Vec<CredentialName> {
 }
 
 /// The keys that differ and hold as long as the process runs.
-fn fixed(command: Served, old: &Config, new: &Config) -> Vec<&'static str> {
+fn fixed(runs_as: RunsAs, old: &Config, new: &Config) -> Vec<&'static str> {
     let (audit, other) = (&old.audit, &new.audit);
-    let serves = command == Served::Listeners;
+    let serves = runs_as == RunsAs::Serve;
     let changed = [
         ("`[audit] path`", audit.path != other.path),
         ("`[audit] sync`", audit.sync != other.sync),

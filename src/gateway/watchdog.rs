@@ -1,16 +1,16 @@
 //! Aborts exchanges that stall, that outlive their session, or that new policies do not allow.
-//! Closes idle connections.
+//! Closes idle connections, and all of them in order when the gateway stops.
 //!
 //! One sweep a second checks everything, and no exchange sets a timer of its own. So deadlines are
 //! exact to a second, and cost nothing on the path of a request.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::guard::{ConnectionGuard, ExchangeGuard};
+use super::guard::{Abort, Closing, ConnectionGuard, ExchangeGuard};
 use super::limits::Limits;
 use super::snapshot::Snapshot;
 use super::worker::SharedState;
@@ -19,6 +19,10 @@ use super::worker::SharedState;
 const SWEEP: Duration = Duration::from_secs(1);
 /// How many whole sweeps an exchange may outlive its abort.
 const GRACE: u32 = 1;
+/// How many whole sweeps a connection of a gateway that stops may rest before it is closed. A
+/// client that is about to send its next request has sent it by then, and learns from the answer
+/// that the connection closes.
+const REST: u32 = 1;
 /// How long exchanges are judged again before the thread's other tasks get their turn: about a
 /// thousand exchanges.
 const TURN: Duration = Duration::from_millis(5);
@@ -27,6 +31,8 @@ const TURN: Duration = Duration::from_millis(5);
 pub(super) struct Watchdog {
     exchanges: Register<ExchangeGuard>,
     connections: Register<ConnectionGuard>,
+    /// Whether connections end once they are at rest.
+    draining: AtomicBool,
     progress_limit: AtomicU32,
     idle_limit: AtomicU32,
     head_limit: AtomicU32,
@@ -41,6 +47,7 @@ impl Watchdog {
         let watchdog = Self {
             exchanges: Register::default(),
             connections: Register::default(),
+            draining: AtomicBool::new(false),
             progress_limit: AtomicU32::default(),
             idle_limit: AtomicU32::default(),
             head_limit: AtomicU32::default(),
@@ -62,7 +69,11 @@ impl Watchdog {
 
     /// Starts watching a connection, until its last owner drops it.
     pub(super) fn connection(&self) -> Arc<ConnectionGuard> {
-        self.connections.enter(ConnectionGuard::default())
+        let connection = self.connections.enter(ConnectionGuard::default());
+        if self.is_draining() {
+            connection.close(Closing::Draining);
+        }
+        connection
     }
 
     /// Starts watching an exchange on a connection.
@@ -70,7 +81,43 @@ impl Watchdog {
         self.exchanges.enter(ExchangeGuard::new(connection))
     }
 
-    /// Runs for ever, and calls `beside` once per sweep and for each generation.
+    /// How many exchanges are under way.
+    pub(super) fn underway(&self) -> usize {
+        self.exchanges.living().count()
+    }
+
+    /// Aborts every exchange, and closes the connections that have none.
+    pub(super) fn cut(&self) {
+        for exchange in self.exchanges.living() {
+            exchange.abort(Abort::Stopping);
+        }
+        for connection in self.connections.living() {
+            if connection.is_at_rest() {
+                connection.close(Closing::AtOnce);
+            }
+        }
+    }
+
+    /// Closes every connection, with what is under way on it.
+    pub(super) fn close(&self) {
+        for connection in self.connections.living() {
+            connection.close(Closing::AtOnce);
+        }
+    }
+
+    fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        for connection in self.connections.living() {
+            connection.close(Closing::Draining);
+        }
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Runs for ever, and calls `beside` once per sweep and for each generation. Drains from when
+    /// `draining` is cancelled.
     pub(super) async fn run(&self, shared: &SharedState, beside: impl Fn(&Snapshot)) {
         let mut changes = shared.changes();
         let mut tick = tokio::time::interval(SWEEP);
@@ -80,6 +127,7 @@ impl Watchdog {
                 _ = tick.tick() => self.sweep(),
                 // The sender lives in `shared`.
                 _ = changes.changed() => {}
+                () = shared.draining.cancelled(), if !self.is_draining() => self.drain(),
             }
             let snapshot = shared.current();
             self.limit(&snapshot.limits);
@@ -94,9 +142,15 @@ impl Watchdog {
         }
         let idle_limit = self.idle_limit.load(Ordering::Relaxed);
         let head_limit = self.head_limit.load(Ordering::Relaxed);
+        let (idle_limit, idle) = match self.is_draining() {
+            false => (idle_limit, Closing::AtOnce),
+            true => (idle_limit.min(REST), Closing::AtRest),
+        };
         for connection in self.connections.living() {
-            if connection.is_idle(idle_limit, head_limit) {
-                connection.close();
+            if connection.is_slow(head_limit) {
+                connection.close(Closing::AtOnce);
+            } else if connection.is_idle(idle_limit) {
+                connection.close(idle);
             }
         }
     }
@@ -179,7 +233,6 @@ fn drop_dead<T>(all: &mut Vec<Weak<T>>) {
 mod tests {
     use super::*;
     use crate::audit::Trail;
-    use crate::gateway::guard::Abort;
 
     fn watchdog(seconds: u64) -> Watchdog {
         let time = Duration::from_secs(seconds);

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicUsize;
 
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::ids::Ids;
 use super::refusal_counts::RefusalCounts;
@@ -30,6 +31,11 @@ pub struct SharedState {
     pub refused: RefusalCounts,
     /// How many connections are open.
     pub open: Arc<AtomicUsize>,
+    /// How many listeners accept connections.
+    pub listening: Arc<AtomicUsize>,
+    /// Cancelled when the gateway stops: listeners close, and connections end once they are at
+    /// rest.
+    pub draining: CancellationToken,
 }
 
 impl SharedState {
@@ -44,6 +50,8 @@ impl SharedState {
             ids,
             refused: RefusalCounts::default(),
             open: Arc::default(),
+            listening: Arc::default(),
+            draining: CancellationToken::new(),
         }
     }
 
@@ -124,6 +132,22 @@ impl Worker {
             self.origins.store(next.clone());
         }
         Ok(next)
+    }
+
+    /// How many exchanges are under way on this thread.
+    #[must_use]
+    pub fn underway(&self) -> usize {
+        self.watchdog.underway()
+    }
+
+    /// Aborts the exchanges of this thread, each with a record. Connections without one are closed.
+    pub fn cut(&self) {
+        self.watchdog.cut();
+    }
+
+    /// Closes all connections of this thread: their clients did not notice that they were cut.
+    pub fn close(&self) {
+        self.watchdog.close();
     }
 
     /// Runs the watchdog for ever.

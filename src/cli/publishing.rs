@@ -1,29 +1,33 @@
-//! Writes what a workload of `gateway serve` needs: the CA's certificate, and its phantoms.
+//! Writes the files that a workload reads: the CA's certificate, and its phantoms.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::failure::Failure;
 use crate::config::Config;
-use crate::names::SessionId;
 use crate::session::{Bindings, Session};
 
-/// Writes the certificate of a session's CA, if the configuration names a file.
+/// Writes what the workload of a session needs.
 ///
 /// # Errors
 /// Returns a [`Failure`] that names the file.
-pub fn certificate(config: &Config, session: &SessionId, pem: &str) -> Result<(), Failure> {
-    match config.ca.certificate_of(session) {
-        Some(path) => write(&path, pem.as_bytes(), 0o644),
-        None => Ok(()),
+pub fn publish(
+    config: &Config,
+    bindings: &Bindings,
+    session: &Session,
+    certificate: &str,
+) -> Result<(), Failure> {
+    if let Some(path) = config.ca.certificate_of(session.id()) {
+        write(&path, certificate.as_bytes(), 0o644)?;
     }
+    phantoms(config, bindings, session)
 }
 
 /// Writes the phantoms of a session, if the configuration names a file and they changed.
 ///
 /// # Errors
-/// Returns a [`Failure`] that names the file.
+/// As [`publish`].
 pub fn phantoms(config: &Config, bindings: &Bindings, session: &Session) -> Result<(), Failure> {
     let Some(path) = config.phantoms.file_of(session.id()) else {
         return Ok(());
@@ -39,14 +43,18 @@ pub fn phantoms(config: &Config, bindings: &Bindings, session: &Session) -> Resu
 }
 
 /// Replaces a file atomically: a reader sees either the old one or the new one.
+///
+/// The new content is written to `NAME.new` first. What a killed gateway left there is replaced, so
+/// that leftovers do not pile up. Only the gateway that has the listeners gets here.
 fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
-    let mut random = [0; 8];
     let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
     let written = (|| {
-        // A random name, so that a leftover of an earlier process with the same number is not in
-        // the way. In a container, process numbers repeat.
-        getrandom::fill(&mut random).map_err(|error| std::io::Error::other(error.to_string()))?;
-        beside.push(format!(".{:016x}", u64::from_le_bytes(random)));
+        match std::fs::remove_file(&beside) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // Another's file or link of this name, made meanwhile, is refused.
         let mut file = std::fs::OpenOptions::new()
             .write(true)
             .create_new(true)
