@@ -21,7 +21,7 @@ const LEAVES: [(&str, &[&str]); 7] = [
 ];
 
 /// The modules of the program, each with what it may use: of its modules, and of the crates.
-const MODULES: [(&str, &[&str]); 10] = [
+const MODULES: [(&str, &[&str]); 11] = [
     ("files", &[]),
     ("intercept", &["names", "message", "body", "audit"]),
     (
@@ -82,6 +82,10 @@ const MODULES: [(&str, &[&str]); 10] = [
         ],
     ),
     (
+        "control",
+        &["names", "files", "audit", "policy", "session", "gateway"],
+    ),
+    (
         "config",
         &[
             "names",
@@ -112,6 +116,7 @@ const MODULES: [(&str, &[&str]); 10] = [
             "credential",
             "origin",
             "gateway",
+            "control",
             "config",
             "launch",
         ],
@@ -125,8 +130,14 @@ const RESERVED: [(&str, &[&str]); 10] = [
     ("rcgen", &["intercept", "launch", "cli"]),
     ("hickory_resolver", &["origin"]),
     ("hickory_proto", &["intercept", "origin"]),
-    ("hyper", &["body", "intercept", "origin", "gateway", "cli"]),
-    ("hyper_util", &["intercept", "origin", "gateway", "cli"]),
+    (
+        "hyper",
+        &["body", "intercept", "origin", "gateway", "control", "cli"],
+    ),
+    (
+        "hyper_util",
+        &["intercept", "origin", "gateway", "control", "cli"],
+    ),
     ("tokio_rustls", &["intercept", "origin", "gateway", "cli"]),
     ("keyring_core", &["credential", "cli"]),
     ("expose", &["credential"]),

@@ -21,7 +21,7 @@ use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
 use super::{serving, summary};
 use crate::body::Limit;
-use crate::config::Config;
+use crate::config::{Config, state};
 use crate::credential::Stored;
 use crate::credential::preset;
 use crate::launch::bounds::Bounds;
@@ -66,6 +66,9 @@ impl Exec {
         keep_records_from_the_workload(&config, &summary)?;
         // The whole folder, since a log creates further files when it rotates.
         launch.own_folders.extend(config.audit_folder());
+        launch
+            .own_folders
+            .extend(keep_control_from_the_workload(&config, &summary)?);
         if !self.run.quiet {
             summary::print_before(terminal, &summary, &resolved);
         }
@@ -86,6 +89,7 @@ impl Exec {
             let source = ConfigSource {
                 run: self.run.clone(),
                 known_variables,
+                granted: config.granted.clone(),
                 runs_as: RunsAs::Exec,
             };
             Ok(App::new(config, resolved)?.reloading_from(source))
@@ -99,7 +103,12 @@ impl Exec {
     }
 
     fn config(&self) -> Result<Config, Failure> {
-        self.run.config(&super::presets::known_variable)
+        let mut config = self.run.config(&super::presets::known_variable)?;
+        let project = std::env::current_dir().and_then(std::fs::canonicalize);
+        config.granted = project
+            .ok()
+            .and_then(|project| state::granted_for(&project));
+        Ok(config)
     }
 
     /// Whether to lend every variable that a preset knows to the preset's hosts. This is the case
@@ -220,6 +229,41 @@ fn keep_records_from_the_workload(
         .mode(0o700)
         .create(&folder);
     Ok(())
+}
+
+/// Returns the folder of the control socket, created so that the sandbox hides it as a whole.
+///
+/// The socket is created while the sandbox is, so it cannot be hidden by itself.
+fn keep_control_from_the_workload(
+    config: &Config,
+    summary: &launch::Summary,
+) -> Result<Option<PathBuf>, Failure> {
+    let named = config.control.path.as_deref();
+    let folder = named.map(|path| path.parent().unwrap_or(path).to_owned());
+    let Some(folder) = folder.or_else(state::run_directory) else {
+        return Ok(None);
+    };
+    // If it cannot be created, the gateway process tells why there is no socket.
+    let _ = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder);
+    let folder = std::fs::canonicalize(&folder).unwrap_or(folder);
+    let own = summary.persistent.then_some(&summary.working_directory);
+    let inside = summary.projects.iter().chain(own);
+    if let Some(project) = inside
+        .into_iter()
+        .find(|project| folder.starts_with(project))
+    {
+        let what = format!("a control socket in `{}` is refused", folder.display());
+        return Err(Failure::usage(what)
+            .because(format!(
+                "`{}` is the command's, which could end or allow itself what you may",
+                project.display()
+            ))
+            .next("name a `[control] path` outside, or set XDG_RUNTIME_DIR"));
+    }
+    Ok(Some(folder))
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use super::launching::END_WITHIN;
 use super::reload::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{serving, summary};
+use super::{control, serving, summary};
+use crate::control::ControlSocket;
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::Inspection;
@@ -38,7 +39,7 @@ pub fn serve_on(
     let mut inspection = Inspection::adopt(std::io::stdout());
     let served = app.map(Arc::new).and_then(|app| {
         match runtime.block_on(sandbox(&gateway, &app, &mut inspection)) {
-            Ok(first) => Ok((app, first)),
+            Ok(started) => Ok((app, started)),
             Err(failure) => {
                 runtime.block_on(serving::close(&app.shared));
                 Err(failure)
@@ -48,10 +49,11 @@ pub fn serve_on(
     let aftermath =
         |inspection: Option<Inspection>| inspection.map(Inspection::end).unwrap_or_default();
     match served {
-        Ok((app, first)) => {
+        Ok((app, (first, control))) => {
             serving::settle();
             runtime.spawn(app.clone().watch(tell));
             runtime.block_on(live(gateway, &app, terminal))?;
+            drop(control);
             runtime.block_on(serving::close(&app.shared));
             app.shared.tell_suppressed();
             launch::await_end(&first, END_WITHIN);
@@ -83,12 +85,12 @@ fn tell(outcome: Result<Applied, Failure>) {
     }
 }
 
-/// Serves the sandbox, and returns a handle of its first process.
+/// Serves the sandbox. Returns a handle of its first process, and the control socket.
 async fn sandbox(
     gateway: &GatewayEnd,
-    app: &App,
+    app: &Arc<App>,
     inspection: &mut Option<Inspection>,
-) -> Result<First, Failure> {
+) -> Result<(First, Option<ControlSocket>), Failure> {
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     let worker = serving::worker(&app.shared)?;
@@ -101,13 +103,14 @@ async fn sandbox(
     let first = First::of(hello.pid)
         .map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
     serve_network(app, &worker, &session, &ca, listeners)?;
+    let control = control::open(app, "exec", Vec::new())?;
     if let Some(inspection) = inspection {
         inspection.await_survey();
     }
     gateway
         .ready(&ready(app, &session, &ca))
         .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
-    Ok(first)
+    Ok((first, control))
 }
 
 /// Serves the sandbox's TCP and DNS sockets.

@@ -159,6 +159,10 @@ fn sources(
     if !flags.is_empty() {
         sources.push(Source::new("flags", flags));
     }
+    if let Some(granted) = config.granted.as_deref().filter(|path| path.exists()) {
+        let read = Source::read(granted);
+        sources.extend(read.map_err(|problems| refused("the granted rules", &problems))?);
+    }
     Ok(sources)
 }
 

@@ -37,6 +37,8 @@ pub struct ConfigSource {
     pub run: RunFlags,
     /// Whether every variable that a preset knows is lent.
     pub known_variables: bool,
+    /// The rules that operators granted.
+    pub granted: Option<PathBuf>,
     /// What runs.
     pub runs_as: RunsAs,
 }
@@ -113,9 +115,11 @@ impl App {
     pub async fn reload(self: &Arc<Self>) -> Result<Applied, Failure> {
         let (app, runtime) = (self.clone(), Handle::current());
         let reloaded = spawn_blocking(move || runtime.block_on(app.reload_here())).await;
-        reloaded.unwrap_or_else(|error| {
+        let reloaded = reloaded.unwrap_or_else(|error| {
             Err(Failure::new("the reload broke off").because(error.to_string()))
-        })
+        });
+        self.shared.metrics.reload(reloaded.is_ok());
+        reloaded
     }
 
     /// Reloads whenever a file of the configuration changes, for ever. `tell` gets each outcome.
@@ -246,7 +250,8 @@ impl App {
 
 impl ConfigSource {
     fn read(&self) -> Result<(Config, ResolvedConfig), Failure> {
-        let config = self.run.config(&super::presets::known_variable)?;
+        let mut config = self.run.config(&super::presets::known_variable)?;
+        config.granted = self.granted.clone();
         let resolved = ResolvedConfig::of(&config, self.known_variables)?;
         Ok((config, resolved))
     }

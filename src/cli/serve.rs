@@ -1,11 +1,13 @@
 //! `gateway serve`: runs the data path behind the configured listeners, for any sandbox.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 
 use super::app::App;
 use super::binding::{self, BoundListener};
+use super::control;
 use super::draining::drain;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
@@ -58,6 +60,7 @@ impl Serve {
         let source = ConfigSource {
             run: self.run.clone(),
             known_variables: false,
+            granted: config.granted.clone(),
             runs_as: RunsAs::Serve,
         };
         let app = Arc::new(App::new(config, resolved)?.reloading_from(source));
@@ -78,7 +81,8 @@ impl Serve {
     }
 
     fn config(&self, terminal: &Terminal) -> Result<Config, Failure> {
-        let config = self.run.config(&super::presets::known_variable)?;
+        let mut config = self.run.config(&super::presets::known_variable)?;
+        config.granted = config.file.as_deref().map(granted_beside);
         terminal.warn(&config.warnings);
         if config.listeners.is_empty() {
             return Err(Failure::usage("there is nothing to listen on")
@@ -128,6 +132,10 @@ impl Served<'_> {
         workers.push(threads::worker(&app.shared, mine)?);
         let sessions = listeners.iter().map(|listener| listener.session.clone());
         serving::tend(&app.shared, sessions.collect());
+        let told = app.config.listeners.iter().map(|listener| {
+            (listener.address.to_string(), listener.session.to_string())
+        });
+        let _control = control::open(app, "serve", told.collect())?;
         self.announce(&listeners);
         serving::settle();
         self.wait().await;
@@ -239,6 +247,11 @@ async fn listeners(app: &App) -> Result<Vec<Arc<SessionListener>>, Failure> {
         publish(&app.config, bindings, &session, &ca.certificate_pem())?;
     }
     Ok(listeners)
+}
+
+/// The rules that operators grant stand in a file beside the configuration.
+fn granted_beside(config: &Path) -> PathBuf {
+    config.with_file_name("granted.cedar")
 }
 
 async fn authentication(asked: &crate::config::ProxyLogin) -> Result<Authentication, Failure> {

@@ -116,6 +116,7 @@ pub const SECTIONS: &[ConfigSection] = &[
     section("vault"),
     section("sandbox"),
     section("limits"),
+    section("control"),
     section("phantoms"),
 ];
 
@@ -325,6 +326,14 @@ pub const KEYS: &[ConfigKey] = &[
     key("limits", "max_buffered_request", "size", "16MiB"),
     key("limits", "max_buffered_total", "size", "64MiB"),
     key("limits", "max_decoder_memory", "size", "128MiB"),
+    key("control", "path", "path", "in the runtime directory"),
+    key(
+        "control",
+        "policy",
+        "path",
+        "none: the own user and root may all",
+    ),
+    key("control", "metrics_address", "address and port", "none"),
     key("phantoms", "env_file", "path", "not written"),
 ];
 

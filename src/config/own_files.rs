@@ -32,6 +32,9 @@ impl Config {
             &self.audit.path,
             &self.ca.certificate,
             &self.phantoms.env_file,
+            &self.control.path,
+            &self.control.policy,
+            &self.granted,
         ];
         single
             .into_iter()

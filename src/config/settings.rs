@@ -287,7 +287,7 @@ pub(super) fn phantoms(section: &Section<'_, '_>) -> PhantomFile {
     }
 }
 
-fn path(section: &Section<'_, '_>, key: &'static str) -> Option<PathBuf> {
+pub(super) fn path(section: &Section<'_, '_>, key: &'static str) -> Option<PathBuf> {
     section
         .parsed(key, |text| section.document.path(text))
         .map(Spanned::into_inner)

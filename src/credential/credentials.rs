@@ -1,6 +1,6 @@
 //! The configured credentials: what each may be lent for, and where its secret comes from.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
@@ -51,10 +51,17 @@ pub(super) struct History {
     pub(super) given: Given,
     /// The highest nonce used so far, for signing schemes with increasing nonces.
     pub(super) last: AtomicU64,
+    /// How often its secret was had, and how often it was not.
+    fetches: [AtomicU64; 2],
     revocation: Arc<Revocation>,
 }
 
 impl CredentialSlot {
+    /// Counts whether its secret was had.
+    pub(super) fn count(&self, had: bool) {
+        self.history.fetches[usize::from(!had)].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The secrets that its store gave and that are still searched for.
     ///
     /// A secret issued to a session stays among them as long as its lease lives, however often it
@@ -218,6 +225,15 @@ impl Credentials {
     /// Where a binding's secret is stored, by its index in the configuration.
     pub(super) fn reference(&self, at: usize) -> SecretRef {
         self.source(at).reference().clone()
+    }
+
+    /// How often the secret of each credential was had for a request, and how often it was not.
+    pub fn fetches(&self) -> impl Iterator<Item = (&CredentialName, u64, u64)> {
+        let names = self.bindings.all().map(|binding| &binding.credential);
+        names.zip(&self.slots).map(|(name, slot)| {
+            let [had, failed] = slot.history.fetches.each_ref().map(|n| n.load(Ordering::Relaxed));
+            (name, had, failed)
+        })
     }
 
     /// The stores. The caller must renew and end their leases.

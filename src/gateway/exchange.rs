@@ -1,7 +1,7 @@
 //! The path of one request, stage by stage. Start reading here.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use http::Response;
 use hyper::body::Incoming;
@@ -10,6 +10,7 @@ use super::answer;
 use super::answer_body::AnswerBody;
 use super::error_format::ErrorFormat;
 use super::guard::{Abort, ExchangeGuard};
+use super::origin_time::OriginTime;
 use super::refusal::Refusal;
 use super::snapshot::Snapshot;
 use super::worker::Worker;
@@ -18,7 +19,7 @@ use crate::audit::{self, Phase, Trail};
 use crate::body::HoldFault;
 use crate::credential::{Credentialed, Redactor, Verified};
 use crate::intercept::strict::ViolationHandle;
-use crate::intercept::{Accepted, Addressed, ConnectionContext, Rejected};
+use crate::intercept::{Accepted, Addressed, ConnectionContext, Entry, Rejected};
 use crate::message::{EncodedSlash, Reading};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
 use crate::policy::{Authorized, Decision, Gathered};
@@ -36,6 +37,10 @@ pub(super) struct Exchange {
     pub(super) violations: Option<ViolationHandle>,
     /// The format in which the client gets an error.
     pub(super) error_format: ErrorFormat,
+    /// How the connection came in.
+    pub(super) entry: Entry,
+    /// What the origin took of its time.
+    pub(super) waited: OriginTime,
 }
 
 impl Exchange {
@@ -151,8 +156,10 @@ impl Exchange {
     }
 
     async fn open(&mut self, verified: &Verified) -> Result<Channel, origin::Error> {
+        let asked = Instant::now();
         let origins = self.worker.origins(&self.snapshot)?;
         let channel = origins.open(verified).await?;
+        self.waited.connected(asked);
         self.trail.reach(Phase::Open);
         self.trail.dialled(channel.remote(), channel.version());
         Ok(channel)
@@ -164,10 +171,12 @@ impl Exchange {
             self.trail.lend(credential, place);
         }
         self.trail.reach(Phase::Attach);
+        self.waited.sends();
         Ok(credentialed)
     }
 
     async fn answer(&mut self, forwarded: Forwarded) -> Result<Response<AnswerBody>, Refusal> {
+        self.waited.answered();
         let (response, switched, plan) = forwarded.into_parts();
         self.trail.origin_answered(response.status().as_u16());
         let lent = look_for(plan.lent, &response);

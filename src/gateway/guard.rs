@@ -7,6 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::metrics::Metrics;
 use super::snapshot::Snapshot;
 use crate::audit::{End, Outcome, Trail};
 use crate::body::Meter;
@@ -163,6 +164,8 @@ pub(super) struct ExchangeGuard {
     connection: Arc<ConnectionGuard>,
     aborted: CancellationToken,
     why: OnceLock<Abort>,
+    /// Counts its bytes at the end.
+    metrics: OnceLock<Arc<Metrics>>,
     /// Its place among the exchanges of its session.
     underway: OnceLock<Underway>,
     judged: OnceLock<Arc<JudgedRequest>>,
@@ -183,6 +186,9 @@ impl Drop for ExchangeGuard {
             Some(why) => self.end(Outcome::Cut, Some(why.reason()), 0),
             None => self.end(Outcome::Whole, None, 0),
         }
+        if let Some(metrics) = self.metrics.get() {
+            metrics.bytes(self.meter.up(), self.meter.down());
+        }
         self.connection.quiet_sweeps.store(0, Ordering::Relaxed);
         self.connection.busy.fetch_sub(1, Ordering::Relaxed);
     }
@@ -197,6 +203,7 @@ impl ExchangeGuard {
             connection: connection.clone(),
             aborted: CancellationToken::new(),
             why: OnceLock::new(),
+            metrics: OnceLock::new(),
             underway: OnceLock::new(),
             judged: OnceLock::new(),
             revocations: OnceLock::new(),
@@ -205,6 +212,12 @@ impl ExchangeGuard {
             aborted_sweeps: AtomicU32::new(0),
             trail: Mutex::default(),
         }
+    }
+
+    /// Counts the exchange's bytes there when it ends.
+    pub(super) fn counts_in(&self, metrics: &Arc<Metrics>) {
+        // Set once, where the exchange begins.
+        let _ = self.metrics.set(metrics.clone());
     }
 
     /// Keeps the exchange's place in its session until this is dropped.
@@ -267,6 +280,21 @@ impl ExchangeGuard {
             self.abort(Abort::Ended);
         } else if self.is_stalled(progress_limit) {
             self.abort(Abort::Stalled);
+        }
+    }
+
+    /// Aborts the exchange if its session has ended.
+    pub(super) fn abort_if_ended(&self) {
+        if self.abort_reason().is_none() && self.is_over() {
+            self.abort(Abort::Ended);
+        }
+    }
+
+    /// Closes the connection of an exchange that its session's end aborted, and that still exists:
+    /// its client reads nothing, or it still sends.
+    pub(super) fn close_if_ended(&self) {
+        if self.abort_reason() == Some(Abort::Ended) {
+            self.connection.close(Closing::AtOnce);
         }
     }
 

@@ -10,6 +10,7 @@ use super::answer_body::AnswerBody;
 use super::error_format::ErrorFormat;
 use super::exchange::Exchange;
 use super::guard::ConnectionGuard;
+use super::origin_time::OriginTime;
 use super::refusal::Refusal;
 use super::worker::Worker;
 use crate::audit::{End, Length, Outcome, Trail};
@@ -26,13 +27,17 @@ impl Exchange {
         violations: Option<ViolationHandle>,
     ) -> Self {
         let (log, id) = (&worker.shared.log, worker.shared.ids.next());
+        let watched = worker.watchdog.exchange(guard);
+        watched.counts_in(&worker.shared.metrics);
         Self {
-            guard: worker.watchdog.exchange(guard),
+            guard: watched,
             snapshot: worker.shared.current(),
             trail: Trail::begin(log, id, connection.entry.as_str()),
             worker: worker.clone(),
             violations,
             error_format: ErrorFormat::default(),
+            waited: OriginTime::begin(),
+            entry: connection.entry,
         }
     }
 
@@ -61,7 +66,10 @@ impl Exchange {
             Ok(response) => {
                 let (status, length) = (response.status().as_u16(), response.body().length());
                 match self.trail.answer(status, length).await {
-                    Ok(()) => return self.release(response, length),
+                    Ok(()) => {
+                        self.count(version, true);
+                        return self.release(response, length);
+                    }
                     Err(error) => Refusal::Audit(error),
                 }
             }
@@ -69,6 +77,15 @@ impl Exchange {
         };
         let host = unnamed.as_deref().unwrap_or(named.said_host());
         self.refuse(refusal, version, host).await
+    }
+
+    /// Counts the exchange, and the time of an answered one.
+    fn count(&self, version: Version, answered: bool) {
+        let metrics = &self.worker.shared.metrics;
+        metrics.exchange(self.entry, version, answered);
+        if answered {
+            self.waited.count(metrics);
+        }
     }
 
     /// Takes a place among the session's exchanges, and in the log.
@@ -130,6 +147,7 @@ impl Exchange {
         host: &str,
     ) -> Response<AnswerBody> {
         let (id, reason) = (self.trail.id(), refusal.reason());
+        self.count(version, false);
         self.worker.shared.refused.count(host, reason, id);
         self.trail.refuse(reason);
         refusal.log(id);

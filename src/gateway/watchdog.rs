@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
 
 use super::guard::{Abort, Closing, ConnectionGuard, ExchangeGuard};
 use super::limits::Limits;
@@ -17,6 +18,8 @@ use super::worker::SharedState;
 
 /// How often everything is checked.
 const SWEEP: Duration = Duration::from_secs(1);
+/// How long an exchange of an ended session may take to end by itself.
+const END_GRACE: Duration = Duration::from_millis(20);
 /// How many whole sweeps an exchange may outlive its abort.
 const GRACE: u32 = 1;
 /// How many whole sweeps a connection of a gateway that stops may rest before it is closed. A
@@ -133,6 +136,19 @@ impl Watchdog {
             self.limit(&snapshot.limits);
             self.judge_again(&snapshot).await;
             beside(&snapshot);
+        }
+    }
+
+    /// Cuts what is under way of each session that an operator ends. Runs for ever.
+    pub(super) async fn cut_ended(&self, mut ends: watch::Receiver<()>) {
+        while ends.changed().await.is_ok() {
+            self.exchanges
+                .living()
+                .for_each(|exchange| exchange.abort_if_ended());
+            tokio::time::sleep(END_GRACE).await;
+            self.exchanges
+                .living()
+                .for_each(|exchange| exchange.close_if_ended());
         }
     }
 

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::ids::Ids;
+use super::metrics::Metrics;
 use super::refusal_counts::RefusalCounts;
 use super::snapshot::Snapshot;
 use super::watchdog::Watchdog;
@@ -29,6 +30,8 @@ pub struct SharedState {
     pub ids: Ids,
     /// Counts what was refused.
     pub refused: RefusalCounts,
+    /// Counts what happens, for `/metrics`.
+    pub metrics: Arc<Metrics>,
     /// How many connections are open.
     pub open: Arc<AtomicUsize>,
     /// How many listeners accept connections.
@@ -49,6 +52,7 @@ impl SharedState {
             log,
             ids,
             refused: RefusalCounts::default(),
+            metrics: Arc::default(),
             open: Arc::default(),
             listening: Arc::default(),
             draining: CancellationToken::new(),
@@ -160,6 +164,9 @@ impl Worker {
             self.origins.load().sweep();
             self.shared.tell_suppressed();
         };
-        self.watchdog.run(&self.shared, beside).await;
+        tokio::join!(
+            self.watchdog.run(&self.shared, beside),
+            self.watchdog.cut_ended(self.shared.sessions.ends()),
+        );
     }
 }

@@ -150,6 +150,8 @@ ProxyAuthentication "proxy_authentication" PROXY_AUTHENTICATION_REQUIRED Client 
 SessionEnded "session_ended" FORBIDDEN Client "http_request_denied" ""
 SessionLimit "session_limit" SERVICE_UNAVAILABLE Client "connection_limit_reached"
     "Wait until other exchanges of the session end; the limit stands in `[limits]`."
+SessionPaused "session_paused" SERVICE_UNAVAILABLE Policy "http_request_denied"
+    "An operator paused the session: `gateway resume SESSION` lets it go on."
 SessionUnknown "session_unknown" FORBIDDEN Client "http_request_denied" ""
 SocksCommand "socks_command" BAD_REQUEST Client "http_request_error" ""
 SocksMalformed "socks_malformed" BAD_REQUEST Client "http_request_error" ""

@@ -4,14 +4,16 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use tokio::sync::watch;
 
 use super::bindings::Bindings;
 use super::detected::DetectedCredentials;
 use super::phantom::{PhantomKey, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
+use super::status::{OperatorStatus, Status};
 use crate::audit::{Account, Log, Redact};
 use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
@@ -28,6 +30,8 @@ pub struct Session {
     /// The registry of every session's phantoms, once this session is entered there.
     registry: OnceLock<Arc<Registry>>,
     ends: Option<Instant>,
+    /// What operators made of it.
+    pub(super) status: OperatorStatus,
     connections: AtomicUsize,
     exchanges: AtomicUsize,
     held: OnceLock<Arc<HoldBudget>>,
@@ -47,6 +51,9 @@ pub enum Error {
     /// The session is over.
     #[error("the session has ended")]
     Ended,
+    /// An operator paused the session.
+    #[error("an operator paused the session")]
+    Paused,
     /// A phantom or a foreign credential appears where it may not.
     #[error(transparent)]
     Misplaced(#[from] CredentialRefusal),
@@ -59,6 +66,7 @@ impl Error {
         match self {
             Self::Unknown => ReasonCode::SessionUnknown,
             Self::Ended => ReasonCode::SessionEnded,
+            Self::Paused => ReasonCode::SessionPaused,
             Self::Misplaced(why) => why.reason(),
         }
     }
@@ -80,6 +88,7 @@ impl Session {
             phantoms: ArcSwap::from_pointee(phantoms),
             registry: OnceLock::new(),
             ends,
+            status: OperatorStatus::default(),
             connections: AtomicUsize::new(0),
             exchanges: AtomicUsize::new(0),
             held: OnceLock::new(),
@@ -147,10 +156,25 @@ impl Session {
         self.phantoms.rcu(|now| next.with_minted_of(now));
     }
 
-    /// Whether its time has ended.
+    /// Whether it has ended: its time is over, or an operator ended it.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.ends.is_some_and(|ends| Instant::now() >= ends)
+        matches!(self.status.load(), Status::Ended(_))
+            || self.ends.is_some_and(|ends| Instant::now() >= ends)
+    }
+
+    /// How long it may still live; `None` if nothing ends it.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        let ends = self.ends?;
+        Some(ends.saturating_duration_since(Instant::now()))
+    }
+
+    /// How many of its connections are open, and how many of its exchanges are under way.
+    #[must_use]
+    pub fn load(&self) -> (usize, usize) {
+        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        (count(&self.connections), count(&self.exchanges))
     }
 
     /// Takes one of the session's connection slots. `None` if `most` are already open.
@@ -158,7 +182,8 @@ impl Session {
     pub fn connect(self: &Arc<Self>, most: usize) -> Option<Connected> {
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
         let connected = Connected(self.clone());
-        (before < most && !self.is_over()).then_some(connected)
+        // An ended session is told so with each request, so its connections are accepted.
+        (before < most).then_some(connected)
     }
 }
 
@@ -233,7 +258,9 @@ impl Redact for Session {
 /// The sessions that are live, by name.
 #[derive(Default)]
 pub struct Sessions {
-    live: ArcSwap<Map<SessionId, Arc<Session>>>,
+    pub(super) live: ArcSwap<Map<SessionId, Arc<Session>>>,
+    /// Told when an operator ends a session.
+    pub(super) ended: watch::Sender<()>,
     /// Every session's phantoms, to recognise one that another session uses (threats H11).
     registry: Arc<Registry>,
 }
@@ -270,15 +297,6 @@ impl Sessions {
         }
     }
 
-    /// Ends a session: its next request is refused.
-    pub fn end(&self, id: &SessionId) {
-        self.live.rcu(|live| {
-            let mut live = Map::clone(live);
-            live.remove(id);
-            live
-        });
-    }
-
     /// Finds the session of a request, and which of the bound credentials the request presents in
     /// which places.
     ///
@@ -289,8 +307,10 @@ impl Sessions {
         let session = self
             .get(&request.connection.session)
             .ok_or(Error::Unknown)?;
-        if session.is_over() {
-            return Err(Error::Ended);
+        match session.status.load() {
+            _ if session.is_over() => return Err(Error::Ended),
+            Status::Paused => return Err(Error::Paused),
+            _ => {}
         }
         let presented = bindings.detect(&request.head, &session.phantoms(), &self.registry)?;
         // Foreign credentials are removed before policy, so that it judges what the origin will

@@ -6,6 +6,7 @@ mod clash;
 mod detect;
 mod detected;
 mod live;
+mod operate;
 mod parts;
 pub mod phantom;
 mod refusal;
@@ -13,6 +14,7 @@ mod signer;
 mod signing;
 #[cfg(test)]
 pub(crate) mod stage;
+mod status;
 
 pub use binding::{Binding, Foreign, When};
 pub use bindings::Bindings;
@@ -25,3 +27,5 @@ pub use signer::{Claimed, Found, Proven, Signer, SigningContext, SigningFailure}
 pub use signing::{Role, Signing};
 
 pub use live::{Connected, Error, Identified, Session, Sessions, Underway};
+pub use operate::HasEnded;
+pub use status::{EndReason, Status};
