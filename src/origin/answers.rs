@@ -19,7 +19,7 @@ pub enum Family {
 
 /// What a name server says about one family of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct FamilyAnswer {
     /// The addresses; none if the name has none of this family.
     pub(super) addresses: Vec<IpAddr>,
     /// How long they may be used. Zero means once.
@@ -43,7 +43,7 @@ pub(super) enum Recalled {
 }
 
 #[derive(Default)]
-struct Entry {
+struct Remembered {
     held: Option<Held>,
     /// No server is asked before this.
     quiet_until: Option<Instant>,
@@ -57,7 +57,7 @@ struct Held {
 
 /// The answers of one runtime thread. The name that was asked for least recently is dropped first.
 pub(super) struct Answers {
-    names: LruCache<Box<str>, [Entry; 2]>,
+    names: LruCache<Box<str>, [Remembered; 2]>,
     stale: Duration,
 }
 
@@ -90,7 +90,7 @@ impl Answers {
     }
 
     /// Keeps an answer, instead of any before it.
-    pub(super) fn keep(&mut self, name: &str, family: Family, answer: &Answer, now: Instant) {
+    pub(super) fn keep(&mut self, name: &str, family: Family, answer: &FamilyAnswer, now: Instant) {
         let stale = if answer.addresses.is_empty() {
             Duration::ZERO
         } else {
@@ -111,7 +111,7 @@ impl Answers {
             fresh_until,
             stale_until: fresh_until + stale,
         });
-        entries[family as usize] = Entry {
+        entries[family as usize] = Remembered {
             held,
             quiet_until: None,
         };
@@ -136,7 +136,7 @@ impl Answers {
         stale
     }
 
-    fn entries(&mut self, name: &str) -> &mut [Entry; 2] {
+    fn entries(&mut self, name: &str) -> &mut [Remembered; 2] {
         self.names.get_or_insert_mut(name.into(), Default::default)
     }
 }
@@ -160,16 +160,16 @@ mod tests {
             .collect()
     }
 
-    fn answer(text: &str, seconds: u64) -> Answer {
-        Answer {
+    fn answer(text: &str, seconds: u64) -> FamilyAnswer {
+        FamilyAnswer {
             addresses: addresses(text),
             ttl: Duration::from_secs(seconds),
             nonexistent: false,
         }
     }
 
-    fn denial() -> Answer {
-        Answer {
+    fn denial() -> FamilyAnswer {
+        FamilyAnswer {
             nonexistent: true,
             ..answer("", 5)
         }

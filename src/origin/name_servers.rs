@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::answers::{Answer, Family};
+use super::answers::{Family, FamilyAnswer};
 
 /// How long a name server may be silent before the next one is asked as well.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -72,7 +72,7 @@ impl NameServers {
     ///
     /// # Errors
     /// The last failure, if no server answered.
-    pub(super) async fn ask(&self, name: &str, family: Family) -> Result<Answer, NetError> {
+    pub(super) async fn ask(&self, name: &str, family: Family) -> Result<FamilyAnswer, NetError> {
         let mut plan = self.plan(Instant::now()).into_iter();
         let mut asking = JoinSet::new();
         let mut failure = NetError::NoConnections;
@@ -132,11 +132,11 @@ enum Standing {
 
 struct NameServer {
     resolver: TokioResolver,
-    past: Mutex<Past>,
+    history: Mutex<History>,
 }
 
 #[derive(Default)]
-struct Past {
+struct History {
     heard: Option<Instant>,
     silent: Option<Instant>,
 }
@@ -158,11 +158,11 @@ impl NameServer {
         options.cache_size = 0;
         Ok(Self {
             resolver: builder.build()?,
-            past: Mutex::default(),
+            history: Mutex::default(),
         })
     }
 
-    async fn ask(self: Arc<Self>, name: String, family: Family) -> Result<Answer, NetError> {
+    async fn ask(self: Arc<Self>, name: String, family: Family) -> Result<FamilyAnswer, NetError> {
         let kind = match family {
             Family::V6 => RecordType::AAAA,
             Family::V4 => RecordType::A,
@@ -179,7 +179,7 @@ impl NameServer {
     }
 
     fn standing(&self, now: Instant) -> Standing {
-        let mut past = self.past.lock();
+        let mut past = self.history.lock();
         match past.silent {
             None => Standing::Answers,
             Some(since) if now < since + LAST_FOR => Standing::Silent,
@@ -193,20 +193,20 @@ impl NameServer {
 }
 
 /// Reads a server's answer. That a name has no such address, or does not exist, is an answer.
-fn read(answered: Result<Lookup, NetError>) -> Result<Answer, NetError> {
+fn read(answered: Result<Lookup, NetError>) -> Result<FamilyAnswer, NetError> {
     let seconds = |ttl: u32| Duration::from_secs(ttl.into());
     match answered {
         Ok(found) => {
             let records = found.answers().iter();
             let shortest = records.clone().map(|record| record.ttl).min();
             let addresses = records.filter_map(|record| record.data.ip_addr());
-            Ok(Answer {
+            Ok(FamilyAnswer {
                 addresses: addresses.take(MOST_ADDRESSES).collect(),
                 ttl: seconds(shortest.unwrap_or(0).min(LONGEST_TTL)),
                 nonexistent: false,
             })
         }
-        Err(NetError::Dns(DnsError::NoRecordsFound(none))) => Ok(Answer {
+        Err(NetError::Dns(DnsError::NoRecordsFound(none))) => Ok(FamilyAnswer {
             addresses: Vec::new(),
             ttl: seconds(none.negative_ttl.unwrap_or(0).min(LONGEST_NEGATIVE_TTL)),
             nonexistent: none.response_code == ResponseCode::NXDomain,
@@ -233,7 +233,7 @@ impl<'a> Waiting<'a> {
 
     fn heard(mut self) {
         self.over = true;
-        *self.server.past.lock() = Past {
+        *self.server.history.lock() = History {
             heard: Some(Instant::now()),
             silent: None,
         };
@@ -246,7 +246,7 @@ impl<'a> Waiting<'a> {
 
     /// A server that answered something else meanwhile is not silent: the name is slow.
     fn silent(&self) {
-        let mut past = self.server.past.lock();
+        let mut past = self.server.history.lock();
         if past.heard.is_none_or(|heard| heard < self.since) {
             past.silent = Some(Instant::now());
         }

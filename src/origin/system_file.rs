@@ -14,10 +14,10 @@ pub(super) type Unread = Box<dyn Error + Send + Sync>;
 pub(super) struct SystemFile<T> {
     path: &'static Path,
     read: fn(&Path) -> Result<T, Unread>,
-    seen: Mutex<Seen<T>>,
+    seen: Mutex<LastRead<T>>,
 }
 
-struct Seen<T> {
+struct LastRead<T> {
     stamp: Option<Stamp>,
     says: Arc<T>,
 }
@@ -38,7 +38,7 @@ impl<T> SystemFile<T> {
         Ok(Self {
             path,
             read,
-            seen: Mutex::new(Seen { stamp, says }),
+            seen: Mutex::new(LastRead { stamp, says }),
         })
     }
 

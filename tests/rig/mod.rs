@@ -295,7 +295,7 @@ unsigned = ["https://public.s3.rig.test"]
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's
 /// name server.
-pub const ALLOWED: [&str; 44] = [
+pub const ALLOWED: [&str; 45] = [
     GOOD,
     OTHER,
     MONEY,
