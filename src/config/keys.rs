@@ -143,6 +143,7 @@ pub const KEYS: &[ConfigKey] = &[
         "those of the system",
     ),
     key("resolver", "hosts_file", "true or false", "true"),
+    key("resolver", "stale", "duration", "24h"),
     fixed("listener", "kind", "`proxy` or `tls`", "required"),
     fixed("listener", "address", "address and port", "required"),
     fixed("listener", "session", "name", "default"),

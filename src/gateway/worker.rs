@@ -161,7 +161,7 @@ impl Worker {
             if let Err(error) = self.origins(snapshot) {
                 tracing::error!(%error, "origins cannot be reached");
             }
-            self.origins.load().sweep();
+            self.origins.load().sweep(snapshot.number());
             self.shared.tell_suppressed();
         };
         tokio::join!(

@@ -281,6 +281,8 @@ Encoding "encoding" BAD_GATEWAY Origin "http_response_content_coding_error" ""
 // The origin.
 Bad101 "bad_101" BAD_GATEWAY Origin "http_upgrade_failed" ""
 BadResponse "bad_response" BAD_GATEWAY Origin "http_response_incomplete" ""
+ClearText "clear_text" FORBIDDEN Policy "http_request_denied"
+    "Use https, or name the host and port in `[[origin]]` with `cleartext = true`; no credential goes there."
 ConnectTimeout "connect_timeout" GATEWAY_TIMEOUT Origin "connection_timeout"
     "The origin did not answer in time: see `[limits]`."
 HandshakeTimeout "handshake_timeout" GATEWAY_TIMEOUT Origin "connection_timeout"
