@@ -85,7 +85,15 @@ fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> {
 }
 
 fn bind_port(address: SocketAddr) -> Result<TcpListener, Failure> {
-    serving::bind(address, false)
+    let bind = || {
+        let port = TcpListener::bind(address)?;
+        port.set_nonblocking(true)?;
+        Ok(port)
+    };
+    bind().map_err(|error: std::io::Error| {
+        Failure::of(format!("cannot listen on {address}"), &error)
+            .next("choose another `[control] metrics_address`")
+    })
 }
 
 fn socket(

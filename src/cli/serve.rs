@@ -132,9 +132,11 @@ impl Served<'_> {
         workers.push(threads::worker(&app.shared, mine)?);
         let sessions = listeners.iter().map(|listener| listener.session.clone());
         serving::tend(&app.shared, sessions.collect());
-        let told = app.config.listeners.iter().map(|listener| {
-            (listener.address.to_string(), listener.session.to_string())
-        });
+        let told = app
+            .config
+            .listeners
+            .iter()
+            .map(|listener| (listener.address.to_string(), listener.session.to_string()));
         let _control = control::open(app, "serve", told.collect())?;
         self.announce(&listeners);
         serving::settle();

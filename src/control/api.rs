@@ -148,7 +148,10 @@ impl<O: Operations> Control<O> {
 
     fn sessions(&self) -> Response<Content> {
         let all = self.shared.sessions.all();
-        let views: Vec<SessionView> = all.iter().map(|one| SessionView::of(one, &self.shared)).collect();
+        let views: Vec<SessionView> = all
+            .iter()
+            .map(|one| SessionView::of(one, &self.shared))
+            .collect();
         document(&json!({ "sessions": views }))
     }
 

@@ -231,7 +231,11 @@ impl Credentials {
     pub fn fetches(&self) -> impl Iterator<Item = (&CredentialName, u64, u64)> {
         let names = self.bindings.all().map(|binding| &binding.credential);
         names.zip(&self.slots).map(|(name, slot)| {
-            let [had, failed] = slot.history.fetches.each_ref().map(|n| n.load(Ordering::Relaxed));
+            let [had, failed] = slot
+                .history
+                .fetches
+                .each_ref()
+                .map(|n| n.load(Ordering::Relaxed));
             (name, had, failed)
         })
     }

@@ -277,12 +277,6 @@ impl Sessions {
         });
     }
 
-    /// Every live session.
-    #[must_use]
-    pub fn all(&self) -> Vec<Arc<Session>> {
-        self.live.load().values().cloned().collect()
-    }
-
     /// Looks up a session by id.
     #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
