@@ -1,32 +1,31 @@
 //! Builds the program from a valid configuration.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::failure::Failure;
+use super::generation;
+use super::reload::Reloading;
 use super::resolve::ResolvedConfig;
 use crate::audit::{self, Log};
 use crate::config::{self, Config};
-use crate::credential::{Credentials, Stored, Stores, Vault, VaultSettings};
-use crate::gateway::{Ids, RefusalCounts, SharedState, chain};
+use crate::gateway::{Ids, SharedState, chain};
 use crate::intercept::{CaSettings, SessionCa};
-use crate::message::{Host, HostPattern};
+use crate::message::Host;
 use crate::names::SessionId;
-use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
-use crate::policy::{HostScope, Policies, Source, generate};
+use crate::origin::OriginRule;
+use crate::session::Session;
 use crate::session::phantom::{PhantomKey, Phantoms};
-use crate::session::{Binding, Bindings, Role, Session, Sessions};
 
 /// The program without listeners and threads, ready to serve.
 pub struct App {
     /// What every thread shares.
     pub shared: Arc<SharedState>,
-    /// The settings it was built from.
+    /// The settings it was started with. A reload does not change them.
     pub config: Config,
-    /// The policies that flags and presets stand for, as Cedar.
-    flags: String,
+    /// What a reload starts from.
+    pub(super) reloading: Reloading,
 }
 
 impl App {
@@ -47,28 +46,13 @@ impl App {
         resolved: ResolvedConfig,
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
-        let ResolvedConfig {
-            stored, allowed, ..
-        } = resolved;
-        let credentials = credentials(&config, stored)?.with_holding(config.limits.holding());
-        let flags = flag_policies(&config, &allowed, credentials.bindings());
-        let shared = SharedState {
-            sessions: Sessions::default(),
-            policies: Policies::load(&sources(&config, &flags)?, config.facts.clone())
-                .map_err(|problems| refused("the policies", problems))?,
-            credentials,
-            log: log(&config)?,
-            limits: config.limits.clone(),
-            origin_settings: Arc::new(origins(&config, rules)?),
-            refused: RefusalCounts::default(),
-            metrics: Arc::default(),
-            open: Arc::default(),
-            ids: Ids::new().map_err(Failure::no_randomness)?,
-        };
+        let first = generation::first(&config, resolved, rules)?;
+        let ids = Ids::new().map_err(Failure::no_randomness)?;
+        let shared = SharedState::new(first, log(&config)?, ids);
         Ok(Self {
             shared: Arc::new(shared),
+            reloading: Reloading::of(&config),
             config,
-            flags,
         })
     }
 
@@ -82,7 +66,8 @@ impl App {
         id: &SessionId,
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
-        let credentials = &self.shared.credentials;
+        let snapshot = self.shared.current();
+        let credentials = &snapshot.credentials;
         // Each session has a key of its own. With a shared key, a phantom would also be valid in
         // another session (threats H11).
         let key = PhantomKey::random().map_err(Failure::no_randomness)?;
@@ -96,14 +81,8 @@ impl App {
             .map(|group| Arc::from(group.as_str()))
             .collect();
         let ends = Instant::now() + self.config.ca.lifetime;
-        let bindings = credentials.bindings().clone();
-        let session = Arc::new(Session::new(
-            id.clone(),
-            groups,
-            bindings,
-            phantoms,
-            Some(ends),
-        ));
+        let session = Session::new(id.clone(), groups, phantoms, Some(ends)).with_key(key);
+        let session = Arc::new(session);
         let ca = self.ca(&session)?;
         self.shared.sessions.enter(session.clone());
         Ok((session, ca))
@@ -112,154 +91,21 @@ impl App {
     fn ca(&self, session: &Arc<Session>) -> Result<Arc<SessionCa>, Failure> {
         let settings = CaSettings {
             lifetime: self.config.ca.lifetime,
-            constraints: self.constraints(),
+            // Not constrained to the first hosts: a reload may add others (ADR 34).
+            constraints: None,
             leaves_kept: self.config.limits.cached_certificates,
             ..CaSettings::default()
         };
         let (shared, asks) = (self.shared.clone(), session.clone());
         let may_mint = Arc::new(move |host: &Host| {
-            shared
-                .policies
-                .current()
-                .may_resolve(asks.id(), asks.groups(), host)
+            let snapshot = shared.look();
+            let policies = snapshot.policies.generation();
+            policies.may_resolve(asks.id(), asks.groups(), host)
         });
         let ca = SessionCa::new(session.id(), &settings, may_mint)
-            .map_err(|error| failed("the session's CA", error))?;
+            .map_err(|error| generation::failed("the session's CA", &error))?;
         Ok(Arc::new(ca))
     }
-
-    /// Returns the hosts that policy can ever permit, if that list is closed.
-    ///
-    /// Policies read from files may change during the session. So only a set that is fixed for the
-    /// session constrains the CA.
-    fn constraints(&self) -> Option<Vec<Host>> {
-        if !self.config.policy.files.is_empty() {
-            return None;
-        }
-        let scopes = self.shared.policies.current().hosts()?;
-        let host = |scope: &HostScope| match scope {
-            HostScope::Host(name) | HostScope::Domain(name) => Host::parse(name.as_bytes()).ok(),
-        };
-        scopes.iter().map(host).collect()
-    }
-
-    /// Reloads the policies. If the new ones are refused, the old ones stay in force.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] with every problem of the new policies.
-    pub fn reload(&self) -> Result<u64, Failure> {
-        let reloaded = self.replace_policies();
-        self.shared.metrics.reload(reloaded.is_ok());
-        reloaded
-    }
-
-    fn replace_policies(&self) -> Result<u64, Failure> {
-        let sources = sources(&self.config, &self.flags)?;
-        let generation = self
-            .shared
-            .policies
-            .replace(&sources)
-            .map_err(|problems| refused("the new policies", problems))?;
-        Ok(generation.number())
-    }
-}
-
-/// Returns the credentials of a configuration, with their stores.
-///
-/// # Errors
-/// Returns a [`Failure`] if they are ambiguous, too wide or too open.
-pub fn credentials(config: &Config, stored: Vec<Stored>) -> Result<Credentials, Failure> {
-    let references = stored.iter().map(|stored| &stored.from);
-    let stores = match &config.vault {
-        None => Stores::new(references),
-        Some(settings) => Stores::with_vault(references, vault(config, settings)?),
-    };
-    Credentials::new(stored, &stores).map_err(|error| {
-        Failure::usage("the credentials are refused")
-            .because(error.to_string())
-            .next("see docs/config.md, `[[credential]]`")
-    })
-}
-
-/// Creates the Vault client and its connection settings.
-fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
-    let identity = settings
-        .client_certificate()
-        .map(|(chain, key)| ClientIdentity {
-            chain: chain.to_vec(),
-            key: key.clone(),
-        });
-    let client = StoreClient::new(
-        settings.servers.clone(),
-        settings.roots.clone(),
-        identity,
-        config.resolver.clone(),
-    )
-    .map_err(|error| failed("the way to the vault", error))?;
-    Ok((settings.clone(), Arc::new(client)))
-}
-
-fn failed(what: &str, error: impl std::error::Error) -> Failure {
-    Failure::new(format!("{what} cannot be set up")).because(chain(&error))
-}
-
-fn refused(what: &str, problems: impl std::fmt::Display) -> Failure {
-    Failure::usage(format!("{what} are refused"))
-        .because(problems.to_string())
-        .next("gateway policy check")
-}
-
-/// Returns the policies from files, and those that the flags stand for.
-fn sources(config: &Config, flags: &str) -> Result<Vec<Source>, Failure> {
-    let mut sources = config.policy.sources().map_err(|problems| {
-        Failure::usage("the policies cannot be read")
-            .because(problems.to_string())
-            .next("gateway policy check")
-    })?;
-    if !flags.is_empty() {
-        sources.push(Source::new("flags", flags));
-    }
-    if let Some(granted) = config.granted.as_deref().filter(|path| path.exists()) {
-        let read = Source::read(granted);
-        sources.extend(read.map_err(|problems| refused("the granted rules", problems))?);
-    }
-    Ok(sources)
-}
-
-/// Writes flags and presets as Cedar: what is allowed, and what is lent where it is bound. If
-/// policies come from files, those say which credential is lent to whom.
-fn flag_policies(config: &Config, allowed: &[config::Allowed], bindings: &Bindings) -> String {
-    let mut permits = BTreeSet::new();
-    for one in allowed {
-        permits.insert(generate::permit_host(
-            None,
-            &one.host.to_string(),
-            Some(one.port),
-        ));
-    }
-    if config.policy.files.is_empty() {
-        let lendable = |binding: &&Binding| !matches!(binding.role, Role::Part(_));
-        for binding in bindings.all().filter(lendable) {
-            for origin in &binding.origins {
-                let host = origin.hosts.to_string();
-                // Strangers also have names below a cloud's domain. Only signed requests may go
-                // there.
-                permits.insert(match (binding.signing(), &origin.hosts) {
-                    (Some(_), HostPattern::Below(_)) => {
-                        generate::permit_with(None, &binding.credential, &host, Some(origin.port))
-                    }
-                    _ => generate::permit_host(None, &host, Some(origin.port)),
-                });
-                permits.insert(generate::permit_lend(
-                    None,
-                    &binding.credential,
-                    &host,
-                    Some(origin.port),
-                ));
-            }
-        }
-    }
-    permits.into_iter().map(|permit| permit + "\n").collect()
 }
 
 fn log(config: &Config) -> Result<Log, Failure> {
@@ -302,14 +148,4 @@ fn default_log() -> Result<PathBuf, Failure> {
         std::process::id()
     );
     Ok(directory.join(name))
-}
-
-/// Returns the origin settings, with the given rules before those of the configuration.
-fn origins(config: &Config, mut rules: Vec<OriginRule>) -> Result<OriginSettings, Failure> {
-    rules.extend(config.origins.iter().map(|origin| origin.rule.clone()));
-    let mut settings = config.limits.origins();
-    settings.resolver = config.resolver.clone();
-    settings
-        .with_rules(rules)
-        .map_err(|error| Failure::new(error.to_string()).because(chain(&error)))
 }

@@ -85,7 +85,15 @@ fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> {
 }
 
 fn bind_port(address: SocketAddr) -> Result<TcpListener, Failure> {
-    serving::bind(address, false)
+    let bind = || {
+        let port = TcpListener::bind(address)?;
+        port.set_nonblocking(true)?;
+        Ok(port)
+    };
+    bind().map_err(|error: std::io::Error| {
+        Failure::of(format!("cannot listen on {address}"), &error)
+            .next("choose another `[control] metrics_address`")
+    })
 }
 
 fn socket(
@@ -142,12 +150,12 @@ struct AppOperations {
 }
 
 impl AppOperations {
-    async fn on_main<T: Send + 'static>(
-        &self,
-        run: impl FnOnce(&App) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Refused> {
-        let app = self.app.clone();
-        let done = self.main.spawn(async move { run(&app) }).await;
+    async fn on_main<T, F>(&self, run: impl FnOnce(Arc<App>) -> F) -> Result<T, Refused>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let done = self.main.spawn(run(self.app.clone())).await;
         let ended = Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the gateway ends");
         done.map_err(|_| ended)?
             .map_err(|failure| refused(&failure))
@@ -156,7 +164,8 @@ impl AppOperations {
 
 impl Operations for AppOperations {
     async fn reload(&self) -> Result<u64, Refused> {
-        self.on_main(App::reload).await
+        let reload = |app: Arc<App>| async move { Ok(app.reload().await?.generation) };
+        self.on_main(reload).await
     }
 
     async fn allow(&self, asked: AllowRequest) -> Result<GrantedRule, Refused> {
@@ -175,7 +184,10 @@ impl Operations for AppOperations {
                 "the rule is not the one that was shown",
             )
             .next("ask again without `policy`")),
-            Some(_) => self.on_main(move |app| grant::apply(app, rule)).await,
+            Some(_) => {
+                let apply = |app: Arc<App>| async move { grant::apply(&app, rule).await };
+                self.on_main(apply).await
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::gateway_process::serve_on;
 use super::launching::{not_launched, start};
+use super::reload::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
 use super::{serving, summary};
@@ -83,8 +84,15 @@ impl Exec {
         let terminal = Terminal::new(false, super::Color::Auto);
         let runtime = serving::runtime()?;
         let app = self.config().and_then(|config| {
-            let resolved = ResolvedConfig::of(&config, self.virtualises_known())?;
-            App::new(config, resolved)
+            let known_variables = self.virtualises_known();
+            let resolved = ResolvedConfig::of(&config, known_variables)?;
+            let source = ConfigSource {
+                run: self.run.clone(),
+                known_variables,
+                granted: config.granted.clone(),
+                runs_as: RunsAs::Exec,
+            };
+            Ok(App::new(config, resolved)?.reloading_from(source))
         });
         serve_on(
             &runtime,

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use super::app::App;
 use super::failure::{Code, Failure};
 use super::launching::END_WITHIN;
+use super::reload::Applied;
+use super::signals::Signals;
 use super::terminal::Terminal;
 use super::{control, serving, summary};
 use crate::control::ControlSocket;
@@ -49,7 +51,8 @@ pub fn serve_on(
     match served {
         Ok((app, (first, control))) => {
             serving::settle();
-            runtime.block_on(gone(gateway));
+            runtime.spawn(app.clone().watch(tell));
+            runtime.block_on(live(gateway, &app, terminal))?;
             drop(control);
             runtime.block_on(serving::close(&app.shared));
             app.shared.tell_suppressed();
@@ -71,6 +74,15 @@ pub fn serve_on(
             aftermath(inspection);
             Ok(Code::Failed)
         }
+    }
+}
+
+/// Reports what came of a change to a file. The terminal belongs to the command, so only a refusal
+/// is shown.
+fn tell(outcome: Result<Applied, Failure>) {
+    match outcome {
+        Ok(applied) => tracing::info!("{applied}"),
+        Err(failure) => tracing::error!("{failure}"),
     }
 }
 
@@ -97,7 +109,7 @@ async fn sandbox(
         inspection.await_survey();
     }
     gateway
-        .ready(&ready(&session, &ca))
+        .ready(&ready(app, &session, &ca))
         .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
     Ok((first, control))
 }
@@ -117,10 +129,9 @@ fn serve_network(
     let responder = Arc::new(Responder::new(
         Synthetic::new(NAMES),
         Box::new(move |host| {
-            shared
-                .policies
-                .current()
-                .may_resolve(asks.id(), asks.groups(), host)
+            let snapshot = shared.look();
+            let policies = snapshot.policies.generation();
+            policies.may_resolve(asks.id(), asks.groups(), host)
         }),
         Box::new(worker.name_observer(session.id())),
     ));
@@ -130,7 +141,7 @@ fn serve_network(
         mode: ListenerMode::Transparent(responder.clone()),
     };
     let tcp = nonblocking(listeners.tcp).map_err(unusable)?;
-    serving::serve(worker, tcp, Arc::new(listener))?;
+    serving::serve(worker, tcp, false, Arc::new(listener))?;
     let names = nonblocking(listeners.dns_tcp)
         .and_then(tokio::net::TcpListener::from_std)
         .map_err(unusable)?;
@@ -142,9 +153,10 @@ fn serve_network(
 }
 
 /// Returns what the sandbox receives: its CA, and its phantoms.
-fn ready(session: &Session, ca: &SessionCa) -> Ready {
+fn ready(app: &App, session: &Session, ca: &SessionCa) -> Ready {
     let phantoms = session.phantoms();
-    let environment = session.bindings().environment(&phantoms);
+    let snapshot = app.shared.current();
+    let environment = snapshot.credentials.bindings().environment(&phantoms);
     let pem = ca.certificate_pem();
     Ready {
         ca_bundle_pem: bundle(&pem),
@@ -174,6 +186,30 @@ fn bundle(ca: &str) -> Vec<u8> {
     }
     bundle.extend_from_slice(ca.as_bytes());
     bundle
+}
+
+/// Lives until the launcher exits. SIGHUP reloads; no other signal means anything to
+/// this process, because the launcher passes them on to the command.
+async fn live(
+    gateway: GatewayEnd,
+    app: &Arc<App>,
+    terminal: Option<&Terminal>,
+) -> Result<(), Failure> {
+    let mut signals = Signals::catch()?;
+    let gone = std::pin::pin!(gone(gateway));
+    let reloads = async {
+        loop {
+            signals.reload().await;
+            match (app.reload().await, terminal) {
+                (Err(failure), Some(terminal)) => terminal.fail(&failure),
+                (outcome, _) => tell(outcome),
+            }
+        }
+    };
+    tokio::select! {
+        () = gone => Ok(()),
+        () = reloads => Ok(()),
+    }
 }
 
 /// Waits until the launcher exits, which closes its end of the socket.

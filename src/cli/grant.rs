@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use http::StatusCode;
 
@@ -50,7 +51,7 @@ pub fn shown(app: &App, policy: String) -> Result<GrantedRule, Refused> {
     Ok(GrantedRule {
         policy,
         applied: false,
-        generation: app.shared.policies.current().number(),
+        generation: app.shared.look().number(),
         file: file.display().to_string(),
     })
 }
@@ -60,7 +61,7 @@ pub fn shown(app: &App, policy: String) -> Result<GrantedRule, Refused> {
 ///
 /// # Errors
 /// Returns a [`Failure`] if the file cannot be written, or if the policies are refused with it.
-pub fn apply(app: &App, policy: String) -> Result<GrantedRule, Failure> {
+pub async fn apply(app: &Arc<App>, policy: String) -> Result<GrantedRule, Failure> {
     let path = app.config.granted.as_deref();
     let path = path.ok_or_else(|| Failure::new(unkept().what))?;
     let before = match std::fs::read_to_string(path) {
@@ -73,7 +74,7 @@ pub fn apply(app: &App, policy: String) -> Result<GrantedRule, Failure> {
         folder(path)?;
         write(path, format!("{text}\n{policy}").as_bytes(), 0o600)?;
     }
-    let generation = app.reload().inspect_err(|_| {
+    let applied = app.reload().await.inspect_err(|_| {
         // The reload already fails. If this fails too, the next one tells of the file.
         let _ = match &before {
             Some(before) => write(path, before.as_bytes(), 0o600).map_err(drop),
@@ -83,7 +84,7 @@ pub fn apply(app: &App, policy: String) -> Result<GrantedRule, Failure> {
     Ok(GrantedRule {
         policy,
         applied: true,
-        generation,
+        generation: applied.generation,
         file: path.display().to_string(),
     })
 }
@@ -190,7 +191,7 @@ fn of_record(app: &App, record: &Record) -> Result<String, Refused> {
     if let Some(session) = app.shared.sessions.get(&id) {
         request.groups = session.groups().to_vec();
     }
-    let generation = app.shared.policies.current();
+    let generation = app.shared.current().policies.current();
     let verdict = generation.ask(&request.facts());
     let why = generation.explain(&request.facts(), &verdict);
     why.proposal.ok_or_else(|| {

@@ -7,10 +7,12 @@
 mod allow;
 mod app;
 mod audit;
+mod binding;
 mod ca;
 mod control;
 mod demo;
 mod doctor;
+mod draining;
 mod embedded;
 mod env;
 mod escape;
@@ -19,6 +21,7 @@ mod failure;
 mod flags;
 mod gateway_process;
 mod gateways;
+mod generation;
 mod grant;
 mod launching;
 mod log;
@@ -27,13 +30,19 @@ mod logs;
 mod operate;
 mod policy;
 mod presets;
+mod publishing;
+mod reload;
 mod resolve;
 mod secret;
 mod serve;
+mod service_manager;
 mod serving;
+mod signals;
 mod summary;
 mod terminal;
+mod threads;
 mod usage;
+mod watched;
 mod why;
 mod write;
 
@@ -91,6 +100,7 @@ enum Command {
     /// End a session for good, and cut what it has under way
     End(operate::OneSession),
     Reload(operate::Reload),
+    Revoke(operate::Revoke),
     Allow(allow::Allow),
     Log(log::LogCommand),
     /// List the services that are known by name: their variables, origins and places
@@ -151,6 +161,8 @@ fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
 }
 
 fn gateway_process(arguments: &[OsString]) -> Result<Code, Failure> {
+    // The launcher decides how long this process lives, and no signal that means something else.
+    signals::outlive()?;
     // This runs before any secret is read. From here on, other processes cannot see the
     // environment, which only this process has.
     serving::harden()?;
@@ -190,6 +202,7 @@ impl Command {
             Self::Resume(command) => command.run("resume", terminal),
             Self::End(command) => command.run("end", terminal),
             Self::Reload(command) => command.run(terminal),
+            Self::Revoke(command) => command.run(terminal),
             Self::Allow(command) => command.run(terminal),
             Self::Log(command) => command.run(terminal),
             Self::Presets(command) => command.run(terminal),

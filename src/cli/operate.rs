@@ -1,4 +1,4 @@
-//! `gateway status`, `sessions`, `pause`, `resume`, `end` and `reload`: what an operator sees of
+//! `gateway status`, `sessions`, `pause`, `resume`, `end`, `reload` and `revoke`: what an operator sees of
 //! running gateways, and changes.
 
 use clap::Args;
@@ -34,6 +34,15 @@ pub(super) struct OneSession {
 /// Apply changed files to a running gateway: all of them, or none
 #[derive(Args)]
 pub(super) struct Reload {
+    #[command(flatten)]
+    chosen: Chosen,
+}
+
+/// Revoke a credential: when this returns, no further byte of its secret leaves
+#[derive(Args)]
+pub(super) struct Revoke {
+    /// The credential
+    credential: String,
     #[command(flatten)]
     chosen: Chosen,
 }
@@ -197,6 +206,23 @@ impl Reload {
             terminal.document(&reloaded);
         } else {
             terminal.line(format!("reloaded, generation {}", reloaded["generation"]));
+        }
+        Ok(Code::Ok)
+    }
+}
+
+impl Revoke {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let path = format!("/v1/credentials/{}/revoke", in_path(&self.credential));
+        let revoked = self.chosen.one()?.post(&path, None)?;
+        if terminal.json() {
+            terminal.document(&revoked);
+        } else {
+            terminal.line(format!(
+                "credential `{}` is revoked; {} connections to origins were ended",
+                shown(&revoked["credential"]),
+                revoked["connections_severed"],
+            ));
         }
         Ok(Code::Ok)
     }

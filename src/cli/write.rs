@@ -1,6 +1,6 @@
 //! Writes files that other programs read.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -8,16 +8,20 @@ use super::failure::Failure;
 
 /// Replaces a file atomically: a reader sees either the old one or the new one.
 ///
+/// The new content is written to `NAME.new` first. What a killed gateway left there is replaced, so
+/// that leftovers do not pile up.
+///
 /// # Errors
 /// Returns a [`Failure`] that names the file.
 pub fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
-    let mut random = [0; 8];
     let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
     let written = (|| {
-        // A random name, so that a leftover of an earlier process with the same number is not in
-        // the way. In a container, process numbers repeat.
-        getrandom::fill(&mut random).map_err(|error| std::io::Error::other(error.to_string()))?;
-        beside.push(format!(".{:016x}", u64::from_le_bytes(random)));
+        match std::fs::remove_file(&beside) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // Another's file or link of this name, made meanwhile, is refused.
         let mut file = std::fs::OpenOptions::new()
             .write(true)
             .create_new(true)

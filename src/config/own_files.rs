@@ -47,6 +47,23 @@ impl Config {
             .collect()
     }
 
+    /// Returns the files that the configuration is read from: its own, and those that it names.
+    /// Secrets are read when they are needed, and are not among them.
+    #[must_use]
+    pub fn input_files(&self) -> Vec<PathBuf> {
+        let written = [
+            &self.audit.path,
+            &self.ca.certificate,
+            &self.phantoms.env_file,
+        ];
+        let mut files = self.own_files();
+        files.retain(|file| !written.iter().any(|output| output.as_ref() == Some(file)));
+        let identities = self.origins.iter();
+        let identities = identities.filter_map(|origin| origin.rule.identity.as_ref());
+        files.extend(identities.map(|identity| identity.key.clone()));
+        files
+    }
+
     fn recipe_files(&self) -> impl Iterator<Item = PathBuf> {
         let signing = self
             .credentials

@@ -63,6 +63,7 @@ impl<O: Operations> Control<O> {
             Endpoint::Session => self.session(&called),
             Endpoint::Pause | Endpoint::Resume | Endpoint::End => self.change(&called, peer),
             Endpoint::Reload => self.reload(peer).await,
+            Endpoint::Revoke => self.revoke(&called, peer),
             Endpoint::Events => self.events(),
             Endpoint::Allow => self.allow(&content, peer).await,
         }
@@ -147,7 +148,10 @@ impl<O: Operations> Control<O> {
 
     fn sessions(&self) -> Response<Content> {
         let all = self.shared.sessions.all();
-        let views: Vec<SessionView> = all.iter().map(|one| SessionView::of(one)).collect();
+        let views: Vec<SessionView> = all
+            .iter()
+            .map(|one| SessionView::of(one, &self.shared))
+            .collect();
         document(&json!({ "sessions": views }))
     }
 
@@ -155,7 +159,7 @@ impl<O: Operations> Control<O> {
         let id = called.session.as_ref();
         let found = id.and_then(|id| self.shared.sessions.get(id));
         let session = found.ok_or_else(unknown_session)?;
-        Ok(document(&SessionView::of(&session)))
+        Ok(document(&SessionView::of(&session, &self.shared)))
     }
 
     /// Pauses, resumes or ends a session. What narrows is done even if it cannot be recorded.
@@ -177,13 +181,29 @@ impl<O: Operations> Control<O> {
             }
         };
         done.map_err(|ended| Refused::new(StatusCode::CONFLICT, ended.to_string()))?;
-        Ok(document(&SessionView::of(&session)))
+        Ok(document(&SessionView::of(&session, &self.shared)))
     }
 
     async fn reload(&self, peer: Peer) -> Answered {
         self.record(peer, Operation::Reload, None, ("", Decision::Allow))?;
         let generation = self.operations.reload().await?;
         Ok(document(&json!({ "generation": generation })))
+    }
+
+    /// Revokes a credential, even if that cannot be recorded.
+    fn revoke(&self, called: &Routed, peer: Peer) -> Answered {
+        let unknown = || {
+            Refused::new(StatusCode::NOT_FOUND, "there is no such credential")
+                .next("gateway sessions")
+        };
+        let credential = called.credential.as_ref().ok_or_else(unknown)?;
+        let severed = self.shared.revoke(credential).ok_or_else(unknown)?;
+        let revoked = (credential.as_str(), Decision::Allow);
+        self.record(peer, Operation::CredentialRevoke, None, revoked)?;
+        Ok(document(&json!({
+            "credential": credential.as_str(),
+            "connections_severed": severed,
+        })))
     }
 
     async fn allow(&self, content: &Bytes, peer: Peer) -> Answered {

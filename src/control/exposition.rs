@@ -78,7 +78,7 @@ fn exchanges(page: &mut Page, shared: &SharedState) {
         "counter",
         "Secrets asked of the stores for requests, by credential and result.",
     );
-    for (credential, had, failed) in shared.credentials.fetches() {
+    for (credential, had, failed) in shared.current().credentials.fetches() {
         for (result, count) in [("had", had), ("failed", failed)] {
             let labels = [("credential", credential.as_str()), ("result", result)];
             page.sample("gateway_secrets_total", &labels, count);
@@ -110,7 +110,7 @@ fn load(page: &mut Page, shared: &SharedState) {
 }
 
 fn changes(page: &mut Page, shared: &SharedState) {
-    let generation = shared.policies.current().number();
+    let generation = shared.look().number();
     page.single(
         "gateway_policy_generation",
         "The generation of policies in force.",

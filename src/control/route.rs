@@ -1,11 +1,9 @@
 //! The routes of the control socket: one table for the server, the documentation and the tests.
 
-use std::borrow::Cow;
-
 use http::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 
-use crate::names::SessionId;
+use crate::names::{CredentialName, SessionId};
 use crate::policy::Operation;
 
 /// One route.
@@ -13,7 +11,7 @@ use crate::policy::Operation;
 pub struct Route {
     /// The method.
     pub method: Method,
-    /// The path; `{id}` stands for a session's id.
+    /// The path; `{id}` stands for a session's id, `{name}` for a credential's name.
     pub path: &'static str,
     /// What it does, in a sentence.
     pub about: &'static str,
@@ -40,6 +38,7 @@ pub(super) enum Endpoint {
     Resume,
     End,
     Reload,
+    Revoke,
     Events,
     Allow,
 }
@@ -48,6 +47,8 @@ pub(super) enum Endpoint {
 pub(super) struct Routed {
     pub(super) route: &'static Route,
     pub(super) session: Option<SessionId>,
+    /// The credential in its path.
+    pub(super) credential: Option<CredentialName>,
 }
 
 const fn route(
@@ -86,7 +87,7 @@ const fn probe(
 }
 
 /// Every route.
-pub static ROUTES: [Route; 12] = [
+pub static ROUTES: [Route; 13] = [
     probe("/healthz", "The process lives.", Endpoint::Health, &[200]),
     probe(
         "/ready",
@@ -151,6 +152,13 @@ pub static ROUTES: [Route; 12] = [
         &[200, 422, 503],
     ),
     route(
+        Method::POST,
+        "/v1/credentials/{name}/revoke",
+        "Revokes a credential: from the answer on, no byte of its secret leaves.",
+        (Endpoint::Revoke, Operation::CredentialRevoke),
+        &[200, 404, 503],
+    ),
+    route(
         Method::GET,
         "/v1/events",
         "The records of the audit log as they are written, one a line, without an end.",
@@ -173,31 +181,36 @@ pub static ROUTES: [Route; 12] = [
 pub(super) fn find(method: &Method, path: &str) -> Result<Routed, StatusCode> {
     let mut missing = StatusCode::NOT_FOUND;
     for route in &ROUTES {
-        let Some(session) = matches(route.path, path) else {
+        let Some((session, credential)) = matches(route.path, path) else {
             continue;
         };
         if route.method == *method {
-            return Ok(Routed { route, session });
+            return Ok(Routed {
+                route,
+                session,
+                credential,
+            });
         }
         missing = StatusCode::METHOD_NOT_ALLOWED;
     }
     Err(missing)
 }
 
-/// Whether a path fits a route's, and the session that it names. A session's id stands there
-/// percent-encoded, because it may hold `/`.
-fn matches(pattern: &str, path: &str) -> Option<Option<SessionId>> {
-    let (mut session, mut parts) = (None, path.split('/'));
+/// Whether a path fits a route's, and the session or the credential that it names. A name stands
+/// there percent-encoded, because it may hold `/`.
+fn matches(pattern: &str, path: &str) -> Option<(Option<SessionId>, Option<CredentialName>)> {
+    let (mut session, mut credential, mut parts) = (None, None, path.split('/'));
     for wanted in pattern.split('/') {
         let part = parts.next()?;
-        if wanted == "{id}" {
-            let id: Cow<'_, str> = percent_decode_str(part).decode_utf8().ok()?;
-            session = Some(SessionId::new(&id).ok()?);
-        } else if wanted != part {
-            return None;
+        let name = || percent_decode_str(part).decode_utf8().ok();
+        match wanted {
+            "{id}" => session = Some(SessionId::new(&name()?).ok()?),
+            "{name}" => credential = Some(CredentialName::new(&name()?).ok()?),
+            _ if wanted != part => return None,
+            _ => {}
         }
     }
-    parts.next().is_none().then_some(session)
+    parts.next().is_none().then_some((session, credential))
 }
 
 #[cfg(test)]

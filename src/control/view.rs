@@ -73,7 +73,7 @@ pub(super) struct SessionView {
 impl<'a> GatewayView<'a> {
     pub(super) fn of(about: &'a About, shared: &'a SharedState) -> Self {
         let sessions = shared.sessions.all();
-        let policies = shared.policies.current();
+        let policies = shared.current().policies.current();
         let (wall, monotonic) = about.started;
         let listener = |(address, session): &'a (String, String)| ListenerView { address, session };
         Self {
@@ -99,14 +99,15 @@ impl<'a> GatewayView<'a> {
 }
 
 impl SessionView {
-    pub(super) fn of(session: &Session) -> Self {
+    pub(super) fn of(session: &Session, shared: &SharedState) -> Self {
         let status = session.status();
         let (connections, exchanges) = session.load();
         let ended = match status {
             Status::Ended(why) => Some(why.as_str()),
             _ => None,
         };
-        let credentials = session.bindings().all();
+        let snapshot = shared.current();
+        let credentials = snapshot.credentials.bindings().all();
         Self {
             id: session.id().to_string(),
             status: status.as_str(),

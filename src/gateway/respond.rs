@@ -31,6 +31,7 @@ impl Exchange {
         watched.counts_in(&worker.shared.metrics);
         Self {
             guard: watched,
+            snapshot: worker.shared.current(),
             trail: Trail::begin(log, id, connection.entry.as_str()),
             worker: worker.clone(),
             violations,
@@ -93,7 +94,7 @@ impl Exchange {
         let Some(session) = shared.sessions.get(&connection.session) else {
             return Ok(());
         };
-        let place = session.exchange(shared.limits.exchanges_per_session);
+        let place = session.exchange(self.snapshot.limits.exchanges_per_session);
         self.trail.session(&connection.session, session);
         self.trail.admit()?;
         self.guard.holds(place.ok_or(Refusal::Busy)?);
@@ -117,6 +118,10 @@ impl Exchange {
     fn blame(&self, refusal: Refusal) -> Refusal {
         if !refusal.is_broken_off() {
             return refusal;
+        }
+        // A revocation ends the connection to the origin, which may be noticed first.
+        if let Some(why) = self.guard.abort_reason() {
+            return Refusal::Aborted(why);
         }
         if let Some(malformed) = self
             .violations

@@ -34,6 +34,8 @@ pub enum Operation {
     Reload,
     /// To allow what was refused.
     PolicyAllow,
+    /// To revoke a credential.
+    CredentialRevoke,
 }
 
 impl Operation {
@@ -51,6 +53,7 @@ impl Operation {
             Self::AuditRead => "audit.read",
             Self::Reload => "reload",
             Self::PolicyAllow => "policy.allow",
+            Self::CredentialRevoke => "credential.revoke",
         }
     }
 }
@@ -140,7 +143,7 @@ const HELP: &str = "the schema is policies/control.cedarschema; see docs/control
 mod tests {
     use super::*;
 
-    const ALL: [Operation; 10] = [
+    const ALL: [Operation; 11] = [
         Operation::Status,
         Operation::MetricsRead,
         Operation::SessionList,
@@ -151,6 +154,7 @@ mod tests {
         Operation::AuditRead,
         Operation::Reload,
         Operation::PolicyAllow,
+        Operation::CredentialRevoke,
     ];
 
     fn target(operation: Operation) -> Option<SessionId> {

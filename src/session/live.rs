@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::bindings::Bindings;
 use super::detected::DetectedCredentials;
-use super::phantom::{Phantoms, Registry, TemporaryPhantoms};
+use super::phantom::{PhantomKey, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
 use super::status::{OperatorStatus, Status};
 use crate::audit::{Account, Log, Redact};
@@ -23,7 +23,8 @@ use crate::names::{Map, ReasonCode, SessionId};
 pub struct Session {
     id: SessionId,
     groups: Arc<[Arc<str>]>,
-    bindings: Arc<Bindings>,
+    /// The key that its phantoms are drawn from. Without one, it gains no credential.
+    key: Option<PhantomKey>,
     /// The phantoms its workload holds now.
     phantoms: ArcSwap<Phantoms>,
     /// The registry of every session's phantoms, once this session is entered there.
@@ -72,19 +73,18 @@ impl Error {
 }
 
 impl Session {
-    /// Creates a session that may present what `bindings` name, with the phantoms issued for it.
+    /// Creates a session with the phantoms issued for it.
     #[must_use]
     pub fn new(
         id: SessionId,
         groups: Vec<Arc<str>>,
-        bindings: Arc<Bindings>,
         phantoms: Phantoms,
         ends: Option<Instant>,
     ) -> Self {
         Self {
             id,
             groups: groups.into(),
-            bindings,
+            key: None,
             phantoms: ArcSwap::from_pointee(phantoms),
             registry: OnceLock::new(),
             ends,
@@ -96,6 +96,21 @@ impl Session {
             account: Account::default(),
             state: OnceLock::new(),
         }
+    }
+
+    /// Keeps the key that its phantoms are drawn from, so that it can gain credentials.
+    #[must_use]
+    pub fn with_key(self, key: PhantomKey) -> Self {
+        Self {
+            key: Some(key),
+            ..self
+        }
+    }
+
+    /// The key that its phantoms are drawn from.
+    #[must_use]
+    pub fn key(&self) -> Option<&PhantomKey> {
+        self.key.as_ref()
     }
 
     /// The session's id.
@@ -133,10 +148,12 @@ impl Session {
         gone
     }
 
-    /// The bindings that say what it may present.
-    #[must_use]
-    pub fn bindings(&self) -> &Bindings {
-        &self.bindings
+    /// Replaces the phantoms of configured credentials. Temporary credentials stay.
+    pub fn renew(&self, next: &Phantoms) {
+        if let Some(registry) = self.registry.get() {
+            registry.enter(&self.id, next.all());
+        }
+        self.phantoms.rcu(|now| next.with_minted_of(now));
     }
 
     /// Whether it has ended: its time is over, or an operator ended it.
@@ -274,11 +291,12 @@ impl Sessions {
         }
     }
 
-    /// Finds the session of a request, and which credentials the request presents in which places.
+    /// Finds the session of a request, and which of the bound credentials the request presents in
+    /// which places.
     ///
     /// # Errors
     /// [`Error`] by cause. No secret is touched: the search is for phantoms.
-    pub fn identify(&self, accepted: Accepted) -> Result<Identified, Error> {
+    pub fn identify(&self, accepted: Accepted, bindings: &Bindings) -> Result<Identified, Error> {
         let mut request = accepted.into_request();
         let session = self
             .get(&request.connection.session)
@@ -288,10 +306,7 @@ impl Sessions {
             Status::Paused => return Err(Error::Paused),
             _ => {}
         }
-        let presented =
-            session
-                .bindings
-                .detect(&request.head, &session.phantoms(), &self.registry)?;
+        let presented = bindings.detect(&request.head, &session.phantoms(), &self.registry)?;
         // Foreign credentials are removed before policy, so that it judges what the origin will
         // see.
         presented.settle(&mut request.head.fields);
