@@ -14,7 +14,7 @@ use super::failure::{Code, Failure};
 use super::{grant, serving};
 use crate::config::state;
 use crate::control::{
-    About, AllowRequest, Control, ControlSocket, GrantedRule, Operations, Refused, Unusable,
+    About, AllowRequest, Control, ControlSocket, GrantedRule, Operations, ControlRefusal, Unusable,
 };
 use crate::gateway::chain;
 use crate::policy::{Operators, Source};
@@ -150,36 +150,36 @@ struct AppOperations {
 }
 
 impl AppOperations {
-    async fn on_main<T, F>(&self, run: impl FnOnce(Arc<App>) -> F) -> Result<T, Refused>
+    async fn on_main<T, F>(&self, run: impl FnOnce(Arc<App>) -> F) -> Result<T, ControlRefusal>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
         let done = self.main.spawn(run(self.app.clone())).await;
-        let ended = Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the gateway ends");
+        let ended = ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "the gateway ends");
         done.map_err(|_| ended)?
             .map_err(|failure| refused(&failure))
     }
 }
 
 impl Operations for AppOperations {
-    async fn reload(&self) -> Result<u64, Refused> {
+    async fn reload(&self) -> Result<u64, ControlRefusal> {
         let reload = |app: Arc<App>| async move { Ok(app.reload().await?.generation) };
         self.on_main(reload).await
     }
 
-    async fn allow(&self, asked: AllowRequest) -> Result<GrantedRule, Refused> {
+    async fn allow(&self, asked: AllowRequest) -> Result<GrantedRule, ControlRefusal> {
         let (app, wanted) = (self.app.clone(), asked.clone());
         // A long log takes long to search.
         let found = tokio::task::spawn_blocking(move || grant::rule(&app, &wanted)).await;
         let unfound = |_| {
             let what = "the log cannot be searched";
-            Refused::new(StatusCode::INTERNAL_SERVER_ERROR, what)
+            ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, what)
         };
         let rule = found.map_err(unfound)??;
         match asked.policy {
             None => grant::shown(&self.app, rule),
-            Some(seen) if seen != rule => Err(Refused::new(
+            Some(seen) if seen != rule => Err(ControlRefusal::new(
                 StatusCode::CONFLICT,
                 "the rule is not the one that was shown",
             )
@@ -193,14 +193,14 @@ impl Operations for AppOperations {
 }
 
 /// Turns a failure into an answer.
-fn refused(failure: &Failure) -> Refused {
+fn refused(failure: &Failure) -> ControlRefusal {
     let status = match failure.code {
         Code::Usage => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     let mistakes = failure.mistakes.iter().map(ToString::to_string);
     let why: Vec<String> = mistakes.chain(failure.why.clone()).collect();
-    Refused {
+    ControlRefusal {
         status,
         what: failure.what.clone(),
         why: (!why.is_empty()).then(|| why.join("\n")),

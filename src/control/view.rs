@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::gateway::SharedState;
-use crate::session::{Session, Status};
+use crate::session::{Session, SessionStatus};
 
 /// What is known of the gateway from its start.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl SessionView {
         let status = session.status();
         let (connections, exchanges) = session.load();
         let ended = match status {
-            Status::Ended(why) => Some(why.as_str()),
+            SessionStatus::Ended(why) => Some(why.as_str()),
             _ => None,
         };
         let snapshot = shared.current();

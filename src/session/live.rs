@@ -13,7 +13,7 @@ use super::bindings::Bindings;
 use super::detected::DetectedCredentials;
 use super::phantom::{PhantomKey, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
-use super::status::{OperatorStatus, Status};
+use super::status::{OperatorStatus, SessionStatus};
 use crate::audit::{Account, Log, Redact};
 use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
@@ -159,7 +159,7 @@ impl Session {
     /// Whether it has ended: its time is over, or an operator ended it.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        matches!(self.status.load(), Status::Ended(_))
+        matches!(self.status.load(), SessionStatus::Ended(_))
             || self.ends.is_some_and(|ends| Instant::now() >= ends)
     }
 
@@ -303,7 +303,7 @@ impl Sessions {
             .ok_or(Error::Unknown)?;
         match session.status.load() {
             _ if session.is_over() => return Err(Error::Ended),
-            Status::Paused => return Err(Error::Paused),
+            SessionStatus::Paused => return Err(Error::Paused),
             _ => {}
         }
         let presented = bindings.detect(&request.head, &session.phantoms(), &self.registry)?;
