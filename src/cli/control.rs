@@ -14,7 +14,7 @@ use super::failure::{Code, Failure};
 use super::{grant, serving};
 use crate::config::state;
 use crate::control::{
-    About, AllowRequest, Control, ControlSocket, GrantedRule, Operations, ControlRefusal, Unusable,
+    About, AllowRequest, Control, ControlRefusal, ControlSocket, GrantedRule, Operations, Unusable,
 };
 use crate::gateway::chain;
 use crate::policy::{Operators, Source};
@@ -28,11 +28,7 @@ use crate::policy::{Operators, Source};
 /// # Errors
 /// Returns a [`Failure`] if the configured socket or port cannot be had, or if the policies for
 /// operators are refused. Must be called on the runtime that serves.
-pub fn open(
-    app: &Arc<App>,
-    kind: &'static str,
-    listeners: Vec<(String, String)>,
-) -> Result<Option<ControlSocket>, Failure> {
+pub fn open(app: &Arc<App>, kind: &'static str) -> Result<Option<ControlSocket>, Failure> {
     let settings = &app.config.control;
     let operators = operators(settings.policy.as_ref())?;
     let port = settings.metrics_address.map(bind_port).transpose()?;
@@ -54,7 +50,6 @@ pub fn open(
         kind,
         config: app.config.file.clone(),
         directory: std::env::current_dir().ok(),
-        listeners,
         started: (SystemTime::now(), Instant::now()),
     };
     let operations = AppOperations {
@@ -163,6 +158,10 @@ impl AppOperations {
 }
 
 impl Operations for AppOperations {
+    async fn listeners(&self) -> Vec<(String, String)> {
+        self.app.listeners().await
+    }
+
     async fn reload(&self) -> Result<u64, ControlRefusal> {
         let reload = |app: Arc<App>| async move { Ok(app.reload().await?.generation) };
         self.on_main(reload).await

@@ -13,7 +13,7 @@ use super::policy;
 use super::write::write;
 use crate::audit::{self, Record};
 use crate::config::Allowed;
-use crate::control::{AllowRequest, GrantedRule, ControlRefusal};
+use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
 use crate::gateway::chain;
 use crate::names::{ReasonCode, SessionId};
 use crate::policy::generate;
@@ -124,7 +124,8 @@ fn session(app: &App, named: Option<&str>) -> Result<SessionId, ControlRefusal> 
         )),
         (Some(_), Some(_)) => {
             let what = "there are several sessions, and none is named";
-            Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what).next("name one: `--session NAME`"))
+            Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what)
+                .next("name one: `--session NAME`"))
         }
     }
 }

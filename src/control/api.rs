@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::events::Events;
 use super::exposition;
-use super::operations::{AllowRequest, Operations, ControlRefusal};
+use super::operations::{AllowRequest, ControlRefusal, Operations};
 use super::route::{self, Endpoint, Routed};
 use super::server::{Control, Peer};
 use super::view::{GatewayView, SessionView};
@@ -58,7 +58,7 @@ impl<O: Operations> Control<O> {
                 exposition::MEDIA_TYPE,
                 exposition::metrics(&self.shared),
             )),
-            Endpoint::Gateway => Ok(document(&GatewayView::of(&self.about, &self.shared))),
+            Endpoint::Gateway => Ok(self.gateway().await),
             Endpoint::Sessions => Ok(self.sessions()),
             Endpoint::Session => self.session(&called),
             Endpoint::Pause | Endpoint::Resume | Endpoint::End => self.change(&called, peer),
@@ -135,7 +135,16 @@ impl<O: Operations> Control<O> {
         }
     }
 
+    async fn gateway(&self) -> Response<Content> {
+        let listeners = self.operations.listeners().await;
+        document(&GatewayView::of(&self.about, &self.shared, listeners))
+    }
+
     fn ready(&self) -> Answered {
+        if self.shared.draining.is_cancelled() {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Err(ControlRefusal::new(status, "the gateway stops"));
+        }
         if self.shared.log.works() {
             return Ok(document(&json!({ "status": "ready" })));
         }

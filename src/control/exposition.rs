@@ -62,6 +62,12 @@ fn exchanges(page: &mut Page, shared: &SharedState) {
         page.sample("gateway_content_bytes_total", &[("to", to)], bytes);
     }
     page.family(
+        "gateway_leaves_minted_total",
+        "counter",
+        "Leaf certificates that were minted.",
+    );
+    page.sample("gateway_leaves_minted_total", &[], metrics.leaves());
+    page.family(
         "gateway_dns_questions_total",
         "counter",
         "Questions of sandboxes for names, by verdict.",

@@ -14,7 +14,7 @@ mod socket;
 mod view;
 
 pub use client::{Client, Unanswered};
-pub use operations::{AllowRequest, GrantedRule, Operations, ControlRefusal};
+pub use operations::{AllowRequest, ControlRefusal, GrantedRule, Operations};
 pub use route::{ROUTES, Route};
 pub use server::{Control, serve, serve_metrics};
 pub use socket::{ControlSocket, Unusable, sockets};

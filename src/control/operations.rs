@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 /// What the program does when an operator asks for it. `cli` implements it.
 pub trait Operations: Send + Sync + 'static {
+    /// The addresses that the gateway listens on, each with its session.
+    fn listeners(&self) -> impl Future<Output = Vec<(String, String)>> + Send;
+
     /// Applies changed files, all or none. Returns the generation now in force.
     fn reload(&self) -> impl Future<Output = Result<u64, ControlRefusal>> + Send;
 

@@ -32,7 +32,9 @@ impl Sessions {
     /// it, if there is one of this id.
     pub fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
         let session = self.get(id)?;
-        session.status.store(SessionStatus::Ended(EndReason::Operator));
+        session
+            .status
+            .store(SessionStatus::Ended(EndReason::Operator));
         self.ended.send_replace(());
         Some(session)
     }
@@ -43,7 +45,9 @@ impl Session {
     #[must_use]
     pub fn status(&self) -> SessionStatus {
         match self.status.load() {
-            SessionStatus::Active | SessionStatus::Paused if self.is_over() => SessionStatus::Ended(EndReason::Expired),
+            SessionStatus::Active | SessionStatus::Paused if self.is_over() => {
+                SessionStatus::Ended(EndReason::Expired)
+            }
             status => status,
         }
     }
