@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+
+use tokio::sync::OnceCell;
 
 use super::failure::Failure;
+use super::keeping::{Keeper, Keeping, Kept};
 use super::resolve::ResolvedConfig;
+use super::terminal::Terminal;
 use crate::audit::{self, Log};
 use crate::config::{self, Config};
 use crate::credential::{Credentials, Stored, Stores, Vault, VaultSettings};
@@ -16,8 +19,8 @@ use crate::message::{Host, HostPattern};
 use crate::names::SessionId;
 use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
 use crate::policy::{HostScope, Policies, Source, generate};
-use crate::session::phantom::{PhantomKey, Phantoms};
-use crate::session::{Binding, Bindings, Role, Session, Sessions};
+use crate::session::phantom::Phantoms;
+use crate::session::{Binding, Bindings, Lifetime, Moment, Role, Session, Sessions};
 
 /// The program without listeners and threads, ready to serve.
 pub struct App {
@@ -27,6 +30,10 @@ pub struct App {
     pub config: Config,
     /// The policies that flags and presets stand for, as Cedar.
     flags: String,
+    /// Which sessions outlive the process.
+    keeping: Keeping,
+    /// The store of sessions, opened with the first of them.
+    keeper: OnceCell<Keeper>,
 }
 
 impl App {
@@ -68,50 +75,95 @@ impl App {
             shared: Arc::new(shared),
             config,
             flags,
+            keeping: Keeping::Nothing,
+            keeper: OnceCell::new(),
         })
+    }
+
+    /// Keeps sessions between two starts.
+    pub fn keeping(self, keeping: Keeping) -> Self {
+        Self { keeping, ..self }
     }
 
     /// Opens a session: issues its phantoms, creates its CA and starts to recognise its requests.
     ///
+    /// A session that is kept gets what it had at the last start. It is returned when its record is
+    /// on the disk.
+    ///
     /// # Errors
-    /// Returns a [`Failure`] if a secret that must be read is unavailable, or if its shape leaves
-    /// no room for a phantom.
+    /// Returns a [`Failure`] if a secret that must be read is unavailable, if its shape leaves no
+    /// room for a phantom, or if what is kept cannot be read or written.
     pub async fn open(
         &self,
         id: &SessionId,
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
-        let credentials = &self.shared.credentials;
-        // Each session has a key of its own. With a shared key, a phantom would also be valid in
-        // another session (threats H11).
-        let key = PhantomKey::random().map_err(Failure::no_randomness)?;
-        let phantoms: Phantoms = credentials.issue(id, &key, |_| true).await.map_err(|error| {
+        let open = || Keeper::open(&self.config, self.keeping.clone());
+        let keeper = self.keeper.get_or_try_init(open).await?;
+        for _ in 0..TRIES {
+            let mut kept = keeper.recall(id).await?;
+            let phantoms = self.issue(id, &mut kept).await?;
+            let session = self.session(id, groups, phantoms, &kept);
+            let ca = self.ca(&session, &kept)?;
+            if keeper.keep(&kept, &session, &ca).await? {
+                for (other, phantoms) in keeper.others(&kept).await {
+                    self.shared.sessions.recognise(&other, &phantoms);
+                }
+                self.shared.sessions.enter(session.clone());
+                keeper.tend(&kept, &session, self.config.ca.lifetime);
+                return Ok((session, ca));
+            }
+        }
+        Err(Failure::new("the session cannot be kept")
+            .because("other gateways changed its record again and again"))
+    }
+
+    async fn issue(&self, id: &SessionId, kept: &mut Kept) -> Result<Phantoms, Failure> {
+        let key = kept.key();
+        let issued = self
+            .shared
+            .credentials
+            .issue(id, &key, &mut kept.shapes, |_| true);
+        issued.await.map_err(|error| {
             Failure::new("the session's phantoms cannot be issued")
                 .because(chain(&error))
                 .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
-        })?;
-        let groups: Vec<Arc<str>> = groups
-            .iter()
-            .map(|group| Arc::from(group.as_str()))
-            .collect();
-        let ends = Instant::now() + self.config.ca.lifetime;
-        let bindings = credentials.bindings().clone();
-        let session = Arc::new(Session::new(
-            id.clone(),
-            groups,
-            bindings,
-            phantoms,
-            Some(ends),
-        ));
-        let ca = self.ca(&session)?;
-        self.shared.sessions.enter(session.clone());
-        Ok((session, ca))
+        })
     }
 
-    fn ca(&self, session: &Arc<Session>) -> Result<Arc<SessionCa>, Failure> {
+    fn session(
+        &self,
+        id: &SessionId,
+        groups: &[String],
+        phantoms: Phantoms,
+        kept: &Kept,
+    ) -> Arc<Session> {
+        let groups = groups.iter().map(|group| Arc::from(group.as_str()));
+        let bindings = self.shared.credentials.bindings().clone();
+        let lasts = match self.keeping {
+            Keeping::Listeners if kept.is_ended() => {
+                Terminal::new(false, super::Color::Auto).note(format!(
+                    "gateway: session `{id}` was ended and refuses every request; `--fresh` begins it anew"
+                ));
+                Some(std::time::Duration::ZERO)
+            }
+            Keeping::Listeners => Some(self.config.ca.lifetime),
+            // It ends with its command.
+            Keeping::Project(_) | Keeping::Nothing => None,
+        };
+        let lifetime = lasts.map(|lasts| Lifetime::new(Moment::now(), lasts));
+        let session = Session::new(id.clone(), groups.collect(), bindings, phantoms, lifetime);
+        Arc::new(session)
+    }
+
+    fn ca(&self, session: &Arc<Session>, kept: &Kept) -> Result<Arc<SessionCa>, Failure> {
         let settings = CaSettings {
             lifetime: self.config.ca.lifetime,
-            constraints: self.constraints(),
+            // A CA that outlives its configuration cannot be limited to it.
+            constraints: match self.keeping {
+                Keeping::Listeners => None,
+                Keeping::Project(_) | Keeping::Nothing => self.constraints(),
+            },
             leaves_kept: self.config.limits.cached_certificates,
             ..CaSettings::default()
         };
@@ -122,7 +174,7 @@ impl App {
                 .current()
                 .may_resolve(asks.id(), asks.groups(), host)
         });
-        let ca = SessionCa::new(session.id(), &settings, may_mint)
+        let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), may_mint)
             .map_err(|error| failed("the session's CA", error))?;
         Ok(Arc::new(ca))
     }
@@ -175,7 +227,10 @@ pub fn credentials(config: &Config, stored: Vec<Stored>) -> Result<Credentials, 
 }
 
 /// Creates the Vault client and its connection settings.
-fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
+///
+/// # Errors
+/// Returns a [`Failure`] if the connection cannot be set up.
+pub(super) fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
     let identity = settings
         .client_certificate()
         .map(|(chain, key)| ClientIdentity {
@@ -302,3 +357,6 @@ fn origins(config: &Config, mut rules: Vec<OriginRule>) -> Result<OriginSettings
         .with_rules(rules)
         .map_err(|error| Failure::new(error.to_string()).because(chain(&error)))
 }
+
+/// How often a session is opened anew because another process changed its record meanwhile.
+const TRIES: usize = 8;

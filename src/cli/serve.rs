@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::app::App;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
+use super::keeping::Keeping;
 use super::logging;
 use super::resolve::ResolvedConfig;
 use super::serving;
@@ -53,7 +54,7 @@ impl Serve {
         }
         let runtime = serving::runtime()?;
         serving::harden()?;
-        let app = Arc::new(App::new(config, resolved)?);
+        let app = Arc::new(App::new(config, resolved)?.keeping(Keeping::Listeners));
         let ended = runtime.block_on(async {
             let ended = serve(&app, terminal, self.run.quiet).await;
             serving::close(&app.shared).await;

@@ -92,6 +92,7 @@ const fn sections(name: &'static str) -> ConfigSection {
 /// Every section of the file.
 pub const SECTIONS: &[ConfigSection] = &[
     section("ca"),
+    section("state"),
     section("audit"),
     section("policy"),
     section("runtime"),
@@ -110,6 +111,13 @@ pub const SECTIONS: &[ConfigSection] = &[
 pub const KEYS: &[ConfigKey] = &[
     key("ca", "certificate", "path", "not written"),
     key("ca", "lifetime", "duration", "24h"),
+    key("state", "path", "path", "the state directory of the user"),
+    key(
+        "state",
+        "key",
+        "reference",
+        "in the key ring, else in a file beside the state",
+    ),
     key("audit", "path", "path", "the state directory of the user"),
     key("audit", "sync", "`batch` or `always`", "batch"),
     key("audit", "rotate", "size", "256MiB"),

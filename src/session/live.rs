@@ -2,15 +2,17 @@
 
 use std::any::Any;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::RwLock;
 
 use super::bindings::Bindings;
 use super::detected::DetectedCredentials;
-use super::phantom::{Phantoms, Registry, TemporaryPhantoms};
+use super::lifetime::{Lifetime, Moment};
+use super::phantom::{Phantom, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
 use crate::audit::{Account, Log, Redact};
 use crate::body::HoldBudget;
@@ -26,7 +28,10 @@ pub struct Session {
     phantoms: ArcSwap<Phantoms>,
     /// The registry of every session's phantoms, once this session is entered there.
     registry: OnceLock<Arc<Registry>>,
-    ends: Option<Instant>,
+    /// Until when it lives; `None` if it does not end by itself.
+    lifetime: ArcSwapOption<Lifetime>,
+    /// When it was last used, in seconds since the machine started.
+    used: AtomicU64,
     connections: AtomicUsize,
     exchanges: AtomicUsize,
     held: OnceLock<Arc<HoldBudget>>,
@@ -71,7 +76,7 @@ impl Session {
         groups: Vec<Arc<str>>,
         bindings: Arc<Bindings>,
         phantoms: Phantoms,
-        ends: Option<Instant>,
+        lifetime: Option<Lifetime>,
     ) -> Self {
         Self {
             id,
@@ -79,7 +84,8 @@ impl Session {
             bindings,
             phantoms: ArcSwap::from_pointee(phantoms),
             registry: OnceLock::new(),
-            ends,
+            lifetime: ArcSwapOption::from_pointee(lifetime),
+            used: AtomicU64::new(Moment::now().since_boot.as_secs()),
             connections: AtomicUsize::new(0),
             exchanges: AtomicUsize::new(0),
             held: OnceLock::new(),
@@ -133,15 +139,32 @@ impl Session {
     /// Whether its time has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.ends.is_some_and(|ends| Instant::now() >= ends)
+        let used = Duration::from_secs(self.used.load(Ordering::Relaxed));
+        let lifetime = self.lifetime.load();
+        let over = |lifetime: &Arc<Lifetime>| lifetime.is_over(Moment::now(), used);
+        lifetime.as_ref().is_some_and(over)
+    }
+
+    /// Until when it lives.
+    #[must_use]
+    pub fn lifetime(&self) -> Option<Lifetime> {
+        self.lifetime.load().as_deref().copied()
+    }
+
+    /// Gives it another lifetime from now on.
+    pub fn renew(&self, lifetime: Lifetime) {
+        self.lifetime.store(Some(Arc::new(lifetime)));
     }
 
     /// Takes one of the session's connection slots. `None` if `most` are already open.
+    ///
+    /// A session that is over accepts connections too, so that its requests get an answer that says
+    /// so.
     #[must_use]
     pub fn connect(self: &Arc<Self>, most: usize) -> Option<Connected> {
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
         let connected = Connected(self.clone());
-        (before < most && !self.is_over()).then_some(connected)
+        (before < most).then_some(connected)
     }
 }
 
@@ -166,6 +189,10 @@ impl Session {
     #[must_use]
     pub fn exchange(self: &Arc<Self>, most: usize) -> Option<Underway> {
         let before = self.exchanges.fetch_add(1, Ordering::Relaxed);
+        if self.lifetime.load().is_some() {
+            let now = Moment::now().since_boot.as_secs();
+            self.used.store(now, Ordering::Relaxed);
+        }
         let underway = Underway(self.clone());
         (before < most).then_some(underway)
     }
@@ -216,7 +243,7 @@ impl Redact for Session {
 /// The sessions that are live, by name.
 #[derive(Default)]
 pub struct Sessions {
-    live: ArcSwap<Map<SessionId, Arc<Session>>>,
+    live: RwLock<Map<SessionId, Arc<Session>>>,
     /// Every session's phantoms, to recognise one that another session uses (threats H11).
     registry: Arc<Registry>,
 }
@@ -226,22 +253,23 @@ impl Sessions {
     pub fn enter(&self, session: Arc<Session>) {
         self.registry.enter(&session.id, session.phantoms().all());
         let _ = session.registry.set(self.registry.clone());
-        self.live.rcu(|live| {
-            let mut live = Map::clone(live);
-            live.insert(session.id.clone(), session.clone());
-            live
-        });
+        self.live.write().insert(session.id.clone(), session);
+    }
+
+    /// Recognises the phantoms of a session that is not live here, to refuse them as such.
+    pub fn recognise(&self, id: &SessionId, phantoms: &[Phantom]) {
+        self.registry.enter(id, phantoms);
     }
 
     /// Looks up a session by id.
     #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
-        self.live.load().get(id).cloned()
+        self.live.read().get(id).cloned()
     }
 
     /// Records how many exchanges of each session were refused without a record of their own.
     pub fn tell_suppressed(&self, log: &Log) {
-        for (id, session) in self.live.load().iter() {
+        for (id, session) in self.live.read().iter() {
             // A count that cannot be written now is written next time.
             let _ = log.tell_suppressed(id, &session.account);
         }
@@ -249,11 +277,7 @@ impl Sessions {
 
     /// Ends a session: its next request is refused.
     pub fn end(&self, id: &SessionId) {
-        self.live.rcu(|live| {
-            let mut live = Map::clone(live);
-            live.remove(id);
-            live
-        });
+        self.live.write().remove(id);
     }
 
     /// Finds the session of a request, and which credentials the request presents in which places.

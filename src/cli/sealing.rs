@@ -1,0 +1,188 @@
+//! Finds the key that seals the state, or makes one at the first start.
+
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use super::failure::Failure;
+use super::terminal::Terminal;
+use super::{Color, app};
+use crate::config::Config;
+use crate::credential::{DEFAULT_SERVICE, SecretRef, Stores, Unavailable, ring};
+use crate::gateway::chain;
+use crate::names::CredentialName;
+use crate::state::{KeyMark, SealingKey, StateStore};
+
+/// Where the key may be kept.
+pub(super) struct KeyPlaces<'c> {
+    config: &'c Config,
+    /// The file that is used if there is no key ring.
+    file: SecretRef,
+    ring: SecretRef,
+}
+
+/// A key, and the word for its place in the store's mark.
+type Placed = (SealingKey, &'static str);
+
+impl<'c> KeyPlaces<'c> {
+    /// The places of a configuration whose state is in `folder`.
+    pub(super) fn new(config: &'c Config, folder: &Path) -> Self {
+        Self {
+            config,
+            file: SecretRef::file(folder.join("key")),
+            ring: SecretRef::keyring(DEFAULT_SERVICE, RING_NAME),
+        }
+    }
+
+    /// Returns the key of a store. A new store gets one.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the key of a store that is in use cannot be had, or is another one.
+    pub(super) async fn key(&self, store: &dyn StateStore) -> Result<SealingKey, Failure> {
+        // One process at a time makes a key, or two would keep different ones.
+        let _alone = self.lock()?;
+        let unreadable = |error| Failure::of("the state cannot be read", &error);
+        if let Some(mark) = store.key_mark().await.map_err(unreadable)? {
+            match self.known(&mark).await {
+                Err(_) if self.config.state.fresh => store.forget().await.map_err(unreadable)?,
+                known => return known,
+            }
+        }
+        let (key, source) = self.first().await?;
+        let mark = key
+            .mark(source)
+            .map_err(|error| Failure::of(UNMADE, &error))?;
+        store.set_key_mark(mark).await.map_err(unreadable)?;
+        Ok(key)
+    }
+
+    /// Returns the key with which a store's mark was made.
+    async fn known(&self, mark: &KeyMark) -> Result<SealingKey, Failure> {
+        let configured = self.config.state.key.as_ref();
+        let reference = match (configured, mark.source.as_str()) {
+            (Some(reference), _) => reference,
+            (None, IN_RING) => &self.ring,
+            (None, IN_FILE) => &self.file,
+            (None, _) => {
+                return Err(lost(
+                    "it was sealed with a key of the configuration, and `key` of [state] is not set",
+                ));
+            }
+        };
+        match self.read(reference).await {
+            Ok(Some(key)) if key.made(mark) => Ok(key),
+            Ok(Some(_)) => Err(lost(&format!("`{reference}` holds another key"))),
+            Ok(None) => Err(no_key(reference)),
+            Err(error) => Err(lost(&chain(&error))),
+        }
+    }
+
+    /// Returns the key of a new store: the configured one, one that other stores have, or a new
+    /// one.
+    async fn first(&self) -> Result<Placed, Failure> {
+        if let Some(reference) = &self.config.state.key {
+            let read = self.read(reference).await;
+            let read = read.map_err(|error| Failure::of(UNMADE, &error))?;
+            return Ok((read.ok_or_else(|| no_key(reference))?, "configured"));
+        }
+        if let Ok(Some(key)) = self.read(&self.file).await {
+            return Ok((key, IN_FILE));
+        }
+        let why = match self.read(&self.ring).await {
+            Ok(Some(key)) => return Ok((key, IN_RING)),
+            Ok(None) => return Err(no_key(&self.ring)),
+            Err(error) if error.cause.is_absent() => match set_in_ring() {
+                Ok(()) => match self.read(&self.ring).await {
+                    Ok(Some(key)) => return Ok((key, IN_RING)),
+                    Ok(None) => return Err(no_key(&self.ring)),
+                    Err(error) => error.cause.to_string(),
+                },
+                Err(why) => why,
+            },
+            Err(error) => error.cause.to_string(),
+        };
+        self.set_in_file(&why).await
+    }
+
+    /// Makes a key in a file, and says why it is not in the key ring.
+    async fn set_in_file(&self, why: &str) -> Result<Placed, Failure> {
+        let path = self.file.path().unwrap_or(Path::new("key"));
+        let text = SealingKey::draw().map_err(|error| Failure::of(UNMADE, &error))?;
+        let written = crate::files::create_private(path, text.as_bytes());
+        written.map_err(|error| Failure::new(UNMADE).because(error.to_string()))?;
+        // It is said once: the next start finds the file.
+        Terminal::new(false, Color::Auto).note(format!(
+            "gateway: the key that seals sessions is in {} (mode 0600), since {why}",
+            path.display()
+        ));
+        match self.read(&self.file).await {
+            Ok(Some(key)) => Ok((key, IN_FILE)),
+            Ok(None) => Err(no_key(&self.file)),
+            Err(error) => Err(Failure::of(UNMADE, &error)),
+        }
+    }
+
+    /// Reads the key of a reference; `None` if what it refers to is no key.
+    async fn read(&self, reference: &SecretRef) -> Result<Option<SealingKey>, Unavailable> {
+        let stores = match self
+            .config
+            .vault
+            .as_ref()
+            .filter(|_| reference.is_in_vault())
+        {
+            Some(settings) => match app::vault(self.config, settings) {
+                Ok(vault) => Stores::with_vault([reference], vault),
+                Err(_) => Stores::new([reference]),
+            },
+            None => Stores::new([reference]),
+        };
+        let secret = stores.source(reference).resolve(None).await?.secret;
+        Ok(secret.sealing_key())
+    }
+
+    fn lock(&self) -> Result<Option<std::fs::File>, Failure> {
+        let Some(file) = self.file.path() else {
+            return Ok(None);
+        };
+        let lock = std::fs::File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(file.with_extension("lock"));
+        let locked = lock.and_then(|lock| lock.lock().map(|()| Some(lock)));
+        locked.map_err(|error| Failure::new(UNMADE).because(error.to_string()))
+    }
+}
+
+/// Draws a key and keeps it in the key ring. The ring's client may block, so it has a thread.
+fn set_in_ring() -> Result<(), String> {
+    let set = || {
+        let text = SealingKey::draw().map_err(|error| error.to_string())?;
+        let name = CredentialName::new(RING_NAME).map_err(|error| error.to_string())?;
+        let value = zeroize::Zeroizing::new(text.as_bytes().to_vec());
+        ring::set(&name, value).map_err(|error| error.to_string())
+    };
+    let thread = std::thread::spawn(set);
+    let ended = thread.join();
+    ended.unwrap_or_else(|_| Err(String::from("the key ring's thread ended")))
+}
+
+fn lost(why: &str) -> Failure {
+    Failure::new("the sessions that are kept cannot be opened")
+        .because(why)
+        .next("give the key back, or start with `--fresh`: workloads then need their new phantoms and CA")
+}
+
+fn no_key(reference: &SecretRef) -> Failure {
+    Failure::usage(format!(
+        "`{reference}` holds no key that can seal the state"
+    ))
+    .because("a key is 32 random bytes in base64")
+    .next("make one: `openssl rand -base64 32`")
+}
+
+const UNMADE: &str = "there is no key to seal the state with";
+const IN_RING: &str = "keyring";
+const IN_FILE: &str = "file";
+/// The name of the key in the key ring, beside the secrets of `gateway secret`.
+const RING_NAME: &str = "gateway-state";
