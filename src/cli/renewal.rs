@@ -137,5 +137,6 @@ impl Shared {
     }
 }
 
-/// How often it is looked whether something was decided or is due. A lifetime has a minute or more.
-const EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether something was decided or is due. A lifetime has a minute or more;
+/// after a machine slept for longer than that, requests are refused for so long at most.
+const EVERY: Duration = Duration::from_millis(250);

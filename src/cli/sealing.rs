@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use super::failure::Failure;
 use super::terminal::Terminal;
@@ -84,41 +85,34 @@ impl<'c> KeyPlaces<'c> {
             let read = read.map_err(|error| Failure::of(UNMADE, &error))?;
             return Ok((read.ok_or_else(|| no_key(reference))?, "configured"));
         }
-        if let Ok(Some(key)) = self.read(&self.file).await {
-            return Ok((key, IN_FILE));
-        }
-        let why = match self.read(&self.ring).await {
-            Ok(Some(key)) => return Ok((key, IN_RING)),
-            Ok(None) => return Err(no_key(&self.ring)),
-            Err(error) if error.cause.is_absent() => match set_in_ring() {
-                Ok(()) => match self.read(&self.ring).await {
-                    Ok(Some(key)) => return Ok((key, IN_RING)),
-                    Ok(None) => return Err(no_key(&self.ring)),
-                    Err(error) => error.cause.to_string(),
-                },
-                Err(why) => why,
+        let is_in_file = self.file.path().is_some_and(Path::exists);
+        let (reference, source) = match is_in_file {
+            true => (&self.file, IN_FILE),
+            false => match in_ring() {
+                Ok(()) => (&self.ring, IN_RING),
+                Err(why) => {
+                    self.set_in_file(&why)?;
+                    (&self.file, IN_FILE)
+                }
             },
-            Err(error) => error.cause.to_string(),
         };
-        self.set_in_file(&why).await
+        let read = self.read(reference).await;
+        let read = read.map_err(|error| Failure::of(UNMADE, &error))?;
+        Ok((read.ok_or_else(|| no_key(reference))?, source))
     }
 
     /// Makes a key in a file, and says why it is not in the key ring.
-    async fn set_in_file(&self, why: &str) -> Result<Placed, Failure> {
+    fn set_in_file(&self, why: &str) -> Result<(), Failure> {
         let path = self.file.path().unwrap_or(Path::new("key"));
         let text = SealingKey::draw().map_err(|error| Failure::of(UNMADE, &error))?;
         let written = crate::files::create_private(path, text.as_bytes());
         written.map_err(|error| Failure::new(UNMADE).because(error.to_string()))?;
         // It is said once: the next start finds the file.
         Terminal::new(false, Color::Auto).note(format!(
-            "gateway: the key that seals sessions is in {} (mode 0600), since {why}",
+            "gateway: sessions are sealed with a key in {} (mode 0600), not in a key ring: {why}",
             path.display()
         ));
-        match self.read(&self.file).await {
-            Ok(Some(key)) => Ok((key, IN_FILE)),
-            Ok(None) => Err(no_key(&self.file)),
-            Err(error) => Err(Failure::of(UNMADE, &error)),
-        }
+        Ok(())
     }
 
     /// Reads the key of a reference; `None` if what it refers to is no key.
@@ -154,17 +148,23 @@ impl<'c> KeyPlaces<'c> {
     }
 }
 
-/// Draws a key and keeps it in the key ring. The ring's client may block, so it has a thread.
-fn set_in_ring() -> Result<(), String> {
+/// Makes sure that the key ring has a key. The ring's client may block, so it has a thread.
+fn in_ring() -> Result<(), String> {
     let set = || {
+        let names = ring::list().map_err(|error| error.to_string())?;
+        if names.iter().any(|name| name == RING_NAME) {
+            return Ok(());
+        }
         let text = SealingKey::draw().map_err(|error| error.to_string())?;
         let name = CredentialName::new(RING_NAME).map_err(|error| error.to_string())?;
         let value = zeroize::Zeroizing::new(text.as_bytes().to_vec());
         ring::set(&name, value).map_err(|error| error.to_string())
     };
-    let thread = std::thread::spawn(set);
-    let ended = thread.join();
-    ended.unwrap_or_else(|_| Err(String::from("the key ring's thread ended")))
+    let (tell, told) = std::sync::mpsc::channel();
+    // A locked ring asks its user, who may not be there. Then nobody hears the thread.
+    std::thread::spawn(move || drop(tell.send(set())));
+    let answer = told.recv_timeout(DEADLINE);
+    answer.unwrap_or_else(|_| Err(String::from("it does not answer")))
 }
 
 fn lost(why: &str) -> Failure {
@@ -184,5 +184,6 @@ fn no_key(reference: &SecretRef) -> Failure {
 const UNMADE: &str = "there is no key to seal the state with";
 const IN_RING: &str = "keyring";
 const IN_FILE: &str = "file";
+const DEADLINE: Duration = Duration::from_secs(30);
 /// The name of the key in the key ring, beside the secrets of `gateway secret`.
 const RING_NAME: &str = "gateway-state";

@@ -13,6 +13,7 @@ mod fidelity;
 mod origin;
 mod program;
 mod reload;
+mod restarts;
 mod volume;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

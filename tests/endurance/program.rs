@@ -16,6 +16,8 @@ use crate::origin::{Origin, SECRET};
 pub struct Setup {
     /// Lines of `[limits]`.
     pub limits: &'static str,
+    /// `lifetime` of `[ca]`.
+    pub lifetime: &'static str,
     /// `sync` of `[audit]`.
     pub sync: &'static str,
     /// Policy files by name, instead of one that permits everything.
@@ -28,6 +30,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             limits: "",
+            lifetime: "24h",
             sync: "batch",
             policies: vec![("all.cedar".to_owned(), permit_all())],
             small_disk: None,
@@ -88,6 +91,13 @@ impl Program {
     /// Ends the process in the middle of its work, as `kill -9` does.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Ends the process as a service manager does.
+    pub fn stop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         self.process.wait().unwrap();
     }
 
@@ -252,11 +262,11 @@ fn config(address: SocketAddr, origin: &Origin, setup: &Setup) -> String {
     })
     .concat();
     format!(
-        "[ca]\ncertificate = \"ca.pem\"\n[audit]\npath = \"log/audit.jsonl\"\nsync = \"{}\"\n[policy]\nfiles = [\"policies/*.cedar\"]
+        "[ca]\ncertificate = \"ca.pem\"\nlifetime = \"{}\"\n[audit]\npath = \"log/audit.jsonl\"\nsync = \"{}\"\n[policy]\nfiles = [\"policies/*.cedar\"]
          [phantoms]\nenv_file = \"phantoms.env\"\n[limits]\n{}\n[[listener]]\nkind = \"tls\"\naddress = \"{address}\"\nsession = \"agent-1\"
          [[credential]]\nname = \"TOKEN\"\nfrom = \"file:secret\"\norigins = [\"https://*.origin.test\"]
          places = [\"header:authorization:Bearer\"]\n{hosts}",
-        setup.sync, setup.limits
+        setup.lifetime, setup.sync, setup.limits
     )
 }
 
