@@ -14,6 +14,7 @@ mod origin;
 mod program;
 mod reload;
 mod restarts;
+mod sessions;
 mod volume;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

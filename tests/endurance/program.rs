@@ -73,7 +73,7 @@ impl Program {
         let address = free_address();
         fs::write(folder.join("gateway.toml"), config(address, origin, &setup)).unwrap();
         let process = match setup.small_disk {
-            None => launch(&folder),
+            None => launch(&folder, &[]),
             Some(size) => launch_on_small_disk(&folder, size),
         };
         let mut program = Self {
@@ -103,7 +103,12 @@ impl Program {
 
     /// Starts it anew in the same folder.
     pub fn restart(&mut self) {
-        self.process = launch(&self.folder);
+        self.restart_with(&[]);
+    }
+
+    /// The same with further flags.
+    pub fn restart_with(&mut self, flags: &[&str]) {
+        self.process = launch(&self.folder, flags);
         self.await_service();
     }
 
@@ -287,9 +292,10 @@ fn command(program: &str, folder: &Path) -> Command {
     command
 }
 
-fn launch(folder: &Path) -> Child {
+fn launch(folder: &Path, flags: &[&str]) -> Child {
     command(env!("CARGO_BIN_EXE_gateway"), folder)
         .args(["serve", "--config", "gateway.toml"])
+        .args(flags)
         .stdin(Stdio::null())
         .spawn()
         .unwrap()

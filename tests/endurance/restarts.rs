@@ -125,6 +125,42 @@ fn a_lifetime_of_a_minute_and_five_restarts_cost_a_client_nothing_that_a_retry_d
     holds_nothing_in_the_clear(&stage);
 }
 
+#[test]
+fn a_session_that_was_ended_says_so_to_every_client_and_after_a_restart() {
+    let mut stage = Stage::new(Setup::default());
+    let said = |stage: &Stage| {
+        run(async {
+            let mut codes = Vec::new();
+            for http2 in [false, true] {
+                codes.push(once(&stage.client, http2).await.unwrap());
+            }
+            codes
+        })
+    };
+    assert_eq!(said(&stage), [StatusCode::OK; 2]);
+    // Another process that has the state decides, as `gateway end` does.
+    let folder = stage.gateway.folder.join(".local/state/gateway/sessions");
+    let store = SqliteState::open(&state_file(&folder)).unwrap();
+    let session = SessionId::new("agent-1").unwrap();
+    run(store.decide(vec![SessionDecision::End { session, at: 1 }])).unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(said(&stage), [StatusCode::FORBIDDEN; 2]);
+    stage.gateway.stop();
+    stage.gateway.restart();
+    assert_eq!(said(&stage), [StatusCode::FORBIDDEN; 2]);
+    assert!(stage.gateway.said().contains("`--fresh` begins it anew"));
+    let ended = |record: &&serde_json::Value| record["reason"] == "session_ended";
+    assert_eq!(stage.gateway.records().iter().filter(ended).count(), 4);
+    let before = stage.gateway.phantom.clone();
+    stage.gateway.stop();
+    stage.gateway.restart_with(&["--fresh"]);
+    assert_ne!(stage.gateway.phantom, before);
+    stage.client = Client::of(&stage.gateway);
+    assert_eq!(said(&stage), [StatusCode::OK; 2]);
+    // The old certificate and the old phantom are worth nothing now.
+    assert_eq!(stage.origin.seen.of(|seen| &seen.without_secret), 0);
+}
+
 /// Looks through every file of the state for what must not be there.
 fn holds_nothing_in_the_clear(stage: &Stage) {
     let folder = stage.gateway.folder.join(".local/state/gateway/sessions");
