@@ -27,6 +27,9 @@ pub mod origin;
 pub mod policy;
 pub mod session;
 
+// What an operator of a running gateway asks of it.
+pub mod control;
+
 // The top: what a person types.
 pub mod cli;
 pub mod config;

@@ -21,7 +21,7 @@ const LEAVES: [(&str, &[&str]); 7] = [
 ];
 
 /// The modules of the program, each with what it may use: of its modules, and of the crates.
-const MODULES: [(&str, &[&str]); 11] = [
+const MODULES: [(&str, &[&str]); 12] = [
     ("files", &[]),
     ("state", &["names", "files"]),
     ("intercept", &["names", "message", "body", "audit"]),
@@ -84,6 +84,10 @@ const MODULES: [(&str, &[&str]); 11] = [
         ],
     ),
     (
+        "control",
+        &["names", "files", "audit", "policy", "session", "gateway"],
+    ),
+    (
         "config",
         &[
             "names",
@@ -116,6 +120,7 @@ const MODULES: [(&str, &[&str]); 11] = [
             "credential",
             "origin",
             "gateway",
+            "control",
             "config",
             "launch",
         ],
@@ -129,8 +134,14 @@ const RESERVED: [(&str, &[&str]); 11] = [
     ("rcgen", &["intercept", "launch", "cli"]),
     ("hickory_resolver", &["origin"]),
     ("hickory_proto", &["intercept", "origin"]),
-    ("hyper", &["body", "intercept", "origin", "gateway", "cli"]),
-    ("hyper_util", &["intercept", "origin", "gateway", "cli"]),
+    (
+        "hyper",
+        &["body", "intercept", "origin", "gateway", "control", "cli"],
+    ),
+    (
+        "hyper_util",
+        &["intercept", "origin", "gateway", "control", "cli"],
+    ),
     ("tokio_rustls", &["intercept", "origin", "gateway", "cli"]),
     ("rusqlite", &["state"]),
     ("keyring_core", &["credential", "cli"]),

@@ -624,7 +624,8 @@ fn the_help_names_every_command_and_no_hidden_one() {
         folder.path(),
         0,
         &[
-            "policy", "secret", "audit", "why", "ca", "env", "--json", "--color",
+            "policy", "secret", "audit", "why", "ca", "env", "status", "sessions", "pause",
+            "resume", "end", "reload", "allow", "log", "--json", "--color",
         ],
     );
     assert!(!said.contains("__"), "{said}");

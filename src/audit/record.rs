@@ -114,7 +114,9 @@ record! {
     us: BTreeMap<Word, u64>,
     /// What happened.
     name: Option<Word>,
-    /// What an event is about.
+    /// Who did it, on the control socket.
+    operator: Option<String>,
+    /// What an event or an act is about.
     subject: Option<String>,
     /// How many events the record stands for.
     count: Option<u64>,

@@ -1,35 +1,35 @@
 //! Builds the program from a valid configuration.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
 use super::failure::Failure;
-use super::keeping::{Keeper, Keeping, Kept};
+use super::generation;
+use super::keeping::{Keeper, Keeping};
+use super::kept::Kept;
+use super::reload::Reloading;
 use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};
 use crate::config::{self, Config};
-use crate::credential::{Credentials, Stored, Stores, Vault, VaultSettings};
-use crate::gateway::{Ids, RefusalCounts, SharedState, chain};
+use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::intercept::{CaSettings, SessionCa};
-use crate::message::{Host, HostPattern};
+use crate::message::Host;
 use crate::names::SessionId;
-use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
-use crate::policy::{HostScope, Policies, Source, generate};
+use crate::origin::OriginRule;
 use crate::session::phantom::Phantoms;
-use crate::session::{Binding, Bindings, Lifetime, Moment, Role, Session, Sessions};
+use crate::session::{Lifetime, Moment, Session, Status};
 
 /// The program without listeners and threads, ready to serve.
 pub struct App {
     /// What every thread shares.
     pub shared: Arc<SharedState>,
-    /// The settings it was built from.
+    /// The settings it was started with. A reload does not change them.
     pub config: Config,
-    /// The policies that flags and presets stand for, as Cedar.
-    flags: String,
+    /// What a reload starts from.
+    pub(super) reloading: Reloading,
     /// Which sessions outlive the process.
     keeping: Keeping,
     /// The store of sessions, opened with the first of them.
@@ -54,27 +54,13 @@ impl App {
         resolved: ResolvedConfig,
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
-        let ResolvedConfig {
-            stored, allowed, ..
-        } = resolved;
-        let credentials = credentials(&config, stored)?.with_holding(config.limits.holding());
-        let flags = flag_policies(&config, &allowed, credentials.bindings());
-        let shared = SharedState {
-            sessions: Sessions::default(),
-            policies: Policies::load(&sources(&config, &flags)?, config.facts.clone())
-                .map_err(|problems| refused("the policies", problems))?,
-            credentials,
-            log: log(&config)?,
-            limits: config.limits.clone(),
-            origin_settings: Arc::new(origins(&config, rules)?),
-            refused: RefusalCounts::default(),
-            open: Arc::default(),
-            ids: Ids::new().map_err(Failure::no_randomness)?,
-        };
+        let first = generation::first(&config, resolved, rules)?;
+        let ids = Ids::new().map_err(Failure::no_randomness)?;
+        let shared = SharedState::new(first, log(&config)?, ids);
         Ok(Self {
             shared: Arc::new(shared),
+            reloading: Reloading::of(&config),
             config,
-            flags,
             keeping: Keeping::Nothing,
             keeper: OnceCell::new(),
         })
@@ -98,8 +84,7 @@ impl App {
         id: &SessionId,
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
-        let open = || Keeper::open(&self.config, self.keeping.clone());
-        let keeper = self.keeper.get_or_try_init(open).await?;
+        let keeper = self.keeper().await?;
         for _ in 0..TRIES {
             let mut kept = keeper.recall(id).await?;
             let phantoms = self.issue(id, &mut kept).await?;
@@ -114,16 +99,14 @@ impl App {
                 return Ok((session, ca));
             }
         }
-        Err(Failure::new("the session cannot be kept")
-            .because("other gateways changed its record again and again"))
+        Err(too_many())
     }
 
     async fn issue(&self, id: &SessionId, kept: &mut Kept) -> Result<Phantoms, Failure> {
         let key = kept.key();
-        let issued = self
-            .shared
-            .credentials
-            .issue(id, &key, &mut kept.shapes, |_| true);
+        let snapshot = self.shared.current();
+        let credentials = &snapshot.credentials;
+        let issued = credentials.issue(id, &key, &mut kept.shapes, |_| true);
         issued.await.map_err(|error| {
             Failure::new("the session's phantoms cannot be issued")
                 .because(chain(&error))
@@ -139,171 +122,82 @@ impl App {
         kept: &Kept,
     ) -> Arc<Session> {
         let groups = groups.iter().map(|group| Arc::from(group.as_str()));
-        let bindings = self.shared.credentials.bindings().clone();
+        if kept.is_ended() {
+            Terminal::new(false, super::Color::Auto).note(format!(
+                "gateway: session `{id}` was ended and refuses every request; `--fresh` begins it anew"
+            ));
+        }
         let lasts = match self.keeping {
-            Keeping::Listeners if kept.is_ended() => {
-                Terminal::new(false, super::Color::Auto).note(format!(
-                    "gateway: session `{id}` was ended and refuses every request; `--fresh` begins it anew"
-                ));
-                Some(std::time::Duration::ZERO)
-            }
             Keeping::Listeners => Some(self.config.ca.lifetime),
             // It ends with its command.
             Keeping::Project(_) | Keeping::Nothing => None,
         };
         let lifetime = lasts.map(|lasts| Lifetime::new(Moment::now(), lasts));
-        let session = Session::new(id.clone(), groups.collect(), bindings, phantoms, lifetime);
+        let session = Session::new(id.clone(), groups.collect(), phantoms, lifetime);
+        let session = session.with_key(kept.key());
+        kept.restore(&session);
         Arc::new(session)
     }
 
     fn ca(&self, session: &Arc<Session>, kept: &Kept) -> Result<Arc<SessionCa>, Failure> {
         let settings = CaSettings {
             lifetime: self.config.ca.lifetime,
-            // A CA that outlives its configuration cannot be limited to it.
-            constraints: match self.keeping {
-                Keeping::Listeners => None,
-                Keeping::Project(_) | Keeping::Nothing => self.constraints(),
-            },
+            // Not constrained to the first hosts: a reload may add others (ADR 34), and a CA that is
+            // kept outlives its configuration (ADR 33).
+            constraints: None,
             leaves_kept: self.config.limits.cached_certificates,
             ..CaSettings::default()
         };
         let (shared, asks) = (self.shared.clone(), session.clone());
         let may_mint = Arc::new(move |host: &Host| {
-            shared
-                .policies
-                .current()
-                .may_resolve(asks.id(), asks.groups(), host)
+            let snapshot = shared.look();
+            let policies = snapshot.policies.generation();
+            policies.may_resolve(asks.id(), asks.groups(), host)
         });
         let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), may_mint)
-            .map_err(|error| failed("the session's CA", error))?;
+            .map_err(|error| generation::failed("the session's CA", &error))?;
         Ok(Arc::new(ca))
     }
 
-    /// Returns the hosts that policy can ever permit, if that list is closed.
-    ///
-    /// Policies read from files may change during the session. So only a set that is fixed for the
-    /// session constrains the CA.
-    fn constraints(&self) -> Option<Vec<Host>> {
-        if !self.config.policy.files.is_empty() {
-            return None;
-        }
-        let scopes = self.shared.policies.current().hosts()?;
-        let host = |scope: &HostScope| match scope {
-            HostScope::Host(name) | HostScope::Domain(name) => Host::parse(name.as_bytes()).ok(),
-        };
-        scopes.iter().map(host).collect()
-    }
-
-    /// Reloads the policies. If the new ones are refused, the old ones stay in force.
+    /// Issues the phantoms that a session lacks in the next generation, and keeps their shapes.
     ///
     /// # Errors
-    /// Returns a [`Failure`] with every problem of the new policies.
-    pub fn reload(&self) -> Result<u64, Failure> {
-        let sources = sources(&self.config, &self.flags)?;
-        let generation = self
-            .shared
-            .policies
-            .replace(&sources)
-            .map_err(|problems| refused("the new policies", problems))?;
-        Ok(generation.number())
-    }
-}
-
-/// Returns the credentials of a configuration, with their stores.
-///
-/// # Errors
-/// Returns a [`Failure`] if they are ambiguous, too wide or too open.
-pub fn credentials(config: &Config, stored: Vec<Stored>) -> Result<Credentials, Failure> {
-    let references = stored.iter().map(|stored| &stored.from);
-    let stores = match &config.vault {
-        None => Stores::new(references),
-        Some(settings) => Stores::with_vault(references, vault(config, settings)?),
-    };
-    Credentials::new(stored, &stores).map_err(|error| {
-        Failure::usage("the credentials are refused")
-            .because(error.to_string())
-            .next("see docs/config.md, `[[credential]]`")
-    })
-}
-
-/// Creates the Vault client and its connection settings.
-///
-/// # Errors
-/// Returns a [`Failure`] if the connection cannot be set up.
-pub(super) fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
-    let identity = settings
-        .client_certificate()
-        .map(|(chain, key)| ClientIdentity {
-            chain: chain.to_vec(),
-            key: key.clone(),
-        });
-    let client = StoreClient::new(
-        settings.servers.clone(),
-        settings.roots.clone(),
-        identity,
-        config.resolver.clone(),
-    )
-    .map_err(|error| failed("the way to the vault", error))?;
-    Ok((settings.clone(), Arc::new(client)))
-}
-
-fn failed(what: &str, error: impl std::error::Error) -> Failure {
-    Failure::new(format!("{what} cannot be set up")).because(chain(&error))
-}
-
-fn refused(what: &str, problems: impl std::fmt::Display) -> Failure {
-    Failure::usage(format!("{what} are refused"))
-        .because(problems.to_string())
-        .next("gateway policy check")
-}
-
-/// Returns the policies from files, and those that the flags stand for.
-fn sources(config: &Config, flags: &str) -> Result<Vec<Source>, Failure> {
-    let mut sources = config.policy.sources().map_err(|problems| {
-        Failure::usage("the policies cannot be read")
-            .because(problems.to_string())
-            .next("gateway policy check")
-    })?;
-    if !flags.is_empty() {
-        sources.push(Source::new("flags", flags));
-    }
-    Ok(sources)
-}
-
-/// Writes flags and presets as Cedar: what is allowed, and what is lent where it is bound. If
-/// policies come from files, those say which credential is lent to whom.
-fn flag_policies(config: &Config, allowed: &[config::Allowed], bindings: &Bindings) -> String {
-    let mut permits = BTreeSet::new();
-    for one in allowed {
-        permits.insert(generate::permit_host(
-            None,
-            &one.host.to_string(),
-            Some(one.port),
-        ));
-    }
-    if config.policy.files.is_empty() {
-        let lendable = |binding: &&Binding| !matches!(binding.role, Role::Part(_));
-        for binding in bindings.all().filter(lendable) {
-            for origin in &binding.origins {
-                let host = origin.hosts.to_string();
-                // Strangers also have names below a cloud's domain. Only signed requests may go
-                // there.
-                permits.insert(match (binding.signing(), &origin.hosts) {
-                    (Some(_), HostPattern::Below(_)) => {
-                        generate::permit_with(None, &binding.credential, &host, Some(origin.port))
-                    }
-                    _ => generate::permit_host(None, &host, Some(origin.port)),
-                });
-                permits.insert(generate::permit_lend(
-                    None,
-                    &binding.credential,
-                    &host,
-                    Some(origin.port),
-                ));
+    /// As [`App::open`]. The session is unchanged.
+    pub(super) async fn issue_next(
+        &self,
+        before: &Snapshot,
+        next: &Snapshot,
+        session: &Session,
+    ) -> Result<Option<Phantoms>, Failure> {
+        let keeper = self.keeper().await?;
+        for _ in 0..TRIES {
+            let mut kept = keeper.recall(session.id()).await?;
+            let (next, before) = (&next.credentials, &before.credentials);
+            let issued = next.issue_next(before, session, &mut kept.shapes).await;
+            let issued = issued.map_err(|error| {
+                Failure::new(format!("session `{}` cannot have its phantoms", session.id()))
+                    .because(chain(&error))
+                    .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
+            })?;
+            if keeper.keep_shapes(&kept).await? {
+                return Ok(issued);
             }
         }
+        Err(too_many())
     }
-    permits.into_iter().map(|permit| permit + "\n").collect()
+
+    /// Keeps what an operator made of a session, for the next start.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written.
+    pub(super) async fn keep_status(&self, id: &SessionId, status: Status) -> Result<(), Failure> {
+        self.keeper().await?.keep_status(id, status).await
+    }
+
+    async fn keeper(&self) -> Result<&Keeper, Failure> {
+        let open = || Keeper::open(&self.config, self.keeping.clone());
+        self.keeper.get_or_try_init(open).await
+    }
 }
 
 fn log(config: &Config) -> Result<Log, Failure> {
@@ -348,14 +242,9 @@ fn default_log() -> Result<PathBuf, Failure> {
     Ok(directory.join(name))
 }
 
-/// Returns the origin settings, with the given rules before those of the configuration.
-fn origins(config: &Config, mut rules: Vec<OriginRule>) -> Result<OriginSettings, Failure> {
-    rules.extend(config.origins.iter().map(|origin| origin.rule.clone()));
-    let mut settings = config.limits.origins();
-    settings.resolver = config.resolver.clone();
-    settings
-        .with_rules(rules)
-        .map_err(|error| Failure::new(error.to_string()).because(chain(&error)))
+fn too_many() -> Failure {
+    Failure::new("the session cannot be kept")
+        .because("other gateways changed its record again and again")
 }
 
 /// How often a session is opened anew because another process changed its record meanwhile.

@@ -17,11 +17,12 @@ use super::flags::RunFlags;
 use super::gateway_process::serve_on;
 use super::keeping::Keeping;
 use super::launching::{not_launched, start};
+use super::reload::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
 use super::{serving, summary};
 use crate::body::Limit;
-use crate::config::Config;
+use crate::config::{Config, state};
 use crate::credential::Stored;
 use crate::credential::preset;
 use crate::launch::bounds::Bounds;
@@ -76,6 +77,9 @@ impl Exec {
             let _ = crate::files::private_folder(&folder);
             launch.own_folders.push(folder);
         }
+        launch
+            .own_folders
+            .extend(keep_control_from_the_workload(&config, &summary)?);
         if !self.run.quiet {
             summary::print_before(terminal, &summary, &resolved);
         }
@@ -91,9 +95,18 @@ impl Exec {
         let terminal = Terminal::new(false, super::Color::Auto);
         let runtime = serving::runtime()?;
         let app = self.config().and_then(|config| {
-            let resolved = ResolvedConfig::of(&config, self.virtualises_known())?;
+            let known_variables = self.virtualises_known();
+            let resolved = ResolvedConfig::of(&config, known_variables)?;
+            let source = ConfigSource {
+                run: self.run.clone(),
+                known_variables,
+                granted: config.granted.clone(),
+                runs_as: RunsAs::Exec,
+            };
             let keeping = keeping(&config)?;
-            Ok(App::new(config, resolved)?.keeping(keeping))
+            Ok(App::new(config, resolved)?
+                .keeping(keeping)
+                .reloading_from(source))
         });
         serve_on(
             &runtime,
@@ -104,7 +117,12 @@ impl Exec {
     }
 
     fn config(&self) -> Result<Config, Failure> {
-        self.run.config(&super::presets::known_variable)
+        let mut config = self.run.config(&super::presets::known_variable)?;
+        let project = std::env::current_dir().and_then(std::fs::canonicalize);
+        config.granted = project
+            .ok()
+            .and_then(|project| state::granted_for(&project));
+        Ok(config)
     }
 
     /// Whether to lend every variable that a preset knows to the preset's hosts. This is the case
@@ -239,6 +257,41 @@ fn keep_from_the_workload(
         .mode(0o700)
         .create(folder);
     Ok(())
+}
+
+/// Returns the folder of the control socket, created so that the sandbox hides it as a whole.
+///
+/// The socket is created while the sandbox is, so it cannot be hidden by itself.
+fn keep_control_from_the_workload(
+    config: &Config,
+    summary: &launch::Summary,
+) -> Result<Option<PathBuf>, Failure> {
+    let named = config.control.path.as_deref();
+    let folder = named.map(|path| path.parent().unwrap_or(path).to_owned());
+    let Some(folder) = folder.or_else(state::run_directory) else {
+        return Ok(None);
+    };
+    // If it cannot be created, the gateway process tells why there is no socket.
+    let _ = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder);
+    let folder = std::fs::canonicalize(&folder).unwrap_or(folder);
+    let own = summary.persistent.then_some(&summary.working_directory);
+    let inside = summary.projects.iter().chain(own);
+    if let Some(project) = inside
+        .into_iter()
+        .find(|project| folder.starts_with(project))
+    {
+        let what = format!("a control socket in `{}` is refused", folder.display());
+        return Err(Failure::usage(what)
+            .because(format!(
+                "`{}` is the command's, which could end or allow itself what you may",
+                project.display()
+            ))
+            .next("name a `[control] path` outside, or set XDG_RUNTIME_DIR"));
+    }
+    Ok(Some(folder))
 }
 
 #[cfg(test)]

@@ -1,24 +1,26 @@
 //! Keeps sessions between two starts of the gateway: the phantoms of each, and the CAs of those
 //! that have listeners.
 
-use std::os::unix::fs::MetadataExt as _;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sha2::{Digest as _, Sha256};
+use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use super::Color;
 use super::failure::Failure;
+use super::kept::Kept;
+use super::project::{project_folders, project_id};
 use super::renewal::Renewal;
 use super::sealing::KeyPlaces;
 use super::terminal::Terminal;
-use crate::config::{Config, state};
-use crate::intercept::{KeptCa, SessionCa};
+use crate::config::Config;
+use crate::intercept::SessionCa;
 use crate::names::{CredentialName, SessionId};
-use crate::session::Session;
 use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
+use crate::session::{Session, Status};
 use crate::state::{
     KeptCertificate, KeptSecrets, MemoryState, SealingKey, SessionDecision, SessionRecord,
     SqliteState, StateError, StateStore, unix,
@@ -41,43 +43,11 @@ pub(super) struct Keeper {
     key: SealingKey,
     keeping: Keeping,
     fresh: bool,
+    /// The sessions that this process opened, which are fresh no more.
+    begun: Mutex<HashSet<SessionId>>,
     /// The user that runs the command, if it is not this one.
     user: Option<String>,
     renewal: Renewal,
-}
-
-/// What is kept of one session.
-pub(super) struct Kept {
-    /// The id of its record.
-    pub(super) id: SessionId,
-    record: Option<SessionRecord>,
-    secrets: KeptSecrets,
-    /// The shapes of its phantoms.
-    pub(super) shapes: KeptShapes,
-}
-
-impl Kept {
-    /// What the session's phantoms are derived from.
-    pub(super) fn key(&self) -> PhantomKey {
-        PhantomKey::from_bytes(*self.secrets.seed)
-    }
-
-    /// Its CA, if that is kept.
-    pub(super) fn ca(&self) -> Option<KeptCa> {
-        let certificate = self.record.as_ref()?.certificate.clone()?;
-        Some(KeptCa {
-            pem: certificate.pem,
-            from: certificate.from,
-            to: certificate.to,
-            key: self.secrets.ca_key.clone(),
-        })
-    }
-
-    /// Whether the session was ended by decision.
-    pub(super) fn is_ended(&self) -> bool {
-        let record = self.record.as_ref();
-        record.is_some_and(|record| record.ended.is_some())
-    }
 }
 
 impl Keeper {
@@ -95,6 +65,7 @@ impl Keeper {
             key,
             keeping: keeping.clone(),
             fresh: config.state.fresh,
+            begun: Mutex::default(),
             user: config.sandbox.user.clone(),
         };
         let path = match keeping {
@@ -138,7 +109,7 @@ impl Keeper {
             .find(session)
             .await
             .map_err(|error| unreadable(&error))?;
-        let Some(record) = record.filter(|_| !self.fresh) else {
+        let Some(record) = record.filter(|_| !self.is_fresh(&id)) else {
             let mut seed = Zeroizing::new([0; 32]);
             getrandom::fill(&mut seed[..]).map_err(Failure::no_randomness)?;
             return Ok(Kept {
@@ -173,6 +144,45 @@ impl Keeper {
         ca: &SessionCa,
     ) -> Result<bool, Failure> {
         let decisions = self.decisions(kept, session, ca)?;
+        let is_kept = self.decide(decisions).await?;
+        if is_kept {
+            self.begun.lock().insert(kept.id.clone());
+        }
+        Ok(is_kept)
+    }
+
+    /// Keeps the shapes of phantoms that a live session gained. Returns as [`Keeper::keep`].
+    ///
+    /// # Errors
+    /// As [`Keeper::keep`].
+    pub(super) async fn keep_shapes(&self, kept: &Kept) -> Result<bool, Failure> {
+        self.decide(kept.new_shapes()).await
+    }
+
+    /// Keeps what an operator made of a session.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written.
+    pub(super) async fn keep_status(&self, id: &SessionId, status: Status) -> Result<(), Failure> {
+        if !self.keeps_ca() {
+            return Ok(());
+        }
+        let session = id.clone();
+        let decision = match status {
+            Status::Active => SessionDecision::Resume(session),
+            Status::Paused => SessionDecision::Pause(session),
+            Status::Ended(_) => SessionDecision::End {
+                session,
+                at: unix(SystemTime::now()),
+            },
+        };
+        match self.decide(vec![decision]).await? {
+            true => Ok(()),
+            false => Err(Failure::new("the session was ended, and that is kept")),
+        }
+    }
+
+    async fn decide(&self, decisions: Vec<SessionDecision>) -> Result<bool, Failure> {
         if decisions.is_empty() {
             return Ok(true);
         }
@@ -181,6 +191,10 @@ impl Keeper {
             Err(StateError::Refused(_)) => Ok(false),
             Err(error) => Err(Failure::of("the session cannot be kept", &error)),
         }
+    }
+
+    fn is_fresh(&self, id: &SessionId) -> bool {
+        self.fresh && !self.begun.lock().contains(id)
     }
 
     /// Renews a session as long as this process lives, if it has a record of its own to renew.
@@ -236,7 +250,7 @@ impl Keeper {
     ) -> Result<Vec<SessionDecision>, Failure> {
         let Some(record) = &kept.record else {
             let record = self.record(kept, session, ca)?;
-            return Ok(vec![if self.fresh {
+            return Ok(vec![if self.is_fresh(&kept.id) {
                 SessionDecision::Replace(record)
             } else {
                 SessionDecision::Create(record)
@@ -245,15 +259,7 @@ impl Keeper {
         if record.ended.is_some() {
             return Ok(Vec::new());
         }
-        let changed = kept.shapes.changed().iter().cloned();
-        let mut decisions: Vec<_> = changed
-            .map(|shape| SessionDecision::Shape {
-                session: kept.id.clone(),
-                credential: shape.credential,
-                before: shape.before,
-                after: shape.after,
-            })
-            .collect();
+        let mut decisions = kept.new_shapes();
         let pem = record.certificate.as_ref().map(|kept| kept.pem.as_str());
         let is_another = self.keeps_ca() && pem != Some(ca.certificate_pem().as_str());
         if is_another || record.parents != groups(session) {
@@ -307,45 +313,6 @@ impl Keeper {
     fn keeps_ca(&self) -> bool {
         self.keeping == Keeping::Listeners
     }
-}
-
-/// The id of a project's record: of the user who runs the gateway, the user who runs the command,
-/// and the folder. It does not show the folder's name.
-fn project_id(folder: &Path, user: Option<&str>) -> SessionId {
-    let own = rustix::process::geteuid().as_raw().to_be_bytes();
-    let parts = [
-        &own[..],
-        user.unwrap_or_default().as_bytes(),
-        folder.as_os_str().as_encoded_bytes(),
-    ];
-    let mut digest = Sha256::new_with_prefix(b"gateway project v1");
-    for part in parts {
-        digest.update((part.len() as u64).to_be_bytes());
-        digest.update(part);
-    }
-    let digest = digest.finalize();
-    let words: String = digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    SessionId::new(&format!("project:{words}")).expect("these are characters of a name")
-}
-
-/// The folder itself, and those above it that may be its project: `git clone` makes a folder below
-/// the one in which it ran.
-///
-/// Neither the home nor what contains it is a project of all that is below, nor is a folder of
-/// another user.
-fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
-    let home = state::home().and_then(|home| home.canonicalize().ok());
-    let own = rustix::process::geteuid().as_raw();
-    let may_be = move |above: &&Path| {
-        let holds_home = home.as_ref().is_some_and(|home| home.starts_with(above));
-        let is_own = std::fs::metadata(above).is_ok_and(|about| about.uid() == own);
-        is_own && !holds_home && above.parent().is_some()
-    };
-    let above = folder.ancestors().skip(1).take_while(may_be);
-    std::iter::once(folder).chain(above)
 }
 
 fn groups(session: &Session) -> Vec<String> {

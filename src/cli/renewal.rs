@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::kept::status;
 use crate::names::SessionId;
 use crate::session::{Lifetime, Moment, Session};
 use crate::state::{Revision, SessionDecision, StateError, StateStore, unix};
@@ -88,14 +89,12 @@ impl Shared {
         }
     }
 
-    /// Reads the records of some sessions, and ends those that were ended.
+    /// Reads the records of some sessions, and pauses or ends those that were paused or ended.
     async fn look(&self, about: impl Fn(&Tended) -> bool) {
         for one in self.tended().into_iter().filter(about) {
             let record = self.store.session(&one.id).await;
-            let is_ended = matches!(record, Ok(Some(record)) if record.ended.is_some());
-            if let Some(session) = one.session.upgrade().filter(|_| is_ended) {
-                session.renew(Lifetime::new(Moment::now(), Duration::ZERO));
-                self.forget(&one.id);
+            if let (Ok(Some(record)), Some(session)) = (record, one.session.upgrade()) {
+                session.narrow(status(&record));
             }
         }
     }
@@ -117,7 +116,7 @@ impl Shared {
             let (id, ends) = (one.id.clone(), unix(next.ends()));
             let extended = SessionDecision::Extend { session: id, ends };
             match self.store.decide(vec![extended]).await {
-                Ok(_) => session.renew(next),
+                Ok(_) => session.extend(next),
                 // It was ended, which `follow` applies.
                 Err(StateError::Refused(_)) => {}
                 // It lives for the other half, and each round tries again.

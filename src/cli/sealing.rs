@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::failure::Failure;
 use super::terminal::Terminal;
-use super::{Color, app};
+use super::{Color, generation};
 use crate::config::Config;
 use crate::credential::{DEFAULT_SERVICE, SecretRef, Stores, Unavailable, ring};
 use crate::gateway::chain;
@@ -123,7 +123,7 @@ impl<'c> KeyPlaces<'c> {
             .as_ref()
             .filter(|_| reference.is_in_vault())
         {
-            Some(settings) => match app::vault(self.config, settings) {
+            Some(settings) => match generation::vault(self.config, settings) {
                 Ok(vault) => Stores::with_vault([reference], vault),
                 Err(_) => Stores::new([reference]),
             },

@@ -183,10 +183,8 @@ impl Flags {
 
     fn reach(&self, config: &mut Config, line: &mut Line) {
         for text in &self.allow {
-            let read = network::host_and_port(text, Scheme::Https.default_port());
-            if let Some((host, port)) = line.value("--allow", text, read) {
-                config.allow.push(Allowed { host, port });
-            }
+            let read = Allowed::parse(text);
+            config.allow.extend(line.value("--allow", text, read));
         }
         for text in &self.policies {
             let path = resolve_path(text, &line.directory, config.home.as_deref());

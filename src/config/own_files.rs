@@ -64,6 +64,9 @@ impl Config {
             &self.state.path,
             &self.ca.certificate,
             &self.phantoms.env_file,
+            &self.control.path,
+            &self.control.policy,
+            &self.granted,
         ];
         single
             .into_iter()
@@ -74,6 +77,24 @@ impl Config {
             .chain(self.recipe_files())
             .chain(self.vault.iter().flat_map(|vault| vault.files.clone()))
             .collect()
+    }
+
+    /// Returns the files that the configuration is read from: its own, and those that it names.
+    /// Secrets are read when they are needed, and are not among them.
+    #[must_use]
+    pub fn input_files(&self) -> Vec<PathBuf> {
+        let written = [
+            &self.audit.path,
+            &self.state.path,
+            &self.ca.certificate,
+            &self.phantoms.env_file,
+        ];
+        let mut files = self.own_files();
+        files.retain(|file| !written.iter().any(|output| output.as_ref() == Some(file)));
+        let identities = self.origins.iter();
+        let identities = identities.filter_map(|origin| origin.rule.identity.as_ref());
+        files.extend(identities.map(|identity| identity.key.clone()));
+        files
     }
 
     fn recipe_files(&self) -> impl Iterator<Item = PathBuf> {

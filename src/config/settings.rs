@@ -244,11 +244,11 @@ pub(super) fn resolver(section: &Section<'_, '_>) -> ResolverSettings {
             ),
         );
     }
+    let default = ResolverSettings::default();
     ResolverSettings {
         servers: servers.into_iter().map(Spanned::into_inner).collect(),
-        hosts_file: section
-            .truth("hosts_file")
-            .unwrap_or(ResolverSettings::default().hosts_file),
+        hosts_file: section.truth("hosts_file").unwrap_or(default.hosts_file),
+        stale: within(section, "stale", Duration::ZERO..=DAY).unwrap_or(default.stale),
     }
 }
 
@@ -286,6 +286,7 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
         ("connect_timeout", &mut limits.connect_timeout),
         ("idle_timeout", &mut limits.idle_timeout),
         ("progress_timeout", &mut limits.progress_timeout),
+        ("drain_timeout", &mut limits.drain_timeout),
     ] {
         *place = within(section, key, long.clone()).unwrap_or(*place);
     }
@@ -307,7 +308,7 @@ pub(super) fn phantoms(section: &Section<'_, '_>) -> PhantomFile {
     }
 }
 
-fn path(section: &Section<'_, '_>, key: &'static str) -> Option<PathBuf> {
+pub(super) fn path(section: &Section<'_, '_>, key: &'static str) -> Option<PathBuf> {
     section
         .parsed(key, |text| section.document.path(text))
         .map(Spanned::into_inner)

@@ -1,6 +1,9 @@
 //! Where the gateway keeps what outlives a session, following the XDG specification.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
 
 /// Returns the audit log folder of `gateway exec`: `$XDG_STATE_HOME/gateway/audit`, else
 /// `~/.local/state/gateway/audit`.
@@ -38,6 +41,37 @@ pub fn sessions_folder() -> Option<PathBuf> {
     service
         .or_else(directory)
         .map(|state| state.join("sessions"))
+}
+
+/// Returns the folder of the control sockets: `gateway` in the user's runtime directory, else `run`
+/// in the state folder.
+///
+/// A runtime directory of another user, as after `sudo`, is not used. Returns `None` if there is
+/// neither.
+#[must_use]
+pub fn run_directory() -> Option<PathBuf> {
+    let own = |path: &PathBuf| {
+        let owner = std::fs::metadata(path).map(|about| about.uid());
+        owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
+    };
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match runtime.filter(|path| path.is_absolute()).filter(own) {
+        Some(runtime) => Some(runtime.join("gateway")),
+        None => directory().map(|state| state.join("run")),
+    }
+}
+
+/// Returns the file of the rules that operators granted for a project: one for each folder that
+/// `exec` is started in.
+#[must_use]
+pub fn granted_for(project: &Path) -> Option<PathBuf> {
+    let digest = Sha256::digest(project.as_os_str().as_encoded_bytes());
+    let name: String = digest[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let projects = directory()?.join("projects");
+    Some(projects.join(name).join("granted.cedar"))
 }
 
 /// Returns the user's home, if it is an absolute path.

@@ -5,7 +5,7 @@ use super::error::IssueFailure;
 use super::store::{StoreError, Unavailable};
 use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, KeptShapes, PhantomKey, Phantoms};
-use crate::session::{Binding, Role};
+use crate::session::{Binding, Role, Session};
 
 impl Credentials {
     /// Issues a session's phantoms for the credentials that it may hold.
@@ -31,6 +31,47 @@ impl Credentials {
             }
         }
         Ok(issue.finish())
+    }
+
+    /// Issues the phantoms that a live session lacks, drawn from its key, when these credentials
+    /// follow those of `before`.
+    ///
+    /// Phantoms that the session holds stay as they are, unless the credential is gone or its
+    /// declared form changed: those are retired.
+    ///
+    /// # Errors
+    /// [`IssueFailure`] by cause. The session is unchanged.
+    pub async fn issue_next(
+        &self,
+        before: &Self,
+        session: &Session,
+        kept: &mut KeptShapes,
+    ) -> Result<Option<Phantoms>, IssueFailure> {
+        let Some(key) = session.key() else {
+            return Ok(None);
+        };
+        let held = session.phantoms();
+        let keeps = |name: &CredentialName| self.keeps_form(before, name);
+        let mut issue = Issue::after(key, &held, keeps);
+        for (at, binding) in self.bindings().all().enumerate() {
+            if !issue.has(&binding.credential) {
+                self.issue_one(session.id(), &mut issue, kept, at, binding)
+                    .await?;
+            }
+        }
+        Ok(Some(issue.finish()))
+    }
+
+    /// Whether a credential of `before` is still here, and its phantom would look the same.
+    fn keeps_form(&self, before: &Self, name: &CredentialName) -> bool {
+        let form = |credentials: &Self| {
+            let index = credentials.bindings().index_of(name)?;
+            let binding = credentials.bindings().at(index)?;
+            let reference = credentials.reference(index);
+            Some((binding.shape.clone(), reference.private_key()))
+        };
+        let (then, now) = (form(before), form(self));
+        then.is_some() && then == now
     }
 
     /// Issues the phantom of the binding at index `at` in the configuration.

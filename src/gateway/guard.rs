@@ -1,16 +1,20 @@
 //! Guards: each lives as long as its connection or exchange, and can end it from outside.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::metrics::Metrics;
+use super::snapshot::Snapshot;
 use crate::audit::{End, Outcome, Trail};
 use crate::body::Meter;
+use crate::credential::Revocation;
 use crate::intercept::strict::ViolationHandle;
 use crate::names::ReasonCode;
-use crate::policy::{Generation, JudgedRequest};
+use crate::policy::JudgedRequest;
 use crate::session::Underway;
 
 /// Why an exchange was aborted.
@@ -22,9 +26,20 @@ pub enum Abort {
     /// The policies now in force do not allow it.
     #[error("the policies changed while the exchange was under way, and do not allow it any more")]
     Revoked,
+    /// A credential that it uses is no longer for such requests.
+    #[error(
+        "the credentials changed while the exchange was under way, and one of its own was removed or is not for such requests any more"
+    )]
+    Removed,
+    /// A credential that it uses was revoked.
+    #[error("a credential of the exchange was revoked")]
+    CredentialRevoked,
     /// The session has ended.
     #[error("the session has ended")]
     Ended,
+    /// The gateway stops, and the exchange lasted longer than `drain_timeout`.
+    #[error("the gateway stops, and waited as long as `drain_timeout` allows")]
+    Stopping,
 }
 
 impl Abort {
@@ -34,8 +49,35 @@ impl Abort {
         match self {
             Self::Stalled => ReasonCode::Timeout,
             Self::Revoked => ReasonCode::Revoked,
+            Self::Removed => ReasonCode::CredentialRemoved,
+            Self::CredentialRevoked => ReasonCode::CredentialRevoked,
             Self::Ended => ReasonCode::SessionEnded,
+            Self::Stopping => ReasonCode::GatewayStopping,
         }
+    }
+}
+
+/// How a connection is to end. Each step includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Closing {
+    /// It takes no further exchange: HTTP/2 says so with GOAWAY, HTTP/1 with the next answer.
+    Draining,
+    /// It rested while the gateway drained, and closes unless a request has come meanwhile.
+    AtRest,
+    /// It is cut.
+    AtOnce,
+}
+
+impl Closing {
+    /// Reads what [`ConnectionGuard::close`] stored; 0 is a connection that stays.
+    fn of(step: u8) -> Option<Self> {
+        [Self::Draining, Self::AtRest, Self::AtOnce]
+            .into_iter()
+            .find(|closing| closing.step() == step)
+    }
+
+    const fn step(self) -> u8 {
+        self as u8 + 1
     }
 }
 
@@ -48,7 +90,9 @@ pub(super) struct ConnectionGuard {
     /// For how many sweeps the current head has been incomplete.
     head_sweeps: AtomicU32,
     violations: OnceLock<ViolationHandle>,
-    closed: CancellationToken,
+    /// The step of its [`Closing`], and the signal that it changed.
+    closing: AtomicU8,
+    told: Notify,
 }
 
 impl ConnectionGuard {
@@ -58,36 +102,58 @@ impl ConnectionGuard {
         let _ = self.violations.set(violations);
     }
 
-    /// Completes when the connection is to be closed.
-    pub(super) async fn closed(&self) {
-        self.closed.cancelled().await;
+    /// Completes when the connection is to end, and once more for each further step.
+    pub(super) async fn closing(&self) -> Closing {
+        loop {
+            self.told.notified().await;
+            if let Some(closing) = Closing::of(self.closing.load(Ordering::Acquire)) {
+                return closing;
+            }
+        }
     }
 
-    pub(super) fn close(&self) {
-        self.closed.cancel();
+    pub(super) fn close(&self, closing: Closing) {
+        if self.closing.fetch_max(closing.step(), Ordering::AcqRel) < closing.step() {
+            self.told.notify_one();
+        }
     }
 
-    /// Whether the connection has been without an exchange, or within one head, for more sweeps
-    /// than allowed. Call it once per sweep.
-    pub(super) fn is_idle(&self, idle_limit: u32, head_limit: u32) -> bool {
-        if self
-            .violations
+    /// Whether the connection takes no further exchange after those that it has begun.
+    pub(super) fn is_draining(&self) -> bool {
+        self.closing.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether neither an exchange nor a head is under way.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) == 0 && !self.is_mid_head()
+    }
+
+    fn is_mid_head(&self) -> bool {
+        self.violations
             .get()
             .is_some_and(ViolationHandle::is_mid_head)
-        {
-            if self.head_sweeps.fetch_add(1, Ordering::Relaxed) >= head_limit {
-                return true;
-            }
-        } else {
+    }
+
+    /// Whether the connection has been within one head for more sweeps than allowed. Call it once
+    /// per sweep.
+    pub(super) fn is_slow(&self, head_limit: u32) -> bool {
+        if !self.is_mid_head() {
             self.head_sweeps.store(0, Ordering::Relaxed);
+            return false;
         }
+        self.head_sweeps.fetch_add(1, Ordering::Relaxed) >= head_limit
+    }
+
+    /// Whether the connection has been without an exchange for more sweeps than allowed. Call it
+    /// once per sweep.
+    pub(super) fn is_idle(&self, idle_limit: u32) -> bool {
         self.busy.load(Ordering::Relaxed) == 0
             && self.quiet_sweeps.fetch_add(1, Ordering::Relaxed) >= idle_limit
     }
 
     #[cfg(test)]
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.is_cancelled()
+        Closing::of(self.closing.load(Ordering::Relaxed)) == Some(Closing::AtOnce)
     }
 }
 
@@ -98,10 +164,14 @@ pub(super) struct ExchangeGuard {
     connection: Arc<ConnectionGuard>,
     aborted: CancellationToken,
     why: OnceLock<Abort>,
+    /// Counts its bytes at the end.
+    metrics: OnceLock<Arc<Metrics>>,
     /// Its place among the exchanges of its session.
     underway: OnceLock<Underway>,
     judged: OnceLock<Arc<JudgedRequest>>,
-    /// The generation of policies that last allowed it.
+    /// The revocations of the credentials that it is lent.
+    revocations: OnceLock<Box<[Arc<Revocation>]>>,
+    /// The generation that last allowed it.
     generation: AtomicU64,
     quiet_sweeps: AtomicU32,
     /// Sweeps since it was aborted.
@@ -115,6 +185,9 @@ impl Drop for ExchangeGuard {
         match self.abort_reason() {
             Some(why) => self.end(Outcome::Cut, Some(why.reason()), 0),
             None => self.end(Outcome::Whole, None, 0),
+        }
+        if let Some(metrics) = self.metrics.get() {
+            metrics.bytes(self.meter.up(), self.meter.down());
         }
         self.connection.quiet_sweeps.store(0, Ordering::Relaxed);
         self.connection.busy.fetch_sub(1, Ordering::Relaxed);
@@ -130,13 +203,21 @@ impl ExchangeGuard {
             connection: connection.clone(),
             aborted: CancellationToken::new(),
             why: OnceLock::new(),
+            metrics: OnceLock::new(),
             underway: OnceLock::new(),
             judged: OnceLock::new(),
+            revocations: OnceLock::new(),
             generation: AtomicU64::new(0),
             quiet_sweeps: AtomicU32::new(0),
             aborted_sweeps: AtomicU32::new(0),
             trail: Mutex::default(),
         }
+    }
+
+    /// Counts the exchange's bytes there when it ends.
+    pub(super) fn counts_in(&self, metrics: &Arc<Metrics>) {
+        // Set once, where the exchange begins.
+        let _ = self.metrics.set(metrics.clone());
     }
 
     /// Keeps the exchange's place in its session until this is dropped.
@@ -145,24 +226,44 @@ impl ExchangeGuard {
         let _ = self.underway.set(underway);
     }
 
-    /// Keeps the judged request, so that another generation of policies can judge it again.
+    /// Ends the exchange when one of these revocations comes.
+    pub(super) fn lends(&self, revocations: &[Arc<Revocation>]) {
+        if !revocations.is_empty() {
+            // Set once, by the one verification on the path.
+            let _ = self.revocations.set(revocations.into());
+        }
+    }
+
+    fn is_revoked(&self) -> bool {
+        let revocations = self.revocations.get();
+        revocations.is_some_and(|all| all.iter().any(|one| one.is_revoked()))
+    }
+
+    /// Keeps the judged request, so that another generation can judge it again.
     pub(super) fn allowed(&self, judged: Arc<JudgedRequest>, generation: u64) {
         self.generation.store(generation, Ordering::Relaxed);
         // Set once, by the one decision on the path.
         let _ = self.judged.set(judged);
     }
 
-    /// Aborts the exchange if these policies do not allow it. Returns whether they judged it now:
-    /// an exchange that they already judged, or that is not judged yet, is left alone.
-    pub(super) fn judge_again(&self, generation: &Generation) -> bool {
-        let is_new = self.generation.load(Ordering::Relaxed) != generation.number();
+    /// Aborts the exchange if this generation does not allow it, or if a credential of it was
+    /// revoked. Returns whether it was judged now: an exchange that the generation already judged,
+    /// or that is not judged yet, is left alone.
+    pub(super) fn judge_again(&self, snapshot: &Snapshot) -> bool {
+        if self.is_revoked() {
+            self.abort(Abort::CredentialRevoked);
+        }
+        let number = snapshot.number();
+        // An exchange that began after the snapshot was taken is judged by a newer one.
+        let is_new = self.generation.load(Ordering::Relaxed) < number;
         let Some(judged) = self.judged.get().filter(|_| is_new) else {
             return false;
         };
-        self.generation
-            .store(generation.number(), Ordering::Relaxed);
-        if !generation.still_allows(judged) {
+        self.generation.store(number, Ordering::Relaxed);
+        if !snapshot.policies.generation().still_allows(judged) {
             self.abort(Abort::Revoked);
+        } else if !judged.is_bound_by(snapshot.credentials.bindings()) {
+            self.abort(Abort::Removed);
         }
         true
     }
@@ -173,12 +274,27 @@ impl ExchangeGuard {
             // If the client reads nothing, its answer is not polled, so the abort does not end the
             // exchange. Then its connection is closed.
             if self.aborted_sweeps.fetch_add(1, Ordering::Relaxed) >= grace {
-                self.connection.close();
+                self.connection.close(Closing::AtOnce);
             }
         } else if self.is_over() {
             self.abort(Abort::Ended);
         } else if self.is_stalled(progress_limit) {
             self.abort(Abort::Stalled);
+        }
+    }
+
+    /// Aborts the exchange if its session has ended.
+    pub(super) fn abort_if_ended(&self) {
+        if self.abort_reason().is_none() && self.is_over() {
+            self.abort(Abort::Ended);
+        }
+    }
+
+    /// Closes the connection of an exchange that its session's end aborted, and that still exists:
+    /// its client reads nothing, or it still sends.
+    pub(super) fn close_if_ended(&self) {
+        if self.abort_reason() == Some(Abort::Ended) {
+            self.connection.close(Closing::AtOnce);
         }
     }
 
@@ -196,7 +312,7 @@ impl ExchangeGuard {
         self.quiet_sweeps.fetch_add(1, Ordering::Relaxed) >= limit
     }
 
-    fn abort(&self, why: Abort) {
+    pub(super) fn abort(&self, why: Abort) {
         let _ = self.why.set(why);
         self.aborted.cancel();
     }
@@ -216,7 +332,8 @@ impl ExchangeGuard {
 
     /// Why the exchange was aborted, if it was.
     pub(super) fn abort_reason(&self) -> Option<Abort> {
-        self.why.get().copied()
+        let revoked = || self.is_revoked().then_some(Abort::CredentialRevoked);
+        self.why.get().copied().or_else(revoked)
     }
 
     /// Ends the trail with the answer's content, or when the last owner drops this. Only then is it

@@ -122,7 +122,8 @@ impl Worker {
 
     fn may_reach(&self, listener: &SessionListener, host: &Host) -> bool {
         let session = &listener.session;
-        let policies = self.shared.policies.current();
+        let snapshot = self.shared.look();
+        let policies = snapshot.policies.generation();
         policies.may_resolve(session.id(), session.groups(), host)
     }
 }

@@ -1,23 +1,31 @@
 //! Aborts exchanges that stall, that outlive their session, or that new policies do not allow.
-//! Closes idle connections.
+//! Closes idle connections, and all of them in order when the gateway stops.
 //!
 //! One sweep a second checks everything, and no exchange sets a timer of its own. So deadlines are
 //! exact to a second, and cost nothing on the path of a request.
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
-use super::guard::{ConnectionGuard, ExchangeGuard};
+use super::guard::{Abort, Closing, ConnectionGuard, ExchangeGuard};
 use super::limits::Limits;
-use crate::policy::Policies;
+use super::snapshot::Snapshot;
+use super::worker::SharedState;
 
 /// How often everything is checked.
 const SWEEP: Duration = Duration::from_secs(1);
+/// How long an exchange of an ended session may take to end by itself.
+const END_GRACE: Duration = Duration::from_millis(20);
 /// How many whole sweeps an exchange may outlive its abort.
 const GRACE: u32 = 1;
+/// How many whole sweeps a connection of a gateway that stops may rest before it is closed. A
+/// client that is about to send its next request has sent it by then, and learns from the answer
+/// that the connection closes.
+const REST: u32 = 1;
 /// How long exchanges are judged again before the thread's other tasks get their turn: about a
 /// thousand exchanges.
 const TURN: Duration = Duration::from_millis(5);
@@ -26,10 +34,11 @@ const TURN: Duration = Duration::from_millis(5);
 pub(super) struct Watchdog {
     exchanges: Register<ExchangeGuard>,
     connections: Register<ConnectionGuard>,
-    changed: Notify,
-    progress_limit: u32,
-    idle_limit: u32,
-    head_limit: u32,
+    /// Whether connections end once they are at rest.
+    draining: AtomicBool,
+    progress_limit: AtomicU32,
+    idle_limit: AtomicU32,
+    head_limit: AtomicU32,
 }
 
 impl Watchdog {
@@ -38,19 +47,36 @@ impl Watchdog {
     /// It aborts an exchange after `progress_timeout` without a byte. It closes a connection after
     /// `idle_timeout` without an exchange, or if a head takes longer than `head_timeout`.
     pub(super) fn new(limits: &Limits) -> Self {
-        Self {
+        let watchdog = Self {
             exchanges: Register::default(),
             connections: Register::default(),
-            changed: Notify::new(),
-            progress_limit: sweeps(limits.progress_timeout),
-            idle_limit: sweeps(limits.idle_timeout),
-            head_limit: sweeps(limits.head_timeout),
+            draining: AtomicBool::new(false),
+            progress_limit: AtomicU32::default(),
+            idle_limit: AtomicU32::default(),
+            head_limit: AtomicU32::default(),
+        };
+        watchdog.limit(limits);
+        watchdog
+    }
+
+    /// Replaces the limits.
+    fn limit(&self, limits: &Limits) {
+        for (limit, time) in [
+            (&self.progress_limit, limits.progress_timeout),
+            (&self.idle_limit, limits.idle_timeout),
+            (&self.head_limit, limits.head_timeout),
+        ] {
+            limit.store(sweeps(time), Ordering::Relaxed);
         }
     }
 
     /// Starts watching a connection, until its last owner drops it.
     pub(super) fn connection(&self) -> Arc<ConnectionGuard> {
-        self.connections.enter(ConnectionGuard::default())
+        let connection = self.connections.enter(ConnectionGuard::default());
+        if self.is_draining() {
+            connection.close(Closing::Draining);
+        }
+        connection
     }
 
     /// Starts watching an exchange on a connection.
@@ -58,47 +84,102 @@ impl Watchdog {
         self.exchanges.enter(ExchangeGuard::new(connection))
     }
 
-    /// Tells the watchdog that policies changed.
-    pub(super) fn policy_changed(&self) {
-        self.changed.notify_one();
+    /// How many exchanges are under way.
+    pub(super) fn underway(&self) -> usize {
+        self.exchanges.living().count()
     }
 
-    /// Runs for ever, and calls `beside` once per sweep.
-    pub(super) async fn run(&self, policies: &Policies, beside: impl Fn()) {
+    /// Aborts every exchange, and closes the connections that have none.
+    pub(super) fn cut(&self) {
+        for exchange in self.exchanges.living() {
+            exchange.abort(Abort::Stopping);
+        }
+        for connection in self.connections.living() {
+            if connection.is_at_rest() {
+                connection.close(Closing::AtOnce);
+            }
+        }
+    }
+
+    /// Closes every connection, with what is under way on it.
+    pub(super) fn close(&self) {
+        for connection in self.connections.living() {
+            connection.close(Closing::AtOnce);
+        }
+    }
+
+    fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        for connection in self.connections.living() {
+            connection.close(Closing::Draining);
+        }
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Runs for ever, and calls `beside` once per sweep and for each generation. Drains from when
+    /// `draining` is cancelled.
+    pub(super) async fn run(&self, shared: &SharedState, beside: impl Fn(&Snapshot)) {
+        let mut changes = shared.changes();
         let mut tick = tokio::time::interval(SWEEP);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = tick.tick() => {
-                    self.sweep();
-                    beside();
-                }
-                () = self.changed.notified() => {}
+                _ = tick.tick() => self.sweep(),
+                // The sender lives in `shared`.
+                _ = changes.changed() => {}
+                () = shared.draining.cancelled(), if !self.is_draining() => self.drain(),
             }
-            self.judge_again(policies).await;
+            let snapshot = shared.current();
+            self.limit(&snapshot.limits);
+            self.judge_again(&snapshot).await;
+            beside(&snapshot);
+        }
+    }
+
+    /// Cuts what is under way of each session that an operator ends. Runs for ever.
+    pub(super) async fn cut_ended(&self, mut ends: watch::Receiver<()>) {
+        while ends.changed().await.is_ok() {
+            self.exchanges
+                .living()
+                .for_each(|exchange| exchange.abort_if_ended());
+            tokio::time::sleep(END_GRACE).await;
+            self.exchanges
+                .living()
+                .for_each(|exchange| exchange.close_if_ended());
         }
     }
 
     fn sweep(&self) {
         for exchange in self.exchanges.living() {
-            exchange.sweep(self.progress_limit, GRACE);
+            exchange.sweep(self.progress_limit.load(Ordering::Relaxed), GRACE);
         }
+        let idle_limit = self.idle_limit.load(Ordering::Relaxed);
+        let head_limit = self.head_limit.load(Ordering::Relaxed);
+        let (idle_limit, idle) = match self.is_draining() {
+            false => (idle_limit, Closing::AtOnce),
+            true => (idle_limit.min(REST), Closing::AtRest),
+        };
         for connection in self.connections.living() {
-            if connection.is_idle(self.idle_limit, self.head_limit) {
-                connection.close();
+            if connection.is_slow(head_limit) {
+                connection.close(Closing::AtOnce);
+            } else if connection.is_idle(idle_limit) {
+                connection.close(idle);
             }
         }
     }
 
-    /// Judges again, by the policies now in force, the exchanges that earlier policies allowed.
-    async fn judge_again(&self, policies: &Policies) {
+    /// Judges again, by the generation now in force, the exchanges that earlier ones allowed.
+    async fn judge_again(&self, snapshot: &Snapshot) {
         let (began, mut judged) = (Instant::now(), 0);
         let mut turn = began;
         for exchange in self.exchanges.all() {
             let Some(exchange) = exchange.upgrade() else {
                 continue;
             };
-            if exchange.judge_again(&policies.current()) {
+            if exchange.judge_again(snapshot) {
                 judged += 1;
             }
             drop(exchange);
@@ -168,7 +249,6 @@ fn drop_dead<T>(all: &mut Vec<Weak<T>>) {
 mod tests {
     use super::*;
     use crate::audit::Trail;
-    use crate::gateway::guard::Abort;
     use crate::session::{Lifetime, Moment};
 
     fn watchdog(seconds: u64) -> Watchdog {
@@ -217,12 +297,14 @@ mod tests {
 
     fn session(lifetime: Option<Lifetime>) -> Arc<crate::session::Session> {
         use crate::session::phantom::{Issue, PhantomKey};
-        let bindings = crate::session::Bindings::new(Vec::new()).unwrap();
         let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
         let id = crate::names::SessionId::new("ours").unwrap();
-        let session =
-            crate::session::Session::new(id, Vec::new(), Arc::new(bindings), phantoms, lifetime);
-        Arc::new(session)
+        Arc::new(crate::session::Session::new(
+            id,
+            Vec::new(),
+            phantoms,
+            lifetime,
+        ))
     }
 
     #[test]

@@ -1,21 +1,27 @@
 //! The origin side: opens a vetted, verified channel to the authorized origin, and forwards on it.
 
+mod answers;
+mod carrier;
 mod channel;
 mod dial;
 mod dialer;
 mod ignore_write_errors;
+mod name_servers;
 mod origin_body;
 mod pool;
+mod race;
 mod request;
 pub mod resolve;
 pub mod rule;
 mod sender;
 mod stores;
+mod system_file;
 mod tls;
 pub mod vet;
 
 use std::io;
 
+use crate::credential::Revoked;
 use crate::names::ReasonCode;
 pub use channel::{Channel, Forwarded, Origins};
 pub use origin_body::OriginBody;
@@ -26,9 +32,18 @@ pub use tls::warm_roots;
 /// Why nothing was sent, or no response came. Contains no text from the origin.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// A credential of the exchange was revoked.
+    #[error(transparent)]
+    Revoked(#[from] Revoked),
+    /// Names cannot be resolved with the settings now in force.
+    #[error("names cannot be resolved with the settings in force")]
+    NoResolver(#[source] resolve::ResolverUnusable),
     /// Every address of the name is prohibited.
     #[error("the origin's address may not be dialled")]
     Prohibited(vet::Prohibited),
+    /// The origin would be reached in clear text, and the operator has not allowed that.
+    #[error("the origin would be reached in clear text")]
+    ClearText,
     /// The name has no address.
     #[error("the origin's name could not be resolved")]
     Unresolved(#[source] resolve::Unresolved),
@@ -80,7 +95,10 @@ impl Error {
     #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
+            Self::Revoked(_) => ReasonCode::CredentialRevoked,
+            Self::NoResolver(_) => ReasonCode::Unresolved,
             Self::Prohibited(why) => why.reason(),
+            Self::ClearText => ReasonCode::ClearText,
             Self::Unresolved(_) => ReasonCode::Unresolved,
             Self::Unreachable(_) => ReasonCode::Unreachable,
             Self::ConnectTimeout => ReasonCode::ConnectTimeout,

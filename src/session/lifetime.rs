@@ -57,6 +57,12 @@ impl Lifetime {
         self.begins.wall + self.lasts
     }
 
+    /// How much of it is left.
+    #[must_use]
+    pub fn remaining(&self, now: Moment) -> Duration {
+        self.lasts.saturating_sub(self.passed(now))
+    }
+
     /// Whether it is over. `used` is the time since boot when it was last used.
     #[must_use]
     pub fn is_over(&self, now: Moment, used: Duration) -> bool {

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::RwLock;
+use tokio::sync::watch;
 
 use super::bindings::Bindings;
 use super::detected::DetectedCredentials;
 use super::lifetime::{Lifetime, Moment};
-use super::phantom::{Phantom, Phantoms, Registry, TemporaryPhantoms};
+use super::phantom::{Phantom, PhantomKey, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
+use super::status::{OperatorStatus, Status};
 use crate::audit::{Account, Log, Redact};
 use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
@@ -23,7 +25,8 @@ use crate::names::{Map, ReasonCode, SessionId};
 pub struct Session {
     id: SessionId,
     groups: Arc<[Arc<str>]>,
-    bindings: Arc<Bindings>,
+    /// The key that its phantoms are drawn from. Without one, it gains no credential.
+    key: Option<PhantomKey>,
     /// The phantoms its workload holds now.
     phantoms: ArcSwap<Phantoms>,
     /// The registry of every session's phantoms, once this session is entered there.
@@ -32,6 +35,8 @@ pub struct Session {
     lifetime: ArcSwapOption<Lifetime>,
     /// When it was last used, in seconds since the machine started.
     used: AtomicU64,
+    /// What operators made of it.
+    pub(super) status: OperatorStatus,
     connections: AtomicUsize,
     exchanges: AtomicUsize,
     held: OnceLock<Arc<HoldBudget>>,
@@ -51,6 +56,9 @@ pub enum Error {
     /// The session is over.
     #[error("the session has ended")]
     Ended,
+    /// An operator paused the session.
+    #[error("an operator paused the session")]
+    Paused,
     /// A phantom or a foreign credential appears where it may not.
     #[error(transparent)]
     Misplaced(#[from] CredentialRefusal),
@@ -63,29 +71,30 @@ impl Error {
         match self {
             Self::Unknown => ReasonCode::SessionUnknown,
             Self::Ended => ReasonCode::SessionEnded,
+            Self::Paused => ReasonCode::SessionPaused,
             Self::Misplaced(why) => why.reason(),
         }
     }
 }
 
 impl Session {
-    /// Creates a session that may present what `bindings` name, with the phantoms issued for it.
+    /// Creates a session with the phantoms issued for it.
     #[must_use]
     pub fn new(
         id: SessionId,
         groups: Vec<Arc<str>>,
-        bindings: Arc<Bindings>,
         phantoms: Phantoms,
         lifetime: Option<Lifetime>,
     ) -> Self {
         Self {
             id,
             groups: groups.into(),
-            bindings,
+            key: None,
             phantoms: ArcSwap::from_pointee(phantoms),
             registry: OnceLock::new(),
             lifetime: ArcSwapOption::from_pointee(lifetime),
             used: AtomicU64::new(Moment::now().since_boot.as_secs()),
+            status: OperatorStatus::default(),
             connections: AtomicUsize::new(0),
             exchanges: AtomicUsize::new(0),
             held: OnceLock::new(),
@@ -93,6 +102,21 @@ impl Session {
             account: Account::default(),
             state: OnceLock::new(),
         }
+    }
+
+    /// Keeps the key that its phantoms are drawn from, so that it can gain credentials.
+    #[must_use]
+    pub fn with_key(self, key: PhantomKey) -> Self {
+        Self {
+            key: Some(key),
+            ..self
+        }
+    }
+
+    /// The key that its phantoms are drawn from.
+    #[must_use]
+    pub fn key(&self) -> Option<&PhantomKey> {
+        self.key.as_ref()
     }
 
     /// The session's id.
@@ -130,30 +154,43 @@ impl Session {
         gone
     }
 
-    /// The bindings that say what it may present.
-    #[must_use]
-    pub fn bindings(&self) -> &Bindings {
-        &self.bindings
+    /// Replaces the phantoms of configured credentials. Temporary credentials stay.
+    pub fn renew(&self, next: &Phantoms) {
+        if let Some(registry) = self.registry.get() {
+            registry.enter(&self.id, next.all());
+        }
+        self.phantoms.rcu(|now| next.with_minted_of(now));
     }
 
-    /// Whether its time has ended.
+    /// Whether it has ended: its time is over, or an operator ended it.
     #[must_use]
     pub fn is_over(&self) -> bool {
+        matches!(self.status.load(), Status::Ended(_)) || self.is_expired()
+    }
+
+    fn is_expired(&self) -> bool {
         let used = Duration::from_secs(self.used.load(Ordering::Relaxed));
         let lifetime = self.lifetime.load();
         let over = |lifetime: &Arc<Lifetime>| lifetime.is_over(Moment::now(), used);
         lifetime.as_ref().is_some_and(over)
     }
 
-    /// Until when it lives.
+    /// Until when it lives; `None` if nothing ends it.
     #[must_use]
     pub fn lifetime(&self) -> Option<Lifetime> {
         self.lifetime.load().as_deref().copied()
     }
 
     /// Gives it another lifetime from now on.
-    pub fn renew(&self, lifetime: Lifetime) {
+    pub fn extend(&self, lifetime: Lifetime) {
         self.lifetime.store(Some(Arc::new(lifetime)));
+    }
+
+    /// How many of its connections are open, and how many of its exchanges are under way.
+    #[must_use]
+    pub fn load(&self) -> (usize, usize) {
+        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        (count(&self.connections), count(&self.exchanges))
     }
 
     /// Takes one of the session's connection slots. `None` if `most` are already open.
@@ -243,7 +280,9 @@ impl Redact for Session {
 /// The sessions that are live, by name.
 #[derive(Default)]
 pub struct Sessions {
-    live: RwLock<Map<SessionId, Arc<Session>>>,
+    pub(super) live: RwLock<Map<SessionId, Arc<Session>>>,
+    /// Told when an operator ends a session.
+    pub(super) ended: watch::Sender<()>,
     /// Every session's phantoms, to recognise one that another session uses (threats H11).
     registry: Arc<Registry>,
 }
@@ -275,27 +314,22 @@ impl Sessions {
         }
     }
 
-    /// Ends a session: its next request is refused.
-    pub fn end(&self, id: &SessionId) {
-        self.live.write().remove(id);
-    }
-
-    /// Finds the session of a request, and which credentials the request presents in which places.
+    /// Finds the session of a request, and which of the bound credentials the request presents in
+    /// which places.
     ///
     /// # Errors
     /// [`Error`] by cause. No secret is touched: the search is for phantoms.
-    pub fn identify(&self, accepted: Accepted) -> Result<Identified, Error> {
+    pub fn identify(&self, accepted: Accepted, bindings: &Bindings) -> Result<Identified, Error> {
         let mut request = accepted.into_request();
         let session = self
             .get(&request.connection.session)
             .ok_or(Error::Unknown)?;
-        if session.is_over() {
-            return Err(Error::Ended);
+        match session.status.load() {
+            _ if session.is_over() => return Err(Error::Ended),
+            Status::Paused => return Err(Error::Paused),
+            _ => {}
         }
-        let presented =
-            session
-                .bindings
-                .detect(&request.head, &session.phantoms(), &self.registry)?;
+        let presented = bindings.detect(&request.head, &session.phantoms(), &self.registry)?;
         // Foreign credentials are removed before policy, so that it judges what the origin will
         // see.
         presented.settle(&mut request.head.fields);

@@ -7,6 +7,7 @@ mod detect;
 mod detected;
 mod lifetime;
 mod live;
+mod operate;
 mod parts;
 pub mod phantom;
 mod refusal;
@@ -14,6 +15,7 @@ mod signer;
 mod signing;
 #[cfg(test)]
 pub(crate) mod stage;
+mod status;
 
 pub use binding::{Binding, Foreign, When};
 pub use bindings::Bindings;
@@ -27,3 +29,5 @@ pub use signer::{Claimed, Found, Proven, Signer, SigningContext, SigningFailure}
 pub use signing::{Role, Signing};
 
 pub use live::{Connected, Error, Identified, Session, Sessions, Underway};
+pub use operate::HasEnded;
+pub use status::{EndReason, Status};

@@ -15,6 +15,7 @@ mod program;
 mod reload;
 mod restarts;
 mod sessions;
+mod stop;
 mod volume;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -192,7 +192,7 @@ type Answer = UnsyncBoxBody<Bytes, io::Error>;
 
 /// `/bytes/N`, `/open/N` (undeclared length), `/cut/N` and `/cut-open/N` (breaks off after N),
 /// `/trailers/N`, `/sink` (reads all), `/early` (413, reads nothing), `/stall` (never responds),
-/// `/drip` (for ever, a little), `/pause/N` (N bytes, then nothing).
+/// `/drip` (for ever, a little), `/pause/N` (N bytes, then nothing), `/wait/N` (after N ms).
 async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Response<Answer> {
     seen.requests.fetch_add(1, Ordering::SeqCst);
     let expected = format!("Bearer {SECRET}");
@@ -230,6 +230,10 @@ async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Response<Answer>
         "stall" => {
             let _gone = Gone(seen.clone());
             std::future::pending().await
+        }
+        "wait" => {
+            tokio::time::sleep(Duration::from_millis(size)).await;
+            text("ok")
         }
         "early" => {
             let mut response = text("too long");

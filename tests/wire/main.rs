@@ -9,6 +9,7 @@ mod rig;
 
 mod aws;
 mod bounds;
+mod change;
 mod content;
 mod dial;
 mod echoes;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         paths::ROWS,
         pauses::ROWS,
         bounds::ROWS,
+        change::ROWS,
         content::ROWS,
         phantoms::ROWS,
         policy::ROWS,

@@ -56,9 +56,8 @@ impl Stage {
     }
 
     fn with(&self, id: &str, phantoms: Phantoms) -> Arc<Session> {
-        let bindings = self.credentials.bindings().clone();
         let id = SessionId::new(id).unwrap();
-        Arc::new(Session::new(id, Vec::new(), bindings, phantoms, None))
+        Arc::new(Session::new(id, Vec::new(), phantoms, None))
     }
 
     /// What an origin's answer is searched for if the request is lent nothing.
