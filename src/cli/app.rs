@@ -2,21 +2,25 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+
+use tokio::sync::OnceCell;
 
 use super::failure::Failure;
 use super::generation;
+use super::keeping::{Keeper, Keeping};
+use super::kept::Kept;
 use super::reload::Reloading;
 use super::resolve::ResolvedConfig;
+use super::terminal::Terminal;
 use crate::audit::{self, Log};
 use crate::config::{self, Config};
-use crate::gateway::{Ids, SharedState, chain};
+use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::intercept::{CaSettings, SessionCa};
 use crate::message::Host;
 use crate::names::SessionId;
 use crate::origin::OriginRule;
-use crate::session::Session;
-use crate::session::phantom::{PhantomKey, Phantoms};
+use crate::session::phantom::Phantoms;
+use crate::session::{Lifetime, Moment, Session, SessionStatus};
 
 /// The program without listeners and threads, ready to serve.
 pub struct App {
@@ -26,6 +30,10 @@ pub struct App {
     pub config: Config,
     /// What a reload starts from.
     pub(super) reloading: Reloading,
+    /// Which sessions outlive the process.
+    keeping: Keeping,
+    /// The store of sessions, opened with the first of them.
+    keeper: OnceCell<Keeper>,
 }
 
 impl App {
@@ -53,45 +61,89 @@ impl App {
             shared: Arc::new(shared),
             reloading: Reloading::of(&config),
             config,
+            keeping: Keeping::Nothing,
+            keeper: OnceCell::new(),
         })
+    }
+
+    /// Keeps sessions between two starts.
+    pub fn keeping(self, keeping: Keeping) -> Self {
+        Self { keeping, ..self }
     }
 
     /// Opens a session: issues its phantoms, creates its CA and starts to recognise its requests.
     ///
+    /// A session that is kept gets what it had at the last start. It is returned when its record is
+    /// on the disk.
+    ///
     /// # Errors
-    /// Returns a [`Failure`] if a secret that must be read is unavailable, or if its shape leaves
-    /// no room for a phantom.
+    /// Returns a [`Failure`] if a secret that must be read is unavailable, if its shape leaves no
+    /// room for a phantom, or if what is kept cannot be read or written.
     pub async fn open(
         &self,
         id: &SessionId,
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
+        let keeper = self.keeper().await?;
+        for _ in 0..TRIES {
+            let mut kept = keeper.recall(id).await?;
+            let phantoms = self.issue(id, &mut kept).await?;
+            let session = self.session(id, groups, phantoms, &kept);
+            let ca = self.ca(&session, &kept)?;
+            if keeper.keep(&kept, &session, &ca).await? {
+                for (other, phantoms) in keeper.others(&kept).await {
+                    self.shared.sessions.recognise(&other, &phantoms);
+                }
+                self.shared.sessions.enter(session.clone());
+                keeper.tend(&kept, &session, self.config.ca.lifetime);
+                return Ok((session, ca));
+            }
+        }
+        Err(too_many())
+    }
+
+    async fn issue(&self, id: &SessionId, kept: &mut Kept) -> Result<Phantoms, Failure> {
+        let key = kept.key();
         let snapshot = self.shared.current();
         let credentials = &snapshot.credentials;
-        // Each session has a key of its own. With a shared key, a phantom would also be valid in
-        // another session (threats H11).
-        let key = PhantomKey::random().map_err(Failure::no_randomness)?;
-        let phantoms: Phantoms = credentials.issue(id, &key, |_| true).await.map_err(|error| {
+        let issued = credentials.issue(id, &key, &mut kept.shapes, |_| true);
+        issued.await.map_err(|error| {
             Failure::new("the session's phantoms cannot be issued")
                 .because(chain(&error))
                 .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
-        })?;
-        let groups: Vec<Arc<str>> = groups
-            .iter()
-            .map(|group| Arc::from(group.as_str()))
-            .collect();
-        let ends = Instant::now() + self.config.ca.lifetime;
-        let session = Session::new(id.clone(), groups, phantoms, Some(ends)).with_key(key);
-        let session = Arc::new(session);
-        let ca = self.ca(&session)?;
-        self.shared.sessions.enter(session.clone());
-        Ok((session, ca))
+        })
     }
 
-    fn ca(&self, session: &Arc<Session>) -> Result<Arc<SessionCa>, Failure> {
+    fn session(
+        &self,
+        id: &SessionId,
+        groups: &[String],
+        phantoms: Phantoms,
+        kept: &Kept,
+    ) -> Arc<Session> {
+        let groups = groups.iter().map(|group| Arc::from(group.as_str()));
+        if kept.is_ended() {
+            Terminal::new(false, super::Color::Auto).note(format!(
+                "gateway: session `{id}` was ended and refuses every request; `--fresh` begins it anew"
+            ));
+        }
+        let lasts = match self.keeping {
+            Keeping::Listeners => Some(self.config.ca.lifetime),
+            // It ends with its command.
+            Keeping::Project(_) | Keeping::Nothing => None,
+        };
+        let lifetime = lasts.map(|lasts| Lifetime::new(Moment::now(), lasts));
+        let session = Session::new(id.clone(), groups.collect(), phantoms, lifetime);
+        let session = session.with_key(kept.key());
+        kept.restore(&session);
+        Arc::new(session)
+    }
+
+    fn ca(&self, session: &Arc<Session>, kept: &Kept) -> Result<Arc<SessionCa>, Failure> {
         let settings = CaSettings {
             lifetime: self.config.ca.lifetime,
-            // Not constrained to the first hosts: a reload may add others (ADR 34).
+            // Not constrained to the first hosts: a reload may add others (ADR 34), and a CA that is
+            // kept outlives its configuration (ADR 33).
             constraints: None,
             leaves_kept: self.config.limits.cached_certificates,
             ..CaSettings::default()
@@ -102,9 +154,49 @@ impl App {
             let policies = snapshot.policies.generation();
             policies.may_resolve(asks.id(), asks.groups(), host)
         });
-        let ca = SessionCa::new(session.id(), &settings, may_mint)
+        let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), may_mint)
             .map_err(|error| generation::failed("the session's CA", &error))?;
         Ok(Arc::new(ca))
+    }
+
+    /// Issues the phantoms that a session lacks in the next generation, and keeps their shapes.
+    ///
+    /// # Errors
+    /// As [`App::open`]. The session is unchanged.
+    pub(super) async fn issue_next(
+        &self,
+        before: &Snapshot,
+        next: &Snapshot,
+        session: &Session,
+    ) -> Result<Option<Phantoms>, Failure> {
+        let keeper = self.keeper().await?;
+        for _ in 0..TRIES {
+            let mut kept = keeper.recall(session.id()).await?;
+            let (next, before) = (&next.credentials, &before.credentials);
+            let issued = next.issue_next(before, session, &mut kept.shapes).await;
+            let issued = issued.map_err(|error| {
+                Failure::new(format!("session `{}` cannot have its phantoms", session.id()))
+                    .because(chain(&error))
+                    .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
+            })?;
+            if keeper.keep_shapes(&kept).await? {
+                return Ok(issued);
+            }
+        }
+        Err(too_many())
+    }
+
+    /// Keeps what an operator made of a session, for the next start.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written.
+    pub(super) async fn keep_status(&self, id: &SessionId, status: SessionStatus) -> Result<(), Failure> {
+        self.keeper().await?.keep_status(id, status).await
+    }
+
+    async fn keeper(&self) -> Result<&Keeper, Failure> {
+        let open = || Keeper::open(&self.config, self.keeping.clone());
+        self.keeper.get_or_try_init(open).await
     }
 }
 
@@ -149,3 +241,11 @@ fn default_log() -> Result<PathBuf, Failure> {
     );
     Ok(directory.join(name))
 }
+
+fn too_many() -> Failure {
+    Failure::new("the session cannot be kept")
+        .because("other gateways changed its record again and again")
+}
+
+/// How often a session is opened anew because another process changed its record meanwhile.
+const TRIES: usize = 8;

@@ -17,7 +17,9 @@ use crate::control::{
     About, AllowRequest, Control, ControlRefusal, ControlSocket, GrantedRule, Operations, Unusable,
 };
 use crate::gateway::chain;
+use crate::names::SessionId;
 use crate::policy::{Operators, Source};
+use crate::session::SessionStatus;
 
 /// Opens the control socket and the metrics port, and serves them on a thread of their own. The
 /// socket goes when the returned value is dropped.
@@ -165,6 +167,12 @@ impl Operations for AppOperations {
     async fn reload(&self) -> Result<u64, ControlRefusal> {
         let reload = |app: Arc<App>| async move { Ok(app.reload().await?.generation) };
         self.on_main(reload).await
+    }
+
+    async fn keep_status(&self, session: &SessionId, status: SessionStatus) -> Result<(), ControlRefusal> {
+        let id = session.clone();
+        let keep = |app: Arc<App>| async move { app.keep_status(&id, status).await };
+        self.on_main(keep).await
     }
 
     async fn allow(&self, asked: AllowRequest) -> Result<GrantedRule, ControlRefusal> {

@@ -116,7 +116,7 @@ fn ambiguous(error: &BindingMalformed) -> Failure {
 }
 
 /// Creates the Vault client and its connection settings.
-fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
+pub(super) fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
     let identity = settings
         .client_certificate()
         .map(|(chain, key)| ClientIdentity {

@@ -19,7 +19,7 @@ use super::publishing;
 use super::resolve::ResolvedConfig;
 use super::watched::WatchedFiles;
 use crate::config::Config;
-use crate::gateway::{Snapshot, chain};
+use crate::gateway::Snapshot;
 use crate::names::CredentialName;
 use crate::session::Session;
 use crate::session::phantom::Phantoms;
@@ -194,12 +194,7 @@ impl App {
     ) -> Result<Vec<(Arc<Session>, Phantoms)>, Failure> {
         let mut renewed = Vec::new();
         for session in self.shared.sessions.all() {
-            let issued = next.credentials.issue_next(&before.credentials, &session);
-            let issued = issued.await.map_err(|error| {
-                Failure::new(format!("session `{}` cannot have its phantoms", session.id()))
-                    .because(chain(&error))
-                    .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
-            })?;
+            let issued = self.issue_next(before, next, &session).await?;
             renewed.extend(issued.map(|phantoms| (session, phantoms)));
         }
         Ok(renewed)

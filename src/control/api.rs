@@ -23,6 +23,7 @@ use crate::audit::{Act, Decision, Follower};
 use crate::gateway::chain;
 use crate::names::SessionId;
 use crate::policy::Operation;
+use crate::session::SessionStatus;
 
 /// The content of an answer.
 pub(super) enum Content {
@@ -61,7 +62,7 @@ impl<O: Operations> Control<O> {
             Endpoint::Gateway => Ok(self.gateway().await),
             Endpoint::Sessions => Ok(self.sessions()),
             Endpoint::Session => self.session(&called),
-            Endpoint::Pause | Endpoint::Resume | Endpoint::End => self.change(&called, peer),
+            Endpoint::Pause | Endpoint::Resume | Endpoint::End => self.change(&called, peer).await,
             Endpoint::Reload => self.reload(peer).await,
             Endpoint::Revoke => self.revoke(&called, peer),
             Endpoint::Events => self.events(),
@@ -171,8 +172,9 @@ impl<O: Operations> Control<O> {
         Ok(document(&SessionView::of(&session, &self.shared)))
     }
 
-    /// Pauses, resumes or ends a session. What narrows is done even if it cannot be recorded.
-    fn change(&self, called: &Routed, peer: Peer) -> Answered {
+    /// Pauses, resumes or ends a session, and keeps that for the next start. What narrows is done
+    /// even if it cannot be recorded or kept.
+    async fn change(&self, called: &Routed, peer: Peer) -> Answered {
         let id = called.session.as_ref().ok_or_else(unknown_session)?;
         let sessions = &self.shared.sessions;
         let session = sessions.get(id).ok_or_else(unknown_session)?;
@@ -182,6 +184,7 @@ impl<O: Operations> Control<O> {
             Endpoint::Pause => session.pause(),
             Endpoint::Resume => {
                 recorded?;
+                self.operations.keep_status(id, SessionStatus::Active).await?;
                 session.resume()
             }
             _ => {
@@ -190,6 +193,9 @@ impl<O: Operations> Control<O> {
             }
         };
         done.map_err(|ended| ControlRefusal::new(StatusCode::CONFLICT, ended.to_string()))?;
+        if session.status() != SessionStatus::Active {
+            self.operations.keep_status(id, session.status()).await?;
+        }
         Ok(document(&SessionView::of(&session, &self.shared)))
     }
 

@@ -3,6 +3,9 @@
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
+use crate::names::SessionId;
+use crate::session::SessionStatus;
+
 /// What the program does when an operator asks for it. `cli` implements it.
 pub trait Operations: Send + Sync + 'static {
     /// The addresses that the gateway listens on, each with its session.
@@ -10,6 +13,13 @@ pub trait Operations: Send + Sync + 'static {
 
     /// Applies changed files, all or none. Returns the generation now in force.
     fn reload(&self) -> impl Future<Output = Result<u64, ControlRefusal>> + Send;
+
+    /// Keeps for the next start what an operator made of a session.
+    fn keep_status(
+        &self,
+        session: &SessionId,
+        status: SessionStatus,
+    ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
 
     /// Finds the narrowest rule that allows what was refused. Applies it only if the request
     /// repeats the rule's text.

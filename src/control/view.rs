@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::gateway::SharedState;
-use crate::session::{Session, SessionStatus};
+use crate::session::{Moment, Session, SessionStatus};
 
 /// What is known of the gateway from its start.
 #[derive(Clone, Debug)]
@@ -121,9 +121,9 @@ impl SessionView {
             connections,
             exchanges,
             ends_in_seconds: session
-                .remaining()
+                .lifetime()
                 .filter(|_| ended.is_none())
-                .map(|remaining| remaining.as_secs()),
+                .map(|lifetime| lifetime.remaining(Moment::now()).as_secs()),
         }
     }
 }

@@ -17,7 +17,7 @@ impl Sessions {
     /// Every session, in the order of the ids.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Session>> {
-        let mut all: Vec<Arc<Session>> = self.live.load().values().cloned().collect();
+        let mut all: Vec<Arc<Session>> = self.live.read().values().cloned().collect();
         all.sort_by(|one, other| one.id().cmp(other.id()));
         all
     }
@@ -49,6 +49,13 @@ impl Session {
                 SessionStatus::Ended(EndReason::Expired)
             }
             status => status,
+        }
+    }
+
+    /// Narrows it to a status that was kept or decided elsewhere. It never widens what it may do.
+    pub fn narrow(&self, to: SessionStatus) {
+        if to != SessionStatus::Active {
+            self.status.store(to);
         }
     }
 
