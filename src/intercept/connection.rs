@@ -65,9 +65,14 @@ impl ConnectionContext {
     /// Where the connection goes, unchecked; `None` if its requests say that.
     #[must_use]
     pub fn said_authority(&self) -> Option<Authority> {
-        self.named
-            .clone()
-            .or_else(|| authority_of(self.destination?))
+        let by_sni = || {
+            Some(Authority {
+                host: self.sni.clone()?,
+                port: self.destination?.port(),
+            })
+        };
+        let dialled = || authority_of(self.destination?);
+        self.named.clone().or_else(by_sni).or_else(dialled)
     }
 
     pub(super) fn claims(&self) -> ConnectionClaims<'_> {

@@ -22,6 +22,7 @@ rows![
     a_split_client_hello_is_the_same_and_a_stalled_one_is_cut,
     bytes_that_are_neither_tls_nor_http_go_nowhere,
     protocols_that_are_not_carried_are_refused_at_once_and_recorded,
+    tls_without_http_inside_is_refused_at_once_and_recorded,
     there_is_no_tunnel_inside_a_tunnel,
     bytes_behind_connect_are_the_beginning_of_the_tunnel,
     socks_names_are_host_names,
@@ -493,6 +494,31 @@ fn protocols_that_are_not_carried_are_refused_at_once_and_recorded(rig: &Rig) {
                 (&reason.into(), &OTHER.into(), &port.into()),
                 "{way:?} {record}"
             );
+            let took = began.elapsed();
+            assert!(
+                took < std::time::Duration::from_millis(1500),
+                "{took:?} {record}"
+            );
+        }
+    }
+}
+
+/// A13, inside TLS: MQTT, AMQP, Redis.
+fn tls_without_http_inside_is_refused_at_once_and_recorded(rig: &Rig) {
+    for way in Way::SECURE {
+        for (bytes, reason) in [
+            (&b"\x10\x20\0\x04MQTT"[..], "method"),
+            (b"AMQP\0\0\x09\x01", "method"),
+            (b"*1\r\n$4\r\nPING\r\n", "version"),
+        ] {
+            let began = std::time::Instant::now();
+            let mut wire = rig.open(way, OTHER);
+            wire.send(bytes);
+            let (_, over) = wire.rest();
+            let record = rig.record(way);
+            assert!(over, "{way:?} {record}");
+            assert_eq!(record["reason"], reason, "{way:?} {record}");
+            assert_eq!(record["host"], OTHER, "{way:?} {record}");
             let took = began.elapsed();
             assert!(
                 took < std::time::Duration::from_millis(1500),
