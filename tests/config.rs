@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use gateway::audit::Durability;
 use gateway::body::Limit;
@@ -82,7 +83,7 @@ fn a_whole_file_is_read_as_it_is_written() {
         audit = { path = "/var/log/gateway/audit.jsonl", sync = "always", rotate = "1GiB" }
         policy = { files = ["policies/*.cedar"] }
         runtime = { threads = 2 }
-        resolver = { servers = ["127.0.0.1", "[::1]:5353"], hosts_file = false }
+        resolver = { servers = ["127.0.0.1", "[::1]:5353"], hosts_file = false, stale = "2h" }
         sandbox = { see = ["/srv/tools"], see_home = ["claude", "~/.vimrc"], hide = ["~/x"], pass_env = ["EDITOR"], write = ["/var/cache/pip"] }
         phantoms = { env_file = "run/{session}.env" }
         [limits]
@@ -138,6 +139,7 @@ fn a_whole_file_is_read_as_it_is_written() {
     assert_eq!(config.policy.sources().unwrap().len(), 2);
     assert_eq!(config.runtime.threads.get(), 2);
     assert_eq!(config.resolver.servers[0].to_string(), "127.0.0.1:53");
+    assert_eq!(config.resolver.stale, Duration::from_secs(7200));
     assert_eq!(
         config.phantoms.file_of(&config.listeners[0].session),
         Some(at("run/agent-1.env"))
@@ -330,7 +332,7 @@ fn weak_and_contradictory_origins_are_refused() {
             "[[origin]]\nmatch = \"https://*.test\"\n",
             "[[origin]]\nmatch = \"https://a.test\"\naddresses = [\"0.0.0.0/0\", \"169.254.169.254\", \"169.254.0.0/16\", \"fd00:ec2::254\", \"10.0.0.1/8\", \"10.1.0.0/16\"]\nconnect = \"127.0.0.1:1\"\ncleartext = true\nreplace_system_roots = true\n",
             "[[origin]]\nmatch = \"https://a.test\"\nclient_certificate = \"/nonexistent.pem\"\n",
-            "[[origin]]\nmatch = \"http://b.test\"\ncleartext = true\nhttp = \"2\"\nroots = []\nconnect = \"169.254.169.254:80\"\n",
+            "[[origin]]\nmatch = \"http://*.b.test\"\ncleartext = true\nhttp = \"2\"\nroots = []\nconnect = \"169.254.169.254:80\"\n",
         ),
         &[
             "2:9: `match` of [[origin]] is `https://*.test` | `*.test` covers domains that anyone can register",
@@ -345,7 +347,7 @@ fn weak_and_contradictory_origins_are_refused() {
             "9:1: a second [[origin]] is for https://a.test",
             "11:22: `client_certificate` of [[origin]] is `/nonexistent.pem` | the file cannot be read",
             "11:22: `client_certificate` needs `client_key`",
-            "14:13: `cleartext` is for an origin beyond loopback",
+            "14:13: `cleartext` is for a whole domain beyond loopback",
             "15:8: `http = \"2\"` contradicts `match`",
             "16:9: `roots` contradicts `match`",
             "17:11: `connect` of [[origin]] is `169.254.169.254:80`",
