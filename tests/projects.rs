@@ -50,8 +50,9 @@ impl Host {
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", said(&made));
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = port.local_addr().unwrap().port();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
         let server = Command::new("python3")
             .args(["server.py", &port.to_string(), SECRET])
             .current_dir(folder.path())
@@ -125,7 +126,8 @@ impl Host {
     #[track_caller]
     fn inside(&self, name: &str, folder: &str, flags: &[&str], script: &str) -> String {
         let output = self.exec(name, folder, flags, script);
-        assert!(output.status.success(), "{script}\n{}", said(&output));
+        let told = || format!("{}{}", said(&output), newest_log(self));
+        assert!(output.status.success(), "{script}\n{}", told());
         String::from_utf8(output.stdout).unwrap()
     }
 
