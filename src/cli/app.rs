@@ -20,7 +20,7 @@ use crate::message::Host;
 use crate::names::SessionId;
 use crate::origin::OriginRule;
 use crate::session::phantom::Phantoms;
-use crate::session::{Lifetime, Moment, Session, Status};
+use crate::session::{Lifetime, Moment, Session, SessionStatus};
 
 /// The program without listeners and threads, ready to serve.
 pub struct App {
@@ -195,7 +195,7 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written.
-    pub(super) async fn keep_status(&self, id: &SessionId, status: Status) -> Result<(), Failure> {
+    pub(super) async fn keep_status(&self, id: &SessionId, status: SessionStatus) -> Result<(), Failure> {
         self.keeper().await?.keep_status(id, status).await
     }
 

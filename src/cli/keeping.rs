@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::intercept::SessionCa;
 use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
-use crate::session::{Session, Status};
+use crate::session::{Session, SessionStatus};
 use crate::state::{
     KeptCertificate, KeptSecrets, MemoryState, SealingKey, SessionDecision, SessionRecord,
     SqliteState, StateError, StateStore, unix,
@@ -163,15 +163,15 @@ impl Keeper {
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written.
-    pub(super) async fn keep_status(&self, id: &SessionId, status: Status) -> Result<(), Failure> {
+    pub(super) async fn keep_status(&self, id: &SessionId, status: SessionStatus) -> Result<(), Failure> {
         if !self.keeps_ca() {
             return Ok(());
         }
         let session = id.clone();
         let decision = match status {
-            Status::Active => SessionDecision::Resume(session),
-            Status::Paused => SessionDecision::Pause(session),
-            Status::Ended(_) => SessionDecision::End {
+            SessionStatus::Active => SessionDecision::Resume(session),
+            SessionStatus::Paused => SessionDecision::Pause(session),
+            SessionStatus::Ended(_) => SessionDecision::End {
                 session,
                 at: unix(SystemTime::now()),
             },

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::intercept::KeptCa;
 use crate::names::SessionId;
 use crate::session::phantom::{KeptShapes, PhantomKey};
-use crate::session::{EndReason, Session, Status};
+use crate::session::{EndReason, Session, SessionStatus};
 use crate::state::{KeptSecrets, SessionDecision, SessionRecord};
 
 /// What is kept of one session.
@@ -70,10 +70,10 @@ impl RecalledSession {
 }
 
 /// What operators made of a session.
-pub(super) fn status(record: &SessionRecord) -> Status {
+pub(super) fn status(record: &SessionRecord) -> SessionStatus {
     match (record.ended, record.paused) {
-        (Some(_), _) => Status::Ended(EndReason::Operator),
-        (None, true) => Status::Paused,
-        (None, false) => Status::Active,
+        (Some(_), _) => SessionStatus::Ended(EndReason::Operator),
+        (None, true) => SessionStatus::Paused,
+        (None, false) => SessionStatus::Active,
     }
 }

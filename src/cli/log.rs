@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
-use super::gateways::{Chosen, Gateway};
+use super::gateways::{ChosenGateway, Gateway};
 use super::terminal::{Paint, Terminal, safe};
 use super::{logs, serving};
 use crate::audit::{self, Record};
@@ -34,7 +34,7 @@ pub(super) struct LogCommand {
     #[command(flatten)]
     config: ConfigFile,
     #[command(flatten)]
-    chosen: Chosen,
+    chosen: ChosenGateway,
 }
 
 impl LogCommand {

@@ -96,7 +96,7 @@ enum Command {
     Audit(audit::AuditCommand),
     /// Explain what happened to a request, by the id in its response
     Why(why::Why),
-    Status(operate::Status),
+    Status(operate::StatusCommand),
     Sessions(operate::SessionList),
     /// Pause a session: its requests are refused until it is resumed
     Pause(operate::OneSession),

@@ -122,6 +122,15 @@ impl App {
         reloaded
     }
 
+    /// The addresses of the configuration in force, each with its session.
+    pub async fn listeners(&self) -> Vec<(String, String)> {
+        let latest = self.reloading.latest.lock().await;
+        let listeners = latest.config.listeners.iter();
+        listeners
+            .map(|one| (one.address.to_string(), one.session.to_string()))
+            .collect()
+    }
+
     /// Reloads whenever a file of the configuration changes, for ever. `tell` gets each outcome.
     pub async fn watch(self: Arc<Self>, tell: impl Fn(Result<Applied, Failure>)) {
         let mut changed = None;

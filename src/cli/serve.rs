@@ -137,12 +137,7 @@ impl Served<'_> {
         workers.push(threads::worker(&app.shared, mine)?);
         let sessions = listeners.iter().map(|listener| listener.session.clone());
         serving::tend(&app.shared, sessions.collect());
-        let told = app
-            .config
-            .listeners
-            .iter()
-            .map(|listener| (listener.address.to_string(), listener.session.to_string()));
-        let _control = control::open(app, "serve", told.collect())?;
+        let _control = control::open(app, "serve")?;
         self.announce(&listeners);
         serving::settle();
         self.wait().await;

@@ -11,7 +11,7 @@ use super::terminal::{Paint, Terminal, safe};
 use crate::credential::{Stored, unexpected_reach};
 use crate::launch;
 use crate::launch::after::{Aftermath, Found};
-use crate::session::{EndReason, Role, Session, Status};
+use crate::session::{EndReason, Role, Session, SessionStatus};
 
 /// Prints a short summary of what applies, before the command starts.
 pub fn print_before(terminal: &Terminal, summary: &launch::Summary, resolved: &ResolvedConfig) {
@@ -154,7 +154,7 @@ fn home(summary: &launch::Summary) -> String {
 /// Prints that an operator ended the session, if one did.
 pub fn print_ended(terminal: &Terminal, app: &App) {
     let by_operator =
-        |session: &Arc<Session>| session.status() == Status::Ended(EndReason::Operator);
+        |session: &Arc<Session>| session.status() == SessionStatus::Ended(EndReason::Operator);
     if app.shared.sessions.all().iter().any(by_operator) {
         terminal.note(format!(
             "{} an operator ended the session: from then on the command had no network",

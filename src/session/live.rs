@@ -15,7 +15,7 @@ use super::detected::DetectedCredentials;
 use super::lifetime::{Lifetime, Moment};
 use super::phantom::{Phantom, PhantomKey, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
-use super::status::{OperatorStatus, Status};
+use super::status::{OperatorStatus, SessionStatus};
 use crate::audit::{Account, Log, Redact};
 use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
@@ -165,7 +165,7 @@ impl Session {
     /// Whether it has ended: its time is over, or an operator ended it.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        matches!(self.status.load(), Status::Ended(_)) || self.is_expired()
+        matches!(self.status.load(), SessionStatus::Ended(_)) || self.is_expired()
     }
 
     fn is_expired(&self) -> bool {
@@ -327,7 +327,7 @@ impl Sessions {
             .ok_or(Error::Unknown)?;
         match session.status.load() {
             _ if session.is_over() => return Err(Error::Ended),
-            Status::Paused => return Err(Error::Paused),
+            SessionStatus::Paused => return Err(Error::Paused),
             _ => {}
         }
         let presented = bindings.detect(&request.head, &session.phantoms(), &self.registry)?;

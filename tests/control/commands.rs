@@ -61,14 +61,17 @@ fn a_reload_applies_changed_policies_or_says_what_is_wrong_with_them() {
     let with =
         |more: &str| std::fs::write(&rules, format!("{}{more}", crate::program::RULES)).unwrap();
     with("permit(principal, action, resource == Gateway::Host::\"later.test\");");
-    assert_eq!(program.json(&["reload"])["generation"], 2);
+    // The files are watched too, so that it may be the second time.
+    let generation = program.json(&["reload"])["generation"].as_u64().unwrap();
+    assert!((2..=3).contains(&generation));
     assert_eq!(program.ask("http://later.test/").0, 200);
     with("permit(principal, action, resource == Gateway::Nothing::\"x\");");
     let (code, said) = program.gateway(&["reload"]);
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("rules.cedar:"), "{said}");
     let state = program.json(&["status"]);
-    assert_eq!(state["gateways"][0]["policies"]["generation"], 2);
+    let in_force = &state["gateways"][0]["policies"]["generation"];
+    assert_eq!(in_force.as_u64(), Some(generation));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `gateway allow`: the narrowest rule for what was refused, in force at once and at the next start.
+//! `gateway allow`: the narrowest rule for what was refused, in force at once and after a restart.
 
 use crate::program::Program;
 

@@ -97,7 +97,7 @@ fn no_route_answers_with_a_secret_or_a_phantom_or_a_status_that_is_not_documente
             if route.path == "/v1/events" {
                 continue;
             }
-            let path = route.path.replace("{id}", session);
+            let path = route.path.replace("{id}", session).replace("{name}", "key");
             let (status, answer) = program.call(route.method.as_str(), &path, content);
             let known = route.statuses.contains(&status) || [400, 403, 405, 500].contains(&status);
             assert!(known, "{} {path}: {status} {answer}", route.method);
@@ -106,7 +106,11 @@ fn no_route_answers_with_a_secret_or_a_phantom_or_a_status_that_is_not_documente
                 "{answer}"
             );
         }
-        let (status, _) = program.call("DELETE", &route.path.replace("{id}", "x"), "");
+        let (status, _) = program.call(
+            "DELETE",
+            &route.path.replace("{id}", "x").replace("{name}", "x"),
+            "",
+        );
         assert_eq!(status, 405, "{}", route.path);
     }
     for path in [

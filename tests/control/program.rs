@@ -46,9 +46,11 @@ session = "agent-1"
 [[origin]]
 match = "http://stream.test"
 connect = "{origin}"
+cleartext = true
 [[origin]]
 match = "http://later.test"
 connect = "{origin}"
+cleartext = true
 [[credential]]
 name = "key"
 from = "env:KEY"
