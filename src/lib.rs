@@ -17,6 +17,7 @@ pub use gateway_recipe as recipe;
 pub use gateway_sigv4 as sigv4;
 
 pub mod files;
+pub mod state;
 
 // The path of one request.
 pub mod credential;

@@ -23,6 +23,7 @@ const LEAVES: [(&str, &[&str]); 7] = [
 /// The modules of the program, each with what it may use: of its modules, and of the crates.
 const MODULES: [(&str, &[&str]); 11] = [
     ("files", &[]),
+    ("state", &["names", "files"]),
     ("intercept", &["names", "message", "body", "audit"]),
     (
         "session",
@@ -45,6 +46,7 @@ const MODULES: [(&str, &[&str]); 11] = [
         &[
             "names",
             "files",
+            "state",
             "recipe",
             "sigv4",
             "message",
@@ -107,6 +109,8 @@ const MODULES: [(&str, &[&str]); 11] = [
         "cli",
         &[
             "names",
+            "files",
+            "state",
             "message",
             "body",
             "audit",
@@ -125,7 +129,7 @@ const MODULES: [(&str, &[&str]); 11] = [
 ];
 
 /// What only some modules and crates may name: a crate or a word, and those modules and crates.
-const RESERVED: [(&str, &[&str]); 10] = [
+const RESERVED: [(&str, &[&str]); 11] = [
     ("cedar_policy", &["policy"]),
     ("rcgen", &["intercept", "launch", "cli"]),
     ("hickory_resolver", &["origin"]),
@@ -139,6 +143,7 @@ const RESERVED: [(&str, &[&str]); 10] = [
         &["intercept", "origin", "gateway", "control", "cli"],
     ),
     ("tokio_rustls", &["intercept", "origin", "gateway", "cli"]),
+    ("rusqlite", &["state"]),
     ("keyring_core", &["credential", "cli"]),
     ("expose", &["credential"]),
     ("unsafe", &["launch"]),

@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+
+use tokio::sync::OnceCell;
 
 use super::failure::Failure;
 use super::generation;
+use super::keeping::{Keeper, Keeping, Kept};
 use super::reload::Reloading;
 use super::resolve::ResolvedConfig;
+use super::terminal::Terminal;
 use crate::audit::{self, Log};
 use crate::config::{self, Config};
 use crate::gateway::{Ids, SharedState, chain};
@@ -15,8 +18,8 @@ use crate::intercept::{CaSettings, SessionCa};
 use crate::message::Host;
 use crate::names::SessionId;
 use crate::origin::OriginRule;
-use crate::session::Session;
-use crate::session::phantom::{PhantomKey, Phantoms};
+use crate::session::phantom::Phantoms;
+use crate::session::{Lifetime, Moment, Session};
 
 /// The program without listeners and threads, ready to serve.
 pub struct App {
@@ -26,6 +29,10 @@ pub struct App {
     pub config: Config,
     /// What a reload starts from.
     pub(super) reloading: Reloading,
+    /// Which sessions outlive the process.
+    keeping: Keeping,
+    /// The store of sessions, opened with the first of them.
+    pub(super) keeper: OnceCell<Keeper>,
 }
 
 impl App {
@@ -53,42 +60,86 @@ impl App {
             shared: Arc::new(shared),
             reloading: Reloading::of(&config),
             config,
+            keeping: Keeping::Nothing,
+            keeper: OnceCell::new(),
         })
+    }
+
+    /// Keeps sessions between two starts.
+    pub fn keeping(self, keeping: Keeping) -> Self {
+        Self { keeping, ..self }
     }
 
     /// Opens a session: issues its phantoms, creates its CA and starts to recognise its requests.
     ///
+    /// A session that is kept gets what it had at the last start. It is returned when its record is
+    /// on the disk.
+    ///
     /// # Errors
-    /// Returns a [`Failure`] if a secret that must be read is unavailable, or if its shape leaves
-    /// no room for a phantom.
+    /// Returns a [`Failure`] if a secret that must be read is unavailable, if its shape leaves no
+    /// room for a phantom, or if what is kept cannot be read or written.
     pub async fn open(
         &self,
         id: &SessionId,
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
-        let snapshot = self.shared.current();
-        let credentials = &snapshot.credentials;
-        // Each session has a key of its own. With a shared key, a phantom would also be valid in
-        // another session (threats H11).
-        let key = PhantomKey::random().map_err(Failure::no_randomness)?;
-        let phantoms: Phantoms = credentials.issue(id, &key, |_| true).await.map_err(|error| {
+        let open = || Keeper::open(&self.config, self.keeping.clone());
+        let keeper = self.keeper.get_or_try_init(open).await?;
+        for _ in 0..TRIES {
+            let mut kept = keeper.recall(id).await?;
+            let phantoms = self.issue(id, &mut kept).await?;
+            let session = self.session(id, groups, phantoms, &kept);
+            let ca = self.ca(&session, &kept)?;
+            if keeper.keep(&kept, &session, &ca).await? {
+                for (other, phantoms) in keeper.others(&kept).await {
+                    self.shared.sessions.recognise(&other, &phantoms);
+                }
+                self.shared.sessions.enter(session.clone());
+                keeper.tend(&kept, &session, self.config.ca.lifetime);
+                return Ok((session, ca));
+            }
+        }
+        Err(Failure::new("the session cannot be kept")
+            .because("other gateways changed its record again and again"))
+    }
+
+    async fn issue(&self, id: &SessionId, kept: &mut Kept) -> Result<Phantoms, Failure> {
+        let (key, snapshot) = (kept.key(), self.shared.current());
+        let issued = snapshot
+            .credentials
+            .issue(id, &key, &mut kept.shapes, |_| true);
+        issued.await.map_err(|error| {
             Failure::new("the session's phantoms cannot be issued")
                 .because(chain(&error))
                 .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
-        })?;
-        let groups: Vec<Arc<str>> = groups
-            .iter()
-            .map(|group| Arc::from(group.as_str()))
-            .collect();
-        let ends = Instant::now() + self.config.ca.lifetime;
-        let session = Session::new(id.clone(), groups, phantoms, Some(ends)).with_key(key);
-        let session = Arc::new(session);
-        let ca = self.ca(&session)?;
-        self.shared.sessions.enter(session.clone());
-        Ok((session, ca))
+        })
     }
 
-    fn ca(&self, session: &Arc<Session>) -> Result<Arc<SessionCa>, Failure> {
+    fn session(
+        &self,
+        id: &SessionId,
+        groups: &[String],
+        phantoms: Phantoms,
+        kept: &Kept,
+    ) -> Arc<Session> {
+        let groups = groups.iter().map(|group| Arc::from(group.as_str()));
+        let lasts = match self.keeping {
+            Keeping::Listeners if kept.is_ended() => {
+                Terminal::new(false, super::Color::Auto).note(format!(
+                    "gateway: session `{id}` was ended and refuses every request; `--fresh` begins it anew"
+                ));
+                Some(std::time::Duration::ZERO)
+            }
+            Keeping::Listeners => Some(self.config.ca.lifetime),
+            // It ends with its command.
+            Keeping::Project(_) | Keeping::Nothing => None,
+        };
+        let lifetime = lasts.map(|lasts| Lifetime::new(Moment::now(), lasts));
+        let session = Session::new(id.clone(), groups.collect(), phantoms, lifetime);
+        Arc::new(session.with_key(kept.key()))
+    }
+
+    fn ca(&self, session: &Arc<Session>, kept: &Kept) -> Result<Arc<SessionCa>, Failure> {
         let settings = CaSettings {
             lifetime: self.config.ca.lifetime,
             // Not constrained to the first hosts: a reload may add others (ADR 34).
@@ -102,7 +153,7 @@ impl App {
             let policies = snapshot.policies.generation();
             policies.may_resolve(asks.id(), asks.groups(), host)
         });
-        let ca = SessionCa::new(session.id(), &settings, may_mint)
+        let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), may_mint)
             .map_err(|error| generation::failed("the session's CA", &error))?;
         Ok(Arc::new(ca))
     }
@@ -149,3 +200,6 @@ fn default_log() -> Result<PathBuf, Failure> {
     );
     Ok(directory.join(name))
 }
+
+/// How often a session is opened anew because another process changed its record meanwhile.
+const TRIES: usize = 8;

@@ -15,6 +15,7 @@ use super::failure::Failure;
 
 use super::flags::RunFlags;
 use super::generation;
+use super::keeping::Kept;
 use super::publishing;
 use super::resolve::ResolvedConfig;
 use super::watched::WatchedFiles;
@@ -161,7 +162,7 @@ impl App {
         };
         // From here on nothing fails.
         for (session, phantoms) in &renewed {
-            session.renew(phantoms);
+            session.hold(phantoms);
         }
         let holding = next.credentials.holding();
         holding.budget.resize(config.limits.max_buffered_total);
@@ -185,15 +186,35 @@ impl App {
     ) -> Result<Vec<(Arc<Session>, Phantoms)>, Failure> {
         let mut renewed = Vec::new();
         for session in self.shared.sessions.all() {
-            let issued = next.credentials.issue_next(&before.credentials, &session);
+            let mut kept = self.recall(&session).await?;
+            let shapes = &mut kept.shapes;
+            let issued = next.credentials.issue_next(&before.credentials, &session, shapes);
             let issued = issued.await.map_err(|error| {
                 Failure::new(format!("session `{}` cannot have its phantoms", session.id()))
                     .because(chain(&error))
                     .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
             })?;
+            self.keep_shapes(&kept).await?;
             renewed.extend(issued.map(|phantoms| (session, phantoms)));
         }
         Ok(renewed)
+    }
+
+    /// Returns what is kept of a live session.
+    async fn recall(&self, session: &Session) -> Result<Kept, Failure> {
+        let keeper = self.keeper.get().ok_or_else(|| {
+            Failure::new("there is no session yet").next("reload once the gateway serves")
+        })?;
+        keeper.recall_live(session.id()).await
+    }
+
+    /// Keeps the shapes of new phantoms, so that the next start makes the same ones. Shapes of
+    /// credentials that are not there do no harm.
+    async fn keep_shapes(&self, kept: &Kept) -> Result<(), Failure> {
+        match self.keeper.get() {
+            Some(keeper) => keeper.keep_shapes(kept).await,
+            None => Ok(()),
+        }
     }
 
     /// Writes the phantoms of each session for its workload, if they changed.
@@ -296,6 +317,8 @@ fn fixed(runs_as: RunsAs, old: &Config, new: &Config) -> Vec<&'static str> {
             old.ca.certificate != new.ca.certificate,
         ),
         ("`[ca] lifetime`", old.ca.lifetime != new.ca.lifetime),
+        ("`[state] path`", old.state.path != new.state.path),
+        ("`[state] key`", old.state.key != new.state.key),
         ("`[runtime] threads`", serves && old.runtime != new.runtime),
         ("`[[listener]]`", serves && old.listeners != new.listeners),
         ("`[sandbox]`", !serves && old.sandbox != new.sandbox),

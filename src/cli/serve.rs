@@ -11,6 +11,7 @@ use super::control;
 use super::draining::drain;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
+use super::keeping::Keeping;
 use super::publishing::publish;
 use super::reload::{Applied, ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
@@ -63,7 +64,8 @@ impl Serve {
             granted: config.granted.clone(),
             runs_as: RunsAs::Serve,
         };
-        let app = Arc::new(App::new(config, resolved)?.reloading_from(source));
+        let app = App::new(config, resolved)?.keeping(Keeping::Listeners);
+        let app = Arc::new(app.reloading_from(source));
         let served = Served {
             app: &app,
             terminal,

@@ -105,6 +105,7 @@ const fn sections(name: &'static str) -> ConfigSection {
 /// Every section of the file.
 pub const SECTIONS: &[ConfigSection] = &[
     section("ca"),
+    section("state"),
     section("audit"),
     section("policy"),
     section("runtime"),
@@ -124,6 +125,13 @@ pub const SECTIONS: &[ConfigSection] = &[
 pub const KEYS: &[ConfigKey] = &[
     fixed("ca", "certificate", "path", "not written"),
     fixed("ca", "lifetime", "duration", "24h"),
+    fixed("state", "path", "path", "the state directory of the user"),
+    fixed(
+        "state",
+        "key",
+        "reference",
+        "in the key ring, else in a file beside the state",
+    ),
     fixed("audit", "path", "path", "the state directory of the user"),
     fixed("audit", "sync", "`batch` or `always`", "batch"),
     fixed("audit", "rotate", "size", "256MiB"),

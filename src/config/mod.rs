@@ -38,7 +38,7 @@ pub use flags::Flags;
 pub use listener::{Listener, ListenerKind, ProxyLogin};
 pub use origin::Origin;
 pub use sandbox::Sandbox;
-pub use settings::{Audit, Ca, PhantomFile, Runtime};
+pub use settings::{Audit, Ca, PhantomFile, Runtime, StateSettings};
 pub use units::show_duration;
 pub use variable::sandbox_variable;
 
@@ -59,6 +59,8 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// The session CA.
     pub ca: Ca,
+    /// Where sessions are kept.
+    pub state: StateSettings,
     /// The audit log.
     pub audit: Audit,
     /// The policy files.

@@ -145,6 +145,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             config.ca = settings::ca(section);
             spans.ca = section.span.clone();
         }
+        "state" => config.state = settings::state(section),
         "audit" => config.audit = settings::audit(section),
         "policy" => config.policy = settings::policy(section),
         "runtime" => config.runtime = settings::runtime(section),

@@ -249,6 +249,8 @@ fn drop_dead<T>(all: &mut Vec<Weak<T>>) {
 mod tests {
     use super::*;
     use crate::audit::Trail;
+    use crate::gateway::guard::Abort;
+    use crate::session::{Lifetime, Moment};
 
     fn watchdog(seconds: u64) -> Watchdog {
         let time = Duration::from_secs(seconds);
@@ -277,7 +279,7 @@ mod tests {
         let live = watchdog(100);
         let (deaf, other) = (live.connection(), live.connection());
         let (over, new) = (live.exchange(&deaf), live.exchange(&other));
-        let ended = session(Some(std::time::Instant::now()));
+        let ended = session(Some(over_now()));
         over.holds(ended.exchange(1).unwrap());
         live.sweep();
         live.sweep();
@@ -290,11 +292,20 @@ mod tests {
         drop(new);
     }
 
-    fn session(ends: Option<std::time::Instant>) -> Arc<crate::session::Session> {
+    fn over_now() -> Lifetime {
+        Lifetime::new(Moment::now(), Duration::ZERO)
+    }
+
+    fn session(lifetime: Option<Lifetime>) -> Arc<crate::session::Session> {
         use crate::session::phantom::{Issue, PhantomKey};
         let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
         let id = crate::names::SessionId::new("ours").unwrap();
-        Arc::new(crate::session::Session::new(id, Vec::new(), phantoms, ends))
+        Arc::new(crate::session::Session::new(
+            id,
+            Vec::new(),
+            phantoms,
+            lifetime,
+        ))
     }
 
     #[test]
@@ -302,11 +313,7 @@ mod tests {
         let live = watchdog(100);
         let connection = live.connection();
         let (over, lasting) = (live.exchange(&connection), live.exchange(&connection));
-        over.holds(
-            session(Some(std::time::Instant::now()))
-                .exchange(1)
-                .unwrap(),
-        );
+        over.holds(session(Some(over_now())).exchange(1).unwrap());
         lasting.holds(session(None).exchange(1).unwrap());
         live.sweep();
         assert_eq!(

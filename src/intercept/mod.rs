@@ -26,7 +26,7 @@ pub use ca::SessionCa;
 pub use connection::{ConnectionContext, Entry};
 pub use destination::original_destination;
 pub use hello::{Destination, terminate};
-pub use mint::CaSettings;
+pub use mint::{CaSettings, KeptCa};
 pub use request::{Request, Upgrade};
 pub use responder::{Responder, serve_tcp, serve_udp};
 pub use synthetic::Synthetic;

@@ -2,16 +2,18 @@
 
 use std::any::Any;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use super::bindings::Bindings;
 use super::detected::DetectedCredentials;
-use super::phantom::{PhantomKey, Phantoms, Registry, TemporaryPhantoms};
+use super::lifetime::{Lifetime, Moment};
+use super::phantom::{Phantom, PhantomKey, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
 use super::status::{OperatorStatus, Status};
 use crate::audit::{Account, Log, Redact};
@@ -29,7 +31,10 @@ pub struct Session {
     phantoms: ArcSwap<Phantoms>,
     /// The registry of every session's phantoms, once this session is entered there.
     registry: OnceLock<Arc<Registry>>,
-    ends: Option<Instant>,
+    /// Until when it lives; `None` if it does not end by itself.
+    lifetime: ArcSwapOption<Lifetime>,
+    /// When it was last used, in seconds since the machine started.
+    used: AtomicU64,
     /// What operators made of it.
     pub(super) status: OperatorStatus,
     connections: AtomicUsize,
@@ -79,7 +84,7 @@ impl Session {
         id: SessionId,
         groups: Vec<Arc<str>>,
         phantoms: Phantoms,
-        ends: Option<Instant>,
+        lifetime: Option<Lifetime>,
     ) -> Self {
         Self {
             id,
@@ -87,7 +92,8 @@ impl Session {
             key: None,
             phantoms: ArcSwap::from_pointee(phantoms),
             registry: OnceLock::new(),
-            ends,
+            lifetime: ArcSwapOption::from_pointee(lifetime),
+            used: AtomicU64::new(Moment::now().since_boot.as_secs()),
             status: OperatorStatus::default(),
             connections: AtomicUsize::new(0),
             exchanges: AtomicUsize::new(0),
@@ -149,7 +155,7 @@ impl Session {
     }
 
     /// Replaces the phantoms of configured credentials. Temporary credentials stay.
-    pub fn renew(&self, next: &Phantoms) {
+    pub fn hold(&self, next: &Phantoms) {
         if let Some(registry) = self.registry.get() {
             registry.enter(&self.id, next.all());
         }
@@ -159,15 +165,17 @@ impl Session {
     /// Whether it has ended: its time is over, or an operator ended it.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        matches!(self.status.load(), Status::Ended(_))
-            || self.ends.is_some_and(|ends| Instant::now() >= ends)
+        let used = Duration::from_secs(self.used.load(Ordering::Relaxed));
+        let lifetime = self.lifetime.load();
+        let over = |lifetime: &Arc<Lifetime>| lifetime.is_over(Moment::now(), used);
+        matches!(self.status.load(), Status::Ended(_)) || lifetime.as_ref().is_some_and(over)
     }
 
     /// How long it may still live; `None` if nothing ends it.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
-        let ends = self.ends?;
-        Some(ends.saturating_duration_since(Instant::now()))
+        let ends = self.lifetime()?.ends();
+        Some(ends.duration_since(Moment::now().wall).unwrap_or_default())
     }
 
     /// How many of its connections are open, and how many of its exchanges are under way.
@@ -177,12 +185,25 @@ impl Session {
         (count(&self.connections), count(&self.exchanges))
     }
 
+    /// Until when it lives.
+    #[must_use]
+    pub fn lifetime(&self) -> Option<Lifetime> {
+        self.lifetime.load().as_deref().copied()
+    }
+
+    /// Gives it another lifetime from now on.
+    pub fn renew(&self, lifetime: Lifetime) {
+        self.lifetime.store(Some(Arc::new(lifetime)));
+    }
+
     /// Takes one of the session's connection slots. `None` if `most` are already open.
+    ///
+    /// A session that is over accepts connections too, so that its requests get an answer that says
+    /// so.
     #[must_use]
     pub fn connect(self: &Arc<Self>, most: usize) -> Option<Connected> {
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
         let connected = Connected(self.clone());
-        // An ended session is told so with each request, so its connections are accepted.
         (before < most).then_some(connected)
     }
 }
@@ -208,6 +229,10 @@ impl Session {
     #[must_use]
     pub fn exchange(self: &Arc<Self>, most: usize) -> Option<Underway> {
         let before = self.exchanges.fetch_add(1, Ordering::Relaxed);
+        if self.lifetime.load().is_some() {
+            let now = Moment::now().since_boot.as_secs();
+            self.used.store(now, Ordering::Relaxed);
+        }
         let underway = Underway(self.clone());
         (before < most).then_some(underway)
     }
@@ -258,7 +283,7 @@ impl Redact for Session {
 /// The sessions that are live, by name.
 #[derive(Default)]
 pub struct Sessions {
-    pub(super) live: ArcSwap<Map<SessionId, Arc<Session>>>,
+    pub(super) live: RwLock<Map<SessionId, Arc<Session>>>,
     /// Told when an operator ends a session.
     pub(super) ended: watch::Sender<()>,
     /// Every session's phantoms, to recognise one that another session uses (threats H11).
@@ -270,22 +295,23 @@ impl Sessions {
     pub fn enter(&self, session: Arc<Session>) {
         self.registry.enter(&session.id, session.phantoms().all());
         let _ = session.registry.set(self.registry.clone());
-        self.live.rcu(|live| {
-            let mut live = Map::clone(live);
-            live.insert(session.id.clone(), session.clone());
-            live
-        });
+        self.live.write().insert(session.id.clone(), session);
+    }
+
+    /// Recognises the phantoms of a session that is not live here, to refuse them as such.
+    pub fn recognise(&self, id: &SessionId, phantoms: &[Phantom]) {
+        self.registry.enter(id, phantoms);
     }
 
     /// Looks up a session by id.
     #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
-        self.live.load().get(id).cloned()
+        self.live.read().get(id).cloned()
     }
 
     /// Records how many exchanges of each session were refused without a record of their own.
     pub fn tell_suppressed(&self, log: &Log) {
-        for (id, session) in self.live.load().iter() {
+        for (id, session) in self.live.read().iter() {
             // A count that cannot be written now is written next time.
             let _ = log.tell_suppressed(id, &session.account);
         }

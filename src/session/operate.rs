@@ -17,7 +17,7 @@ impl Sessions {
     /// Every session, in the order of the ids.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Session>> {
-        let mut all: Vec<Arc<Session>> = self.live.load().values().cloned().collect();
+        let mut all: Vec<Arc<Session>> = self.live.read().values().cloned().collect();
         all.sort_by(|one, other| one.id().cmp(other.id()));
         all
     }
