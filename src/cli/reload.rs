@@ -322,6 +322,7 @@ fn fixed(runs_as: RunsAs, old: &Config, new: &Config) -> Vec<&'static str> {
         ("`[runtime] threads`", serves && old.runtime != new.runtime),
         ("`[[listener]]`", serves && old.listeners != new.listeners),
         ("`[sandbox]`", !serves && old.sandbox != new.sandbox),
+        ("`[control]`", old.control != new.control),
         (
             "`[limits] cached_certificates`",
             old.limits.cached_certificates != new.limits.cached_certificates,
