@@ -188,7 +188,9 @@ impl App {
         for session in self.shared.sessions.all() {
             let mut kept = self.recall(&session).await?;
             let shapes = &mut kept.shapes;
-            let issued = next.credentials.issue_next(&before.credentials, &session, shapes);
+            let issued = next
+                .credentials
+                .issue_next(&before.credentials, &session, shapes);
             let issued = issued.await.map_err(|error| {
                 Failure::new(format!("session `{}` cannot have its phantoms", session.id()))
                     .because(chain(&error))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::failure::Failure;
 use super::terminal::Terminal;
-use super::{Color, app};
+use super::{Color, generation};
 use crate::config::Config;
 use crate::credential::{DEFAULT_SERVICE, SecretRef, Stores, Unavailable, ring};
 use crate::gateway::chain;

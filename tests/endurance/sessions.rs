@@ -44,10 +44,9 @@ fn ten_thousand_sessions_of_ten_credentials_fit_into_512_mib() {
             let mut shapes = KeptShapes::default();
             let issued = credentials.issue(&id, &key, &mut shapes, |_| true);
             let phantoms = runtime.block_on(issued).unwrap();
-            let bindings = credentials.bindings().clone();
             let life = Lifetime::new(Moment::now(), std::time::Duration::from_secs(60));
             let ca = SessionCa::new(&id, &CaSettings::default(), Arc::new(|_| true)).unwrap();
-            let session = Session::new(id, Vec::new(), bindings, phantoms, Some(life));
+            let session = Session::new(id, Vec::new(), phantoms, Some(life));
             sessions.enter(Arc::new(session));
             Arc::new(ca)
         })
