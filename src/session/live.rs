@@ -155,7 +155,7 @@ impl Session {
     }
 
     /// Replaces the phantoms of configured credentials. Temporary credentials stay.
-    pub fn renew(&self, next: &Phantoms) {
+    pub fn hold(&self, next: &Phantoms) {
         if let Some(registry) = self.registry.get() {
             registry.enter(&self.id, next.all());
         }
