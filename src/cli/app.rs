@@ -8,7 +8,7 @@ use tokio::sync::OnceCell;
 use super::failure::Failure;
 use super::generation;
 use super::keeping::{Keeper, Keeping};
-use super::kept::Kept;
+use super::kept::RecalledSession;
 use super::reload::Reloading;
 use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
@@ -95,14 +95,14 @@ impl App {
                     self.shared.sessions.recognise(&other, &phantoms);
                 }
                 self.shared.sessions.enter(session.clone());
-                keeper.tend(&kept, &session, self.config.ca.lifetime);
+                keeper.tend(&kept, &session);
                 return Ok((session, ca));
             }
         }
         Err(too_many())
     }
 
-    async fn issue(&self, id: &SessionId, kept: &mut Kept) -> Result<Phantoms, Failure> {
+    async fn issue(&self, id: &SessionId, kept: &mut RecalledSession) -> Result<Phantoms, Failure> {
         let key = kept.key();
         let snapshot = self.shared.current();
         let credentials = &snapshot.credentials;
@@ -119,7 +119,7 @@ impl App {
         id: &SessionId,
         groups: &[String],
         phantoms: Phantoms,
-        kept: &Kept,
+        kept: &RecalledSession,
     ) -> Arc<Session> {
         let groups = groups.iter().map(|group| Arc::from(group.as_str()));
         if kept.is_ended() {
@@ -132,18 +132,23 @@ impl App {
             // It ends with its command.
             Keeping::Project(_) | Keeping::Nothing => None,
         };
-        let lifetime = lasts.map(|lasts| Lifetime::new(Moment::now(), lasts));
+        let life = |lasts| Lifetime::new(Moment::now(), lasts).with_idle(kept.idle());
+        let lifetime = lasts.map(life);
         let session = Session::new(id.clone(), groups.collect(), phantoms, lifetime);
         let session = session.with_key(kept.key());
         kept.restore(&session);
         Arc::new(session)
     }
 
-    fn ca(&self, session: &Arc<Session>, kept: &Kept) -> Result<Arc<SessionCa>, Failure> {
+    fn ca(
+        &self,
+        session: &Arc<Session>,
+        kept: &RecalledSession,
+    ) -> Result<Arc<SessionCa>, Failure> {
         let settings = CaSettings {
             lifetime: self.config.ca.lifetime,
-            // Not constrained to the first hosts: a reload may add others (ADR 34), and a CA that is
-            // kept outlives its configuration (ADR 33).
+            // Not constrained to the first hosts: a reload may add others (ADR 34), and a kept CA
+            // outlives its configuration (ADR 33).
             constraints: None,
             leaves_kept: self.config.limits.cached_certificates,
             ..CaSettings::default()

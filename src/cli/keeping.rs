@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::Color;
 use super::failure::Failure;
-use super::kept::Kept;
+use super::kept::RecalledSession;
 use super::project::{project_folders, project_id};
 use super::renewal::Renewal;
 use super::sealing::KeyPlaces;
@@ -104,7 +104,7 @@ impl Keeper {
     ///
     /// # Errors
     /// Returns a [`Failure`] if its record cannot be read.
-    pub(super) async fn recall(&self, session: &SessionId) -> Result<Kept, Failure> {
+    pub(super) async fn recall(&self, session: &SessionId) -> Result<RecalledSession, Failure> {
         let (id, record) = self
             .find(session)
             .await
@@ -112,7 +112,7 @@ impl Keeper {
         let Some(record) = record.filter(|_| !self.is_fresh(&id)) else {
             let mut seed = Zeroizing::new([0; 32]);
             getrandom::fill(&mut seed[..]).map_err(Failure::no_randomness)?;
-            return Ok(Kept {
+            return Ok(RecalledSession {
                 id,
                 record: None,
                 secrets: KeptSecrets {
@@ -124,7 +124,7 @@ impl Keeper {
         };
         let secrets = record.open(&self.key).map_err(|error| unreadable(&error))?;
         let shapes = KeptShapes::read(&record.shapes).map_err(|error| unreadable(&error))?;
-        Ok(Kept {
+        Ok(RecalledSession {
             id,
             record: Some(record),
             secrets,
@@ -139,7 +139,7 @@ impl Keeper {
     /// Returns a [`Failure`] if the record cannot be written.
     pub(super) async fn keep(
         &self,
-        kept: &Kept,
+        kept: &RecalledSession,
         session: &Session,
         ca: &SessionCa,
     ) -> Result<bool, Failure> {
@@ -155,7 +155,7 @@ impl Keeper {
     ///
     /// # Errors
     /// As [`Keeper::keep`].
-    pub(super) async fn keep_shapes(&self, kept: &Kept) -> Result<bool, Failure> {
+    pub(super) async fn keep_shapes(&self, kept: &RecalledSession) -> Result<bool, Failure> {
         self.decide(kept.new_shapes()).await
     }
 
@@ -202,14 +202,14 @@ impl Keeper {
     }
 
     /// Renews a session as long as this process lives, if it has a record of its own to renew.
-    pub(super) fn tend(&self, kept: &Kept, session: &Arc<Session>, lasts: std::time::Duration) {
+    pub(super) fn tend(&self, kept: &RecalledSession, session: &Arc<Session>) {
         if session.lifetime().is_some() && !kept.is_ended() {
-            self.renewal.add(kept.id.clone(), session, lasts);
+            self.renewal.add(kept.id.clone(), session);
         }
     }
 
     /// The phantoms of other sessions that are kept, each with the id of its record.
-    pub(super) async fn others(&self, own: &Kept) -> Vec<(SessionId, Vec<Phantom>)> {
+    pub(super) async fn others(&self, own: &RecalledSession) -> Vec<(SessionId, Vec<Phantom>)> {
         let records = self.store.sessions(RECOGNISED).await.unwrap_or_default();
         let others = records.iter().filter(|record| record.id != own.id.as_str());
         // A record that cannot be opened takes away a word of explanation, and nothing else.
@@ -248,7 +248,7 @@ impl Keeper {
 
     fn decisions(
         &self,
-        kept: &Kept,
+        kept: &RecalledSession,
         session: &Session,
         ca: &SessionCa,
     ) -> Result<Vec<SessionDecision>, Failure> {
@@ -280,7 +280,7 @@ impl Keeper {
 
     fn record(
         &self,
-        kept: &Kept,
+        kept: &RecalledSession,
         session: &Session,
         ca: &SessionCa,
     ) -> Result<SessionRecord, Failure> {

@@ -1,5 +1,7 @@
 //! What is kept of one session, and what is made of it at the next start.
 
+use std::time::Duration;
+
 use crate::intercept::KeptCa;
 use crate::names::SessionId;
 use crate::session::phantom::{KeptShapes, PhantomKey};
@@ -7,7 +9,7 @@ use crate::session::{EndReason, Session, SessionStatus};
 use crate::state::{KeptSecrets, SessionDecision, SessionRecord};
 
 /// What is kept of one session.
-pub(super) struct Kept {
+pub(super) struct RecalledSession {
     /// The id of its record.
     pub(super) id: SessionId,
     /// Its record, if there is one.
@@ -17,7 +19,7 @@ pub(super) struct Kept {
     pub(super) shapes: KeptShapes,
 }
 
-impl Kept {
+impl RecalledSession {
     /// What the session's phantoms are derived from.
     pub(super) fn key(&self) -> PhantomKey {
         PhantomKey::from_bytes(*self.secrets.seed)
@@ -32,6 +34,12 @@ impl Kept {
             to: certificate.to,
             key: self.secrets.ca_key.clone(),
         })
+    }
+
+    /// After how long without a request it ends, if it does.
+    pub(super) fn idle(&self) -> Option<Duration> {
+        let idle = self.record.as_ref()?.idle?;
+        Some(Duration::from_secs(idle))
     }
 
     /// Gives a session the status that was kept.

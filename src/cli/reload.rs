@@ -15,6 +15,7 @@ use super::failure::Failure;
 
 use super::flags::RunFlags;
 use super::generation;
+use super::keeping::Kept;
 use super::publishing;
 use super::resolve::ResolvedConfig;
 use super::watched::WatchedFiles;
@@ -170,7 +171,7 @@ impl App {
         };
         // From here on nothing fails.
         for (session, phantoms) in &renewed {
-            session.renew(phantoms);
+            session.hold(phantoms);
         }
         let holding = next.credentials.holding();
         holding.budget.resize(config.limits.max_buffered_total);
@@ -300,9 +301,12 @@ fn fixed(runs_as: RunsAs, old: &Config, new: &Config) -> Vec<&'static str> {
             old.ca.certificate != new.ca.certificate,
         ),
         ("`[ca] lifetime`", old.ca.lifetime != new.ca.lifetime),
+        ("`[state] path`", old.state.path != new.state.path),
+        ("`[state] key`", old.state.key != new.state.key),
         ("`[runtime] threads`", serves && old.runtime != new.runtime),
         ("`[[listener]]`", serves && old.listeners != new.listeners),
         ("`[sandbox]`", !serves && old.sandbox != new.sandbox),
+        ("`[control]`", old.control != new.control),
         (
             "`[limits] cached_certificates`",
             old.limits.cached_certificates != new.limits.cached_certificates,

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::kept::status;
 use crate::names::SessionId;
-use crate::session::{Lifetime, Moment, Session};
+use crate::session::{Moment, Session};
 use crate::state::{Revision, SessionDecision, StateError, StateStore, unix};
 
 /// The sessions of this process that are renewed.
@@ -27,7 +27,6 @@ struct Shared {
 struct Tended {
     id: SessionId,
     session: Weak<Session>,
-    lasts: Duration,
 }
 
 impl Renewal {
@@ -41,11 +40,10 @@ impl Renewal {
     }
 
     /// Adds a session. It is renewed until it is dropped or ended. Must be called on a runtime.
-    pub(super) fn add(&self, id: SessionId, session: &Arc<Session>, lasts: Duration) {
+    pub(super) fn add(&self, id: SessionId, session: &Arc<Session>) {
         self.0.tended.lock().push(Tended {
             id,
             session: Arc::downgrade(session),
-            lasts,
         });
         if !self.0.runs.swap(true, Ordering::Relaxed) {
             let shared = Arc::downgrade(&self.0);
@@ -106,13 +104,10 @@ impl Shared {
                 continue;
             };
             let now = Moment::now();
-            let due = session
-                .lifetime()
-                .is_some_and(|life| life.is_half_over(now));
-            if !due {
+            let Some(life) = session.lifetime().filter(|life| life.is_half_over(now)) else {
                 continue;
-            }
-            let next = Lifetime::new(now, one.lasts);
+            };
+            let next = life.again(now);
             let (id, ends) = (one.id.clone(), unix(next.ends()));
             let extended = SessionDecision::Extend { session: id, ends };
             match self.store.decide(vec![extended]).await {

@@ -335,14 +335,14 @@ pub const KEYS: &[ConfigKey] = &[
     key("limits", "max_buffered_request", "size", "16MiB"),
     key("limits", "max_buffered_total", "size", "64MiB"),
     key("limits", "max_decoder_memory", "size", "128MiB"),
-    key("control", "path", "path", "in the runtime directory"),
-    key(
+    fixed("control", "path", "path", "in the runtime directory"),
+    fixed(
         "control",
         "policy",
         "path",
         "none: the own user and root may all",
     ),
-    key("control", "metrics_address", "address and port", "none"),
+    fixed("control", "metrics_address", "address and port", "none"),
     key("phantoms", "env_file", "path", "not written"),
 ];
 

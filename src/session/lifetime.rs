@@ -51,6 +51,12 @@ impl Lifetime {
         Self { idle, ..self }
     }
 
+    /// The same stretch once more, from another moment on.
+    #[must_use]
+    pub fn again(&self, begins: Moment) -> Self {
+        Self { begins, ..*self }
+    }
+
     /// When it ends by the wall clock.
     #[must_use]
     pub fn ends(&self) -> SystemTime {
@@ -127,7 +133,7 @@ mod tests {
             let now = at(DAY + passed * hour, DAY + passed * hour);
             assert!(!life.is_over(now, now.since_boot), "{passed}");
             if life.is_half_over(now) {
-                life = Lifetime::new(now, DAY);
+                life = life.again(now);
                 renewals += 1;
             }
         }

@@ -155,7 +155,7 @@ impl Session {
     }
 
     /// Replaces the phantoms of configured credentials. Temporary credentials stay.
-    pub fn renew(&self, next: &Phantoms) {
+    pub fn hold(&self, next: &Phantoms) {
         if let Some(registry) = self.registry.get() {
             registry.enter(&self.id, next.all());
         }
@@ -226,7 +226,8 @@ impl Session {
     #[must_use]
     pub fn exchange(self: &Arc<Self>, most: usize) -> Option<Underway> {
         let before = self.exchanges.fetch_add(1, Ordering::Relaxed);
-        if self.lifetime.load().is_some() {
+        // A session that was not used for too long is not brought back by being refused.
+        if self.lifetime.load().is_some() && !self.is_over() {
             let now = Moment::now().since_boot.as_secs();
             self.used.store(now, Ordering::Relaxed);
         }

@@ -24,6 +24,7 @@ mod reach;
 mod reload;
 mod renewed;
 mod review;
+mod revoke;
 mod shares;
 mod shown;
 mod signing;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         reload::ROWS,
         renewed::ROWS,
         review::ROWS,
+        revoke::ROWS,
         shares::ROWS,
         signing::ROWS,
     ]

@@ -18,7 +18,7 @@ mod written;
 pub use draw::PhantomKey;
 pub use finder::{Form, Sighting};
 pub use issue::{Issue, PhantomFailure};
-pub use kept::KeptShapes;
+pub use kept::{ChangedShape, KeptShapes};
 pub use phantoms::Phantoms;
 pub use registry::Registry;
 pub use shape::{Shape, ShapeMalformed};
