@@ -136,7 +136,9 @@ mod tests {
     fn subjects(lines: &[u8]) -> Vec<String> {
         let lines = lines.split(|byte| *byte == b'\n');
         let records = lines.filter_map(|line| serde_json::from_slice::<Record>(line).ok());
-        records.filter_map(|record| record.subject).collect()
+        records
+            .filter_map(|record| Some(record.subject?.to_string()))
+            .collect()
     }
 
     #[test]

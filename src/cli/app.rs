@@ -195,7 +195,11 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written.
-    pub(super) async fn keep_status(&self, id: &SessionId, status: SessionStatus) -> Result<(), Failure> {
+    pub(super) async fn keep_status(
+        &self,
+        id: &SessionId,
+        status: SessionStatus,
+    ) -> Result<(), Failure> {
         self.keeper().await?.keep_status(id, status).await
     }
 

@@ -169,7 +169,11 @@ impl Operations for AppOperations {
         self.on_main(reload).await
     }
 
-    async fn keep_status(&self, session: &SessionId, status: SessionStatus) -> Result<(), ControlRefusal> {
+    async fn keep_status(
+        &self,
+        session: &SessionId,
+        status: SessionStatus,
+    ) -> Result<(), ControlRefusal> {
         let id = session.clone();
         let keep = |app: Arc<App>| async move { app.keep_status(&id, status).await };
         self.on_main(keep).await

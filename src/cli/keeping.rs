@@ -163,7 +163,11 @@ impl Keeper {
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written.
-    pub(super) async fn keep_status(&self, id: &SessionId, status: SessionStatus) -> Result<(), Failure> {
+    pub(super) async fn keep_status(
+        &self,
+        id: &SessionId,
+        status: SessionStatus,
+    ) -> Result<(), Failure> {
         if !self.keeps_ca() {
             return Ok(());
         }

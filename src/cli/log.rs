@@ -136,7 +136,8 @@ impl LogCommand {
 
     fn wants(&self, record: &Record) -> bool {
         let is_shown = matches!(record.kind.as_ref(), "exchange" | "end" | "event" | "act");
-        let of_session = self.session.is_none() || record.session == self.session;
+        let of_session =
+            self.session.is_none() || record.session.as_deref() == self.session.as_deref();
         let refused = record.reason.is_some() || record.decision.as_deref() == Some("deny");
         is_shown && of_session && (refused || !self.refused)
     }
@@ -166,19 +167,27 @@ fn print(terminal: &Terminal, record: &Record) {
     if terminal.json() {
         return terminal.document(record);
     }
-    let text = |part: &Option<String>| part.as_deref().map(safe).unwrap_or_default();
+    let text = |part: Option<&str>| part.map(safe).unwrap_or_default();
     let word = |part: &Option<audit::Word>| part.as_deref().map(safe).unwrap_or_default();
-    let time = text(&record.time);
+    let time = text(record.time.as_deref());
     let time = time.get(11..19).unwrap_or(&time);
-    let session = text(&record.session);
+    let session = text(record.session.as_deref());
     let (verdict, what) = match record.kind.as_ref() {
         "act" => (
             word(&record.decision),
-            format!("{} {}", text(&record.operator), word(&record.name)),
+            format!(
+                "{} {}",
+                text(record.operator.as_deref()),
+                word(&record.name)
+            ),
         ),
         "event" => (
             word(&record.name),
-            format!("{} {}", text(&record.subject), word(&record.reason)),
+            format!(
+                "{} {}",
+                text(record.subject.as_deref()),
+                word(&record.reason)
+            ),
         ),
         _ => (outcome(record), request(record)),
     };
@@ -188,7 +197,7 @@ fn print(terminal: &Terminal, record: &Record) {
         Paint::Green
     };
     let verdict = terminal.paint(paint, &format!("{verdict:<9}"));
-    let id = terminal.paint(Paint::Dim, &text(&record.id));
+    let id = terminal.paint(Paint::Dim, &text(record.id.as_deref()));
     terminal.line(format!("{time} {session:<12} {verdict} {what} {id}").trim_end());
 }
 
@@ -201,7 +210,7 @@ fn outcome(record: &Record) -> String {
 }
 
 fn request(record: &Record) -> String {
-    let text = |part: &Option<String>| part.as_deref().map(safe).unwrap_or_default();
+    let text = |part: Option<&str>| part.map(safe).unwrap_or_default();
     let port = match record.port {
         Some(port) if port != 0 && port != 443 => format!(":{port}"),
         _ => String::new(),
@@ -212,9 +221,9 @@ fn request(record: &Record) -> String {
         .unwrap_or_default();
     format!(
         "{} {}{port}{}{reason}",
-        text(&record.method),
-        text(&record.host),
-        text(&record.path),
+        text(record.method.as_deref()),
+        text(record.host.as_deref()),
+        text(record.path.as_deref()),
     )
 }
 

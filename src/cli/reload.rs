@@ -15,7 +15,6 @@ use super::failure::Failure;
 
 use super::flags::RunFlags;
 use super::generation;
-use super::keeping::Kept;
 use super::publishing;
 use super::resolve::ResolvedConfig;
 use super::watched::WatchedFiles;

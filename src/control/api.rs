@@ -184,7 +184,9 @@ impl<O: Operations> Control<O> {
             Endpoint::Pause => session.pause(),
             Endpoint::Resume => {
                 recorded?;
-                self.operations.keep_status(id, SessionStatus::Active).await?;
+                self.operations
+                    .keep_status(id, SessionStatus::Active)
+                    .await?;
                 session.resume()
             }
             _ => {
