@@ -165,11 +165,7 @@ impl Flags {
                 "it is about the credentials that `--aws` names",
                 "add `--aws`, or write `buckets` to the credential in the file",
             );
-            line.refuse(
-                "--bucket",
-                String::from("`--bucket` stands without `--aws`"),
-                hint,
-            );
+            line.refuse("--bucket", String::from("`--bucket` needs `--aws`"), hint);
         }
         for text in &self.presets {
             let read = super::credential::known_preset(text);

@@ -110,7 +110,7 @@ fn identity(section: &Section<'_, '_>) -> Option<(Certificates, PathBuf)> {
             let why = "a client certificate is presented together with a proof of its key";
             section.error(
                 key,
-                format!("`{key}` stands without `{other}`"),
+                format!("`{key}` needs `{other}`"),
                 Hint::new(why, format!("add `{other}`")),
             );
         }
@@ -152,7 +152,7 @@ fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
     if rule.replace_system_roots && !section.has("roots") {
         error(
             "replace_system_roots",
-            "`replace_system_roots` stands without `roots`",
+            "`replace_system_roots` needs `roots`",
             "no origin could be verified",
             "add `roots`, or remove `replace_system_roots`",
         );
