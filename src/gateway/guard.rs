@@ -101,6 +101,8 @@ impl ConnectionGuard {
 
     pub(super) fn close(&self, closing: Closing) {
         if self.closing.fetch_max(closing.step(), Ordering::AcqRel) < closing.step() {
+            // How long it rests is counted from when its client could know.
+            self.quiet_sweeps.store(0, Ordering::Relaxed);
             self.told.notify_one();
         }
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::listener::SessionListener;
 use super::worker::Worker;
@@ -54,8 +54,8 @@ impl Worker {
         mut to: TunnelTarget,
         deadline: Instant,
     ) {
-        match timeout_at(deadline, io.ensure(1)).await {
-            Ok(Ok(true)) => {}
+        match self.opening(deadline, io.ensure(1)).await {
+            Some(Ok(true)) => {}
             _ => return,
         }
         if io.ahead()[0] != TLS_HANDSHAKE {
