@@ -141,8 +141,13 @@ impl ConnectionGuard {
     }
 
     #[cfg(test)]
+    pub(super) fn step(&self) -> Option<Closing> {
+        Closing::of(self.closing.load(Ordering::Relaxed))
+    }
+
+    #[cfg(test)]
     pub(super) fn is_closed(&self) -> bool {
-        Closing::of(self.closing.load(Ordering::Relaxed)) == Some(Closing::AtOnce)
+        self.step() == Some(Closing::AtOnce)
     }
 }
 
