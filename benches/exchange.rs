@@ -56,6 +56,7 @@ async fn origin() -> SocketAddr {
 async fn gateway(origin: SocketAddr) -> SocketAddr {
     let rule = OriginRule {
         connect: Some(origin),
+        cleartext: true,
         ..OriginRule::of(format!("http://{HOST}").parse().unwrap())
     };
     let credentials = Credentials::new(Vec::new(), &Stores::new([])).unwrap();

@@ -608,12 +608,7 @@ fn exec_says_which_buckets_a_signing_key_reaches() {
         "{named}"
     );
     let arguments = ["exec", "--bucket", "reports", "--", "true"];
-    ends_with(
-        &arguments,
-        folder.path(),
-        2,
-        &["`--bucket` stands without `--aws`"],
-    );
+    ends_with(&arguments, folder.path(), 2, &["`--bucket` needs `--aws`"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use gateway::audit::Durability;
 use gateway::body::Limit;
@@ -82,7 +83,7 @@ fn a_whole_file_is_read_as_it_is_written() {
         audit = { path = "/var/log/gateway/audit.jsonl", sync = "always", rotate = "1GiB" }
         policy = { files = ["policies/*.cedar"] }
         runtime = { threads = 2 }
-        resolver = { servers = ["127.0.0.1", "[::1]:5353"], hosts_file = false }
+        resolver = { servers = ["127.0.0.1", "[::1]:5353"], hosts_file = false, stale = "2h" }
         sandbox = { see = ["/srv/tools"], see_home = ["claude", "~/.vimrc"], hide = ["~/x"], pass_env = ["EDITOR"], write = ["/var/cache/pip"] }
         phantoms = { env_file = "run/{session}.env" }
         [limits]
@@ -138,6 +139,7 @@ fn a_whole_file_is_read_as_it_is_written() {
     assert_eq!(config.policy.sources().unwrap().len(), 2);
     assert_eq!(config.runtime.threads.get(), 2);
     assert_eq!(config.resolver.servers[0].to_string(), "127.0.0.1:53");
+    assert_eq!(config.resolver.stale, Duration::from_secs(7200));
     assert_eq!(
         config.phantoms.file_of(&config.listeners[0].session),
         Some(at("run/agent-1.env"))
@@ -180,7 +182,7 @@ fn all_mistakes_of_a_file_are_reported_at_once_and_in_its_order() {
             "2:1: unknown key `certifcate` in [ca] | a key that nothing reads would be a setting that does not hold | did you mean `certificate`?",
             "3:12: `lifetime` of [ca] is `24` | a duration needs its unit | write for example `10s`, `5m` or `24h`",
             "4:2: unknown section or key `adit` | a section that nothing reads would be settings that do not hold | did you mean [audit]?",
-            "6:8: `sync` of [audit] is `never` | it is none of the words that stand for something | write `batch` or `always`",
+            "6:8: `sync` of [audit] is `never` | it is not one of the known placeholders | write `batch` or `always`",
             "7:10: `rotate` of [audit] is of type integer | it takes a text in quotes | write size",
             "8:1: [[listener]] has no `address` | there is nowhere to listen |",
             "9:8: `kind` of [[listener]] is `http` | it is none of the words",
@@ -214,7 +216,7 @@ fn a_key_in_the_wrong_section_is_told_its_place() {
         &[
             "1:1: unknown section or key `address` | a section that nothing reads would be settings that do not hold | `address` belongs to [[listener]]",
             "3:1: unknown key `threads` in [ca] | a key that nothing reads would be a setting that does not hold | `threads` belongs to [runtime]",
-            "4:2: `credential` is not written as [[credential]] | it may stand many times | write [[credential]]",
+            "4:2: `credential` is not written as [[credential]] | it may occur many times | write [[credential]]",
         ],
     );
 }
@@ -330,7 +332,7 @@ fn weak_and_contradictory_origins_are_refused() {
             "[[origin]]\nmatch = \"https://*.test\"\n",
             "[[origin]]\nmatch = \"https://a.test\"\naddresses = [\"0.0.0.0/0\", \"169.254.169.254\", \"169.254.0.0/16\", \"fd00:ec2::254\", \"10.0.0.1/8\", \"10.1.0.0/16\"]\nconnect = \"127.0.0.1:1\"\ncleartext = true\nreplace_system_roots = true\n",
             "[[origin]]\nmatch = \"https://a.test\"\nclient_certificate = \"/nonexistent.pem\"\n",
-            "[[origin]]\nmatch = \"http://b.test\"\ncleartext = true\nhttp = \"2\"\nroots = []\nconnect = \"169.254.169.254:80\"\n",
+            "[[origin]]\nmatch = \"http://*.b.test\"\ncleartext = true\nhttp = \"2\"\nroots = []\nconnect = \"169.254.169.254:80\"\n",
         ),
         &[
             "2:9: `match` of [[origin]] is `https://*.test` | `*.test` covers domains that anyone can register",
@@ -341,11 +343,11 @@ fn weak_and_contradictory_origins_are_refused() {
             "5:64: `addresses` of [[origin]] is `fd00:ec2::254` | it reaches",
             "5:81: `addresses` of [[origin]] is `10.0.0.1/8` | bits are set behind the prefix",
             "7:13: `cleartext` contradicts `match`",
-            "8:24: `replace_system_roots` stands without `roots`",
+            "8:24: `replace_system_roots` needs `roots`",
             "9:1: a second [[origin]] is for https://a.test",
             "11:22: `client_certificate` of [[origin]] is `/nonexistent.pem` | the file cannot be read",
-            "11:22: `client_certificate` stands without `client_key`",
-            "14:13: `cleartext` is for an origin beyond loopback",
+            "11:22: `client_certificate` needs `client_key`",
+            "14:13: `cleartext` is for a whole domain beyond loopback",
             "15:8: `http = \"2\"` contradicts `match`",
             "16:9: `roots` contradicts `match`",
             "17:11: `connect` of [[origin]] is `169.254.169.254:80`",
@@ -744,7 +746,7 @@ fn an_own_endpoint_says_what_its_service_and_paths_are() {
         &[
             "4:12: there is no service `store`",
             "4:12: there is no service `ghost`",
-            "5:90: `exact_paths` stands beside a service of S3's | the paths of an object store are always taken as they stand",
+            "5:90: `exact_paths` has no use for a service of S3's | the paths of an object store are always taken as they stand",
         ],
     );
 }
@@ -773,7 +775,7 @@ fn an_account_is_a_number_or_a_canonical_id_and_a_star_stands_alone() {
     }
     refused(
         "[[credential]]\nname = \"A\"\norigins = [\"https://a.test\"]\nunsigned = [\"https://a.test\"]\n",
-        &["4:12: `unsigned` stands without `sign`"],
+        &["4:12: `unsigned` needs `sign`"],
     );
 }
 

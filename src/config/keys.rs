@@ -130,6 +130,7 @@ pub const KEYS: &[ConfigKey] = &[
         "those of the system",
     ),
     key("resolver", "hosts_file", "true or false", "true"),
+    key("resolver", "stale", "duration", "24h"),
     key("listener", "kind", "`proxy` or `tls`", "required"),
     key("listener", "address", "address and port", "required"),
     key("listener", "session", "name", "default"),

@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use toml::Spanned;
 
 use crate::files;
-use crate::message::Scheme;
+use crate::message::{HostPattern, OriginPattern, Scheme};
 use crate::origin::{ClientIdentity, OriginProtocol, OriginRule};
 
 use super::diagnostic::Hint;
@@ -23,12 +23,24 @@ pub struct Origin {
     pub rule: OriginRule,
     /// Its certificate files, which the workload must not change.
     pub files: Vec<PathBuf>,
-    /// Whether these origins may be reached without TLS.
-    pub cleartext: bool,
 }
 
 /// Certificates, and the file they were read from.
 pub(super) type Certificates = (PathBuf, Vec<CertificateDer<'static>>);
+
+impl Origin {
+    /// Lets an http origin be reached in clear text.
+    pub(super) fn in_clear_text(matches: OriginPattern) -> Self {
+        let rule = OriginRule {
+            cleartext: true,
+            ..OriginRule::of(matches)
+        };
+        Self {
+            rule,
+            files: Vec::new(),
+        }
+    }
+}
 
 pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
     if !section.has("match") {
@@ -51,7 +63,6 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
         files.push(file);
         ClientIdentity { chain, key }
     });
-    let cleartext = section.truth("cleartext").unwrap_or(false);
     let origin = Origin {
         rule: OriginRule {
             roots: roots.concat(),
@@ -60,11 +71,11 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
             addresses: addresses.into_iter().map(Spanned::into_inner).collect(),
             connect: section.parsed("connect", connect).map(Spanned::into_inner),
             protocol: section.choice("http", &versions).unwrap_or_default(),
+            cleartext: section.truth("cleartext").unwrap_or(false),
             encoded_slash: section.truth("encoded_slash").unwrap_or(false),
             underscores: section.truth("underscores").unwrap_or(false),
             matches: matches?.into_inner(),
         },
-        cleartext,
         files,
     };
     contradictions(section, &origin);
@@ -99,7 +110,7 @@ fn identity(section: &Section<'_, '_>) -> Option<(Certificates, PathBuf)> {
             let why = "a client certificate is presented together with a proof of its key";
             section.error(
                 key,
-                format!("`{key}` stands without `{other}`"),
+                format!("`{key}` needs `{other}`"),
                 Hint::new(why, format!("add `{other}`")),
             );
         }
@@ -134,16 +145,14 @@ pub(super) fn certificates(path: PathBuf) -> Result<Certificates, Hint> {
 }
 
 fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
-    let Origin {
-        rule, cleartext, ..
-    } = origin;
+    let rule = &origin.rule;
     let error = |key: &'static str, what: &str, why: &str, remedy: &str| {
         section.error(key, what, Hint::new(why, remedy))
     };
     if rule.replace_system_roots && !section.has("roots") {
         error(
             "replace_system_roots",
-            "`replace_system_roots` stands without `roots`",
+            "`replace_system_roots` needs `roots`",
             "no origin could be verified",
             "add `roots`, or remove `replace_system_roots`",
         );
@@ -157,7 +166,7 @@ fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
         );
     }
     if rule.matches.scheme == Scheme::Https {
-        if *cleartext {
+        if rule.cleartext {
             error(
                 "cleartext",
                 "`cleartext` contradicts `match`",
@@ -171,13 +180,10 @@ fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
         || rule
             .connect
             .is_some_and(|address| address.ip().to_canonical().is_loopback());
-    if *cleartext && !local {
-        error(
-            "cleartext",
-            "`cleartext` is for an origin beyond loopback",
-            "credentials and content would be readable and changeable on the way",
-            "use https, or `connect` to a tunnel's end on loopback",
-        );
+    let whole_domain = matches!(rule.matches.hosts, HostPattern::Below(_));
+    if rule.cleartext && whole_domain && !local {
+        let what = "`cleartext` is for a whole domain beyond loopback";
+        section.error("cleartext", what, network::whole_domain_in_clear_text());
     }
     for key in ["roots", "replace_system_roots", "client_certificate"] {
         if section.has(key) {

@@ -223,11 +223,11 @@ pub(super) fn resolver(section: &Section<'_, '_>) -> ResolverSettings {
             ),
         );
     }
+    let default = ResolverSettings::default();
     ResolverSettings {
         servers: servers.into_iter().map(Spanned::into_inner).collect(),
-        hosts_file: section
-            .truth("hosts_file")
-            .unwrap_or(ResolverSettings::default().hosts_file),
+        hosts_file: section.truth("hosts_file").unwrap_or(default.hosts_file),
+        stale: within(section, "stale", Duration::ZERO..=DAY).unwrap_or(default.stale),
     }
 }
 

@@ -157,7 +157,7 @@ fn cleartext(document: &Document<'_>, config: &Config, spans: &Spans) {
             .filter(|origin| origin.scheme == Scheme::Http)
         {
             let declared = config.origins.iter().any(|rule| {
-                rule.cleartext
+                rule.rule.cleartext
                     && rule.rule.matches.hosts == origin.hosts
                     && rule.rule.matches.port == origin.port
             });

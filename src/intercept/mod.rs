@@ -8,6 +8,7 @@ mod connection;
 mod destination;
 pub mod dns;
 pub mod explicit;
+pub mod first;
 mod hello;
 mod key;
 mod leaves;
@@ -23,7 +24,7 @@ pub mod websocket;
 
 pub use accepted::{Accepted, Addressed, Rejected};
 pub use ca::SessionCa;
-pub use connection::{ConnectionContext, Entry};
+pub use connection::{ConnectionContext, Entry, authority_of};
 pub use destination::original_destination;
 pub use hello::{Destination, terminate};
 pub use mint::CaSettings;

@@ -1,7 +1,8 @@
 //! The nf_tables rules of the sandbox, as the kernel's netlink messages.
 //!
 //! One table `gw` of family inet. Loopback destinations are left alone, so the command's own
-//! servers on 127.0.0.1 and ::1 work. One batch installs everything or nothing.
+//! servers on 127.0.0.1 and ::1 work. So is port 53 of every address: each address is local, so the
+//! gateway's DNS listeners get what goes there. One batch installs everything or nothing.
 
 use std::io;
 
@@ -34,7 +35,7 @@ fn tproxy(n: &mut Netlink, tcp_port: u16) {
     for family in FAMILIES {
         rule(n, "pre", |n| {
             equal(n, |n| meta(n, META_NFPROTO), &[family as u8]);
-            equal(n, |n| meta(n, META_L4PROTO), &[libc::IPPROTO_TCP as u8]);
+            tcp_but_not_dns(n);
             not_to_loopback(n, family);
             load(n, &tcp_port.to_be_bytes());
             // No address and no mark: the destination stays, and is already local.
@@ -52,7 +53,7 @@ fn redirect(n: &mut Netlink, tcp_port: u16) {
     for family in FAMILIES {
         rule(n, "out", |n| {
             equal(n, |n| meta(n, META_NFPROTO), &[family as u8]);
-            equal(n, |n| meta(n, META_L4PROTO), &[libc::IPPROTO_TCP as u8]);
+            tcp_but_not_dns(n);
             not_to_loopback(n, family);
             load(n, &tcp_port.to_be_bytes());
             expression(n, "redir", |n| {
@@ -71,11 +72,7 @@ fn refuse_the_rest(n: &mut Netlink) {
         rule(n, "flt", |n| {
             equal(n, |n| meta(n, META_NFPROTO), &[family as u8]);
             equal(n, |n| meta(n, META_L4PROTO), &[libc::IPPROTO_UDP as u8]);
-            differ(
-                n,
-                |n| payload(n, TRANSPORT_HEADER, 2, 2),
-                &DNS_PORT.to_be_bytes(),
-            );
+            not_to_dns(n);
             // Answers from the gateway's own socket come from port 53.
             differ(
                 n,
@@ -164,6 +161,20 @@ fn compare(n: &mut Netlink, operation: u32, data: &[u8]) {
         n.be32(2, operation);
         n.nest(3, |n| n.attribute(1, data));
     });
+}
+
+fn tcp_but_not_dns(n: &mut Netlink) {
+    equal(n, |n| meta(n, META_L4PROTO), &[libc::IPPROTO_TCP as u8]);
+    not_to_dns(n);
+}
+
+/// TCP and UDP have the destination port at the same place.
+fn not_to_dns(n: &mut Netlink) {
+    differ(
+        n,
+        |n| payload(n, TRANSPORT_HEADER, 2, 2),
+        &DNS_PORT.to_be_bytes(),
+    );
 }
 
 fn not_to_loopback(n: &mut Netlink, family: i32) {

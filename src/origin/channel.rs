@@ -16,7 +16,9 @@ use super::resolve::{Resolve, ResolverUnusable, StubResolver};
 use super::rule::OriginSettings;
 use super::sender::Sender;
 use super::tls::Configurations;
+use super::vet::vet;
 use crate::credential::{AnswerPlan, Credentialed, Verified};
+use crate::message::{Authority, Origin, Scheme};
 
 /// The origin side of one runtime thread.
 pub struct Origins(Arc<Dialer>);
@@ -75,7 +77,8 @@ impl Origins {
     /// Opens a channel for an authorized and verified exchange: a pooled one, or a new one to a
     /// vetted address.
     ///
-    /// No name is resolved and no packet is sent before this. Cancelling it closes what it opened.
+    /// An http origin is reached only if the operator's rule for it says so. No name is resolved
+    /// and no packet is sent before this. Cancelling it closes what it opened.
     ///
     /// # Errors
     /// [`Error`] by cause. Nothing of the exchange was sent then.
@@ -86,7 +89,25 @@ impl Origins {
             generation: verified.generation(),
             needs_http2: verified.head().needs_http2(),
         };
+        if key.origin.scheme == Scheme::Http {
+            self.may_be_clear(&key.origin)?;
+        }
         self.channel(key).await
+    }
+
+    /// Refuses an http origin that the operator's rules do not name. If it is a prohibited address,
+    /// the refusal says that.
+    fn may_be_clear(&self, origin: &Origin) -> Result<(), Error> {
+        let rule = self.0.settings.rule(origin);
+        if rule.is_some_and(|rule| rule.cleartext) {
+            return Ok(());
+        }
+        let exceptions = rule.map_or(&[][..], |rule| &rule.addresses);
+        let Authority { host, port } = &origin.authority;
+        if let Some(address) = host.ip() {
+            vet(address, *port, exceptions).map_err(Error::Prohibited)?;
+        }
+        Err(Error::ClearText)
     }
 
     async fn channel(&self, key: PoolKey) -> Result<Channel, Error> {

@@ -1,123 +1,90 @@
 //! Connects to an origin: vets its addresses once, dials only those, then performs TLS.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ipnet::IpNet;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpSocket, TcpStream};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::Error;
-use super::resolve::Resolve;
+use super::race::{RESOLUTION_DELAY, Race};
+use super::resolve::{Family, Resolve};
 use super::rule::{OriginRule, OriginSettings};
-use super::vet::vet;
 use crate::message::{Authority, Host, Origin};
 
-/// How long to wait before the next address is tried as well (RFC 8305 §5).
-const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// How many addresses of one name are tried.
-const MOST_ADDRESSES: usize = 8;
-
-/// The vetted addresses of an origin, in the order in which they are tried.
-pub(super) async fn addresses(
+/// Connects to an origin, at one of its vetted addresses.
+///
+/// # Errors
+/// [`Error`] by cause. No prohibited address was dialled.
+pub(super) async fn connect(
     origin: &Origin,
     rule: Option<&OriginRule>,
     resolver: &dyn Resolve,
-) -> Result<Vec<SocketAddr>, Error> {
-    if let Some(fixed) = rule.and_then(|rule| rule.connect) {
-        let itself = IpNet::from(fixed.ip().to_canonical());
-        vet(fixed.ip(), fixed.port(), &[itself]).map_err(Error::Prohibited)?;
-        return Ok(vec![fixed]);
-    }
-    let Authority { host, port } = &origin.authority;
-    let found = match host.ip() {
-        Some(address) => vec![address],
-        None => resolver
-            .resolve(host.as_str())
-            .await
-            .map_err(Error::Unresolved)?,
-    };
-    let exceptions = rule.map_or(&[][..], |rule| &rule.addresses);
-    vetted(found, *port, exceptions)
-}
-
-/// The addresses that may be dialled. A prohibited address among public ones is dropped, never
-/// tried (C03).
-fn vetted(found: Vec<IpAddr>, port: u16, exceptions: &[IpNet]) -> Result<Vec<SocketAddr>, Error> {
-    let mut refused = None;
-    let mut kept = Vec::new();
-    for address in found {
-        match vet(address, port, exceptions) {
-            Ok(()) => kept.push(SocketAddr::new(address, port)),
-            Err(why) => refused = refused.or(Some(why)),
-        }
-    }
-    kept.truncate(MOST_ADDRESSES);
-    match (kept.is_empty(), refused) {
-        (false, _) => Ok(kept),
-        (true, Some(why)) => Err(Error::Prohibited(why)),
-        (true, None) => Err(Error::Unreachable(None)),
-    }
-}
-
-/// Connects to the first address that answers: Happy Eyeballs (RFC 8305 §5).
-pub(super) async fn connect(
-    addresses: Vec<SocketAddr>,
     settings: &OriginSettings,
 ) -> Result<TcpStream, Error> {
-    let stream = match addresses.as_slice() {
-        [only] => timeout(settings.connect_timeout, attempt(*only))
-            .await
-            .map_err(|_| Error::ConnectTimeout)?,
-        _ => timeout(settings.connect_timeout, race(addresses))
-            .await
-            .map_err(|_| Error::ConnectTimeout)?,
-    };
-    stream.map_err(|error| Error::Unreachable(Some(error)))
+    let Authority { host, port } = &origin.authority;
+    let limit = settings.connect_timeout;
+    if let Some(fixed) = rule.and_then(|rule| rule.connect) {
+        let itself = [IpNet::from(fixed.ip().to_canonical())];
+        let race = Race::new(fixed.port(), &itself, limit);
+        return to_address(race, fixed.ip()).await;
+    }
+    let exceptions = rule.map_or(&[][..], |rule| &rule.addresses);
+    let race = Race::new(*port, exceptions, limit);
+    match host.ip() {
+        Some(address) => to_address(race, address).await,
+        None => to_name(race, host.as_str(), resolver).await,
+    }
 }
 
-async fn attempt(address: SocketAddr) -> std::io::Result<TcpStream> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()?
-    } else {
-        TcpSocket::new_v6()?
-    };
-    let stream = socket.connect(address).await?;
-    // Otherwise Nagle's algorithm meets delayed acknowledgements: 40 ms per request
-    // (performance.md).
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
-async fn race(addresses: Vec<SocketAddr>) -> std::io::Result<TcpStream> {
-    let mut waiting = addresses.into_iter();
-    let mut attempts = JoinSet::new();
-    let mut failure = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
-    let mut next_at = Instant::now();
-    loop {
-        tokio::select! {
-            () = sleep_until(next_at), if waiting.len() > 0 => {
-                if let Some(address) = waiting.next() {
-                    attempts.spawn(attempt(address));
-                }
-                next_at = Instant::now() + ATTEMPT_DELAY;
-            }
-            Some(ended) = attempts.join_next() => match ended {
-                Ok(Ok(stream)) => return Ok(stream),
-                // The next address starts at once when one fails.
-                Ok(Err(error)) => { failure = error; next_at = Instant::now(); }
-                Err(_) => next_at = Instant::now(),
-            },
-            else => return Err(failure),
+async fn to_address(mut race: Race<'_>, address: IpAddr) -> Result<TcpStream, Error> {
+    race.found(Ok(vec![address]), false);
+    while !race.is_idle() {
+        if let Some(end) = race.step().await {
+            return end;
         }
     }
+    Err(race.error())
+}
+
+/// Asks for both families at once, and connects while the later answer may still come.
+async fn to_name(
+    mut race: Race<'_>,
+    name: &str,
+    resolver: &dyn Resolve,
+) -> Result<TcpStream, Error> {
+    let began = Instant::now();
+    let mut six = resolver.resolve(name, Family::V6);
+    let mut four = resolver.resolve(name, Family::V4);
+    let (mut six_due, mut four_due) = (true, true);
+    while six_due || four_due || !race.is_idle() {
+        tokio::select! {
+            biased;
+            found = &mut six, if six_due => {
+                six_due = false;
+                race.found(found, four_due);
+            }
+            found = &mut four, if four_due => {
+                four_due = false;
+                race.found(found, six_due);
+            }
+            end = race.step() => {
+                let Some(end) = end else { continue };
+                // The next connection need not wait for a family that nobody answers for.
+                if end.is_ok() && six_due && began.elapsed() >= RESOLUTION_DELAY {
+                    resolver.was_late(name, Family::V6);
+                }
+                return end;
+            }
+        }
+    }
+    Err(race.error())
 }
 
 /// Performs the TLS handshake for the judged host, whatever the address was.

@@ -25,8 +25,8 @@ impl Dialer {
     pub(super) async fn dial(&self, key: &PoolKey) -> Result<(Sender, SocketAddr), Error> {
         let index = self.settings.index(&key.origin);
         let rule = index.map(|index| self.settings.at(index).0);
-        let addresses = dial::addresses(&key.origin, rule, self.resolver.as_ref()).await?;
-        let stream = dial::connect(addresses, &self.settings).await?;
+        let resolver = self.resolver.as_ref();
+        let stream = dial::connect(&key.origin, rule, resolver, &self.settings).await?;
         let remote = stream
             .peer_addr()
             .map_err(|error| Error::Unreachable(Some(error)))?;

@@ -1,16 +1,20 @@
 //! The origin side: opens a vetted, verified channel to the authorized origin, and forwards on it.
 
+mod answers;
 mod channel;
 mod dial;
 mod dialer;
 mod ignore_write_errors;
+mod name_servers;
 mod origin_body;
 mod pool;
+mod race;
 mod request;
 pub mod resolve;
 pub mod rule;
 mod sender;
 mod stores;
+mod system_file;
 mod tls;
 pub mod vet;
 
@@ -29,6 +33,9 @@ pub enum Error {
     /// Every address of the name is prohibited.
     #[error("the origin's address may not be dialled")]
     Prohibited(vet::Prohibited),
+    /// The origin would be reached in clear text, and the operator has not allowed that.
+    #[error("the origin would be reached in clear text")]
+    ClearText,
     /// The name has no address.
     #[error("the origin's name could not be resolved")]
     Unresolved(#[source] resolve::Unresolved),
@@ -81,6 +88,7 @@ impl Error {
     pub fn reason(&self) -> ReasonCode {
         match self {
             Self::Prohibited(why) => why.reason(),
+            Self::ClearText => ReasonCode::ClearText,
             Self::Unresolved(_) => ReasonCode::Unresolved,
             Self::Unreachable(_) => ReasonCode::Unreachable,
             Self::ConnectTimeout => ReasonCode::ConnectTimeout,

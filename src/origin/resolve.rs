@@ -1,26 +1,51 @@
 //! Resolves names to addresses. The gateway does this itself, and only after authorization (R3).
+//!
+//! The hosts file comes first, and is final for every name in it, as with `hosts: files dns` in
+//! nsswitch.conf. For other names the name servers are asked.
 
+use std::error::Error;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
-use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::Hosts;
+use hickory_resolver::proto::op::Query;
+use hickory_resolver::proto::rr::{Name, RecordType};
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
 
-/// A resolution in progress.
+use super::answers::{Answers, Recalled};
+use super::name_servers::NameServers;
+use super::system_file::{SystemFile, Unread};
+
+pub use super::answers::Family;
+
+/// A lookup in progress.
 pub type Resolution<'a> =
     Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, Unresolved>> + Send + 'a>>;
 
 /// A name has no address, or no name server answered.
 #[derive(Debug, thiserror::Error)]
 #[error("the name could not be resolved")]
-pub struct Unresolved(#[source] Option<Box<dyn std::error::Error + Send + Sync>>);
+pub struct Unresolved(#[source] Option<Box<dyn Error + Send + Sync>>);
+
+impl Unresolved {
+    /// The name has no address.
+    pub(super) fn without_address() -> Self {
+        Self(None)
+    }
+}
 
 /// Turns a canonical host name into addresses.
 pub trait Resolve: Send + Sync {
-    /// Every address of the name, in the order in which they should be tried.
-    fn resolve<'a>(&'a self, name: &'a str) -> Resolution<'a>;
+    /// The addresses of one family; none if the name has none of it.
+    fn resolve<'a>(&'a self, name: &'a str, family: Family) -> Resolution<'a>;
+
+    /// Notes that this family was not needed: its answer was late, and the other one connected.
+    fn was_late(&self, name: &str, family: Family);
 }
 
 /// Where DNS queries go.
@@ -30,6 +55,8 @@ pub struct ResolverSettings {
     pub servers: Vec<SocketAddr>,
     /// Whether the machine's hosts file is used.
     pub hosts_file: bool,
+    /// How long an answer is used beyond its time, if no name server answers.
+    pub stale: Duration,
 }
 
 impl Default for ResolverSettings {
@@ -37,18 +64,27 @@ impl Default for ResolverSettings {
         Self {
             servers: Vec::new(),
             hosts_file: true,
+            stale: Duration::from_secs(86_400),
         }
     }
 }
 
-/// The stub resolver of hickory with its cache. Each runtime thread has one, because its tasks run
-/// there.
-pub struct StubResolver(TokioResolver);
+/// The stub resolver with its cache. Each runtime thread has one, because its tasks run there.
+pub struct StubResolver {
+    hosts: Option<SystemFile<Hosts>>,
+    servers: Servers,
+    answers: Mutex<Answers>,
+}
+
+enum Servers {
+    Given(Arc<NameServers>),
+    Systems(SystemFile<NameServers>),
+}
 
 /// The system's resolver configuration cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the resolver could not be set up; name servers can be given as `[resolver] servers`")]
-pub struct ResolverUnusable(#[source] Box<dyn std::error::Error + Send + Sync>);
+pub struct ResolverUnusable(#[source] Unread);
 
 impl StubResolver {
     /// A resolver with these settings.
@@ -56,87 +92,147 @@ impl StubResolver {
     /// # Errors
     /// [`ResolverUnusable`] if the system's configuration is missing or malformed.
     pub fn new(settings: &ResolverSettings) -> Result<Self, ResolverUnusable> {
-        let provider = TokioRuntimeProvider::default();
-        let mut builder = if settings.servers.is_empty() {
-            TokioResolver::builder(provider).map_err(|error| ResolverUnusable(Box::new(error)))?
+        let servers = if settings.servers.is_empty() {
+            SystemFile::open("/etc/resolv.conf", system_servers).map(Servers::Systems)
         } else {
-            let servers = settings.servers.iter().map(|server| {
-                let mut config = NameServerConfig::udp_and_tcp(server.ip());
-                for connection in &mut config.connections {
-                    connection.port = server.port();
-                }
-                config
-            });
-            TokioResolver::builder_with_config(
-                ResolverConfig::from_name_servers(servers.collect()),
-                provider,
+            let servers = NameServers::at(&settings.servers);
+            servers
+                .map(|servers| Servers::Given(Arc::new(servers)))
+                .map_err(Unread::from)
+        };
+        let hosts = settings.hosts_file.then_some("/etc/hosts");
+        let hosts = hosts.map(|path| SystemFile::open(path, hosts_file));
+        Ok(Self {
+            hosts: hosts.transpose().map_err(ResolverUnusable)?,
+            servers: servers.map_err(ResolverUnusable)?,
+            answers: Mutex::new(Answers::new(settings.stale)),
+        })
+    }
+
+    /// The addresses of a name in the hosts file; `None` if no line has the name.
+    fn listed(&self, name: &str, family: Family) -> Option<Vec<IpAddr>> {
+        let hosts = self.hosts.as_ref()?.current();
+        let name = Name::from_ascii(name).ok()?;
+        let of = |kind| {
+            let found = hosts.lookup_static_host(&Query::query(name.clone(), kind))?;
+            let addresses = found.answers().iter();
+            Some(
+                addresses
+                    .filter_map(|record| record.data.ip_addr())
+                    .collect(),
             )
         };
-        let options = builder.options_mut();
-        options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
-        options.use_hosts_file = if settings.hosts_file {
-            ResolveHosts::Always
-        } else {
-            ResolveHosts::Never
+        let (six, four): (Option<Vec<IpAddr>>, Option<Vec<IpAddr>>) =
+            (of(RecordType::AAAA), of(RecordType::A));
+        if six.is_none() && four.is_none() {
+            return None;
+        }
+        let wanted = match family {
+            Family::V6 => six,
+            Family::V4 => four,
         };
-        // A long TTL must not pin a stale address, and a huge one must not keep cache entries
-        // without bound.
-        options.positive_max_ttl = Some(std::time::Duration::from_secs(300));
-        options.negative_max_ttl = Some(std::time::Duration::from_secs(10));
-        builder
-            .build()
-            .map(Self)
-            .map_err(|error| ResolverUnusable(Box::new(error)))
+        Some(wanted.unwrap_or_default())
+    }
+
+    async fn lookup(&self, name: &str, family: Family) -> Result<Vec<IpAddr>, Unresolved> {
+        if let Some(listed) = self.listed(name, family) {
+            return Ok(listed);
+        }
+        let recalled = self.answers.lock().recall(name, family, Instant::now());
+        let patience = match recalled {
+            Recalled::Addresses(addresses) => return Ok(addresses),
+            Recalled::Silence => return Err(Unresolved(Some(Unread::from(SILENT)))),
+            Recalled::Nothing { stale: true } => STALE_PATIENCE,
+            Recalled::Nothing { stale: false } => PATIENCE,
+        };
+        let error = match timeout(patience, self.ask(name, family)).await {
+            Ok(Ok(addresses)) => return Ok(addresses),
+            Ok(Err(error)) => error,
+            Err(_) => Unread::from(SILENT),
+        };
+        let mut answers = self.answers.lock();
+        let stale = answers.unanswered(name, family, SILENCE, Instant::now());
+        stale.ok_or(Unresolved(Some(error)))
+    }
+
+    /// Asks the name servers, and keeps what they say.
+    async fn ask(&self, name: &str, family: Family) -> Result<Vec<IpAddr>, Unread> {
+        let servers = match &self.servers {
+            Servers::Given(servers) => Arc::clone(servers),
+            Servers::Systems(file) => file.current(),
+        };
+        // The final dot disables the search list: a name is resolved as it was judged, never with
+        // a suffix.
+        let answer = servers.ask(&format!("{name}."), family).await?;
+        let mut answers = self.answers.lock();
+        answers.keep(name, family, &answer, Instant::now());
+        Ok(answer.addresses)
     }
 }
 
 impl Resolve for StubResolver {
-    fn resolve<'a>(&'a self, name: &'a str) -> Resolution<'a> {
-        Box::pin(async move {
-            // The final dot disables the search list: a name is resolved as it was judged, never
-            // with a suffix.
-            let absolute = format!("{name}.");
-            let found = self
-                .0
-                .lookup_ip(absolute)
-                .await
-                .map_err(|error| Unresolved(Some(Box::new(error))))?;
-            let addresses: Vec<IpAddr> = found.iter().collect();
-            if addresses.is_empty() {
-                Err(Unresolved(None))
-            } else {
-                Ok(interleaved(addresses))
-            }
-        })
+    fn resolve<'a>(&'a self, name: &'a str, family: Family) -> Resolution<'a> {
+        Box::pin(self.lookup(name, family))
+    }
+
+    fn was_late(&self, name: &str, family: Family) {
+        let mut answers = self.answers.lock();
+        answers.unanswered(name, family, LATE, Instant::now());
     }
 }
 
-/// Orders addresses so that the families alternate, IPv6 first (RFC 8305 §4).
-fn interleaved(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
-    let (six, four): (Vec<_>, Vec<_>) = addresses.into_iter().partition(IpAddr::is_ipv6);
-    let (mut six, mut four) = (six.into_iter(), four.into_iter());
-    let mut out = Vec::new();
-    loop {
-        let (a, b) = (six.next(), four.next());
-        if a.is_none() && b.is_none() {
-            return out;
-        }
-        out.extend(a);
-        out.extend(b);
-    }
+fn system_servers(path: &Path) -> Result<NameServers, Unread> {
+    Ok(NameServers::of_resolv_conf(&std::fs::read(path)?)?)
 }
+
+/// Reads a hosts file. Without one, no name is listed.
+fn hosts_file(path: &Path) -> Result<Hosts, Unread> {
+    let mut hosts = Hosts::default();
+    if let Ok(text) = std::fs::read(path) {
+        // A comment may be in any encoding.
+        hosts.read_hosts_conf(String::from_utf8_lossy(&text).as_bytes())?;
+    }
+    Ok(hosts)
+}
+
+const SILENT: &str = "no name server answered in time";
+/// How long the name servers may take, all of them together.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long they may take if there is an older answer (RFC 8767 §5).
+const STALE_PATIENCE: Duration = Duration::from_millis(1800);
+/// How long nobody is asked again after no server answered (RFC 9520 §3.2).
+const SILENCE: Duration = Duration::from_secs(1);
+/// How long a family is left out that was late.
+const LATE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn file(text: impl AsRef<[u8]>) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
     #[test]
-    fn families_alternate_with_ipv6_first() {
-        let addresses = ["1.1.1.1", "1.1.1.2", "2001::1"].map(|text| text.parse().unwrap());
-        let ordered: Vec<String> = interleaved(addresses.to_vec())
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(ordered, ["2001::1", "1.1.1.1", "1.1.1.2"]);
+    fn a_hosts_file_that_is_not_there_lists_nothing_and_odd_lines_are_passed_over() {
+        assert!(hosts_file(Path::new("/nonexistent/hosts")).is_ok());
+        let file = file(b"nonsense\n192.0.2.7 Here.Test there.test # not.test \xe9\n::1\n");
+        let hosts = hosts_file(file.path()).unwrap();
+        let has = |name: &str| {
+            let name = Name::from_ascii(name).unwrap();
+            hosts
+                .lookup_static_host(&Query::query(name, RecordType::A))
+                .is_some()
+        };
+        assert!(has("here.test") && has("there.test"));
+        assert!(!has("not.test"));
+    }
+
+    #[test]
+    fn a_resolv_conf_without_a_server_is_refused() {
+        assert!(system_servers(file("search a.test\n").path()).is_err());
+        assert!(system_servers(file("nameserver 192.0.2.1\n").path()).is_ok());
     }
 }

@@ -50,6 +50,8 @@ pub struct OriginRule {
     pub connect: Option<SocketAddr>,
     /// The HTTP version.
     pub protocol: OriginProtocol,
+    /// Whether an http origin may be reached: in clear text. Credentials never go there.
+    pub cleartext: bool,
     /// Whether `%2F` may occur inside a path segment.
     pub encoded_slash: bool,
     /// Whether `_` and `.` may occur in field names.
@@ -68,6 +70,7 @@ impl OriginRule {
             addresses: Vec::new(),
             connect: None,
             protocol: OriginProtocol::Auto,
+            cleartext: false,
             encoded_slash: false,
             underscores: false,
         }

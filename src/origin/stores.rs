@@ -102,13 +102,8 @@ impl StoreClient {
         if !self.servers.contains(server) {
             return Err(not_connected(&"it is no server of the configuration"));
         }
-        let found = dial::addresses(
-            server,
-            Some(self.settings.at(RULE).0),
-            self.resolver.as_ref(),
-        );
-        let found = found.await.map_err(|error| refused(&error))?;
-        let stream = dial::connect(found, &self.settings).await;
+        let rule = Some(self.settings.at(RULE).0);
+        let stream = dial::connect(server, rule, self.resolver.as_ref(), &self.settings).await;
         let stream = stream.map_err(|error| refused(&error))?;
         if server.scheme == Scheme::Http {
             return exchange(stream, server, request).await;

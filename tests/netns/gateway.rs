@@ -51,11 +51,7 @@ pub fn serve(socket: &str, manner: &str) -> ExitCode {
     let dns_tcp = TcpListener::from(listeners.dns_tcp);
     thread::spawn(move || {
         for connection in dns_tcp.incoming().flatten() {
-            thread::spawn(move || {
-                let mut connection = connection;
-                let local = connection.local_addr().unwrap();
-                let _ = writeln!(connection, "dns-tcp {local}");
-            });
+            thread::spawn(move || answer_over_tcp(connection));
         }
     });
     let dns = listeners.dns_udp;
@@ -105,6 +101,18 @@ fn answer(mut connection: TcpStream, capture: Capture, tls: Arc<rustls::ServerCo
     );
     let _ = connection.write_all((head + &body).as_bytes());
     let _ = connection.read(&mut request); // Until the client closes.
+}
+
+/// Answers one query over TCP (RFC 7766).
+fn answer_over_tcp(mut connection: TcpStream) -> Option<()> {
+    let mut length = [0; 2];
+    connection.read_exact(&mut length).ok()?;
+    let mut question = vec![0; u16::from_be_bytes(length).into()];
+    connection.read_exact(&mut question).ok()?;
+    let answer = reply(&question);
+    let length = u16::try_from(answer.len()).ok()?.to_be_bytes();
+    let framed = [&length[..], &answer].concat();
+    connection.write_all(&framed).ok()
 }
 
 fn original_destination(connection: &TcpStream) -> String {

@@ -13,6 +13,9 @@ pub fn run(words: &[&str]) -> ExitCode {
         ["dns", servers @ ..] => servers
             .iter()
             .for_each(|server| println!("{}", dns(server))),
+        ["dns-tcp", servers @ ..] => servers
+            .iter()
+            .for_each(|server| println!("{}", dns_over_tcp(server))),
         ["resolve", name] => println!(
             "{:?}",
             (*name, 80)
@@ -122,6 +125,30 @@ fn tcp(address: &str) -> String {
     }
 }
 
+fn question() -> Vec<u8> {
+    let name = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x04name\x04test\0\0";
+    [name.as_slice(), &[1, 0, 1]].concat()
+}
+
+fn dns_over_tcp(server: &str) -> String {
+    let server: SocketAddr = server.parse().unwrap();
+    let asked = || {
+        let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(3))?;
+        stream.set_read_timeout(Some(Duration::from_secs(3)))?;
+        let question = question();
+        let length = (question.len() as u16).to_be_bytes();
+        stream.write_all(&[&length[..], &question].concat())?;
+        stream.read_exact(&mut [0; 2])?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        std::io::Result::Ok(answer)
+    };
+    match asked() {
+        Ok(answer) => format!("answered {:?}", &answer[answer.len() - 4..]),
+        Err(error) => format!("{:?}", error.kind()),
+    }
+}
+
 fn dns(server: &str) -> String {
     let server: SocketAddr = server.parse().unwrap();
     let socket = UdpSocket::bind(if server.is_ipv6() {
@@ -133,11 +160,7 @@ fn dns(server: &str) -> String {
     socket
         .set_read_timeout(Some(Duration::from_secs(2)))
         .unwrap();
-    let question = [
-        b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x04name\x04test\0\0".as_slice(),
-        &[1, 0, 1],
-    ]
-    .concat();
+    let question = question();
     if let Err(error) = socket.send_to(&question, server) {
         return format!("{:?}", error.kind());
     }

@@ -295,7 +295,7 @@ unsigned = ["https://public.s3.rig.test"]
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's
 /// name server.
-pub const ALLOWED: [&str; 44] = [
+pub const ALLOWED: [&str; 45] = [
     GOOD,
     OTHER,
     MONEY,
@@ -320,6 +320,7 @@ pub const ALLOWED: [&str; 44] = [
     GEMINI,
     HUGGINGFACE,
     "tls12.rig.test",
+    "dark.rig.test",
     "expired.rig.test",
     "selfsigned.rig.test",
     "wrongname.rig.test",
@@ -959,6 +960,10 @@ fn settings(origins: &Origins, names: &Names, at: &Path) -> String {
          [limits]\nhandshake_timeout = \"2s\"\nhead_timeout = \"2s\"\nconnect_timeout = \"2s\"\nidle_timeout = \"30s\"\nprogress_timeout = \"30s\"\n",
         names.address
     );
+    // The operator has not said that this one may be reached in clear text.
+    text.push_str(&format!(
+        "[[origin]]\nmatch = \"http://dark.rig.test\"\nconnect = \"{clear}\"\n"
+    ));
     let mut rule = |pattern: &str, connect: String, more: &str| {
         let roots = if pattern.starts_with("https") {
             "roots = [\"origins.pem\"]\n"
@@ -987,6 +992,7 @@ fn settings(origins: &Origins, names: &Names, at: &Path) -> String {
         format!("connect = \"{e}\""),
         "underscores = true\nencoded_slash = true\n",
     );
+    rule("https://dark.rig.test", format!("connect = \"{e}\""), "");
     rule("https://evil.rig.test", format!("connect = \"{x}\""), "");
     rule("http://evil.rig.test", format!("connect = \"{x}\""), "");
     rule(

@@ -13,6 +13,7 @@ rows![
     a_denied_host_causes_no_packet,
     an_origin_without_a_good_certificate_gets_no_secret,
     nothing_is_lent_in_clear_text,
+    clear_text_is_for_origins_that_the_operator_names,
     redirections_are_relayed_and_never_followed,
     what_steers_clients_elsewhere_is_removed,
     questions_for_names_stay_inside,
@@ -221,6 +222,29 @@ fn nothing_is_lent_in_clear_text(rig: &Rig) {
         allowed(rig, way, GOOD, "GET {T}/x HTTP/1.1\r\nHost: {H}\r\n\r\n");
         rig.seen();
     }
+}
+
+/// C13: policy allows the request, and that is not enough.
+fn clear_text_is_for_origins_that_the_operator_names(rig: &Rig) {
+    for way in Way::CLEAR {
+        let answer = rig.ask(
+            way,
+            "dark.rig.test",
+            "GET {T}/x HTTP/1.1\r\nHost: {H}\r\n\r\n",
+        );
+        let record = rig.record(way);
+        assert_eq!(
+            (answer.status, answer.reason().as_str()),
+            (403, "clear_text"),
+            "{way:?} {record}"
+        );
+    }
+    assert!(rig.seen().is_empty());
+    for way in Way::SECURE {
+        let template = "GET {T}/x HTTP/1.1\r\nHost: {H}\r\n\r\n";
+        allowed(rig, way, "dark.rig.test", template);
+    }
+    rig.seen();
 }
 
 /// F15.

@@ -552,8 +552,8 @@ fn a_doubtful_configuration_does_not_start(rig: &Rig) {
             ),
         ),
         (
-            "clear text beyond loopback",
-            format!("{listener}[[origin]]\nmatch = \"http://good.rig.test\"\ncleartext = true\n"),
+            "clear text for a whole domain beyond loopback",
+            format!("{listener}[[origin]]\nmatch = \"http://*.rig.test\"\ncleartext = true\n"),
         ),
         (
             "roots that are none",

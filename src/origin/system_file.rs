@@ -1,0 +1,72 @@
+//! A file of the system that is read again when it has changed.
+
+use std::error::Error;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Why the file cannot be used.
+pub(super) type Unread = Box<dyn Error + Send + Sync>;
+
+/// What a file says now.
+pub(super) struct SystemFile<T> {
+    path: &'static Path,
+    read: fn(&Path) -> Result<T, Unread>,
+    seen: Mutex<LastRead<T>>,
+}
+
+struct LastRead<T> {
+    stamp: Option<Stamp>,
+    says: Arc<T>,
+}
+
+/// What differs when a file was written or replaced: device, inode, length, and the time of the
+/// last change.
+type Stamp = (u64, u64, u64, i64, i64);
+
+impl<T> SystemFile<T> {
+    /// Reads the file.
+    pub(super) fn open(
+        path: &'static str,
+        read: fn(&Path) -> Result<T, Unread>,
+    ) -> Result<Self, Unread> {
+        let path = Path::new(path);
+        let stamp = stamp(path);
+        let says = Arc::new(read(path)?);
+        Ok(Self {
+            path,
+            read,
+            seen: Mutex::new(LastRead { stamp, says }),
+        })
+    }
+
+    /// What the file says. If it has become unreadable, what it said before.
+    pub(super) fn current(&self) -> Arc<T> {
+        let stamp = stamp(self.path);
+        let mut seen = self.seen.lock();
+        if seen.stamp != stamp {
+            seen.stamp = stamp;
+            match (self.read)(self.path) {
+                Ok(says) => seen.says = Arc::new(says),
+                Err(error) => {
+                    tracing::warn!(path = %self.path.display(), %error, "the file cannot be used; what it said before holds");
+                }
+            }
+        }
+        Arc::clone(&seen.says)
+    }
+}
+
+/// The stamp of a file; `None` if there is no such file.
+fn stamp(path: &Path) -> Option<Stamp> {
+    let file = std::fs::metadata(path).ok()?;
+    Some((
+        file.dev(),
+        file.ino(),
+        file.len(),
+        file.ctime(),
+        file.ctime_nsec(),
+    ))
+}
