@@ -15,7 +15,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use gateway::audit::{Durability, Log};
 use gateway::credential::{Credentials, Stores};
 use gateway::gateway::{
-    Ids, Limits, ListenerMode, RefusalCounts, SessionListener, SharedState, Worker,
+    Ids, Limits, ListenerMode, ListeningSocket, RefusalCounts, SessionListener, SharedState, Worker,
 };
 use gateway::intercept::{CaSettings, SessionCa};
 use gateway::message::Host;
@@ -79,6 +79,8 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
         ids: Ids::new().unwrap(),
         refused: RefusalCounts::default(),
         open: Arc::default(),
+        listening: Arc::default(),
+        draining: Default::default(),
     });
     let asks = Arc::new(Session::new(
         session.clone(),
@@ -89,8 +91,10 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
     ));
     shared.sessions.enter(asks.clone());
     let ca = SessionCa::new(&session, &CaSettings::default(), Arc::new(|_: &Host| true)).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
+    let listener = ListeningSocket::new(listener, false).unwrap();
     let served = SessionListener {
         session: asks,
         ca: Arc::new(ca),

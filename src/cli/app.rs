@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio_util::sync::CancellationToken;
+
 use super::failure::Failure;
 use super::resolve::ResolvedConfig;
 use crate::audit::{self, Log};
@@ -62,6 +64,8 @@ impl App {
             origin_settings: Arc::new(origins(&config, rules)?),
             refused: RefusalCounts::default(),
             open: Arc::default(),
+            listening: Arc::default(),
+            draining: CancellationToken::new(),
             ids: Ids::new().map_err(Failure::no_randomness)?,
         };
         Ok(Self {

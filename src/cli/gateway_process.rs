@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::app::App;
 use super::failure::{Code, Failure};
 use super::launching::END_WITHIN;
+use super::signals::Signals;
 use super::terminal::Terminal;
 use super::{serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
@@ -37,7 +38,7 @@ pub fn serve_on(
     let served =
         app.and_then(
             |app| match runtime.block_on(sandbox(&gateway, &app, &mut inspection)) {
-                Ok(first) => Ok((app, first)),
+                Ok((first, worker)) => Ok((app, first, worker)),
                 Err(failure) => {
                     runtime.block_on(serving::close(&app.shared));
                     Err(failure)
@@ -47,9 +48,9 @@ pub fn serve_on(
     let aftermath =
         |inspection: Option<Inspection>| inspection.map(Inspection::end).unwrap_or_default();
     match served {
-        Ok((app, first)) => {
+        Ok((app, first, worker)) => {
             serving::settle();
-            runtime.block_on(gone(gateway));
+            runtime.block_on(live(gateway, &app, &worker, terminal))?;
             runtime.block_on(serving::close(&app.shared));
             app.shared.tell_suppressed();
             launch::await_end(&first, END_WITHIN);
@@ -72,12 +73,12 @@ pub fn serve_on(
     }
 }
 
-/// Serves the sandbox, and returns a handle of its first process.
+/// Serves the sandbox, and returns a handle of its first process, and the worker.
 async fn sandbox(
     gateway: &GatewayEnd,
     app: &App,
     inspection: &mut Option<Inspection>,
-) -> Result<First, Failure> {
+) -> Result<(First, Arc<Worker>), Failure> {
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     let worker = serving::worker(&app.shared)?;
@@ -96,7 +97,7 @@ async fn sandbox(
     gateway
         .ready(&ready(&session, &ca))
         .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
-    Ok(first)
+    Ok((first, worker))
 }
 
 /// Serves the sandbox's TCP and DNS sockets.
@@ -127,7 +128,7 @@ fn serve_network(
         mode: ListenerMode::Transparent(responder.clone()),
     };
     let tcp = nonblocking(listeners.tcp).map_err(unusable)?;
-    serving::serve(worker, tcp, Arc::new(listener))?;
+    serving::serve(worker, tcp, false, Arc::new(listener))?;
     let names = nonblocking(listeners.dns_tcp)
         .and_then(tokio::net::TcpListener::from_std)
         .map_err(unusable)?;
@@ -171,6 +172,37 @@ fn bundle(ca: &str) -> Vec<u8> {
     }
     bundle.extend_from_slice(ca.as_bytes());
     bundle
+}
+
+/// Lives until the launcher exits. SIGHUP reloads the policies; no other signal means anything to
+/// this process, because the launcher passes them on to the command.
+async fn live(
+    gateway: GatewayEnd,
+    app: &App,
+    worker: &Worker,
+    terminal: Option<&Terminal>,
+) -> Result<(), Failure> {
+    let mut signals = Signals::catch()?;
+    let gone = std::pin::pin!(gone(gateway));
+    let reloads = async {
+        loop {
+            signals.reload().await;
+            match app.reload() {
+                Ok(generation) => {
+                    worker.policy_changed();
+                    tracing::info!(generation, "the policies were reloaded");
+                }
+                Err(failure) => match terminal {
+                    Some(terminal) => terminal.fail(&failure),
+                    None => tracing::error!(%failure, "the policies were not reloaded"),
+                },
+            }
+        }
+    };
+    tokio::select! {
+        () = gone => Ok(()),
+        () = reloads => Ok(()),
+    }
 }
 
 /// Waits until the launcher exits, which closes its end of the socket.

@@ -30,7 +30,7 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
     let (announced, locks) = after::announce(&launch, running.as_deref()).map_err(not_launched)?;
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     arguments.insert(0, GATEWAY_PROCESS.into());
-    Command::new("/proc/self/exe")
+    let process = Command::new("/proc/self/exe")
         .args(arguments)
         .envs(secrets.iter().copied())
         .stdin(Stdio::from(OwnedFd::from(gateway)))
@@ -44,6 +44,7 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
                 .coded(launch::LAUNCHER_FAILED)
         })?;
     drop(locks);
+    let launcher = launcher.of(process.id().cast_signed());
     let error = launch::reexec(launch, launcher);
     Err(Failure::new("the launcher cannot be started")
         .because(error.to_string())

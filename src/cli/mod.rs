@@ -6,9 +6,11 @@
 
 mod app;
 mod audit;
+mod binding;
 mod ca;
 mod demo;
 mod doctor;
+mod draining;
 mod embedded;
 mod env;
 mod escape;
@@ -21,12 +23,16 @@ mod logging;
 mod logs;
 mod policy;
 mod presets;
+mod publishing;
 mod resolve;
 mod secret;
 mod serve;
+mod service_manager;
 mod serving;
+mod signals;
 mod summary;
 mod terminal;
+mod threads;
 mod usage;
 mod why;
 
@@ -134,6 +140,8 @@ fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
 }
 
 fn gateway_process(arguments: &[OsString]) -> Result<Code, Failure> {
+    // The launcher decides how long this process lives, and no signal that means something else.
+    signals::outlive()?;
     // This runs before any secret is read. From here on, other processes cannot see the
     // environment, which only this process has.
     serving::harden()?;

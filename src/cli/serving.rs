@@ -1,13 +1,10 @@
-//! Listeners and threads that `exec`, `demo` and `serve` run the data path on.
+//! The runtime and the workers that `exec`, `demo` and `serve` run the data path on.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
-
 use super::failure::Failure;
-use crate::gateway::{SessionListener, SharedState, Worker, chain};
+use crate::gateway::{ListeningSocket, SessionListener, SharedState, Worker, chain};
 use crate::session::Session;
 
 /// Creates a runtime for one thread. The exchanges of a connection never leave it (performance.md:
@@ -38,44 +35,18 @@ pub fn worker(shared: &Arc<SharedState>) -> Result<Arc<Worker>, Failure> {
     Ok(worker)
 }
 
-/// Binds a listening socket. If it is `shared`, several threads may bind it, each with its own
-/// queue.
-///
-/// # Errors
-/// Returns a [`Failure`] that names the address.
-pub fn bind(address: SocketAddr, shared: bool) -> Result<std::net::TcpListener, Failure> {
-    let bound = (|| {
-        let domain = socket2::Domain::for_address(address);
-        let socket =
-            socket2::Socket::new(domain, socket2::Type::STREAM.cloexec().nonblocking(), None)?;
-        socket.set_reuse_address(true)?;
-        if shared {
-            socket.set_reuse_port(true)?;
-        }
-        if address.is_ipv6() {
-            socket.set_only_v6(true)?;
-        }
-        socket.bind(&address.into())?;
-        socket.listen(4096)?;
-        Ok(std::net::TcpListener::from(socket))
-    })();
-    bound.map_err(|error: std::io::Error| {
-        Failure::new(format!("cannot listen on {address}"))
-            .because(error.to_string())
-            .next("choose another `address`")
-    })
-}
-
-/// Serves a listener on a bound socket, on the current runtime.
+/// Serves a listener on a bound socket, on the current runtime. If the socket is `inherited`, a
+/// service manager has it too.
 ///
 /// # Errors
 /// Returns a [`Failure`] if the runtime does not accept the socket.
 pub fn serve(
     worker: &Arc<Worker>,
     socket: std::net::TcpListener,
+    inherited: bool,
     listener: Arc<SessionListener>,
 ) -> Result<(), Failure> {
-    let socket = TcpListener::from_std(socket).map_err(|error| {
+    let socket = ListeningSocket::new(socket, inherited).map_err(|error| {
         Failure::new("a listening socket cannot be used").because(error.to_string())
     })?;
     tokio::spawn(worker.clone().listen(socket, listener));

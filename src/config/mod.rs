@@ -37,6 +37,7 @@ pub use listener::{Listener, ListenerKind, ProxyLogin};
 pub use origin::Origin;
 pub use sandbox::Sandbox;
 pub use settings::{Audit, Ca, PhantomFile, Runtime};
+pub use units::show_duration;
 pub use variable::sandbox_variable;
 
 use crate::credential::VaultSettings;

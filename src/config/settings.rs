@@ -265,6 +265,7 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
         ("connect_timeout", &mut limits.connect_timeout),
         ("idle_timeout", &mut limits.idle_timeout),
         ("progress_timeout", &mut limits.progress_timeout),
+        ("drain_timeout", &mut limits.drain_timeout),
     ] {
         *place = within(section, key, long.clone()).unwrap_or(*place);
     }

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
-use http::{Request, Response, StatusCode};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -12,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::answer_body::AnswerBody;
 use super::exchange::Exchange;
-use super::guard::ConnectionGuard;
+use super::guard::{Closing, ConnectionGuard};
 use super::lingering::Lingering;
 use super::listener::{ListenerMode, SessionListener};
 use super::refusal::Refusal;
@@ -78,7 +79,7 @@ impl Conversation {
         let guard = self.guard.clone();
         guard.watch_heads(strict.violations());
         self.violations = Some(strict.violations());
-        let serving = pin!(
+        let mut serving = pin!(
             hyper::server::conn::http1::Builder::new()
                 .half_close(true)
                 .max_buf_size(HTTP1_BUFFER)
@@ -88,7 +89,21 @@ impl Conversation {
                 )
                 .with_upgrades()
         );
-        tokio::select! { ended = serving => log(ended), () = guard.closed() => {} }
+        loop {
+            tokio::select! {
+                // What has arrived is read first, so that no request is taken for none.
+                biased;
+                ended = serving.as_mut() => return log(ended),
+                closing = guard.closing() => match closing {
+                    // RFC 9112 §9.6: the next answer says so. hyper's shutdown would close a
+                    // connection on which that answer's request is on its way.
+                    Closing::Draining => {}
+                    Closing::AtRest if guard.is_at_rest() => serving.as_mut().graceful_shutdown(),
+                    Closing::AtRest => {}
+                    Closing::AtOnce => return,
+                },
+            }
+        }
     }
 
     /// Serves HTTP/2.
@@ -103,7 +118,7 @@ impl Conversation {
             self.connection.clone(),
         );
         let streams = worker.shared.limits.streams_per_connection;
-        let serving = pin!(
+        let mut serving = pin!(
             hyper::server::conn::http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .initial_stream_window_size(STREAM_WINDOW)
@@ -117,7 +132,19 @@ impl Conversation {
                     service_fn(move |request| self.answer(request)),
                 )
         );
-        tokio::select! { ended = serving => log(ended), () = guard.closed() => {} }
+        loop {
+            tokio::select! {
+                biased;
+                ended = serving.as_mut() => break log(ended),
+                closing = guard.closing() => match closing {
+                    // RFC 9113 §6.8: GOAWAY, twice, so that streams on their way are served.
+                    // It closes by itself once all of its streams are written.
+                    Closing::Draining => serving.as_mut().graceful_shutdown(),
+                    Closing::AtRest => {}
+                    Closing::AtOnce => break,
+                },
+            }
+        }
         if flooded.is_so() {
             let (entry, named) = (connection.entry, connection.named.as_ref());
             worker.record_opening(listener, entry, named, ReasonCode::Http2Flood);
@@ -136,13 +163,16 @@ impl Conversation {
             &self.guard,
             violations.clone(),
         );
-        let connection = self.connection.clone();
+        let (connection, guard) = (self.connection.clone(), self.guard.clone());
         async move {
-            let response = exchange.respond(connection, request, refusal).await;
-            if let Some(violations) = violations
-                && response.status() == StatusCode::SWITCHING_PROTOCOLS
-            {
-                violations.upgraded();
+            let mut response = exchange.respond(connection, request, refusal).await;
+            if let Some(violations) = violations {
+                if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    violations.upgraded();
+                } else if guard.is_draining() {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
+                }
             }
             Ok(response)
         }

@@ -1,9 +1,10 @@
 //! Guards: each lives as long as its connection or exchange, and can end it from outside.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::audit::{End, Outcome, Trail};
@@ -25,6 +26,9 @@ pub enum Abort {
     /// The session has ended.
     #[error("the session has ended")]
     Ended,
+    /// The gateway stops, and the exchange lasted longer than `drain_timeout`.
+    #[error("the gateway stops, and waited as long as `drain_timeout` allows")]
+    Stopping,
 }
 
 impl Abort {
@@ -35,7 +39,32 @@ impl Abort {
             Self::Stalled => ReasonCode::Timeout,
             Self::Revoked => ReasonCode::Revoked,
             Self::Ended => ReasonCode::SessionEnded,
+            Self::Stopping => ReasonCode::GatewayStopping,
         }
+    }
+}
+
+/// How a connection is to end. Each step includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Closing {
+    /// It takes no further exchange: HTTP/2 says so with GOAWAY, HTTP/1 with the next answer.
+    Draining,
+    /// It rested while the gateway drained, and closes unless a request has come meanwhile.
+    AtRest,
+    /// It is cut.
+    AtOnce,
+}
+
+impl Closing {
+    /// Reads what [`ConnectionGuard::close`] stored; 0 is a connection that stays.
+    fn of(step: u8) -> Option<Self> {
+        [Self::Draining, Self::AtRest, Self::AtOnce]
+            .into_iter()
+            .find(|closing| closing.step() == step)
+    }
+
+    const fn step(self) -> u8 {
+        self as u8 + 1
     }
 }
 
@@ -48,7 +77,9 @@ pub(super) struct ConnectionGuard {
     /// For how many sweeps the current head has been incomplete.
     head_sweeps: AtomicU32,
     violations: OnceLock<ViolationHandle>,
-    closed: CancellationToken,
+    /// The step of its [`Closing`], and the signal that it changed.
+    closing: AtomicU8,
+    told: Notify,
 }
 
 impl ConnectionGuard {
@@ -58,36 +89,65 @@ impl ConnectionGuard {
         let _ = self.violations.set(violations);
     }
 
-    /// Completes when the connection is to be closed.
-    pub(super) async fn closed(&self) {
-        self.closed.cancelled().await;
+    /// Completes when the connection is to end, and once more for each further step.
+    pub(super) async fn closing(&self) -> Closing {
+        loop {
+            self.told.notified().await;
+            if let Some(closing) = Closing::of(self.closing.load(Ordering::Acquire)) {
+                return closing;
+            }
+        }
     }
 
-    pub(super) fn close(&self) {
-        self.closed.cancel();
+    pub(super) fn close(&self, closing: Closing) {
+        if self.closing.fetch_max(closing.step(), Ordering::AcqRel) < closing.step() {
+            // How long it rests is counted from when its client could know.
+            self.quiet_sweeps.store(0, Ordering::Relaxed);
+            self.told.notify_one();
+        }
     }
 
-    /// Whether the connection has been without an exchange, or within one head, for more sweeps
-    /// than allowed. Call it once per sweep.
-    pub(super) fn is_idle(&self, idle_limit: u32, head_limit: u32) -> bool {
-        if self
-            .violations
+    /// Whether the connection takes no further exchange after those that it has begun.
+    pub(super) fn is_draining(&self) -> bool {
+        self.closing.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether neither an exchange nor a head is under way.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) == 0 && !self.is_mid_head()
+    }
+
+    fn is_mid_head(&self) -> bool {
+        self.violations
             .get()
             .is_some_and(ViolationHandle::is_mid_head)
-        {
-            if self.head_sweeps.fetch_add(1, Ordering::Relaxed) >= head_limit {
-                return true;
-            }
-        } else {
+    }
+
+    /// Whether the connection has been within one head for more sweeps than allowed. Call it once
+    /// per sweep.
+    pub(super) fn is_slow(&self, head_limit: u32) -> bool {
+        if !self.is_mid_head() {
             self.head_sweeps.store(0, Ordering::Relaxed);
+            return false;
         }
+        self.head_sweeps.fetch_add(1, Ordering::Relaxed) >= head_limit
+    }
+
+    /// Whether the connection has been without an exchange for more sweeps than allowed. Call it
+    /// once per sweep.
+    pub(super) fn is_idle(&self, idle_limit: u32) -> bool {
         self.busy.load(Ordering::Relaxed) == 0
             && self.quiet_sweeps.fetch_add(1, Ordering::Relaxed) >= idle_limit
     }
 
     #[cfg(test)]
+    pub(super) fn step(&self) -> Option<Closing> {
+        Closing::of(self.closing.load(Ordering::Relaxed))
+    }
+
+    #[cfg(test)]
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.is_cancelled()
+        self.step() == Some(Closing::AtOnce)
     }
 }
 
@@ -173,7 +233,7 @@ impl ExchangeGuard {
             // If the client reads nothing, its answer is not polled, so the abort does not end the
             // exchange. Then its connection is closed.
             if self.aborted_sweeps.fetch_add(1, Ordering::Relaxed) >= grace {
-                self.connection.close();
+                self.connection.close(Closing::AtOnce);
             }
         } else if self.is_over() {
             self.abort(Abort::Ended);
@@ -196,7 +256,7 @@ impl ExchangeGuard {
         self.quiet_sweeps.fetch_add(1, Ordering::Relaxed) >= limit
     }
 
-    fn abort(&self, why: Abort) {
+    pub(super) fn abort(&self, why: Abort) {
         let _ = self.why.set(why);
         self.aborted.cancel();
     }

@@ -29,6 +29,8 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// How long an exchange may go without a byte in either direction.
     pub progress_timeout: Duration,
+    /// How long exchanges under way may take after the gateway was told to stop.
+    pub drain_timeout: Duration,
     /// Leaf certificates that one session caches.
     pub cached_certificates: usize,
     /// Buffered content of one request, if it must be complete before it is forwarded.
@@ -52,6 +54,7 @@ impl Default for Limits {
             connect_timeout: origins.connect_timeout,
             idle_timeout: origins.idle_timeout,
             progress_timeout: Duration::from_secs(300),
+            drain_timeout: Duration::from_secs(30),
             cached_certificates: CaSettings::default().leaves_kept,
             max_buffered_request: Holding::REQUEST,
             max_buffered_total: Holding::REQUESTS,

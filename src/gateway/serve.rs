@@ -1,6 +1,5 @@
 //! Accepts connections on listeners, and finds out where they go.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
 use super::listener::{ListenerMode, SessionListener};
+use super::listening_socket::{ListeningSocket, is_of_one_connection};
 use super::tunnel::TunnelTarget;
 use super::worker::Worker;
 use crate::intercept::prefixed::Prefixed;
@@ -18,11 +18,32 @@ use crate::message::Authority;
 use crate::names::ReasonCode;
 
 impl Worker {
-    /// Serves a listener until the task is dropped.
-    pub async fn listen(self: Arc<Self>, socket: TcpListener, listener: Arc<SessionListener>) {
+    /// Serves a listener until the gateway stops. Then serves the connections that wait to be
+    /// accepted, and closes the socket.
+    ///
+    /// It counts as listening from this call on, not from the future's first turn.
+    pub fn listen(
+        self: Arc<Self>,
+        socket: ListeningSocket,
+        listener: Arc<SessionListener>,
+    ) -> impl Future<Output = ()> + Send {
+        let listening = Opened::count(&self.shared.listening, usize::MAX);
+        async move {
+            let _listening = listening;
+            tokio::select! {
+                () = self.accept(&socket.socket, &listener) => {}
+                () = self.shared.draining.cancelled() => {}
+            }
+            for stream in socket.close().await {
+                self.admit(stream, &listener);
+            }
+        }
+    }
+
+    async fn accept(self: &Arc<Self>, socket: &TcpListener, listener: &Arc<SessionListener>) {
         loop {
             match socket.accept().await {
-                Ok((stream, _)) => self.admit(stream, &listener),
+                Ok((stream, _)) => self.admit(stream, listener),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     // Out of descriptors or memory: the listener waits and tries again. It never
@@ -123,14 +144,4 @@ impl Drop for Opened {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// Whether accept failed for one connection only, which is gone (accept(2), "Error handling").
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::Interrupted
-    )
 }

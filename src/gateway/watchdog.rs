@@ -1,16 +1,18 @@
 //! Aborts exchanges that stall, that outlive their session, or that new policies do not allow.
-//! Closes idle connections.
+//! Closes idle connections, and all of them in order when the gateway stops.
 //!
 //! One sweep a second checks everything, and no exchange sets a timer of its own. So deadlines are
 //! exact to a second, and cost nothing on the path of a request.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
-use super::guard::{ConnectionGuard, ExchangeGuard};
+use super::guard::{Abort, Closing, ConnectionGuard, ExchangeGuard};
 use super::limits::Limits;
 use crate::policy::Policies;
 
@@ -18,6 +20,10 @@ use crate::policy::Policies;
 const SWEEP: Duration = Duration::from_secs(1);
 /// How many whole sweeps an exchange may outlive its abort.
 const GRACE: u32 = 1;
+/// How many whole sweeps a connection of a gateway that stops may rest before it is closed. A
+/// client that is about to send its next request has sent it by then, and learns from the answer
+/// that the connection closes.
+const REST: u32 = 1;
 /// How long exchanges are judged again before the thread's other tasks get their turn: about a
 /// thousand exchanges.
 const TURN: Duration = Duration::from_millis(5);
@@ -27,6 +33,8 @@ pub(super) struct Watchdog {
     exchanges: Register<ExchangeGuard>,
     connections: Register<ConnectionGuard>,
     changed: Notify,
+    /// Whether connections end once they are at rest.
+    draining: AtomicBool,
     progress_limit: u32,
     idle_limit: u32,
     head_limit: u32,
@@ -42,6 +50,7 @@ impl Watchdog {
             exchanges: Register::default(),
             connections: Register::default(),
             changed: Notify::new(),
+            draining: AtomicBool::new(false),
             progress_limit: sweeps(limits.progress_timeout),
             idle_limit: sweeps(limits.idle_timeout),
             head_limit: sweeps(limits.head_timeout),
@@ -50,7 +59,11 @@ impl Watchdog {
 
     /// Starts watching a connection, until its last owner drops it.
     pub(super) fn connection(&self) -> Arc<ConnectionGuard> {
-        self.connections.enter(ConnectionGuard::default())
+        let connection = self.connections.enter(ConnectionGuard::default());
+        if self.is_draining() {
+            connection.close(Closing::Draining);
+        }
+        connection
     }
 
     /// Starts watching an exchange on a connection.
@@ -63,8 +76,48 @@ impl Watchdog {
         self.changed.notify_one();
     }
 
-    /// Runs for ever, and calls `beside` once per sweep.
-    pub(super) async fn run(&self, policies: &Policies, beside: impl Fn()) {
+    /// How many exchanges are under way.
+    pub(super) fn underway(&self) -> usize {
+        self.exchanges.living().count()
+    }
+
+    /// Aborts every exchange, and closes the connections that have none.
+    pub(super) fn cut(&self) {
+        for exchange in self.exchanges.living() {
+            exchange.abort(Abort::Stopping);
+        }
+        for connection in self.connections.living() {
+            if connection.is_at_rest() {
+                connection.close(Closing::AtOnce);
+            }
+        }
+    }
+
+    /// Closes every connection, with what is under way on it.
+    pub(super) fn close(&self) {
+        for connection in self.connections.living() {
+            connection.close(Closing::AtOnce);
+        }
+    }
+
+    fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        for connection in self.connections.living() {
+            connection.close(Closing::Draining);
+        }
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Runs for ever, and calls `beside` once per sweep. Drains from when `draining` is cancelled.
+    pub(super) async fn run(
+        &self,
+        policies: &Policies,
+        draining: &CancellationToken,
+        beside: impl Fn(),
+    ) {
         let mut tick = tokio::time::interval(SWEEP);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -74,6 +127,7 @@ impl Watchdog {
                     beside();
                 }
                 () = self.changed.notified() => {}
+                () = draining.cancelled(), if !self.is_draining() => self.drain(),
             }
             self.judge_again(policies).await;
         }
@@ -83,9 +137,15 @@ impl Watchdog {
         for exchange in self.exchanges.living() {
             exchange.sweep(self.progress_limit, GRACE);
         }
+        let (idle_limit, idle) = match self.is_draining() {
+            false => (self.idle_limit, Closing::AtOnce),
+            true => (self.idle_limit.min(REST), Closing::AtRest),
+        };
         for connection in self.connections.living() {
-            if connection.is_idle(self.idle_limit, self.head_limit) {
-                connection.close();
+            if connection.is_slow(self.head_limit) {
+                connection.close(Closing::AtOnce);
+            } else if connection.is_idle(idle_limit) {
+                connection.close(idle);
             }
         }
     }
@@ -168,7 +228,6 @@ fn drop_dead<T>(all: &mut Vec<Weak<T>>) {
 mod tests {
     use super::*;
     use crate::audit::Trail;
-    use crate::gateway::guard::Abort;
 
     fn watchdog(seconds: u64) -> Watchdog {
         let time = Duration::from_secs(seconds);
@@ -291,6 +350,29 @@ mod tests {
             drop(live.exchange(&connection));
         }
         assert!(live.exchanges.lock().len() < 64);
+    }
+
+    #[test]
+    fn connections_of_a_gateway_that_drains_end_once_they_have_rested() {
+        let live = watchdog(100);
+        let (resting, used) = (live.connection(), live.connection());
+        let watched = live.exchange(&used);
+        // How long it rested before does not count.
+        (0..5).for_each(|_| live.sweep());
+        live.drain();
+        let new = live.connection();
+        assert!([&resting, &used, &new].iter().all(|one| one.is_draining()));
+        live.sweep();
+        assert_eq!(resting.step(), Some(Closing::Draining));
+        live.sweep();
+        assert_eq!(resting.step(), Some(Closing::AtRest));
+        assert_eq!(used.step(), Some(Closing::Draining));
+        live.cut();
+        assert_eq!(watched.abort_reason(), Some(Abort::Stopping));
+        assert_eq!(resting.step(), Some(Closing::AtOnce));
+        assert_eq!((used.is_closed(), live.underway()), (false, 1));
+        drop(watched);
+        assert_eq!(live.underway(), 0);
     }
 
     #[test]

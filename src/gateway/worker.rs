@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::ids::Ids;
 use super::limits::Limits;
@@ -13,6 +17,9 @@ use crate::origin::resolve::ResolverUnusable;
 use crate::origin::{OriginSettings, Origins};
 use crate::policy::Policies;
 use crate::session::Sessions;
+
+/// How long a connection without a request may be silent after the gateway was told to stop.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// What every runtime thread shares.
 pub struct SharedState {
@@ -34,6 +41,11 @@ pub struct SharedState {
     pub refused: RefusalCounts,
     /// How many connections are open.
     pub open: Arc<AtomicUsize>,
+    /// How many listeners accept connections.
+    pub listening: Arc<AtomicUsize>,
+    /// Cancelled when the gateway stops: listeners close, and connections end once they are at
+    /// rest.
+    pub draining: CancellationToken,
 }
 
 impl SharedState {
@@ -72,7 +84,46 @@ impl Worker {
             self.origins.sweep();
             self.shared.tell_suppressed();
         };
-        self.watchdog.run(&self.shared.policies, beside).await;
+        let shared = &self.shared;
+        let watching = self
+            .watchdog
+            .run(&shared.policies, &shared.draining, beside);
+        watching.await;
+    }
+
+    /// Waits for a step before the first request of a connection: until the deadline, or for a
+    /// while after the gateway was told to stop. `None` if it took longer.
+    pub(super) async fn opening<T>(
+        &self,
+        deadline: Instant,
+        step: impl Future<Output = T>,
+    ) -> Option<T> {
+        let given_up = async {
+            self.shared.draining.cancelled().await;
+            tokio::time::sleep(SILENCE).await;
+        };
+        tokio::select! {
+            biased;
+            done = step => Some(done),
+            () = tokio::time::sleep_until(deadline) => None,
+            () = given_up => None,
+        }
+    }
+
+    /// How many exchanges are under way on this thread.
+    #[must_use]
+    pub fn underway(&self) -> usize {
+        self.watchdog.underway()
+    }
+
+    /// Aborts the exchanges of this thread, each with a record. Connections without one are closed.
+    pub fn cut(&self) {
+        self.watchdog.cut();
+    }
+
+    /// Closes all connections of this thread: their clients did not notice that they were cut.
+    pub fn close(&self) {
+        self.watchdog.close();
     }
 
     /// Tells the worker that the policies were replaced. Exchanges under way are judged again at

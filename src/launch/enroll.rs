@@ -128,7 +128,11 @@ struct ReadyHead {
 
 /// The launcher's end of the enrolment socket.
 #[derive(Debug)]
-pub struct LauncherEnd(OwnedFd);
+pub struct LauncherEnd {
+    socket: OwnedFd,
+    /// The number of the gateway process, if it is a child of the launcher.
+    process: Option<i32>,
+}
 
 /// The gateway's end of the enrolment socket.
 #[derive(Debug)]
@@ -140,10 +144,22 @@ pub struct GatewayEnd(OwnedFd);
 /// [`Error::Io`] if the kernel refuses the socket pair.
 pub fn pair() -> Result<(LauncherEnd, GatewayEnd), Error> {
     let (launcher, gateway) = packet_pair()?;
-    Ok((LauncherEnd(launcher), GatewayEnd(gateway)))
+    Ok((launcher.into(), GatewayEnd(gateway)))
 }
 
 impl LauncherEnd {
+    /// Says which child is the gateway process.
+    #[must_use]
+    pub fn of(self, process: i32) -> Self {
+        let process = Some(process).filter(|process| *process > 0);
+        Self { process, ..self }
+    }
+
+    /// The number of the gateway process, if it is a child of the launcher.
+    pub(super) fn process(&self) -> Option<i32> {
+        self.process
+    }
+
     /// Sends the hello and the sandbox's sockets.
     ///
     /// # Errors
@@ -154,7 +170,7 @@ impl LauncherEnd {
             listeners.dns_tcp.as_fd(),
             listeners.dns_udp.as_fd(),
         ];
-        send_packet(self.0.as_fd(), hello, &fds)
+        send_packet(self.socket.as_fd(), hello, &fds)
     }
 
     /// Waits for the gateway's answer, and returns what it provides, still in its sealed memory
@@ -164,7 +180,7 @@ impl LauncherEnd {
     /// [`Error::Refused`] with the gateway's reason; [`Error::Gone`] if it died; the others if the
     /// answer violates this protocol.
     pub fn answer(&self) -> Result<SealedReady, Error> {
-        let (answer, mut fds) = receive_packet::<Answer>(self.0.as_fd())?;
+        let (answer, mut fds) = receive_packet::<Answer>(self.socket.as_fd())?;
         match answer {
             Answer::Refused { message } => Err(Error::Refused(message)),
             Answer::Ready if fds.len() == 1 => Ok(SealedReady(fds.remove(0))),
@@ -244,8 +260,11 @@ impl GatewayEnd {
 }
 
 impl From<OwnedFd> for LauncherEnd {
-    fn from(fd: OwnedFd) -> Self {
-        Self(fd)
+    fn from(socket: OwnedFd) -> Self {
+        Self {
+            socket,
+            process: None,
+        }
     }
 }
 
@@ -257,7 +276,7 @@ impl From<OwnedFd> for GatewayEnd {
 
 impl From<LauncherEnd> for OwnedFd {
     fn from(end: LauncherEnd) -> Self {
-        end.0
+        end.socket
     }
 }
 
@@ -269,7 +288,7 @@ impl From<GatewayEnd> for OwnedFd {
 
 impl AsFd for LauncherEnd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }
 

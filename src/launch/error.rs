@@ -3,6 +3,7 @@
 use std::io;
 
 use super::advice;
+use super::exit::Exit;
 use super::failure::Failure;
 use super::streams::LostOutput;
 use crate::enroll;
@@ -51,9 +52,10 @@ pub enum Error {
         /// The error of `execve`.
         source: io::Error,
     },
-    /// The gateway process ended before the command did. The command has been killed.
-    #[error("the gateway process was ended from outside, and the command with it")]
-    GatewayGone,
+    /// The gateway process ended before the command did, in this way if that is known. The command
+    /// has been stopped.
+    #[error("the gateway process ended{}; the command was stopped", how(*.0))]
+    GatewayGone(Option<Exit>),
     /// The sandbox's first process vanished before the command ended.
     #[error("the sandbox was killed from outside")]
     Killed,
@@ -71,9 +73,10 @@ impl Error {
             Self::NotExecutable { .. } => 126,
             Self::Killed | Self::Uncovered(_) => 137,
             Self::Output(_) => 1,
-            Self::Step(_) | Self::Gateway(_) | Self::GatewaySilent { .. } | Self::GatewayGone => {
-                125
-            }
+            Self::Step(_)
+            | Self::Gateway(_)
+            | Self::GatewaySilent { .. }
+            | Self::GatewayGone(_) => 125,
         }
     }
 
@@ -82,7 +85,7 @@ impl Error {
         match self {
             Self::Step(failure) => advice::for_failure(failure),
             Self::NotSeen { flag, .. } => Some(format!("show it to the command, to be read: `{flag}`")),
-            Self::GatewayGone => Some(
+            Self::GatewayGone(_) => Some(
                 "what the command left in the project was not looked through: look for new files of git and other tools \
                  before you run them there"
                     .to_owned(),
@@ -94,6 +97,14 @@ impl Error {
             )),
             _ => None,
         }
+    }
+}
+
+fn how(exit: Option<Exit>) -> String {
+    match exit {
+        None => String::new(),
+        Some(Exit::Code(code)) => format!(" (exit code {code})"),
+        Some(Exit::Signal(signal)) => format!(" (killed by signal {signal})"),
     }
 }
 

@@ -71,6 +71,7 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
         watch,
         answer_due: None,
         served: false,
+        lost: None,
         command: None,
         terminal: Terminal::own(),
         interactive: sandbox.interactive,
@@ -104,6 +105,8 @@ struct Launcher {
     answer_due: Option<Instant>,
     /// Whether the gateway serves the sandbox.
     served: bool,
+    /// Until when the command may end by itself, once the gateway process has ended.
+    lost: Option<Instant>,
     command: Option<Command>,
     terminal: Terminal,
     /// Whether the command has the terminal from the start.
@@ -167,34 +170,34 @@ impl Launcher {
             if ready.streams {
                 self.streams.copy();
             }
-            // A serving gateway sends nothing more, so this event means that it has ended. Nobody
-            // would then clean up what the command leaves.
-            let gateway_gone = ready.gateway && self.served;
-            if ready.gateway && !self.served {
-                self.pass_answer_on()?;
+            if ready.gateway {
+                match self.served {
+                    false => self.pass_answer_on()?,
+                    // A serving gateway sends nothing more, so it has ended.
+                    true => self.stop_command(),
+                }
             }
             if ready.control {
                 self.hear()?;
                 continue; // Everything that it said comes before its end.
             }
+            let given_up = self.lost.is_some_and(|until| until <= Instant::now());
+            if self.lost.is_some() && (ready.init || given_up) {
+                self.init.end();
+                return Err(Error::GatewayGone(self.gateway_exit()));
+            }
             if ready.init {
                 return self.conclude();
-            }
-            if gateway_gone {
-                self.init.end();
-                return Err(Error::GatewayGone);
             }
         }
     }
 
     fn wait(&self) -> Result<Events, Error> {
-        let deadline = self
-            .answer_due
-            .map(|due| due.saturating_duration_since(Instant::now()));
-        let timeout = deadline.map(timespec);
+        let deadline = self.answer_due.or(self.lost);
+        let timeout = deadline.map(|due| timespec(due.saturating_duration_since(Instant::now())));
         let mut files: Vec<BorrowedFd<'_>> = vec![self.arrivals.as_fd(), self.init.pidfd.as_fd()];
         files.extend(self.control.as_ref().map(AsFd::as_fd));
-        let hears_gateway = self.answer_due.is_some() || self.served;
+        let hears_gateway = self.answer_due.is_some() || (self.served && self.lost.is_none());
         if hears_gateway {
             files.push(self.gateway.as_fd());
         }
@@ -205,6 +208,7 @@ impl Launcher {
             .chain(self.streams.events())
             .collect();
         match rustix::event::poll(&mut events, timeout.as_ref()) {
+            Ok(0) if self.lost.is_some() => return Ok(Events::default()),
             Ok(0) => {
                 return Err(Error::GatewaySilent {
                     seconds: ANSWER_WITHIN.as_secs(),
@@ -304,6 +308,33 @@ impl Launcher {
         let answer = self.gateway.answer().map_err(Error::Gateway)?;
         self.served = true;
         self.order(&Order::Proceed, &[answer.as_fd()])
+    }
+
+    /// Asks the command to end: without the gateway it has no network, and nobody looks through
+    /// what it leaves.
+    fn stop_command(&mut self) {
+        self.lost = Some(Instant::now() + STOP_WITHIN);
+        let Some(command) = &self.command else {
+            self.lost = Some(Instant::now());
+            return;
+        };
+        // It may have ended meanwhile. If it is stopped, it must run to obey.
+        for signal in [libc::SIGTERM, libc::SIGCONT] {
+            let _ = syscall::signal_through(&command.pidfd, signal);
+        }
+    }
+
+    /// How the gateway process ended, if it is a child that has ended.
+    fn gateway_exit(&self) -> Option<Exit> {
+        let until = Instant::now() + REAPED_WITHIN;
+        loop {
+            let status = syscall::status_of(self.gateway.process()?);
+            if status.is_some() || Instant::now() > until {
+                return status.map(Exit::from_status);
+            }
+            // Its socket closes a moment before it can be reaped.
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Learns the command's process number, gives it the terminal, and lets it run.
@@ -449,3 +480,6 @@ const FORWARDED: [i32; 11] = [
     libc::SIGTTOU,
 ];
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// How long the command may take to end when the gateway process has ended.
+const STOP_WITHIN: Duration = Duration::from_secs(3);
+const REAPED_WITHIN: Duration = Duration::from_secs(1);

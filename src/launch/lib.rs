@@ -52,6 +52,7 @@ mod reexec;
 mod refuse;
 mod request;
 mod ruleset;
+pub mod service;
 mod streams;
 mod syscall;
 mod terminal;

@@ -12,7 +12,7 @@ use super::{command, environment, syscall};
 use crate::enroll::LauncherEnd;
 
 /// Replaces this process with the launcher, in a fresh image of this program: `gateway __launch
-/// SOCKET SETTINGS`.
+/// SOCKET SETTINGS PROCESS`.
 ///
 /// The new image has only the variables that the command may have, so its memory contains no secret
 /// of the user's. Returns only if that fails.
@@ -31,12 +31,13 @@ pub fn reexec(mut launch: Launch, gateway: LauncherEnd) -> io::Error {
     );
     match pass_on(&launch, gateway) {
         Err(error) => error,
-        Ok((socket, settings)) => {
+        Ok((socket, settings, process)) => {
             let arguments = [
                 OsString::from("gateway"),
                 SUBCOMMAND.into(),
                 socket.as_raw_fd().to_string().into(),
                 settings.as_raw_fd().to_string().into(),
+                process.unwrap_or(0).to_string().into(),
             ];
             match (command::strings(&arguments), command::block(&passed)) {
                 (Ok(arguments), Ok(passed)) => {
@@ -53,7 +54,7 @@ pub fn reexec(mut launch: Launch, gateway: LauncherEnd) -> io::Error {
 /// # Errors
 /// `InvalidInput` if they are not such arguments.
 pub fn resume(arguments: &[OsString]) -> io::Result<(Launch, LauncherEnd)> {
-    let [socket, settings] = arguments else {
+    let [socket, settings, process] = arguments else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let adopt = |argument: &OsStr| -> io::Result<OwnedFd> {
@@ -65,11 +66,15 @@ pub fn resume(arguments: &[OsString]) -> io::Result<(Launch, LauncherEnd)> {
     };
     let (socket, settings) = (adopt(socket)?, File::from(adopt(settings)?));
     let launch = serde_json::from_reader(io::BufReader::new(settings))?;
-    Ok((launch, socket.into()))
+    let process = process.to_str().and_then(|number| number.parse().ok());
+    let process = process.ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((launch, LauncherEnd::from(socket).of(process)))
 }
 
-/// Creates the two files that the new image inherits: the socket, and the settings.
-fn pass_on(launch: &Launch, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedFd)> {
+/// Creates the two files that the new image inherits: the socket, and the settings. Returns them
+/// with the number of the gateway process.
+fn pass_on(launch: &Launch, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedFd, Option<i32>)> {
+    let process = gateway.process();
     let socket = OwnedFd::from(gateway);
     let mut settings = File::from(rustix::fs::memfd_create(
         "gateway-launch",
@@ -80,7 +85,7 @@ fn pass_on(launch: &Launch, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedF
     for file in [socket.as_fd(), settings.as_fd()] {
         rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?;
     }
-    Ok((socket, settings.into()))
+    Ok((socket, settings.into(), process))
 }
 
 /// The first argument that tells `main` to act as the launcher.

@@ -396,6 +396,18 @@ pub fn raise(signal: i32) {
     unsafe { libc::kill(libc::getpid(), signal) };
 }
 
+/// Returns the time of `CLOCK_MONOTONIC`.
+pub fn monotonic() -> std::time::Duration {
+    let mut now = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: the pointer is to a live `timespec`, for which all zeroes is valid. The clock exists
+    // on every Linux, so the call does not fail.
+    let now = unsafe {
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, now.as_mut_ptr());
+        now.assume_init()
+    };
+    std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
 /// Sends a signal, by number, through a process handle.
 ///
 /// # Errors
@@ -458,6 +470,15 @@ pub fn wait_any() -> io::Result<(i32, i32)> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Returns the raw status of a child that has ended, by number; `None` if it still runs, or is not
+/// a child.
+pub fn status_of(child: i32) -> Option<i32> {
+    let mut status = 0;
+    // SAFETY: the pointer is to a live `i32`.
+    let reaped = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
+    (reaped == child).then_some(status)
 }
 
 /// Waits for one child to end: its raw status.

@@ -139,6 +139,8 @@ ConnectionLimit "connection_limit" SERVICE_UNAVAILABLE Client "connection_limit_
     "Open fewer connections at a time; the limits are in `[limits]`."
 DnsName "dns_name" FORBIDDEN Policy "http_request_denied"
     "No policy reaches the name: allow it with `--allow HOST` or a Cedar policy."
+GatewayStopping "gateway_stopping" SERVICE_UNAVAILABLE Gateway "connection_terminated"
+    "The gateway was told to stop, and `drain_timeout` in `[limits]` was over: send the request again."
 HelloTooLong "hello_too_long" BAD_REQUEST Client "http_request_error" ""
 HostNotPermitted "host_not_permitted" FORBIDDEN Client "http_request_denied" ""
 Http2Flood "http2_flood" BAD_REQUEST Client "http_request_error"

@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
@@ -32,6 +32,8 @@ pub type Content = UnsyncBoxBody<Bytes, std::io::Error>;
 #[derive(Clone)]
 pub struct Client {
     address: SocketAddr,
+    /// Whether the address is a proxy's, and not one for TLS.
+    proxied: bool,
     roots: Arc<RootCertStore>,
     phantom: String,
 }
@@ -44,16 +46,46 @@ impl Client {
         roots.add(authority).unwrap();
         Self {
             address: gateway.address,
+            proxied: false,
             roots: Arc::new(roots),
             phantom: gateway.phantom.clone(),
         }
     }
 
+    /// The same through the explicit proxy.
+    pub fn proxied(mut self, gateway: &Program) -> Self {
+        self.address = gateway.proxy;
+        self.proxied = true;
+        self
+    }
+
     /// TLS to a host through the gateway; nothing is resumed.
     pub async fn tls(&self, host: &str, protocol: &[u8]) -> std::io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(self.address).await?;
+        self.over(stream, host, protocol).await
+    }
+
+    /// The same on a connection to the gateway that exists.
+    pub async fn over(
+        &self,
+        mut stream: TcpStream,
+        host: &str,
+        protocol: &[u8],
+    ) -> std::io::Result<TlsStream<TcpStream>> {
         stream.set_nodelay(true)?;
+        if self.proxied {
+            let asks = format!("CONNECT {host}:443 HTTP/1.1\r\nhost: {host}:443\r\n\r\n");
+            stream.write_all(asks.as_bytes()).await?;
+            let mut answer = [0; 19];
+            stream.read_exact(&mut answer).await?;
+            assert_eq!(&answer, b"HTTP/1.1 200 OK\r\n\r\n");
+        }
         self.tls_over(stream, host, protocol).await
+    }
+
+    /// A connection to the gateway, before a byte is sent.
+    pub async fn connect(&self) -> std::io::Result<TcpStream> {
+        TcpStream::connect(self.address).await
     }
 
     async fn tls_over<IO: AsyncRead + AsyncWrite + Unpin>(

@@ -13,6 +13,7 @@ mod fidelity;
 mod origin;
 mod program;
 mod reload;
+mod stop;
 mod volume;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

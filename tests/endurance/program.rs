@@ -20,6 +20,8 @@ pub struct Setup {
     pub sync: &'static str,
     /// Policy files by name, instead of one that permits everything.
     pub policies: Vec<(String, String)>,
+    /// How many threads serve.
+    pub threads: usize,
     /// A small file system for the audit log: its size, for `mount -o size=`.
     pub small_disk: Option<&'static str>,
 }
@@ -30,6 +32,7 @@ impl Default for Setup {
             limits: "",
             sync: "batch",
             policies: vec![("all.cedar".to_owned(), permit_all())],
+            threads: 1,
             small_disk: None,
         }
     }
@@ -48,9 +51,12 @@ fn permit_all() -> String {
 pub struct Program {
     pub folder: PathBuf,
     pub address: SocketAddr,
+    /// The explicit proxy of the same session.
+    pub proxy: SocketAddr,
     /// The phantom that the workload has instead of the secret.
     pub phantom: String,
     process: Child,
+    starts: usize,
     small_disk: bool,
     _kept: tempfile::TempDir,
 }
@@ -67,8 +73,9 @@ impl Program {
         fs::create_dir(folder.join("log")).unwrap();
         fs::set_permissions(folder.join("log"), fs::Permissions::from_mode(0o700)).unwrap();
         fs::write(folder.join("origin.pem"), &origin.authority).unwrap();
-        let address = free_address();
-        fs::write(folder.join("gateway.toml"), config(address, origin, &setup)).unwrap();
+        let [address, proxy] = [free_address(), free_address()];
+        let text = config([address, proxy], origin, &setup);
+        fs::write(folder.join("gateway.toml"), text).unwrap();
         let process = match setup.small_disk {
             None => launch(&folder),
             Some(size) => launch_on_small_disk(&folder, size),
@@ -76,8 +83,10 @@ impl Program {
         let mut program = Self {
             folder,
             address,
+            proxy,
             phantom: String::new(),
             process,
+            starts: 1,
             small_disk: setup.small_disk.is_some(),
             _kept: kept,
         };
@@ -94,13 +103,31 @@ impl Program {
     /// Starts it anew in the same folder.
     pub fn restart(&mut self) {
         self.process = launch(&self.folder);
+        self.starts += 1;
         self.await_service();
     }
 
-    /// Waits until the address answers; by then the CA's certificate and the phantoms are written.
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Waits until the process has ended, and returns its exit code.
+    pub async fn ended(&mut self) -> Option<i32> {
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status.code();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until it says that it serves; by then the CA's certificate and the phantoms are
+    /// written. It accepts connections earlier.
     fn await_service(&mut self) {
         let began = Instant::now();
-        while std::net::TcpStream::connect(self.address).is_err() {
+        while self.said().matches("gateway: session `agent-1` on").count() < 2 * self.starts {
             let ended = self.process.try_wait().unwrap();
             assert!(
                 ended.is_none() && began.elapsed() < Duration::from_secs(30),
@@ -238,7 +265,7 @@ impl Drop for Program {
     }
 }
 
-fn config(address: SocketAddr, origin: &Origin, setup: &Setup) -> String {
+fn config([address, proxy]: [SocketAddr; 2], origin: &Origin, setup: &Setup) -> String {
     let hosts: String = [
         ("one", origin.port, "1.1"),
         ("two", origin.port, "2"),
@@ -253,10 +280,11 @@ fn config(address: SocketAddr, origin: &Origin, setup: &Setup) -> String {
     .concat();
     format!(
         "[ca]\ncertificate = \"ca.pem\"\n[audit]\npath = \"log/audit.jsonl\"\nsync = \"{}\"\n[policy]\nfiles = [\"policies/*.cedar\"]
-         [phantoms]\nenv_file = \"phantoms.env\"\n[limits]\n{}\n[[listener]]\nkind = \"tls\"\naddress = \"{address}\"\nsession = \"agent-1\"
+         [phantoms]\nenv_file = \"phantoms.env\"\n[limits]\n{}\n[runtime]\nthreads = {}\n[[listener]]\nkind = \"tls\"\naddress = \"{address}\"\nsession = \"agent-1\"
+         [[listener]]\nkind = \"proxy\"\naddress = \"{proxy}\"\nsession = \"agent-1\"
          [[credential]]\nname = \"TOKEN\"\nfrom = \"file:secret\"\norigins = [\"https://*.origin.test\"]
          places = [\"header:authorization:Bearer\"]\n{hosts}",
-        setup.sync, setup.limits
+        setup.sync, setup.limits, setup.threads
     )
 }
 

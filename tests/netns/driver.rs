@@ -272,6 +272,7 @@ pub fn drive(settings: &str) -> ExitCode {
             .unwrap();
     }
     drop(gateway);
+    let launcher = launcher.of(child.id().cast_signed());
     let error = launch::reexec(launch, launcher);
     eprintln!("reexec: {error}");
     ExitCode::from(125)

@@ -1262,7 +1262,9 @@ fn a_killed_gateway_leaves_no_network() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{errors}");
         assert!(
-            errors.contains("the gateway process was ended from outside"),
+            errors.contains(
+                "the gateway process ended (killed by signal 9); the command was stopped"
+            ),
             "{errors}"
         );
     }

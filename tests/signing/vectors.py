@@ -215,13 +215,12 @@ class Gateway:
     def __enter__(self):
         until = time.monotonic() + 60
         while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
+            said = (self.folder / "log").read_text()
+            if "gateway: session" in said:
                 break
-            except ConnectionRefusedError:
-                if self.process.poll() is not None or time.monotonic() > until:
-                    sys.exit("`gateway serve` did not start: " + (self.folder / "log").read_text())
-                pause()
+            if self.process.poll() is not None or time.monotonic() > until:
+                sys.exit("`gateway serve` did not start: " + said)
+            pause()
         held = dict(line.split("=", 1) for line in (self.folder / "phantoms.env").read_text().splitlines() if "=" in line)
         self.phantoms = {key: ([held[name] for name in names] + [""])[:3] for key, names in self.variables.items()}
         self.trust = ssl.create_default_context(cafile=self.folder / "ca.pem")

@@ -121,7 +121,7 @@ impl Gate {
             child,
         };
         let begin = Instant::now();
-        while TcpStream::connect(("127.0.0.1", proxy)).is_err() {
+        while !gate.said().contains("gateway: session") {
             if gate.child.try_wait().unwrap().is_some() {
                 return Err(gate.said());
             }

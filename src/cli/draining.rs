@@ -1,0 +1,68 @@
+//! Stops a gateway in order: what it has accepted is answered, within `drain_timeout`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::signals::Signals;
+use super::terminal::Terminal;
+use crate::config::show_duration;
+use crate::gateway::{SharedState, Worker};
+
+/// How often the gateway looks whether it has ended.
+const LOOK: Duration = Duration::from_millis(10);
+/// How long an aborted exchange may take to tell its client, and to write its record.
+const CUT_WITHIN: Duration = Duration::from_secs(1);
+
+/// Closes the listeners, lets exchanges finish, and cuts what is left after `drain_timeout` or at
+/// a second signal. Every exchange has its record afterwards.
+pub async fn drain(
+    shared: &SharedState,
+    workers: &[Arc<Worker>],
+    signals: &mut Signals,
+    terminal: &Terminal,
+) {
+    let most = shared.limits.drain_timeout;
+    shared.draining.cancel();
+    terminal.note(format!(
+        "gateway: draining: {} exchanges on {} connections, for at most {}; another signal cuts them",
+        underway(workers),
+        shared.open.load(Ordering::Relaxed),
+        show_duration(most),
+    ));
+    let is_over = || {
+        let none = |count: &AtomicUsize| count.load(Ordering::Acquire) == 0;
+        none(&shared.listening) && none(&shared.open) && underway(workers) == 0
+    };
+    tokio::select! {
+        () = until(is_over) => return,
+        () = tokio::time::sleep(most) => {}
+        () = signals.stop() => {}
+    }
+    terminal.note(format!("gateway: cut {} exchanges", underway(workers)));
+    let has_ended = || underway(workers) == 0;
+    workers.iter().for_each(|worker| worker.cut());
+    // Clients that do not read what they are told are closed after a while.
+    if tokio::time::timeout(CUT_WITHIN, until(has_ended))
+        .await
+        .is_err()
+    {
+        workers.iter().for_each(|worker| worker.close());
+        if tokio::time::timeout(CUT_WITHIN, until(has_ended))
+            .await
+            .is_err()
+        {
+            tracing::error!("exchanges did not end; the log has no end record of them");
+        }
+    }
+}
+
+fn underway(workers: &[Arc<Worker>]) -> usize {
+    workers.iter().map(|worker| worker.underway()).sum()
+}
+
+async fn until(is_over: impl Fn() -> bool) {
+    while !is_over() {
+        tokio::time::sleep(LOOK).await;
+    }
+}

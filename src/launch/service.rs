@@ -1,0 +1,95 @@
+//! What a service manager passes to a service that it starts: listening sockets, and where to tell
+//! how it is (systemd's sd_listen_fds(3), sd_notify(3) and sd_watchdog_enabled(3)).
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::{refuse, syscall};
+
+/// What the service manager passed.
+#[derive(Debug, Default)]
+pub struct Passed {
+    /// The sockets with their names, in the order of the socket unit.
+    pub sockets: Vec<(String, OwnedFd)>,
+    /// The address of the socket that takes notifications.
+    pub notify: Option<OsString>,
+    /// How often it wants to hear that the service is alive.
+    pub watchdog: Option<Duration>,
+}
+
+/// Takes what the service manager passed, and removes the variables that tell of it, so that no
+/// child takes it for its own. The sockets are closed on exec.
+///
+/// Call it before anything else is opened: the sockets are known by their numbers alone.
+///
+/// # Errors
+/// `InvalidInput` if the variables do not hold what they should; `EBADF` if a socket that they
+/// announce is not open. An error too if this process has more than one thread.
+pub fn take() -> io::Result<Passed> {
+    refuse::threads().map_err(|failure| invalid(&failure))?;
+    let variables = VARIABLES.map(take_variable);
+    let [sockets, names, sockets_of, notify, watchdog, watchdog_of] = &variables;
+    let mut passed = Passed {
+        notify: notify.clone().filter(|address| !address.is_empty()),
+        ..Passed::default()
+    };
+    // Variables for another process were inherited by mistake.
+    if sockets_of.is_some() && is_this_process(sockets_of)? {
+        let count = number::<u16>(sockets)?.unwrap_or(0);
+        let names = names.as_ref().map(|names| names.to_string_lossy());
+        let mut names = names.iter().flat_map(|names| names.split(':'));
+        for at in 0..i32::from(count) {
+            let name = names.next().unwrap_or_default().to_owned();
+            passed.sockets.push((name, syscall::adopt(FIRST + at)?));
+        }
+    }
+    if watchdog_of.is_none() || is_this_process(watchdog_of)? {
+        passed.watchdog = number(watchdog)?.map(Duration::from_micros);
+    }
+    Ok(passed)
+}
+
+/// The time since the system was started, as its service manager counts it.
+pub fn monotonic() -> Duration {
+    syscall::monotonic()
+}
+
+fn take_variable(name: &str) -> Option<OsString> {
+    let value = std::env::var_os(name)?;
+    // SAFETY: this process has one thread, as `take` has checked, so that no other one reads the
+    // environment at the same time.
+    unsafe { std::env::remove_var(name) };
+    Some(value)
+}
+
+fn is_this_process(id: &Option<OsString>) -> io::Result<bool> {
+    Ok(number(id)? == Some(std::process::id()))
+}
+
+fn number<T: FromStr<Err: Display>>(text: &Option<OsString>) -> io::Result<Option<T>> {
+    let read = |text: &OsString| {
+        text.to_string_lossy()
+            .parse()
+            .map_err(|error| invalid(&error))
+    };
+    text.as_ref().map(read).transpose()
+}
+
+fn invalid(why: &dyn Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why.to_string())
+}
+
+const VARIABLES: [&str; 6] = [
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+    "LISTEN_PID",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+];
+/// The number of the first socket (`SD_LISTEN_FDS_START`).
+const FIRST: i32 = 3;
