@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ids::Ids;
@@ -17,6 +19,9 @@ use crate::names::CredentialName;
 use crate::origin::resolve::ResolverUnusable;
 use crate::origin::{self, Origins};
 use crate::session::Sessions;
+
+/// How long a connection without a request may be silent after the gateway was told to stop.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// What every runtime thread shares.
 pub struct SharedState {
@@ -136,6 +141,25 @@ impl Worker {
             self.origins.store(next.clone());
         }
         Ok(next)
+    }
+
+    /// Waits for a step before the first request of a connection: until the deadline, or for a
+    /// while after the gateway was told to stop. `None` if it took longer.
+    pub(super) async fn opening<T>(
+        &self,
+        deadline: Instant,
+        step: impl Future<Output = T>,
+    ) -> Option<T> {
+        let given_up = async {
+            self.shared.draining.cancelled().await;
+            tokio::time::sleep(SILENCE).await;
+        };
+        tokio::select! {
+            biased;
+            done = step => Some(done),
+            () = tokio::time::sleep_until(deadline) => None,
+            () = given_up => None,
+        }
     }
 
     /// How many exchanges are under way on this thread.
