@@ -8,7 +8,7 @@ use tokio::sync::OnceCell;
 use super::failure::Failure;
 use super::generation;
 use super::keeping::{Keeper, Keeping, Kept};
-use super::reload::Reloading;
+use super::reloading::Reloading;
 use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};

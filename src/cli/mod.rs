@@ -33,6 +33,7 @@ mod policy;
 mod presets;
 mod publishing;
 mod reload;
+mod reloading;
 mod renewal;
 mod resolve;
 mod sealing;

@@ -1,5 +1,5 @@
-//! `gateway status`, `sessions`, `pause`, `resume`, `end`, `reload` and `revoke`: what an operator sees of
-//! running gateways, and changes.
+//! `gateway status`, `sessions`, `pause`, `resume`, `end`, `reload` and `revoke`: what an operator
+//! sees of running gateways, and changes.
 
 use clap::Args;
 use serde_json::{Value, json};
