@@ -182,7 +182,7 @@ fn all_mistakes_of_a_file_are_reported_at_once_and_in_its_order() {
             "2:1: unknown key `certifcate` in [ca] | a key that nothing reads would be a setting that does not hold | did you mean `certificate`?",
             "3:12: `lifetime` of [ca] is `24` | a duration needs its unit | write for example `10s`, `5m` or `24h`",
             "4:2: unknown section or key `adit` | a section that nothing reads would be settings that do not hold | did you mean [audit]?",
-            "6:8: `sync` of [audit] is `never` | it is none of the words that stand for something | write `batch` or `always`",
+            "6:8: `sync` of [audit] is `never` | it is not one of the known placeholders | write `batch` or `always`",
             "7:10: `rotate` of [audit] is of type integer | it takes a text in quotes | write size",
             "8:1: [[listener]] has no `address` | there is nowhere to listen |",
             "9:8: `kind` of [[listener]] is `http` | it is none of the words",
@@ -216,7 +216,7 @@ fn a_key_in_the_wrong_section_is_told_its_place() {
         &[
             "1:1: unknown section or key `address` | a section that nothing reads would be settings that do not hold | `address` belongs to [[listener]]",
             "3:1: unknown key `threads` in [ca] | a key that nothing reads would be a setting that does not hold | `threads` belongs to [runtime]",
-            "4:2: `credential` is not written as [[credential]] | it may stand many times | write [[credential]]",
+            "4:2: `credential` is not written as [[credential]] | it may occur many times | write [[credential]]",
         ],
     );
 }
@@ -343,10 +343,10 @@ fn weak_and_contradictory_origins_are_refused() {
             "5:64: `addresses` of [[origin]] is `fd00:ec2::254` | it reaches",
             "5:81: `addresses` of [[origin]] is `10.0.0.1/8` | bits are set behind the prefix",
             "7:13: `cleartext` contradicts `match`",
-            "8:24: `replace_system_roots` stands without `roots`",
+            "8:24: `replace_system_roots` needs `roots`",
             "9:1: a second [[origin]] is for https://a.test",
             "11:22: `client_certificate` of [[origin]] is `/nonexistent.pem` | the file cannot be read",
-            "11:22: `client_certificate` stands without `client_key`",
+            "11:22: `client_certificate` needs `client_key`",
             "14:13: `cleartext` is for a whole domain beyond loopback",
             "15:8: `http = \"2\"` contradicts `match`",
             "16:9: `roots` contradicts `match`",
@@ -746,7 +746,7 @@ fn an_own_endpoint_says_what_its_service_and_paths_are() {
         &[
             "4:12: there is no service `store`",
             "4:12: there is no service `ghost`",
-            "5:90: `exact_paths` stands beside a service of S3's | the paths of an object store are always taken as they stand",
+            "5:90: `exact_paths` has no use for a service of S3's | the paths of an object store are always taken as they stand",
         ],
     );
 }
@@ -775,7 +775,7 @@ fn an_account_is_a_number_or_a_canonical_id_and_a_star_stands_alone() {
     }
     refused(
         "[[credential]]\nname = \"A\"\norigins = [\"https://a.test\"]\nunsigned = [\"https://a.test\"]\n",
-        &["4:12: `unsigned` stands without `sign`"],
+        &["4:12: `unsigned` needs `sign`"],
     );
 }
 

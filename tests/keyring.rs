@@ -140,6 +140,8 @@ fn the_key_that_seals_sessions_is_in_the_key_ring_if_there_is_one() {
     );
     drop(port);
     std::fs::write(folder.path().join("gateway.toml"), config).unwrap();
+    let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(folder.path(), own).unwrap();
     let phantoms = || {
         let file = folder.path().join("phantoms.env");
         let _ = std::fs::remove_file(&file);

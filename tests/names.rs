@@ -175,6 +175,8 @@ impl World {
             second: NameServer::start(SECOND),
             gateway: None,
         };
+        fs::create_dir(world.at("log")).unwrap();
+        fs::set_permissions(world.at("log"), fs::Permissions::from_mode(0o700)).unwrap();
         for (name, place, text) in [
             ("hosts", "/etc/hosts", hosts.to_owned()),
             ("resolv.conf", "/etc/resolv.conf", servers(&[FIRST, SECOND])),
@@ -199,8 +201,6 @@ impl World {
     fn serve(mut self, more: &str) -> Self {
         let policy = "permit(principal, action, resource in Gateway::Domain::\"names.test\");";
         fs::write(self.at("all.cedar"), policy).unwrap();
-        fs::create_dir(self.at("log")).unwrap();
-        fs::set_permissions(self.at("log"), fs::Permissions::from_mode(0o700)).unwrap();
         let config = format!(
             "[audit]\npath = \"log/audit.jsonl\"\n[policy]\nfiles = [\"all.cedar\"]\n\
              [[listener]]\nkind = \"proxy\"\naddress = \"{PROXY}\"\n{more}"
@@ -558,6 +558,18 @@ mod facts {
         ask(name).is_refused(502, "unresolved");
     }
 
+    pub fn clear_text_reaches_a_sandbox_by_flag() {
+        let name = "mirror.names.test";
+        let world = World::new("");
+        world.first.addresses(name, RecordType::A, &[V4], 0);
+        let host = format!("{name}:{ORIGIN_PORT}");
+        let allowed = sandboxed(&world, &["--allow", &format!("http://{host}")], name);
+        assert_eq!(allowed, V4);
+        let refused = sandboxed(&world, &["--allow", &host], name);
+        assert!(refused.contains("\"reason\":\"clear_text\""), "{refused}");
+        assert!(refused.contains("--allow http://HOST"), "{refused}");
+    }
+
     pub fn clear_text_reaches_the_host_and_port_that_the_operator_names() {
         let (named, other) = ("mirror.names.test", "other.names.test");
         let world = World::new("").serve_for(&[named]);
@@ -575,6 +587,29 @@ mod facts {
         let asked = world.first.asked();
         assert!(!asked.iter().any(|line| line.contains(other)), "{asked:?}");
     }
+}
+
+/// Runs curl in a sandbox.
+fn sandboxed(world: &World, flags: &[&str], name: &str) -> String {
+    let work = world.at("work");
+    let _ = fs::create_dir(&work);
+    fs::set_permissions(world.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&work, fs::Permissions::from_mode(0o777)).unwrap();
+    let place = format!(
+        "[audit]\npath = \"log/exec.jsonl\"\n{}",
+        rule(name).replace("cleartext = true\n", "")
+    );
+    fs::write(world.at("exec.toml"), place).unwrap();
+    let url = format!("http://{name}:{ORIGIN_PORT}/");
+    let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
+        .args(["exec", "-q", "--config", "../exec.toml"])
+        .args(flags)
+        .args(["--", "curl", "-sS", "--max-time", "15", &url])
+        .current_dir(&work)
+        .output()
+        .unwrap();
+    let (out, err) = (output.stdout, String::from_utf8_lossy(&output.stderr));
+    format!("{}{err}", String::from_utf8_lossy(&out))
 }
 
 /// Runs a fact in a network and mount namespace of its own.
@@ -623,4 +658,5 @@ facts![
     an_old_answer_serves_while_no_server_answers_until_the_name_is_denied,
     old_answers_can_be_turned_off,
     clear_text_reaches_the_host_and_port_that_the_operator_names,
+    clear_text_reaches_a_sandbox_by_flag,
 ];

@@ -50,8 +50,9 @@ impl Host {
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", said(&made));
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = port.local_addr().unwrap().port();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
         let server = Command::new("python3")
             .args(["server.py", &port.to_string(), SECRET])
             .current_dir(folder.path())
@@ -125,7 +126,8 @@ impl Host {
     #[track_caller]
     fn inside(&self, name: &str, folder: &str, flags: &[&str], script: &str) -> String {
         let output = self.exec(name, folder, flags, script);
-        assert!(output.status.success(), "{script}\n{}", said(&output));
+        let told = || format!("{}{}", said(&output), newest_log(self));
+        assert!(output.status.success(), "{script}\n{}", told());
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -224,12 +226,7 @@ fn phantoms_are_those_of_one_user_and_one_project_until_fresh_ones_are_asked_for
     // The state is the user's alone, hidden from the command, and tells nothing.
     let folder = host.at("ann/.local/state/gateway/sessions");
     let seen = format!("ls {} 2>&1 || true", folder.display());
-    let seen = host.inside(
-        "ann",
-        "ann-one",
-        &["--see", host.at("ann").to_str().unwrap()],
-        &seen,
-    );
+    let seen = host.inside("ann", "ann-one", &["--see-home", ".local/state"], &seen);
     assert!(!seen.contains("exec.db"), "{seen}");
     for file in fs::read_dir(&folder).unwrap() {
         let file = file.unwrap();
@@ -259,6 +256,8 @@ import base64, http.server, os, ssl, subprocess, sys
 WANTED = "Basic " + base64.b64encode(b"x-access-token:" + sys.argv[2].encode()).decode()
 
 class Git(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
     def do_GET(self):
         if self.headers.get("authorization") != WANTED:
             self.send_response(401)

@@ -35,11 +35,11 @@ impl Log {
         let shown = act.subject.floor_char_boundary(MOST_SUBJECT);
         let record = Record {
             kind: "act".into(),
-            time: Some(timestamp(SystemTime::now())),
+            time: Some(timestamp(SystemTime::now()).into()),
             name: Some(act.name.into()),
-            operator: Some(act.operator.to_owned()),
-            session: act.session.map(SessionId::to_string),
-            subject: (shown > 0).then(|| act.subject[..shown].to_owned()),
+            operator: Some(act.operator.into()),
+            session: act.session.map(|session| session.as_str().into()),
+            subject: (shown > 0).then(|| act.subject[..shown].into()),
             decision: Some(act.decision.name().into()),
             ..Record::default()
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use super::encode::timestamp;
-use super::record::{Injected, Record, Word};
+use super::record::{Injected, Record, Text, Word};
 use super::redact::Redact;
 use super::words::{End, Length, Outcome, Phase};
 use gateway_names::{CredentialName, ExchangeId, PolicyId};
@@ -26,8 +26,8 @@ impl RecordBuilder {
         Self {
             record: Record {
                 kind: "exchange".into(),
-                id: Some(id.to_string()),
-                time: Some(timestamp(SystemTime::now())),
+                id: Some(hex(id)),
+                time: Some(timestamp(SystemTime::now()).into()),
                 entry: Some(entry.into()),
                 ..Record::default()
             },
@@ -62,18 +62,18 @@ impl RecordBuilder {
             }
             self.record.query.push(match name.len() {
                 // A long name is more likely data than a name.
-                long if long > MOST_NAME => format!("[{long} bytes]"),
-                _ => String::from_utf8_lossy(name).into_owned(),
+                long if long > MOST_NAME => format!("[{long} bytes]").into(),
+                _ => String::from_utf8_lossy(name).into(),
             });
         }
     }
 
     pub(super) fn policies(&mut self, policies: &[PolicyId]) {
-        (self.record.policies, self.record.policies_more) = listed(policies);
+        (self.record.policies, self.record.policies_more) = listed(policies, PolicyId::as_str);
     }
 
     pub(super) fn facts(&mut self, names: &[String]) {
-        (self.record.facts, self.record.facts_more) = listed(names);
+        (self.record.facts, self.record.facts_more) = listed(names, String::as_str);
     }
 
     pub(super) fn lend(&mut self, credential: &CredentialName, place: &str) {
@@ -82,7 +82,7 @@ impl RecordBuilder {
             return;
         }
         self.record.lent.push(Injected {
-            credential: credential.as_str().to_owned(),
+            credential: credential.as_str().into(),
             place: kept(place.as_bytes()).unwrap_or_default(),
         });
     }
@@ -131,7 +131,7 @@ impl RecordBuilder {
         Record {
             kind: "end".into(),
             id: self.record.id.clone(),
-            time: Some(timestamp(SystemTime::now())),
+            time: Some(timestamp(SystemTime::now()).into()),
             session: self.record.session.clone(),
             outcome: Some(end.outcome.name().into()),
             status,
@@ -150,7 +150,7 @@ impl RecordBuilder {
     }
 
     /// Every text chosen by the client, and how many bytes of it to show.
-    fn texts(&mut self) -> impl Iterator<Item = (&mut String, usize)> {
+    fn texts(&mut self) -> impl Iterator<Item = (&mut Text, usize)> {
         let record = &mut self.record;
         let heads = [
             (record.method.as_mut(), MOST_METHOD),
@@ -169,31 +169,40 @@ impl RecordBuilder {
 }
 
 /// The first items of a list, and how many are left out.
-fn listed(all: &[impl ToString]) -> (Vec<String>, Option<u64>) {
+fn listed<T>(all: &[T], text: impl Fn(&T) -> &str) -> (Vec<Text>, Option<u64>) {
     let (shown, rest) = all.split_at(all.len().min(MOST_LISTED));
     let more = (!rest.is_empty()).then_some(rest.len() as u64);
-    (shown.iter().map(ToString::to_string).collect(), more)
+    (shown.iter().map(|one| text(one).into()).collect(), more)
+}
+
+fn hex(id: ExchangeId) -> Text {
+    let digits = id.to_hex();
+    std::str::from_utf8(&digits)
+        .expect("hexadecimal digits are ASCII")
+        .into()
 }
 
 /// Keeps the part of a text that could be shown. Invalid UTF-8 becomes U+FFFD.
-pub(super) fn kept(text: &[u8]) -> Option<String> {
+pub(super) fn kept(text: &[u8]) -> Option<Text> {
     let kept = &text[..text.len().min(MOST_KEPT)];
     (!kept.is_empty()).then(|| match std::str::from_utf8(kept) {
-        Ok(text) => text.to_owned(),
-        Err(_) => String::from_utf8_lossy(kept).into_owned(),
+        Ok(text) => text.into(),
+        Err(_) => String::from_utf8_lossy(kept).into(),
     })
 }
 
 /// Redacts the text, then cuts it to `most` bytes.
-fn show(text: &mut String, most: usize, redact: Option<&dyn Redact>) {
+fn show(text: &mut Text, most: usize, redact: Option<&dyn Redact>) {
     let mut places = Vec::new();
     if let Some(redact) = redact {
         redact.redact(text.as_bytes(), &mut places);
     }
     if !places.is_empty() {
-        *text = redacted(text.as_bytes(), &places);
+        *text = redacted(text.as_bytes(), &places).into();
     }
-    text.truncate(text.floor_char_boundary(most));
+    if text.len() > most {
+        *text = text[..text.floor_char_boundary(most)].into();
+    }
 }
 
 /// Replaces each place in the text; overlapping places are merged, and places past the end are cut.

@@ -158,10 +158,10 @@ impl Log {
         let subject = &event.subject[..event.subject.len().min(MAX_SUBJECT_BYTES)];
         let record = Record {
             kind: "event".into(),
-            time: Some(timestamp(SystemTime::now())),
+            time: Some(timestamp(SystemTime::now()).into()),
             name: Some(event.name.into()),
-            session: event.session.map(SessionId::to_string),
-            subject: Some(String::from_utf8_lossy(subject).into_owned()),
+            session: event.session.map(|session| session.as_str().into()),
+            subject: Some(String::from_utf8_lossy(subject).into()),
             reason: event.reason.map(Word::Borrowed),
             count: Some(event.count),
             ..Record::default()

@@ -6,11 +6,15 @@ use std::net::SocketAddr;
 
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
+use smol_str::SmolStr;
 
 use super::encode::{Object, Value};
 
 /// A word of this program: borrowed when written, owned when read.
 pub type Word = Cow<'static, str>;
+
+/// Any other text. Short ones, which most are, need no allocation.
+pub type Text = SmolStr;
 
 macro_rules! record {
     ($($(#[$about:meta])* $key:ident: $kind:ty,)*) => {
@@ -29,7 +33,7 @@ macro_rules! record {
             pub(super) fn encode(&self) -> Vec<u8> {
                 let mut out = Vec::with_capacity(USUAL_BYTES);
                 let mut object = Object::new(&mut out);
-                $(object.member(stringify!($key), &self.$key);)*
+                $(object.member(concat!(",\"", stringify!($key), "\":"), &self.$key);)*
                 object.end();
                 out
             }
@@ -47,29 +51,29 @@ record! {
     /// Kind of the record.
     kind: Word,
     /// Id of the exchange.
-    id: Option<String>,
+    id: Option<Text>,
     /// Wall-clock time, UTC.
-    time: Option<String>,
+    time: Option<Text>,
     /// Name of the session.
-    session: Option<String>,
+    session: Option<Text>,
     /// How the client connected.
     entry: Option<Word>,
     /// Client's protocol.
     protocol: Option<Word>,
     /// Request method.
-    method: Option<String>,
+    method: Option<Text>,
     /// Scheme of the target.
     scheme: Option<Word>,
     /// Canonical host.
-    host: Option<String>,
+    host: Option<Text>,
     /// Port of the target.
     port: Option<u16>,
     /// Canonical path.
-    path: Option<String>,
+    path: Option<Text>,
     /// Full length of a path that is shown in part.
     path_bytes: Option<u64>,
     /// Names of the query parameters.
-    query: Vec<String>,
+    query: Vec<Text>,
     /// How many names are not shown.
     query_more: Option<u64>,
     /// How far the exchange got.
@@ -77,11 +81,11 @@ record! {
     /// Policy's decision.
     decision: Option<Word>,
     /// Policies that decided.
-    policies: Vec<String>,
+    policies: Vec<Text>,
     /// How many policies are not shown.
     policies_more: Option<u64>,
     /// Names of the content facts that the decision read.
-    facts: Vec<String>,
+    facts: Vec<Text>,
     /// How many facts are not shown.
     facts_more: Option<u64>,
     /// Generation of the policy set.
@@ -115,9 +119,9 @@ record! {
     /// What happened.
     name: Option<Word>,
     /// Who did it, on the control socket.
-    operator: Option<String>,
+    operator: Option<Text>,
     /// What an event or an act is about.
-    subject: Option<String>,
+    subject: Option<Text>,
     /// How many events the record stands for.
     count: Option<u64>,
     /// Id of the chain.
@@ -154,9 +158,9 @@ impl Serialize for Record {
 #[serde(deny_unknown_fields)]
 pub struct Injected {
     /// The credential's name.
-    pub credential: String,
+    pub credential: Text,
     /// Where the secret was put.
-    pub place: String,
+    pub place: Text,
 }
 
 impl Value for Injected {
@@ -166,8 +170,8 @@ impl Value for Injected {
 
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = Object::new(out);
-        object.member("credential", &Some(&self.credential));
-        object.member("place", &Some(&self.place));
+        object.member(",\"credential\":", &Some(&self.credential));
+        object.member(",\"place\":", &Some(&self.place));
         object.end();
     }
 }

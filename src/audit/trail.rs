@@ -70,7 +70,7 @@ impl Trail {
     ///
     /// Also covers what was noted before, because texts are redacted when the record is written.
     pub fn session(&mut self, session: &SessionId, redact: Arc<dyn Redact>) {
-        self.builder.record.session = Some(session.as_str().to_owned());
+        self.builder.record.session = Some(session.as_str().into());
         self.builder.redact = Some(redact);
     }
 

@@ -449,8 +449,8 @@ proptest! {
         prop_assert!(bytes.iter().all(|byte| (b' '..=b'~').contains(byte) || *byte == b'\n'));
         prop_assert!(memchr::memmem::find(&bytes, b"secret-value").is_none());
         let record = &of(&memory, "exchange")[0];
-        prop_assert_eq!(record.method.as_ref(), Some(&method));
-        prop_assert_eq!(record.host.as_ref(), Some(&host));
+        prop_assert_eq!(record.method.as_deref(), Some(&*method));
+        prop_assert_eq!(record.host.as_deref(), Some(&*host));
         prop_assert_eq!(record.path.clone().unwrap_or_default(), path);
         let short = names.iter().map(|name| if name.len() > 64 { format!("[{} bytes]", name.len()) } else { name.clone() });
         prop_assert_eq!(&record.query, &short.collect::<Vec<_>>());

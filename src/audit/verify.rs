@@ -74,7 +74,7 @@ pub enum Fault {
     #[error("the log ends in mid-record: its writer died, or is writing now")]
     TornEnd,
     /// The record's number does not follow the one before it.
-    #[error("record {found} stands where record {expected} belongs")]
+    #[error("record {found} was found where record {expected} belongs")]
     Sequence {
         /// The number that follows.
         expected: u64,
@@ -558,7 +558,7 @@ mod tests {
         let found = find(&paths, id).expect("readable").expect("an exchange");
         assert_eq!(
             (found.exchange.id, found.end),
-            (Some("03".repeat(10)), None)
+            (Some("03".repeat(10).into()), None)
         );
         assert!(
             find(&paths, ExchangeId::from_bytes([50; 10]))

@@ -207,7 +207,7 @@ impl Writer {
         Record {
             kind: kind.into(),
             chain: Some(self.chain.clone()),
-            time: Some(timestamp(SystemTime::now())),
+            time: Some(timestamp(SystemTime::now()).into()),
             version: Some(env!("CARGO_PKG_VERSION").into()),
             pid: Some(std::process::id()),
             ..Record::default()

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::failure::{Code, Failure};
-use super::gateways::{Chosen, Gateway};
+use super::gateways::{ChosenGateway, Gateway};
 use super::terminal::{Paint, Terminal, safe};
 use crate::control::{AllowRequest, GrantedRule};
 
@@ -31,7 +31,7 @@ pub(super) struct Allow {
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
     #[command(flatten)]
-    chosen: Chosen,
+    chosen: ChosenGateway,
 }
 
 impl Allow {

@@ -7,19 +7,20 @@ use tokio::sync::OnceCell;
 
 use super::failure::Failure;
 use super::generation;
-use super::keeping::{Keeper, Keeping, Kept};
+use super::keeping::{Keeper, Keeping};
+use super::kept::RecalledSession;
 use super::reloading::Reloading;
 use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};
 use crate::config::{self, Config};
-use crate::gateway::{Ids, SharedState, chain};
+use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::intercept::{CaSettings, SessionCa};
 use crate::message::Host;
 use crate::names::SessionId;
 use crate::origin::OriginRule;
 use crate::session::phantom::Phantoms;
-use crate::session::{Lifetime, Moment, Session};
+use crate::session::{Lifetime, Moment, Session, SessionStatus};
 
 /// The program without listeners and threads, ready to serve.
 pub struct App {
@@ -32,7 +33,7 @@ pub struct App {
     /// Which sessions outlive the process.
     keeping: Keeping,
     /// The store of sessions, opened with the first of them.
-    pub(super) keeper: OnceCell<Keeper>,
+    keeper: OnceCell<Keeper>,
 }
 
 impl App {
@@ -83,8 +84,7 @@ impl App {
         id: &SessionId,
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
-        let open = || Keeper::open(&self.config, self.keeping.clone());
-        let keeper = self.keeper.get_or_try_init(open).await?;
+        let keeper = self.keeper().await?;
         for _ in 0..TRIES {
             let mut kept = keeper.recall(id).await?;
             let phantoms = self.issue(id, &mut kept).await?;
@@ -95,19 +95,18 @@ impl App {
                     self.shared.sessions.recognise(&other, &phantoms);
                 }
                 self.shared.sessions.enter(session.clone());
-                keeper.tend(&kept, &session, self.config.ca.lifetime);
+                keeper.tend(&kept, &session);
                 return Ok((session, ca));
             }
         }
-        Err(Failure::new("the session cannot be kept")
-            .because("other gateways changed its record again and again"))
+        Err(too_many())
     }
 
-    async fn issue(&self, id: &SessionId, kept: &mut Kept) -> Result<Phantoms, Failure> {
-        let (key, snapshot) = (kept.key(), self.shared.current());
-        let issued = snapshot
-            .credentials
-            .issue(id, &key, &mut kept.shapes, |_| true);
+    async fn issue(&self, id: &SessionId, kept: &mut RecalledSession) -> Result<Phantoms, Failure> {
+        let key = kept.key();
+        let snapshot = self.shared.current();
+        let credentials = &snapshot.credentials;
+        let issued = credentials.issue(id, &key, &mut kept.shapes, |_| true);
         issued.await.map_err(|error| {
             Failure::new("the session's phantoms cannot be issued")
                 .because(chain(&error))
@@ -120,29 +119,36 @@ impl App {
         id: &SessionId,
         groups: &[String],
         phantoms: Phantoms,
-        kept: &Kept,
+        kept: &RecalledSession,
     ) -> Arc<Session> {
         let groups = groups.iter().map(|group| Arc::from(group.as_str()));
+        if kept.is_ended() {
+            Terminal::new(false, super::Color::Auto).note(format!(
+                "gateway: session `{id}` was ended and refuses every request; `--fresh` begins it anew"
+            ));
+        }
         let lasts = match self.keeping {
-            Keeping::Listeners if kept.is_ended() => {
-                Terminal::new(false, super::Color::Auto).note(format!(
-                    "gateway: session `{id}` was ended and refuses every request; `--fresh` begins it anew"
-                ));
-                Some(std::time::Duration::ZERO)
-            }
             Keeping::Listeners => Some(self.config.ca.lifetime),
             // It ends with its command.
             Keeping::Project(_) | Keeping::Nothing => None,
         };
-        let lifetime = lasts.map(|lasts| Lifetime::new(Moment::now(), lasts));
+        let life = |lasts| Lifetime::new(Moment::now(), lasts).with_idle(kept.idle());
+        let lifetime = lasts.map(life);
         let session = Session::new(id.clone(), groups.collect(), phantoms, lifetime);
-        Arc::new(session.with_key(kept.key()))
+        let session = session.with_key(kept.key());
+        kept.restore(&session);
+        Arc::new(session)
     }
 
-    fn ca(&self, session: &Arc<Session>, kept: &Kept) -> Result<Arc<SessionCa>, Failure> {
+    fn ca(
+        &self,
+        session: &Arc<Session>,
+        kept: &RecalledSession,
+    ) -> Result<Arc<SessionCa>, Failure> {
         let settings = CaSettings {
             lifetime: self.config.ca.lifetime,
-            // Not constrained to the first hosts: a reload may add others (ADR 34).
+            // Not constrained to the first hosts: a reload may add others (ADR 34), and a kept CA
+            // outlives its configuration (ADR 33).
             constraints: None,
             leaves_kept: self.config.limits.cached_certificates,
             ..CaSettings::default()
@@ -156,6 +162,50 @@ impl App {
         let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), may_mint)
             .map_err(|error| generation::failed("the session's CA", &error))?;
         Ok(Arc::new(ca))
+    }
+
+    /// Issues the phantoms that a session lacks in the next generation, and keeps their shapes.
+    ///
+    /// # Errors
+    /// As [`App::open`]. The session is unchanged.
+    pub(super) async fn issue_next(
+        &self,
+        before: &Snapshot,
+        next: &Snapshot,
+        session: &Session,
+    ) -> Result<Option<Phantoms>, Failure> {
+        let keeper = self.keeper().await?;
+        for _ in 0..TRIES {
+            let mut kept = keeper.recall(session.id()).await?;
+            let (next, before) = (&next.credentials, &before.credentials);
+            let issued = next.issue_next(before, session, &mut kept.shapes).await;
+            let issued = issued.map_err(|error| {
+                Failure::new(format!("session `{}` cannot have its phantoms", session.id()))
+                    .because(chain(&error))
+                    .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
+            })?;
+            if keeper.keep_shapes(&kept).await? {
+                return Ok(issued);
+            }
+        }
+        Err(too_many())
+    }
+
+    /// Keeps what an operator made of a session, for the next start.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written.
+    pub(super) async fn keep_status(
+        &self,
+        id: &SessionId,
+        status: SessionStatus,
+    ) -> Result<(), Failure> {
+        self.keeper().await?.keep_status(id, status).await
+    }
+
+    async fn keeper(&self) -> Result<&Keeper, Failure> {
+        let open = || Keeper::open(&self.config, self.keeping.clone());
+        self.keeper.get_or_try_init(open).await
     }
 }
 
@@ -199,6 +249,11 @@ fn default_log() -> Result<PathBuf, Failure> {
         std::process::id()
     );
     Ok(directory.join(name))
+}
+
+fn too_many() -> Failure {
+    Failure::new("the session cannot be kept")
+        .because("other gateways changed its record again and again")
 }
 
 /// How often a session is opened anew because another process changed its record meanwhile.

@@ -14,10 +14,12 @@ use super::failure::{Code, Failure};
 use super::{grant, serving};
 use crate::config::state;
 use crate::control::{
-    About, AllowRequest, Control, ControlSocket, GrantedRule, Operations, Refused, Unusable,
+    About, AllowRequest, Control, ControlRefusal, ControlSocket, GrantedRule, Operations, Unusable,
 };
 use crate::gateway::chain;
+use crate::names::SessionId;
 use crate::policy::{Operators, Source};
+use crate::session::SessionStatus;
 
 /// Opens the control socket and the metrics port, and serves them on a thread of their own. The
 /// socket goes when the returned value is dropped.
@@ -28,11 +30,7 @@ use crate::policy::{Operators, Source};
 /// # Errors
 /// Returns a [`Failure`] if the configured socket or port cannot be had, or if the policies for
 /// operators are refused. Must be called on the runtime that serves.
-pub fn open(
-    app: &Arc<App>,
-    kind: &'static str,
-    listeners: Vec<(String, String)>,
-) -> Result<Option<ControlSocket>, Failure> {
+pub fn open(app: &Arc<App>, kind: &'static str) -> Result<Option<ControlSocket>, Failure> {
     let settings = &app.config.control;
     let operators = operators(settings.policy.as_ref())?;
     let port = settings.metrics_address.map(bind_port).transpose()?;
@@ -54,7 +52,6 @@ pub fn open(
         kind,
         config: app.config.file.clone(),
         directory: std::env::current_dir().ok(),
-        listeners,
         started: (SystemTime::now(), Instant::now()),
     };
     let operations = AppOperations {
@@ -150,36 +147,50 @@ struct AppOperations {
 }
 
 impl AppOperations {
-    async fn on_main<T, F>(&self, run: impl FnOnce(Arc<App>) -> F) -> Result<T, Refused>
+    async fn on_main<T, F>(&self, run: impl FnOnce(Arc<App>) -> F) -> Result<T, ControlRefusal>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
         let done = self.main.spawn(run(self.app.clone())).await;
-        let ended = Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the gateway ends");
+        let ended = ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "the gateway ends");
         done.map_err(|_| ended)?
             .map_err(|failure| refused(&failure))
     }
 }
 
 impl Operations for AppOperations {
-    async fn reload(&self) -> Result<u64, Refused> {
+    async fn listeners(&self) -> Vec<(String, String)> {
+        self.app.listeners().await
+    }
+
+    async fn reload(&self) -> Result<u64, ControlRefusal> {
         let reload = |app: Arc<App>| async move { Ok(app.reload().await?.generation) };
         self.on_main(reload).await
     }
 
-    async fn allow(&self, asked: AllowRequest) -> Result<GrantedRule, Refused> {
+    async fn keep_status(
+        &self,
+        session: &SessionId,
+        status: SessionStatus,
+    ) -> Result<(), ControlRefusal> {
+        let id = session.clone();
+        let keep = |app: Arc<App>| async move { app.keep_status(&id, status).await };
+        self.on_main(keep).await
+    }
+
+    async fn allow(&self, asked: AllowRequest) -> Result<GrantedRule, ControlRefusal> {
         let (app, wanted) = (self.app.clone(), asked.clone());
         // A long log takes long to search.
         let found = tokio::task::spawn_blocking(move || grant::rule(&app, &wanted)).await;
         let unfound = |_| {
             let what = "the log cannot be searched";
-            Refused::new(StatusCode::INTERNAL_SERVER_ERROR, what)
+            ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, what)
         };
         let rule = found.map_err(unfound)??;
         match asked.policy {
             None => grant::shown(&self.app, rule),
-            Some(seen) if seen != rule => Err(Refused::new(
+            Some(seen) if seen != rule => Err(ControlRefusal::new(
                 StatusCode::CONFLICT,
                 "the rule is not the one that was shown",
             )
@@ -193,14 +204,14 @@ impl Operations for AppOperations {
 }
 
 /// Turns a failure into an answer.
-fn refused(failure: &Failure) -> Refused {
+fn refused(failure: &Failure) -> ControlRefusal {
     let status = match failure.code {
         Code::Usage => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     let mistakes = failure.mistakes.iter().map(ToString::to_string);
     let why: Vec<String> = mistakes.chain(failure.why.clone()).collect();
-    Refused {
+    ControlRefusal {
         status,
         what: failure.what.clone(),
         why: (!why.is_empty()).then(|| why.join("\n")),

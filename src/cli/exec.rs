@@ -72,14 +72,14 @@ impl Exec {
         }
         // The whole folder, since a log creates further files when it rotates.
         launch.own_folders.extend(config.audit_folder());
-        launch
-            .own_folders
-            .extend(keep_control_from_the_workload(&config, &summary)?);
         if let (Some(folder), Keeping::Project(_)) = (config.state_folder(), keeping(&config)?) {
             // If it cannot be created, the gateway process says so.
             let _ = crate::files::private_folder(&folder);
             launch.own_folders.push(folder);
         }
+        launch
+            .own_folders
+            .extend(keep_control_from_the_workload(&config, &summary)?);
         if !self.run.quiet {
             summary::print_before(terminal, &summary, &resolved);
         }
@@ -97,15 +97,16 @@ impl Exec {
         let app = self.config().and_then(|config| {
             let known_variables = self.virtualises_known();
             let resolved = ResolvedConfig::of(&config, known_variables)?;
-            let keeping = keeping(&config)?;
             let source = ConfigSource {
                 run: self.run.clone(),
                 known_variables,
                 granted: config.granted.clone(),
                 runs_as: RunsAs::Exec,
             };
-            let app = App::new(config, resolved)?.keeping(keeping);
-            Ok(app.reloading_from(source))
+            let keeping = keeping(&config)?;
+            Ok(App::new(config, resolved)?
+                .keeping(keeping)
+                .reloading_from(source))
         });
         serve_on(
             &runtime,

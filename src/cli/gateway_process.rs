@@ -59,6 +59,7 @@ pub fn serve_on(
             launch::await_end(&first, END_WITHIN);
             let aftermath = aftermath(inspection);
             if let Some(terminal) = terminal {
+                summary::print_ended(terminal, &app);
                 summary::print_refused(terminal, &app);
                 summary::print_left(terminal, &aftermath);
             }
@@ -103,7 +104,7 @@ async fn sandbox(
     let first = First::of(hello.pid)
         .map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
     serve_network(app, &worker, &session, &ca, listeners)?;
-    let control = control::open(app, "exec", Vec::new())?;
+    let control = control::open(app, "exec")?;
     if let Some(inspection) = inspection {
         inspection.await_survey();
     }

@@ -14,7 +14,7 @@ use crate::control::{Client, sockets};
 
 /// Chooses a running gateway.
 #[derive(Args, Clone, Debug)]
-pub(super) struct Chosen {
+pub(super) struct ChosenGateway {
     /// The gateway: its process number, its name, or the path of its control socket [default: the
     /// only one that runs]
     #[arg(long, value_name = "PID|NAME|SOCKET")]
@@ -29,7 +29,7 @@ pub(super) struct Gateway {
     pub client: Client,
 }
 
-impl Chosen {
+impl ChosenGateway {
     /// Returns the chosen gateways, all that run unless one is named.
     ///
     /// # Errors

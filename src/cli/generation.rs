@@ -116,9 +116,6 @@ fn ambiguous(error: &BindingMalformed) -> Failure {
 }
 
 /// Creates the Vault client and its connection settings.
-///
-/// # Errors
-/// Returns a [`Failure`] if the connection cannot be set up.
 pub(super) fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
     let identity = settings
         .client_certificate()

@@ -13,7 +13,7 @@ use super::policy;
 use super::write::write;
 use crate::audit::{self, Record};
 use crate::config::Allowed;
-use crate::control::{AllowRequest, GrantedRule, Refused};
+use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
 use crate::gateway::chain;
 use crate::names::{ReasonCode, SessionId};
 use crate::policy::generate;
@@ -22,7 +22,7 @@ use crate::policy::generate;
 ///
 /// # Errors
 /// Returns why no rule would allow it, or why nothing says what to allow.
-pub fn rule(app: &App, asked: &AllowRequest) -> Result<String, Refused> {
+pub fn rule(app: &App, asked: &AllowRequest) -> Result<String, ControlRefusal> {
     match (&asked.host, &asked.exchange, asked.last) {
         (Some(host), None, false) => of_host(app, asked, host),
         (None, Some(id), false) => {
@@ -36,7 +36,7 @@ pub fn rule(app: &App, asked: &AllowRequest) -> Result<String, Refused> {
         }
         (None, None, true) => of_record(app, &refused_record(app, |_| true)?),
         _ => Err(
-            Refused::new(StatusCode::BAD_REQUEST, "it is not clear what to allow")
+            ControlRefusal::new(StatusCode::BAD_REQUEST, "it is not clear what to allow")
                 .next("name a host, an exchange, or the last one"),
         ),
     }
@@ -46,7 +46,7 @@ pub fn rule(app: &App, asked: &AllowRequest) -> Result<String, Refused> {
 ///
 /// # Errors
 /// Returns that there is no file to keep it.
-pub fn shown(app: &App, policy: String) -> Result<GrantedRule, Refused> {
+pub fn shown(app: &App, policy: String) -> Result<GrantedRule, ControlRefusal> {
     let file = app.config.granted.as_deref().ok_or_else(unkept)?;
     Ok(GrantedRule {
         policy,
@@ -99,10 +99,10 @@ fn folder(path: &Path) -> Result<(), Failure> {
 }
 
 /// Returns the rule for a host that an operator names.
-fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<String, Refused> {
+fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<String, ControlRefusal> {
     let allowed = Allowed::parse(host).map_err(|hint| {
         let what = format!("`{host}` cannot be allowed");
-        Refused::new(StatusCode::UNPROCESSABLE_ENTITY, what)
+        ControlRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, what)
             .because(hint.why)
             .next(hint.remedy)
     })?;
@@ -111,20 +111,21 @@ fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<String, Refuse
 }
 
 /// Returns the session that is named, else the only one.
-fn session(app: &App, named: Option<&str>) -> Result<SessionId, Refused> {
+fn session(app: &App, named: Option<&str>) -> Result<SessionId, ControlRefusal> {
     let all = app.shared.sessions.all();
     let mut fitting = all
         .iter()
         .filter(|session| named.is_none_or(|named| session.id().as_str() == named));
     match (fitting.next(), fitting.next()) {
         (Some(only), None) => Ok(only.id().clone()),
-        (None, _) => Err(Refused::new(
+        (None, _) => Err(ControlRefusal::new(
             StatusCode::NOT_FOUND,
             "there is no such session",
         )),
         (Some(_), Some(_)) => {
             let what = "there are several sessions, and none is named";
-            Err(Refused::new(StatusCode::BAD_REQUEST, what).next("name one: `--session NAME`"))
+            Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what)
+                .next("name one: `--session NAME`"))
         }
     }
 }
@@ -135,9 +136,9 @@ fn permit(session: &SessionId, host: &str, port: u16) -> String {
 
 /// Returns the last record of a refusal that fits. A policy may have refused it, or a name server,
 /// or a proxy before there was a request.
-fn refused_record(app: &App, fits: impl Fn(&Record) -> bool) -> Result<Record, Refused> {
+fn refused_record(app: &App, fits: impl Fn(&Record) -> bool) -> Result<Record, ControlRefusal> {
     let unreadable = |error: audit::Error| {
-        Refused::new(
+        ControlRefusal::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "the audit log cannot be read",
         )
@@ -154,13 +155,13 @@ fn refused_record(app: &App, fits: impl Fn(&Record) -> bool) -> Result<Record, R
     .map_err(unreadable)?;
     found.ok_or_else(|| {
         let what = "no such exchange was refused";
-        Refused::new(StatusCode::NOT_FOUND, what).next("`gateway log --refused` lists them")
+        ControlRefusal::new(StatusCode::NOT_FOUND, what).next("`gateway log --refused` lists them")
     })
 }
 
 /// Returns the rule for what an exchange asked for.
-fn of_record(app: &App, record: &Record) -> Result<String, Refused> {
-    let conflict = |what: String| Refused::new(StatusCode::CONFLICT, what);
+fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
+    let conflict = |what: String| ControlRefusal::new(StatusCode::CONFLICT, what);
     let reason = record.reason.as_deref().unwrap_or_default();
     let code = ReasonCode::named(reason);
     match code {
@@ -203,9 +204,9 @@ fn of_record(app: &App, record: &Record) -> Result<String, Refused> {
     })
 }
 
-fn unkept() -> Refused {
+fn unkept() -> ControlRefusal {
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    Refused::new(status, "there is no file to keep granted rules in")
+    ControlRefusal::new(status, "there is no file to keep granted rules in")
 }
 
 const HEAD: &str =

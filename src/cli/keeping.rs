@@ -1,24 +1,26 @@
 //! Keeps sessions between two starts of the gateway: the phantoms of each, and the CAs of those
 //! that have listeners.
 
-use std::os::unix::fs::MetadataExt as _;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sha2::{Digest as _, Sha256};
+use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use super::Color;
 use super::failure::Failure;
+use super::kept::RecalledSession;
+use super::project::{project_folders, project_id};
 use super::renewal::Renewal;
 use super::sealing::KeyPlaces;
 use super::terminal::Terminal;
-use crate::config::{Config, state};
-use crate::intercept::{KeptCa, SessionCa};
+use crate::config::Config;
+use crate::intercept::SessionCa;
 use crate::names::{CredentialName, SessionId};
-use crate::session::Session;
-use crate::session::phantom::{ChangedShape, Issue, KeptShapes, Phantom, PhantomKey};
+use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
+use crate::session::{Session, SessionStatus};
 use crate::state::{
     KeptCertificate, KeptSecrets, MemoryState, SealingKey, SessionDecision, SessionRecord,
     SqliteState, StateError, StateStore, unix,
@@ -41,43 +43,11 @@ pub(super) struct Keeper {
     key: SealingKey,
     keeping: Keeping,
     fresh: bool,
+    /// The sessions that this process opened, which are fresh no more.
+    begun: Mutex<HashSet<SessionId>>,
     /// The user that runs the command, if it is not this one.
     user: Option<String>,
     renewal: Renewal,
-}
-
-/// What is kept of one session.
-pub(super) struct Kept {
-    /// The id of its record.
-    pub(super) id: SessionId,
-    record: Option<SessionRecord>,
-    secrets: KeptSecrets,
-    /// The shapes of its phantoms.
-    pub(super) shapes: KeptShapes,
-}
-
-impl Kept {
-    /// What the session's phantoms are derived from.
-    pub(super) fn key(&self) -> PhantomKey {
-        PhantomKey::from_bytes(*self.secrets.seed)
-    }
-
-    /// Its CA, if that is kept.
-    pub(super) fn ca(&self) -> Option<KeptCa> {
-        let certificate = self.record.as_ref()?.certificate.clone()?;
-        Some(KeptCa {
-            pem: certificate.pem,
-            from: certificate.from,
-            to: certificate.to,
-            key: self.secrets.ca_key.clone(),
-        })
-    }
-
-    /// Whether the session was ended by decision.
-    pub(super) fn is_ended(&self) -> bool {
-        let record = self.record.as_ref();
-        record.is_some_and(|record| record.ended.is_some())
-    }
 }
 
 impl Keeper {
@@ -95,6 +65,7 @@ impl Keeper {
             key,
             keeping: keeping.clone(),
             fresh: config.state.fresh,
+            begun: Mutex::default(),
             user: config.sandbox.user.clone(),
         };
         let path = match keeping {
@@ -133,42 +104,15 @@ impl Keeper {
     ///
     /// # Errors
     /// Returns a [`Failure`] if its record cannot be read.
-    pub(super) async fn recall(&self, session: &SessionId) -> Result<Kept, Failure> {
-        self.recall_with(session, self.fresh).await
-    }
-
-    /// Returns what is kept of a session that was opened.
-    ///
-    /// # Errors
-    /// As [`Keeper::recall`].
-    pub(super) async fn recall_live(&self, session: &SessionId) -> Result<Kept, Failure> {
-        self.recall_with(session, false).await
-    }
-
-    /// Keeps the shapes of phantoms that a live session gained.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] if they cannot be written.
-    pub(super) async fn keep_shapes(&self, kept: &Kept) -> Result<(), Failure> {
-        if kept.record.is_none() || kept.shapes.changed().is_empty() {
-            return Ok(());
-        }
-        match self.store.decide(shapes(kept)).await {
-            // Another process kept them first.
-            Ok(_) | Err(StateError::Refused(_)) => Ok(()),
-            Err(error) => Err(Failure::of("the session cannot be kept", &error)),
-        }
-    }
-
-    async fn recall_with(&self, session: &SessionId, fresh: bool) -> Result<Kept, Failure> {
+    pub(super) async fn recall(&self, session: &SessionId) -> Result<RecalledSession, Failure> {
         let (id, record) = self
             .find(session)
             .await
             .map_err(|error| unreadable(&error))?;
-        let Some(record) = record.filter(|_| !fresh) else {
+        let Some(record) = record.filter(|_| !self.is_fresh(&id)) else {
             let mut seed = Zeroizing::new([0; 32]);
             getrandom::fill(&mut seed[..]).map_err(Failure::no_randomness)?;
-            return Ok(Kept {
+            return Ok(RecalledSession {
                 id,
                 record: None,
                 secrets: KeptSecrets {
@@ -180,7 +124,7 @@ impl Keeper {
         };
         let secrets = record.open(&self.key).map_err(|error| unreadable(&error))?;
         let shapes = KeptShapes::read(&record.shapes).map_err(|error| unreadable(&error))?;
-        Ok(Kept {
+        Ok(RecalledSession {
             id,
             record: Some(record),
             secrets,
@@ -195,11 +139,54 @@ impl Keeper {
     /// Returns a [`Failure`] if the record cannot be written.
     pub(super) async fn keep(
         &self,
-        kept: &Kept,
+        kept: &RecalledSession,
         session: &Session,
         ca: &SessionCa,
     ) -> Result<bool, Failure> {
         let decisions = self.decisions(kept, session, ca)?;
+        let is_kept = self.decide(decisions).await?;
+        if is_kept {
+            self.begun.lock().insert(kept.id.clone());
+        }
+        Ok(is_kept)
+    }
+
+    /// Keeps the shapes of phantoms that a live session gained. Returns as [`Keeper::keep`].
+    ///
+    /// # Errors
+    /// As [`Keeper::keep`].
+    pub(super) async fn keep_shapes(&self, kept: &RecalledSession) -> Result<bool, Failure> {
+        self.decide(kept.new_shapes()).await
+    }
+
+    /// Keeps what an operator made of a session.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written.
+    pub(super) async fn keep_status(
+        &self,
+        id: &SessionId,
+        status: SessionStatus,
+    ) -> Result<(), Failure> {
+        if !self.keeps_ca() {
+            return Ok(());
+        }
+        let session = id.clone();
+        let decision = match status {
+            SessionStatus::Active => SessionDecision::Resume(session),
+            SessionStatus::Paused => SessionDecision::Pause(session),
+            SessionStatus::Ended(_) => SessionDecision::End {
+                session,
+                at: unix(SystemTime::now()),
+            },
+        };
+        match self.decide(vec![decision]).await? {
+            true => Ok(()),
+            false => Err(Failure::new("the session was ended, and that is kept")),
+        }
+    }
+
+    async fn decide(&self, decisions: Vec<SessionDecision>) -> Result<bool, Failure> {
         if decisions.is_empty() {
             return Ok(true);
         }
@@ -210,15 +197,19 @@ impl Keeper {
         }
     }
 
+    fn is_fresh(&self, id: &SessionId) -> bool {
+        self.fresh && !self.begun.lock().contains(id)
+    }
+
     /// Renews a session as long as this process lives, if it has a record of its own to renew.
-    pub(super) fn tend(&self, kept: &Kept, session: &Arc<Session>, lasts: std::time::Duration) {
+    pub(super) fn tend(&self, kept: &RecalledSession, session: &Arc<Session>) {
         if session.lifetime().is_some() && !kept.is_ended() {
-            self.renewal.add(kept.id.clone(), session, lasts);
+            self.renewal.add(kept.id.clone(), session);
         }
     }
 
     /// The phantoms of other sessions that are kept, each with the id of its record.
-    pub(super) async fn others(&self, own: &Kept) -> Vec<(SessionId, Vec<Phantom>)> {
+    pub(super) async fn others(&self, own: &RecalledSession) -> Vec<(SessionId, Vec<Phantom>)> {
         let records = self.store.sessions(RECOGNISED).await.unwrap_or_default();
         let others = records.iter().filter(|record| record.id != own.id.as_str());
         // A record that cannot be opened takes away a word of explanation, and nothing else.
@@ -257,13 +248,13 @@ impl Keeper {
 
     fn decisions(
         &self,
-        kept: &Kept,
+        kept: &RecalledSession,
         session: &Session,
         ca: &SessionCa,
     ) -> Result<Vec<SessionDecision>, Failure> {
         let Some(record) = &kept.record else {
             let record = self.record(kept, session, ca)?;
-            return Ok(vec![if self.fresh {
+            return Ok(vec![if self.is_fresh(&kept.id) {
                 SessionDecision::Replace(record)
             } else {
                 SessionDecision::Create(record)
@@ -272,7 +263,7 @@ impl Keeper {
         if record.ended.is_some() {
             return Ok(Vec::new());
         }
-        let mut decisions = shapes(kept);
+        let mut decisions = kept.new_shapes();
         let pem = record.certificate.as_ref().map(|kept| kept.pem.as_str());
         let is_another = self.keeps_ca() && pem != Some(ca.certificate_pem().as_str());
         if is_another || record.parents != groups(session) {
@@ -289,7 +280,7 @@ impl Keeper {
 
     fn record(
         &self,
-        kept: &Kept,
+        kept: &RecalledSession,
         session: &Session,
         ca: &SessionCa,
     ) -> Result<SessionRecord, Failure> {
@@ -326,57 +317,6 @@ impl Keeper {
     fn keeps_ca(&self) -> bool {
         self.keeping == Keeping::Listeners
     }
-}
-
-/// What the record is to have of the phantoms' shapes.
-fn shapes(kept: &Kept) -> Vec<SessionDecision> {
-    let changed = kept.shapes.changed().iter().cloned();
-    let shape = |shape: ChangedShape| SessionDecision::Shape {
-        session: kept.id.clone(),
-        credential: shape.credential,
-        before: shape.before,
-        after: shape.after,
-    };
-    changed.map(shape).collect()
-}
-
-/// The id of a project's record: of the user who runs the gateway, the user who runs the command,
-/// and the folder. It does not show the folder's name.
-fn project_id(folder: &Path, user: Option<&str>) -> SessionId {
-    let own = rustix::process::geteuid().as_raw().to_be_bytes();
-    let parts = [
-        &own[..],
-        user.unwrap_or_default().as_bytes(),
-        folder.as_os_str().as_encoded_bytes(),
-    ];
-    let mut digest = Sha256::new_with_prefix(b"gateway project v1");
-    for part in parts {
-        digest.update((part.len() as u64).to_be_bytes());
-        digest.update(part);
-    }
-    let digest = digest.finalize();
-    let words: String = digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    SessionId::new(&format!("project:{words}")).expect("these are characters of a name")
-}
-
-/// The folder itself, and those above it that may be its project: `git clone` makes a folder below
-/// the one in which it ran.
-///
-/// Neither the home nor what contains it is a project of all that is below, nor is a folder of
-/// another user.
-fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
-    let home = state::home().and_then(|home| home.canonicalize().ok());
-    let own = rustix::process::geteuid().as_raw();
-    let may_be = move |above: &&Path| {
-        let holds_home = home.as_ref().is_some_and(|home| home.starts_with(above));
-        let is_own = std::fs::metadata(above).is_ok_and(|about| about.uid() == own);
-        is_own && !holds_home && above.parent().is_some()
-    };
-    let above = folder.ancestors().skip(1).take_while(may_be);
-    std::iter::once(folder).chain(above)
 }
 
 fn groups(session: &Session) -> Vec<String> {

@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
-use super::gateways::{Chosen, Gateway};
+use super::gateways::{ChosenGateway, Gateway};
 use super::terminal::{Paint, Terminal, safe};
 use super::{logs, serving};
 use crate::audit::{self, Record};
@@ -34,7 +34,7 @@ pub(super) struct LogCommand {
     #[command(flatten)]
     config: ConfigFile,
     #[command(flatten)]
-    chosen: Chosen,
+    chosen: ChosenGateway,
 }
 
 impl LogCommand {
@@ -136,7 +136,8 @@ impl LogCommand {
 
     fn wants(&self, record: &Record) -> bool {
         let is_shown = matches!(record.kind.as_ref(), "exchange" | "end" | "event" | "act");
-        let of_session = self.session.is_none() || record.session == self.session;
+        let of_session =
+            self.session.is_none() || record.session.as_deref() == self.session.as_deref();
         let refused = record.reason.is_some() || record.decision.as_deref() == Some("deny");
         is_shown && of_session && (refused || !self.refused)
     }
@@ -166,19 +167,25 @@ fn print(terminal: &Terminal, record: &Record) {
     if terminal.json() {
         return terminal.document(record);
     }
-    let text = |part: &Option<String>| part.as_deref().map(safe).unwrap_or_default();
-    let word = |part: &Option<audit::Word>| part.as_deref().map(safe).unwrap_or_default();
-    let time = text(&record.time);
+    let time = shown(record.time.as_deref());
     let time = time.get(11..19).unwrap_or(&time);
-    let session = text(&record.session);
+    let session = shown(record.session.as_deref());
     let (verdict, what) = match record.kind.as_ref() {
         "act" => (
-            word(&record.decision),
-            format!("{} {}", text(&record.operator), word(&record.name)),
+            shown(record.decision.as_deref()),
+            format!(
+                "{} {}",
+                shown(record.operator.as_deref()),
+                shown(record.name.as_deref())
+            ),
         ),
         "event" => (
-            word(&record.name),
-            format!("{} {}", text(&record.subject), word(&record.reason)),
+            shown(record.name.as_deref()),
+            format!(
+                "{} {}",
+                shown(record.subject.as_deref()),
+                shown(record.reason.as_deref())
+            ),
         ),
         _ => (outcome(record), request(record)),
     };
@@ -188,8 +195,12 @@ fn print(terminal: &Terminal, record: &Record) {
         Paint::Green
     };
     let verdict = terminal.paint(paint, &format!("{verdict:<9}"));
-    let id = terminal.paint(Paint::Dim, &text(&record.id));
+    let id = terminal.paint(Paint::Dim, &shown(record.id.as_deref()));
     terminal.line(format!("{time} {session:<12} {verdict} {what} {id}").trim_end());
+}
+
+fn shown(part: Option<&str>) -> String {
+    part.map(safe).unwrap_or_default()
 }
 
 fn outcome(record: &Record) -> String {
@@ -201,7 +212,6 @@ fn outcome(record: &Record) -> String {
 }
 
 fn request(record: &Record) -> String {
-    let text = |part: &Option<String>| part.as_deref().map(safe).unwrap_or_default();
     let port = match record.port {
         Some(port) if port != 0 && port != 443 => format!(":{port}"),
         _ => String::new(),
@@ -212,9 +222,9 @@ fn request(record: &Record) -> String {
         .unwrap_or_default();
     format!(
         "{} {}{port}{}{reason}",
-        text(&record.method),
-        text(&record.host),
-        text(&record.path),
+        shown(record.method.as_deref()),
+        shown(record.host.as_deref()),
+        shown(record.path.as_deref()),
     )
 }
 

@@ -24,6 +24,7 @@ mod gateways;
 mod generation;
 mod grant;
 mod keeping;
+mod kept;
 mod launching;
 mod log;
 mod logging;
@@ -31,6 +32,7 @@ mod logs;
 mod operate;
 mod policy;
 mod presets;
+mod project;
 mod publishing;
 mod reload;
 mod reloading;
@@ -95,7 +97,7 @@ enum Command {
     Audit(audit::AuditCommand),
     /// Explain what happened to a request, by the id in its response
     Why(why::Why),
-    Status(operate::Status),
+    Status(operate::StatusCommand),
     Sessions(operate::SessionList),
     /// Pause a session: its requests are refused until it is resumed
     Pause(operate::OneSession),

@@ -5,21 +5,21 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::failure::{Code, Failure};
-use super::gateways::{Chosen, Gateway, in_path, only};
+use super::gateways::{ChosenGateway, Gateway, in_path, only};
 use super::terminal::{Paint, Terminal, safe};
 
 /// Show the running gateways
 #[derive(Args)]
-pub(super) struct Status {
+pub(super) struct StatusCommand {
     #[command(flatten)]
-    chosen: Chosen,
+    chosen: ChosenGateway,
 }
 
 /// List the sessions of the running gateways
 #[derive(Args)]
 pub(super) struct SessionList {
     #[command(flatten)]
-    chosen: Chosen,
+    chosen: ChosenGateway,
 }
 
 /// Names a session of a running gateway.
@@ -28,14 +28,14 @@ pub(super) struct OneSession {
     /// The session: its id, or the beginning of it
     session: String,
     #[command(flatten)]
-    chosen: Chosen,
+    chosen: ChosenGateway,
 }
 
 /// Apply changed files to a running gateway: all of them, or none
 #[derive(Args)]
 pub(super) struct Reload {
     #[command(flatten)]
-    chosen: Chosen,
+    chosen: ChosenGateway,
 }
 
 /// Revoke a credential: when this returns, no further byte of its secret leaves
@@ -44,10 +44,10 @@ pub(super) struct Revoke {
     /// The credential
     credential: String,
     #[command(flatten)]
-    chosen: Chosen,
+    chosen: ChosenGateway,
 }
 
-impl Status {
+impl StatusCommand {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let gateways = self.chosen.all()?;
         let mut documents = Vec::new();

@@ -11,13 +11,12 @@ use tokio::task::spawn_blocking;
 use super::app::App;
 use super::failure::Failure;
 use super::generation;
-use super::keeping::Kept;
 use super::publishing;
 use super::reloading::{Applied, ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::watched::WatchedFiles;
 use crate::config::Config;
-use crate::gateway::{Snapshot, chain};
+use crate::gateway::Snapshot;
 use crate::names::CredentialName;
 use crate::session::Session;
 use crate::session::phantom::Phantoms;
@@ -47,6 +46,15 @@ impl App {
         });
         self.shared.metrics.reload(reloaded.is_ok());
         reloaded
+    }
+
+    /// The addresses of the configuration in force, each with its session.
+    pub async fn listeners(&self) -> Vec<(String, String)> {
+        let latest = self.reloading.latest.lock().await;
+        let listeners = latest.config.listeners.iter();
+        listeners
+            .map(|one| (one.address.to_string(), one.session.to_string()))
+            .collect()
     }
 
     /// Reloads whenever a file of the configuration changes, for ever. `tell` gets each outcome.
@@ -112,37 +120,10 @@ impl App {
     ) -> Result<Vec<(Arc<Session>, Phantoms)>, Failure> {
         let mut renewed = Vec::new();
         for session in self.shared.sessions.all() {
-            let mut kept = self.recall(&session).await?;
-            let shapes = &mut kept.shapes;
-            let issued = next
-                .credentials
-                .issue_next(&before.credentials, &session, shapes);
-            let issued = issued.await.map_err(|error| {
-                Failure::new(format!("session `{}` cannot have its phantoms", session.id()))
-                    .because(chain(&error))
-                    .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
-            })?;
-            self.keep_shapes(&kept).await?;
+            let issued = self.issue_next(before, next, &session).await?;
             renewed.extend(issued.map(|phantoms| (session, phantoms)));
         }
         Ok(renewed)
-    }
-
-    /// Returns what is kept of a live session.
-    async fn recall(&self, session: &Session) -> Result<Kept, Failure> {
-        let keeper = self.keeper.get().ok_or_else(|| {
-            Failure::new("there is no session yet").next("reload once the gateway serves")
-        })?;
-        keeper.recall_live(session.id()).await
-    }
-
-    /// Keeps the shapes of new phantoms, so that the next start makes the same ones. Shapes of
-    /// credentials that are not there do no harm.
-    async fn keep_shapes(&self, kept: &Kept) -> Result<(), Failure> {
-        match self.keeper.get() {
-            Some(keeper) => keeper.keep_shapes(kept).await,
-            None => Ok(()),
-        }
     }
 
     /// Writes the phantoms of each session for its workload, if they changed.

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::kept::status;
 use crate::names::SessionId;
-use crate::session::{Lifetime, Moment, Session};
+use crate::session::{Moment, Session};
 use crate::state::{Revision, SessionDecision, StateError, StateStore, unix};
 
 /// The sessions of this process that are renewed.
@@ -26,7 +27,6 @@ struct Shared {
 struct Tended {
     id: SessionId,
     session: Weak<Session>,
-    lasts: Duration,
 }
 
 impl Renewal {
@@ -40,11 +40,10 @@ impl Renewal {
     }
 
     /// Adds a session. It is renewed until it is dropped or ended. Must be called on a runtime.
-    pub(super) fn add(&self, id: SessionId, session: &Arc<Session>, lasts: Duration) {
+    pub(super) fn add(&self, id: SessionId, session: &Arc<Session>) {
         self.0.tended.lock().push(Tended {
             id,
             session: Arc::downgrade(session),
-            lasts,
         });
         if !self.0.runs.swap(true, Ordering::Relaxed) {
             let shared = Arc::downgrade(&self.0);
@@ -88,14 +87,12 @@ impl Shared {
         }
     }
 
-    /// Reads the records of some sessions, and ends those that were ended.
+    /// Reads the records of some sessions, and pauses or ends those that were paused or ended.
     async fn look(&self, about: impl Fn(&Tended) -> bool) {
         for one in self.tended().into_iter().filter(about) {
             let record = self.store.session(&one.id).await;
-            let is_ended = matches!(record, Ok(Some(record)) if record.ended.is_some());
-            if let Some(session) = one.session.upgrade().filter(|_| is_ended) {
-                session.renew(Lifetime::new(Moment::now(), Duration::ZERO));
-                self.forget(&one.id);
+            if let (Ok(Some(record)), Some(session)) = (record, one.session.upgrade()) {
+                session.narrow(status(&record));
             }
         }
     }
@@ -107,17 +104,14 @@ impl Shared {
                 continue;
             };
             let now = Moment::now();
-            let due = session
-                .lifetime()
-                .is_some_and(|life| life.is_half_over(now));
-            if !due {
+            let Some(life) = session.lifetime().filter(|life| life.is_half_over(now)) else {
                 continue;
-            }
-            let next = Lifetime::new(now, one.lasts);
+            };
+            let next = life.again(now);
             let (id, ends) = (one.id.clone(), unix(next.ends()));
             let extended = SessionDecision::Extend { session: id, ends };
             match self.store.decide(vec![extended]).await {
-                Ok(_) => session.renew(next),
+                Ok(_) => session.extend(next),
                 // It was ended, which `follow` applies.
                 Err(StateError::Refused(_)) => {}
                 // It lives for the other half, and each round tries again.

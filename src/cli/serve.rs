@@ -64,8 +64,11 @@ impl Serve {
             granted: config.granted.clone(),
             runs_as: RunsAs::Serve,
         };
-        let app = App::new(config, resolved)?.keeping(Keeping::Listeners);
-        let app = Arc::new(app.reloading_from(source));
+        let app = Arc::new(
+            App::new(config, resolved)?
+                .keeping(Keeping::Listeners)
+                .reloading_from(source),
+        );
         let served = Served {
             app: &app,
             terminal,
@@ -134,12 +137,7 @@ impl Served<'_> {
         workers.push(threads::worker(&app.shared, mine)?);
         let sessions = listeners.iter().map(|listener| listener.session.clone());
         serving::tend(&app.shared, sessions.collect());
-        let told = app
-            .config
-            .listeners
-            .iter()
-            .map(|listener| (listener.address.to_string(), listener.session.to_string()));
-        let _control = control::open(app, "serve", told.collect())?;
+        let _control = control::open(app, "serve")?;
         self.announce(&listeners);
         serving::settle();
         self.wait().await;

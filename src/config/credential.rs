@@ -286,7 +286,7 @@ fn place(text: &str) -> Result<Place, Hint> {
     let example = "write for example `header:authorization:Bearer`";
     match text.parse::<Place>() {
         Ok(Place::Signature(_)) => Err(Hint::new(
-            "what signs a request stands in no place",
+            "a credential that signs requests has no place in them",
             "write `sign = \"sigv4\"` and no `places`",
         )),
         Ok(place) => Ok(place),

@@ -88,7 +88,7 @@ impl<'t> Document<'t> {
 
     fn refuse_literal(&self, text: &str, span: Range<usize>) {
         if text.len() >= 20 && known_prefix(text) {
-            self.error(&span, "a literal secret stands in the file", literal_hint());
+            self.error(&span, "the file contains a literal secret", literal_hint());
         }
     }
 }
@@ -118,7 +118,10 @@ pub(super) fn resolve_path(
         .or_else(|| (text == "~").then_some(""))
     {
         let home = home.ok_or_else(|| {
-            Hint::new("there is no HOME to stand for `~`", "write the whole path")
+            Hint::new(
+                "HOME is not set, so `~` has no meaning",
+                "write the whole path",
+            )
         })?;
         return Ok(home.join(rest));
     }

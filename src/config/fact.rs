@@ -69,15 +69,11 @@ fn location(section: &Section<'_, '_>) -> Option<Location> {
     match (section.has("json"), section.has("form")) {
         (true, true) => {
             let hint = Hint::new("content is one of the two", remedy);
-            section.error("form", "`form` stands beside `json`", hint);
+            section.error("form", "`form` and `json` exclude each other", hint);
             None
         }
         (false, false) => {
-            section.missing(
-                "json",
-                "it says where in the content the value stands",
-                remedy,
-            );
+            section.missing("json", "it says where in the content the value is", remedy);
             None
         }
         (true, false) => section

@@ -16,6 +16,7 @@ use super::diagnostic::{Diagnostic, Hint, Position, Severity};
 use super::document::{literal_hint, resolve_path};
 use super::literal::{looks_secret, shown};
 use super::network;
+use super::origin::Origin;
 use super::reference::{self, variables};
 use super::signing::SigningCredential;
 use super::sigv4;
@@ -40,8 +41,9 @@ pub struct Flags {
     /// Restrict --aws to these S3 buckets, or to a prefix in one
     #[arg(long = "bucket", value_name = "NAME[/PREFIX]")]
     pub buckets: Vec<String>,
-    /// Allow a host, or `*.DOMAIN`; port 443 unless named
-    #[arg(long, value_name = "HOST[:PORT]")]
+    /// Allow a host, or `*.DOMAIN`; port 443 unless named. `http://HOST` allows it in clear text, on
+    /// port 80 unless named, where no credential goes
+    #[arg(long, value_name = "[http://]HOST[:PORT]")]
     pub allow: Vec<String>,
     /// Add a Cedar policy file, or a pattern such as `policies/*.cedar`
     #[arg(long = "policy", value_name = "FILE")]
@@ -167,11 +169,7 @@ impl Flags {
                 "it is about the credentials that `--aws` names",
                 "add `--aws`, or write `buckets` to the credential in the file",
             );
-            line.refuse(
-                "--bucket",
-                String::from("`--bucket` stands without `--aws`"),
-                hint,
-            );
+            line.refuse("--bucket", String::from("`--bucket` needs `--aws`"), hint);
         }
         for text in &self.presets {
             let read = super::credential::known_preset(text);
@@ -183,8 +181,13 @@ impl Flags {
 
     fn reach(&self, config: &mut Config, line: &mut Line) {
         for text in &self.allow {
-            let read = Allowed::parse(text);
-            config.allow.extend(line.value("--allow", text, read));
+            if let Some(origin) = line.value("--allow", text, network::allowed(text)) {
+                let (host, port) = (origin.hosts.clone(), origin.port);
+                config.allow.push(Allowed { host, port });
+                if origin.scheme == Scheme::Http {
+                    clear_text(config, origin);
+                }
+            }
         }
         for text in &self.policies {
             let path = resolve_path(text, &line.directory, config.home.as_deref());
@@ -274,6 +277,15 @@ impl Line {
     fn value<T>(&mut self, flag: &str, text: &str, read: Result<T, Hint>) -> Option<T> {
         let what = format!("the value is {}", shown(text));
         self.take(flag, &what, read)
+    }
+}
+
+/// Lets an http origin be reached, with what the file says of it.
+fn clear_text(config: &mut Config, origin: OriginPattern) {
+    let known = config.origins.iter_mut().map(|known| &mut known.rule);
+    match known.into_iter().find(|rule| rule.matches == origin) {
+        Some(rule) => rule.cleartext = true,
+        None => config.origins.push(Origin::in_clear_text(origin)),
     }
 }
 
@@ -438,6 +450,29 @@ mod tests {
             config.credentials[0].origins[0].to_string(),
             "https://api.corp.test:8443"
         );
+    }
+
+    #[test]
+    fn an_http_host_is_allowed_in_clear_text_and_a_domain_is_not() {
+        let allow = |text: &str| flags(|flags| flags.allow = vec![text.into()]);
+        let config = allow("http://deb.debian.org").unwrap();
+        let rule = &config.origins[0].rule;
+        assert_eq!(config.allow[0].port, 80);
+        assert!(rule.cleartext && rule.matches.to_string() == "http://deb.debian.org");
+        for text in ["deb.debian.org", "https://deb.debian.org", "*.debian.org"] {
+            let config = allow(text).unwrap();
+            assert!(
+                config.origins.is_empty() && config.allow[0].port == 443,
+                "{text}"
+            );
+        }
+        for text in [
+            "http://*.debian.org",
+            "http://deb.debian.org/x",
+            "ftp://a.test",
+        ] {
+            assert!(allow(text).is_err(), "{text}");
+        }
     }
 
     #[test]

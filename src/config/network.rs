@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::IpNet;
 
 use super::diagnostic::Hint;
-use crate::message::{HostPattern, OriginPattern, PatternMalformed};
+use crate::message::{HostPattern, OriginPattern, PatternMalformed, Scheme};
 use crate::origin::vet::metadata_within;
 
 /// Reads `api.example.com`, `*.example.com`, or an address, with an optional port.
@@ -26,6 +26,26 @@ pub fn origin(text: &str) -> Result<OriginPattern, Hint> {
     let pattern: OriginPattern = text.parse()?;
     named(&pattern.hosts)?;
     Ok(pattern)
+}
+
+/// Reads what `--allow` names: a host and port, or an origin. The default scheme is https.
+///
+/// # Errors
+/// Returns a [`Hint`] as [`host_and_port`] does, or if an http origin is a whole domain.
+pub(super) fn allowed(text: &str) -> Result<OriginPattern, Hint> {
+    let pattern = origin(text)?;
+    match (pattern.scheme, &pattern.hosts) {
+        (Scheme::Http, HostPattern::Below(_)) => Err(whole_domain_in_clear_text()),
+        _ => Ok(pattern),
+    }
+}
+
+/// Why a whole domain is not reached in clear text.
+pub(super) fn whole_domain_in_clear_text() -> Hint {
+    Hint::new(
+        "what goes there can be read and changed on the way, so each host is a decision",
+        "name the host, or `connect` to a tunnel's end on loopback in `[[origin]]`",
+    )
 }
 
 fn named(hosts: &HostPattern) -> Result<(), Hint> {

@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use toml::Spanned;
 
 use crate::files;
-use crate::message::{HostPattern, Scheme};
+use crate::message::{HostPattern, OriginPattern, Scheme};
 use crate::origin::{ClientIdentity, OriginProtocol, OriginRule};
 
 use super::diagnostic::Hint;
@@ -27,6 +27,20 @@ pub struct Origin {
 
 /// Certificates, and the file they were read from.
 pub(super) type Certificates = (PathBuf, Vec<CertificateDer<'static>>);
+
+impl Origin {
+    /// Lets an http origin be reached in clear text.
+    pub(super) fn in_clear_text(matches: OriginPattern) -> Self {
+        let rule = OriginRule {
+            cleartext: true,
+            ..OriginRule::of(matches)
+        };
+        Self {
+            rule,
+            files: Vec::new(),
+        }
+    }
+}
 
 pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
     if !section.has("match") {
@@ -96,7 +110,7 @@ fn identity(section: &Section<'_, '_>) -> Option<(Certificates, PathBuf)> {
             let why = "a client certificate is presented together with a proof of its key";
             section.error(
                 key,
-                format!("`{key}` stands without `{other}`"),
+                format!("`{key}` needs `{other}`"),
                 Hint::new(why, format!("add `{other}`")),
             );
         }
@@ -138,7 +152,7 @@ fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
     if rule.replace_system_roots && !section.has("roots") {
         error(
             "replace_system_roots",
-            "`replace_system_roots` stands without `roots`",
+            "`replace_system_roots` needs `roots`",
             "no origin could be verified",
             "add `roots`, or remove `replace_system_roots`",
         );
@@ -168,12 +182,8 @@ fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
             .is_some_and(|address| address.ip().to_canonical().is_loopback());
     let whole_domain = matches!(rule.matches.hosts, HostPattern::Below(_));
     if rule.cleartext && whole_domain && !local {
-        error(
-            "cleartext",
-            "`cleartext` is for a whole domain beyond loopback",
-            "what goes there can be read and changed on the way, so each host is a decision",
-            "name the host, or `connect` to a tunnel's end on loopback",
-        );
+        let what = "`cleartext` is for a whole domain beyond loopback";
+        section.error("cleartext", what, network::whole_domain_in_clear_text());
     }
     for key in ["roots", "replace_system_roots", "client_certificate"] {
         if section.has(key) {

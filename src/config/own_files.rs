@@ -85,6 +85,7 @@ impl Config {
     pub fn input_files(&self) -> Vec<PathBuf> {
         let written = [
             &self.audit.path,
+            &self.state.path,
             &self.ca.certificate,
             &self.phantoms.env_file,
         ];

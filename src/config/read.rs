@@ -118,9 +118,9 @@ fn top_level<'t>(
     };
     if tables.len() != expected {
         let why = if known.repeats {
-            "it may stand many times"
+            "it may occur many times"
         } else {
-            "it stands once"
+            "it may occur once"
         };
         let hint = Hint::new(why, format!("write {}", keys::heading(known.name)));
         document.error(

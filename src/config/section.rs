@@ -230,7 +230,7 @@ impl<'p, 't> Section<'p, 't> {
                         .map(|(word, _)| format!("`{word}`"))
                         .collect();
                     Hint::new(
-                        "it is none of the words that stand for something",
+                        "it is not one of the known placeholders",
                         format!("write {}", words.join(" or ")),
                     )
                 })

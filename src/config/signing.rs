@@ -112,8 +112,8 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<SigningCredential> {
     let signer = section.parsed("sign", |text| signer(section, text));
     let Some((signer, recipe_file)) = signer.map(Spanned::into_inner) else {
         if !section.has("sign") {
-            refuse(section, &["parts"], "stands without", without_sign);
-            refuse(section, &sigv4::KEYS, "stands without", without_sign);
+            refuse(section, &["parts"], "needs", without_sign);
+            refuse(section, &sigv4::KEYS, "needs", without_sign);
         }
         return None;
     };
@@ -121,7 +121,12 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<SigningCredential> {
         section,
         &["places", "inject", "shape", "foreign_credential"],
         "contradicts",
-        || Hint::new("what signs a request stands in no place of it", "remove it"),
+        || {
+            Hint::new(
+                "a credential that signs requests has no place in them",
+                "remove it",
+            )
+        },
     );
     let parts = parts(section, &*signer)?;
     Some(SigningCredential {
@@ -303,7 +308,7 @@ fn check_variables(section: &Section<'_, '_>, parts: &[PartSource], named: usize
     if section.has("env") {
         if named != parts.len() {
             let remedy = format!("name {} variables, in the order {names}", parts.len());
-            let hint = Hint::new("each part stands in a variable of its own", remedy);
+            let hint = Hint::new("each part has a variable of its own", remedy);
             section.error("env", "`env` does not name a variable for each part", hint);
         }
     } else if !unheld.is_empty() {

@@ -115,7 +115,7 @@ fn endpoints(section: &Section<'_, '_>) -> Vec<OwnEndpoint> {
             );
             section.error(
                 "exact_paths",
-                "`exact_paths` stands beside a service of S3's",
+                "`exact_paths` has no use for a service of S3's",
                 hint,
             );
         }

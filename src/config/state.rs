@@ -28,6 +28,21 @@ pub fn directory() -> Option<PathBuf> {
     Some(state.join("gateway"))
 }
 
+/// Returns the folder of the sessions' records: `sessions` in the state folder that systemd gives a
+/// service (`$STATE_DIRECTORY`), else in the user's.
+///
+/// Returns `None` if no variable holds an absolute path.
+#[must_use]
+pub fn sessions_folder() -> Option<PathBuf> {
+    // systemd names several folders with colons between them (systemd.exec(5)).
+    let service = std::env::var("STATE_DIRECTORY").ok();
+    let service = service.as_deref().and_then(|list| list.split(':').next());
+    let service = service.map(PathBuf::from).filter(|path| path.is_absolute());
+    service
+        .or_else(directory)
+        .map(|state| state.join("sessions"))
+}
+
 /// Returns the folder of the control sockets: `gateway` in the user's runtime directory, else `run`
 /// in the state folder.
 ///
@@ -57,21 +72,6 @@ pub fn granted_for(project: &Path) -> Option<PathBuf> {
         .collect();
     let projects = directory()?.join("projects");
     Some(projects.join(name).join("granted.cedar"))
-}
-
-/// Returns the folder of the sessions' records: `sessions` in the state folder that systemd gives a
-/// service (`$STATE_DIRECTORY`), else in the user's.
-///
-/// Returns `None` if no variable holds an absolute path.
-#[must_use]
-pub fn sessions_folder() -> Option<PathBuf> {
-    // systemd names several folders with colons between them (systemd.exec(5)).
-    let service = std::env::var("STATE_DIRECTORY").ok();
-    let service = service.as_deref().and_then(|list| list.split(':').next());
-    let service = service.map(PathBuf::from).filter(|path| path.is_absolute());
-    service
-        .or_else(directory)
-        .map(|state| state.join("sessions"))
 }
 
 /// Returns the user's home, if it is an absolute path.

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::events::Events;
 use super::exposition;
-use super::operations::{AllowRequest, Operations, Refused};
+use super::operations::{AllowRequest, ControlRefusal, Operations};
 use super::route::{self, Endpoint, Routed};
 use super::server::{Control, Peer};
 use super::view::{GatewayView, SessionView};
@@ -23,6 +23,7 @@ use crate::audit::{Act, Decision, Follower};
 use crate::gateway::chain;
 use crate::names::SessionId;
 use crate::policy::Operation;
+use crate::session::SessionStatus;
 
 /// The content of an answer.
 pub(super) enum Content {
@@ -30,7 +31,7 @@ pub(super) enum Content {
     Stream(Box<Events>),
 }
 
-type Answered = Result<Response<Content>, Refused>;
+type Answered = Result<Response<Content>, ControlRefusal>;
 
 impl<O: Operations> Control<O> {
     /// Answers one call.
@@ -58,10 +59,10 @@ impl<O: Operations> Control<O> {
                 exposition::MEDIA_TYPE,
                 exposition::metrics(&self.shared),
             )),
-            Endpoint::Gateway => Ok(document(&GatewayView::of(&self.about, &self.shared))),
+            Endpoint::Gateway => Ok(self.gateway().await),
             Endpoint::Sessions => Ok(self.sessions()),
             Endpoint::Session => self.session(&called),
-            Endpoint::Pause | Endpoint::Resume | Endpoint::End => self.change(&called, peer),
+            Endpoint::Pause | Endpoint::Resume | Endpoint::End => self.change(&called, peer).await,
             Endpoint::Reload => self.reload(peer).await,
             Endpoint::Revoke => self.revoke(&called, peer),
             Endpoint::Events => self.events(),
@@ -70,7 +71,7 @@ impl<O: Operations> Control<O> {
     }
 
     /// Asks the policies for operators. A refused act is recorded.
-    fn authorize(&self, called: &Routed, peer: Peer) -> Result<(), Refused> {
+    fn authorize(&self, called: &Routed, peer: Peer) -> Result<(), ControlRefusal> {
         let (route, session) = (called.route, called.session.as_ref());
         let (Some(operation), Peer::User(uid)) = (route.operation, peer) else {
             let offered = route.on_port || peer != Peer::Port;
@@ -86,7 +87,7 @@ impl<O: Operations> Control<O> {
             let _ = self.record(peer, operation, session, ("", Decision::Deny));
         }
         let what = format!("uid {uid} may not do `{}`", operation.name());
-        Err(Refused::new(StatusCode::FORBIDDEN, what)
+        Err(ControlRefusal::new(StatusCode::FORBIDDEN, what)
             .because("no policy for operators permits it")
             .next("see `[control] policy` of the configuration"))
     }
@@ -97,7 +98,7 @@ impl<O: Operations> Control<O> {
         operation: Operation,
         session: Option<&SessionId>,
         (subject, decision): (&str, Decision),
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ControlRefusal> {
         let operator = match peer {
             Peer::User(uid) => format!("uid:{uid}"),
             Peer::Port => "port".to_owned(),
@@ -110,7 +111,7 @@ impl<O: Operations> Control<O> {
             decision,
         };
         self.shared.log.act(act).map_err(|error| {
-            Refused::new(
+            ControlRefusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the act cannot be recorded",
             )
@@ -120,7 +121,7 @@ impl<O: Operations> Control<O> {
     }
 
     /// Reads the content of a call, which is JSON.
-    async fn read(&self, fields: &HeaderMap, content: Incoming) -> Result<Bytes, Refused> {
+    async fn read(&self, fields: &HeaderMap, content: Incoming) -> Result<Bytes, ControlRefusal> {
         let read = Limited::new(content, MOST_CONTENT).collect().await;
         let content = read
             .map_err(|_| bad("the content is too long, or broke off"))?
@@ -135,11 +136,20 @@ impl<O: Operations> Control<O> {
         }
     }
 
+    async fn gateway(&self) -> Response<Content> {
+        let listeners = self.operations.listeners().await;
+        document(&GatewayView::of(&self.about, &self.shared, listeners))
+    }
+
     fn ready(&self) -> Answered {
+        if self.shared.draining.is_cancelled() {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Err(ControlRefusal::new(status, "the gateway stops"));
+        }
         if self.shared.log.works() {
             return Ok(document(&json!({ "status": "ready" })));
         }
-        Err(Refused::new(
+        Err(ControlRefusal::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "the audit log takes no record",
         )
@@ -162,8 +172,9 @@ impl<O: Operations> Control<O> {
         Ok(document(&SessionView::of(&session, &self.shared)))
     }
 
-    /// Pauses, resumes or ends a session. What narrows is done even if it cannot be recorded.
-    fn change(&self, called: &Routed, peer: Peer) -> Answered {
+    /// Pauses, resumes or ends a session, and keeps that for the next start. What narrows is done
+    /// even if it cannot be recorded or kept.
+    async fn change(&self, called: &Routed, peer: Peer) -> Answered {
         let id = called.session.as_ref().ok_or_else(unknown_session)?;
         let sessions = &self.shared.sessions;
         let session = sessions.get(id).ok_or_else(unknown_session)?;
@@ -173,6 +184,9 @@ impl<O: Operations> Control<O> {
             Endpoint::Pause => session.pause(),
             Endpoint::Resume => {
                 recorded?;
+                self.operations
+                    .keep_status(id, SessionStatus::Active)
+                    .await?;
                 session.resume()
             }
             _ => {
@@ -180,7 +194,10 @@ impl<O: Operations> Control<O> {
                 Ok(())
             }
         };
-        done.map_err(|ended| Refused::new(StatusCode::CONFLICT, ended.to_string()))?;
+        done.map_err(|ended| ControlRefusal::new(StatusCode::CONFLICT, ended.to_string()))?;
+        if session.status() != SessionStatus::Active {
+            self.operations.keep_status(id, session.status()).await?;
+        }
         Ok(document(&SessionView::of(&session, &self.shared)))
     }
 
@@ -193,7 +210,7 @@ impl<O: Operations> Control<O> {
     /// Revokes a credential, even if that cannot be recorded.
     fn revoke(&self, called: &Routed, peer: Peer) -> Answered {
         let unknown = || {
-            Refused::new(StatusCode::NOT_FOUND, "there is no such credential")
+            ControlRefusal::new(StatusCode::NOT_FOUND, "there is no such credential")
                 .next("gateway sessions")
         };
         let credential = called.credential.as_ref().ok_or_else(unknown)?;
@@ -221,7 +238,7 @@ impl<O: Operations> Control<O> {
     fn events(&self) -> Answered {
         let unavailable = |why: String| {
             let status = StatusCode::SERVICE_UNAVAILABLE;
-            Refused::new(status, "the records cannot be followed").because(why)
+            ControlRefusal::new(status, "the records cannot be followed").because(why)
         };
         let place = self.streams.clone().try_acquire_owned();
         let place = place.map_err(|_| unavailable("too many follow them already".to_owned()))?;
@@ -235,8 +252,8 @@ impl<O: Operations> Control<O> {
 
 /// Refuses what a browser sends: with an `Origin`, or for a host that is not this one. A page could
 /// make a browser ask (threats O02).
-fn refuse_browsers(fields: &HeaderMap, peer: Peer) -> Result<(), Refused> {
-    let forbidden = |what| Refused::new(StatusCode::FORBIDDEN, what);
+fn refuse_browsers(fields: &HeaderMap, peer: Peer) -> Result<(), ControlRefusal> {
+    let forbidden = |what| ControlRefusal::new(StatusCode::FORBIDDEN, what);
     if fields.contains_key(ORIGIN) {
         return Err(forbidden("calls of web pages are refused"));
     }
@@ -258,23 +275,23 @@ fn refuse_browsers(fields: &HeaderMap, peer: Peer) -> Result<(), Refused> {
     }
 }
 
-fn unknown_session() -> Refused {
-    Refused::new(StatusCode::NOT_FOUND, "there is no such session").next("gateway sessions")
+fn unknown_session() -> ControlRefusal {
+    ControlRefusal::new(StatusCode::NOT_FOUND, "there is no such session").next("gateway sessions")
 }
 
-fn bad(what: &str) -> Refused {
-    Refused::new(StatusCode::BAD_REQUEST, what)
+fn bad(what: &str) -> ControlRefusal {
+    ControlRefusal::new(StatusCode::BAD_REQUEST, what)
 }
 
-fn not_found(status: StatusCode) -> Refused {
+fn not_found(status: StatusCode) -> ControlRefusal {
     let what = match status {
         StatusCode::METHOD_NOT_ALLOWED => "the path takes another method",
         _ => "there is no such path",
     };
-    Refused::new(status, what).next("docs/openapi.json has them all")
+    ControlRefusal::new(status, what).next("docs/openapi.json has them all")
 }
 
-fn refusal(refused: &Refused) -> Response<Content> {
+fn refusal(refused: &ControlRefusal) -> Response<Content> {
     let mut response = document(&json!({ "error": {
         "what": refused.what, "why": refused.why, "next": refused.next,
     }}));

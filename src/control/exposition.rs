@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::gateway::{Distribution, SharedState};
-use crate::session::Status;
+use crate::session::SessionStatus;
 
 /// The media type of the format.
 pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -62,6 +62,12 @@ fn exchanges(page: &mut Page, shared: &SharedState) {
         page.sample("gateway_content_bytes_total", &[("to", to)], bytes);
     }
     page.family(
+        "gateway_leaves_minted_total",
+        "counter",
+        "Leaf certificates that were minted.",
+    );
+    page.sample("gateway_leaves_minted_total", &[], metrics.leaves());
+    page.family(
         "gateway_dns_questions_total",
         "counter",
         "Questions of sandboxes for names, by verdict.",
@@ -94,7 +100,7 @@ fn load(page: &mut Page, shared: &SharedState) {
         "Sessions, by what they may do.",
     );
     for wanted in ["active", "paused", "ended"] {
-        let of_it = |status: Status| status.as_str() == wanted;
+        let of_it = |status: SessionStatus| status.as_str() == wanted;
         let count = sessions.iter().filter(|one| of_it(one.status())).count();
         page.sample("gateway_sessions", &[("status", wanted)], count);
     }

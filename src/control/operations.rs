@@ -3,17 +3,30 @@
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
+use crate::names::SessionId;
+use crate::session::SessionStatus;
+
 /// What the program does when an operator asks for it. `cli` implements it.
 pub trait Operations: Send + Sync + 'static {
+    /// The addresses that the gateway listens on, each with its session.
+    fn listeners(&self) -> impl Future<Output = Vec<(String, String)>> + Send;
+
     /// Applies changed files, all or none. Returns the generation now in force.
-    fn reload(&self) -> impl Future<Output = Result<u64, Refused>> + Send;
+    fn reload(&self) -> impl Future<Output = Result<u64, ControlRefusal>> + Send;
+
+    /// Keeps for the next start what an operator made of a session.
+    fn keep_status(
+        &self,
+        session: &SessionId,
+        status: SessionStatus,
+    ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
 
     /// Finds the narrowest rule that allows what was refused. Applies it only if the request
     /// repeats the rule's text.
     fn allow(
         &self,
         asked: AllowRequest,
-    ) -> impl Future<Output = Result<GrantedRule, Refused>> + Send;
+    ) -> impl Future<Output = Result<GrantedRule, ControlRefusal>> + Send;
 }
 
 /// What an operator wants to allow. Exactly one of `host`, `exchange` and `last` is set.
@@ -47,7 +60,7 @@ pub struct GrantedRule {
 
 /// Why the gateway does not do what was asked.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct ControlRefusal {
     /// The status of the answer.
     pub status: StatusCode,
     /// What happened.
@@ -58,7 +71,7 @@ pub struct Refused {
     pub next: Option<String>,
 }
 
-impl Refused {
+impl ControlRefusal {
     /// A refusal with this status.
     pub fn new(status: StatusCode, what: impl Into<String>) -> Self {
         Self {

@@ -91,7 +91,7 @@ pub static ROUTES: [Route; 13] = [
     probe("/healthz", "The process lives.", Endpoint::Health, &[200]),
     probe(
         "/ready",
-        "The gateway serves: 200. It does not, or its audit log takes no record: 503.",
+        "The gateway serves: 200. It stops, or its audit log takes no record: 503.",
         Endpoint::Ready,
         &[200, 503],
     ),

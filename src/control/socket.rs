@@ -233,7 +233,7 @@ mod tests {
         let socket = ControlSocket::bind(&path).unwrap();
         let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o777;
         assert_eq!((mode(&folder), mode(&path)), (0o700, 0o600));
-        assert_eq!(sockets(&folder).unwrap(), [path.clone()]);
+        assert_eq!(sockets(&folder).unwrap(), vec![path.clone()]);
         assert!(matches!(ControlSocket::bind(&path), Err(Unusable::Live(_))));
         drop(socket);
         assert!(!path.exists());

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::gateway::SharedState;
-use crate::session::{Session, Status};
+use crate::session::{Moment, Session, SessionStatus};
 
 /// What is known of the gateway from its start.
 #[derive(Clone, Debug)]
@@ -19,8 +19,6 @@ pub struct About {
     pub config: Option<PathBuf>,
     /// The folder that it was started in.
     pub directory: Option<PathBuf>,
-    /// The addresses that it listens on, each with its session.
-    pub listeners: Vec<(String, String)>,
     /// When it was started, by both clocks.
     pub started: (SystemTime, Instant),
 }
@@ -36,7 +34,7 @@ pub(super) struct GatewayView<'a> {
     directory: &'a Option<PathBuf>,
     config: &'a Option<PathBuf>,
     audit: Option<&'a Path>,
-    listeners: Vec<ListenerView<'a>>,
+    listeners: Vec<ListenerView>,
     policies: PoliciesView,
     sessions: usize,
     connections: usize,
@@ -45,9 +43,9 @@ pub(super) struct GatewayView<'a> {
 }
 
 #[derive(Serialize)]
-struct ListenerView<'a> {
-    address: &'a str,
-    session: &'a str,
+struct ListenerView {
+    address: String,
+    session: String,
 }
 
 #[derive(Serialize)]
@@ -71,11 +69,15 @@ pub(super) struct SessionView {
 }
 
 impl<'a> GatewayView<'a> {
-    pub(super) fn of(about: &'a About, shared: &'a SharedState) -> Self {
+    pub(super) fn of(
+        about: &'a About,
+        shared: &'a SharedState,
+        listeners: Vec<(String, String)>,
+    ) -> Self {
         let sessions = shared.sessions.all();
         let policies = shared.current().policies.current();
         let (wall, monotonic) = about.started;
-        let listener = |(address, session): &'a (String, String)| ListenerView { address, session };
+        let listener = |(address, session)| ListenerView { address, session };
         Self {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
@@ -85,7 +87,7 @@ impl<'a> GatewayView<'a> {
             directory: &about.directory,
             config: &about.config,
             audit: shared.log.path(),
-            listeners: about.listeners.iter().map(listener).collect(),
+            listeners: listeners.into_iter().map(listener).collect(),
             policies: PoliciesView {
                 generation: policies.number(),
                 count: policies.len(),
@@ -103,7 +105,7 @@ impl SessionView {
         let status = session.status();
         let (connections, exchanges) = session.load();
         let ended = match status {
-            Status::Ended(why) => Some(why.as_str()),
+            SessionStatus::Ended(why) => Some(why.as_str()),
             _ => None,
         };
         let snapshot = shared.current();
@@ -119,9 +121,9 @@ impl SessionView {
             connections,
             exchanges,
             ends_in_seconds: session
-                .remaining()
+                .lifetime()
                 .filter(|_| ended.is_none())
-                .map(|remaining| remaining.as_secs()),
+                .map(|lifetime| lifetime.remaining(Moment::now()).as_secs()),
         }
     }
 }

@@ -24,7 +24,7 @@ pub enum Error {
     #[error("the credential cannot be had from its store")]
     Unavailable(#[source] Box<Unavailable>),
     /// The secret is not valid in the phantom's place.
-    #[error("the credential does not fit where its phantom stands")]
+    #[error("the credential does not fit where its phantom is")]
     Unfit(#[source] AttachFailure),
     /// Echoes of the secret could not be detected in answers.
     #[error("the credential could not be kept from coming back")]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::Version;
 
-use crate::intercept::Entry;
 use crate::intercept::dns::DnsVerdict;
+use crate::intercept::{Entry, leaves_minted};
 
 /// The counts of one process.
 #[derive(Default)]
@@ -81,6 +81,12 @@ impl Metrics {
     pub fn names(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = DnsVerdict::ALL.into_iter();
         all.map(|verdict| (verdict.as_str(), read(&self.names[verdict as usize])))
+    }
+
+    /// Leaf certificates that were minted.
+    #[must_use]
+    pub fn leaves(&self) -> u64 {
+        leaves_minted()
     }
 
     /// Reloads that were refused, and those that were applied.

@@ -54,7 +54,13 @@ impl Exchange {
         let refusal = self.admit(&connection).err().or(refusal);
         let guard = self.guard.clone();
         let result = match refusal {
-            Some(refusal) => Err(refusal),
+            Some(refusal) => {
+                // Nothing of the request was read.
+                if let Some(to) = connection.said_authority() {
+                    self.trail.authority(to.host.as_str(), to.port);
+                }
+                Err(refusal)
+            }
             None => tokio::select! {
                 // An aborted exchange takes no further step.
                 biased;

@@ -2,18 +2,21 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::listener::SessionListener;
 use super::worker::Worker;
+use crate::intercept::first::{FirstBytes, server_speaks_first};
 use crate::intercept::prefixed::Prefixed;
-use crate::intercept::{ConnectionContext, Destination, Entry, terminate};
+use crate::intercept::{ConnectionContext, Destination, Entry, authority_of, terminate};
 use crate::message::{Authority, Host, Scheme};
+use crate::names::ReasonCode;
 
-/// A TLS handshake record begins with this byte (RFC 8446 §5.1).
-const TLS_HANDSHAKE: u8 = 22;
+/// How long a client may be silent on a port where it is the server that speaks first.
+const SERVER_FIRST: Duration = Duration::from_millis(300);
 
 /// Where a tunnel or a captured connection goes.
 pub(super) struct TunnelTarget {
@@ -42,11 +45,43 @@ impl TunnelTarget {
     }
 }
 
+impl TunnelTarget {
+    /// Where the connection goes, as far as it says so.
+    fn authority(&self) -> Option<Authority> {
+        let dialled = || authority_of(self.destination?);
+        self.named.clone().or_else(dialled)
+    }
+
+    /// Reads what the connection carries; `None` if it ends before that is known.
+    ///
+    /// A client that says nothing until the deadline is refused as such, and sooner where clients
+    /// wait for the server. HTTP clients open connections that they may never use, so silence on
+    /// the ports of HTTP is no refusal.
+    async fn first_bytes(
+        &self,
+        io: &mut Prefixed<TcpStream>,
+        deadline: Instant,
+    ) -> Option<FirstBytes> {
+        let port = self.authority().map_or(0, |to| to.port);
+        let limit = if server_speaks_first(port) {
+            deadline.min(Instant::now() + SERVER_FIRST)
+        } else {
+            deadline
+        };
+        match timeout_at(limit, FirstBytes::read(io)).await {
+            Ok(read) => read.ok().flatten(),
+            Err(_) if matches!(port, 0 | 80 | 443) => None,
+            Err(_) if io.ahead().is_empty() => Some(FirstBytes::Foreign(ReasonCode::ClientSilent)),
+            Err(_) => Some(FirstBytes::Foreign(ReasonCode::UnknownProtocol)),
+        }
+    }
+}
+
 impl Worker {
     /// Serves a tunnel or a captured connection.
     ///
-    /// It carries either TLS, which is terminated, or HTTP in clear text. Other bytes are never
-    /// forwarded (threats A13).
+    /// It carries either TLS, which is terminated, or HTTP in clear text. Anything else is refused
+    /// at once, and never forwarded (threats A13).
     pub(super) async fn tunnel(
         self: Arc<Self>,
         mut io: Prefixed<TcpStream>,
@@ -54,13 +89,18 @@ impl Worker {
         mut to: TunnelTarget,
         deadline: Instant,
     ) {
-        match timeout_at(deadline, io.ensure(1)).await {
-            Ok(Ok(true)) => {}
-            _ => return,
-        }
-        if io.ahead()[0] != TLS_HANDSHAKE {
-            let clear = to.context(listener, Scheme::Http, None);
-            return Box::pin(self.conversation(listener, clear).http1(io)).await;
+        match to.first_bytes(&mut io, deadline).await {
+            None => return,
+            Some(FirstBytes::Tls) => {}
+            Some(FirstBytes::Http) => {
+                let clear = to.context(listener, Scheme::Http, None);
+                return Box::pin(self.conversation(listener, clear).http1(io)).await;
+            }
+            Some(FirstBytes::Foreign(reason)) => {
+                let host = to.authority();
+                self.record_opening(listener, to.entry, host.as_ref(), reason);
+                return;
+            }
         }
         let destination = match (&to.named, to.destination) {
             (Some(named), _) => Destination::Named(&named.host),
@@ -88,8 +128,8 @@ impl Worker {
                 }
             }
             Err(error) => {
-                let host = to.named.as_ref();
-                self.record_opening(listener, to.entry, host, error.reason());
+                let host = to.authority();
+                self.record_opening(listener, to.entry, host.as_ref(), error.reason());
             }
         }
     }

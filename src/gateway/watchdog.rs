@@ -249,7 +249,6 @@ fn drop_dead<T>(all: &mut Vec<Weak<T>>) {
 mod tests {
     use super::*;
     use crate::audit::Trail;
-    use crate::gateway::guard::Abort;
     use crate::session::{Lifetime, Moment};
 
     fn watchdog(seconds: u64) -> Watchdog {

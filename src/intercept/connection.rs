@@ -71,6 +71,19 @@ impl ConnectionContext {
         named.map_or("", |host| host.as_str())
     }
 
+    /// Where the connection goes, unchecked; `None` if its requests say that.
+    #[must_use]
+    pub fn said_authority(&self) -> Option<Authority> {
+        let by_sni = || {
+            Some(Authority {
+                host: self.sni.clone()?,
+                port: self.destination?.port(),
+            })
+        };
+        let dialled = || authority_of(self.destination?);
+        self.named.clone().or_else(by_sni).or_else(dialled)
+    }
+
     pub(super) fn claims(&self) -> ConnectionClaims<'_> {
         ConnectionClaims {
             scheme: self.scheme,
@@ -79,4 +92,13 @@ impl ConnectionContext {
             port: self.destination.map(|address| address.port()),
         }
     }
+}
+
+/// An address as a host and port; `None` if it names no host.
+#[must_use]
+pub fn authority_of(address: SocketAddr) -> Option<Authority> {
+    (!address.ip().is_unspecified()).then(|| Authority {
+        host: Host::from_ip(address.ip()),
+        port: address.port(),
+    })
 }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use lru::LruCache;
@@ -17,6 +18,14 @@ use time::OffsetDateTime;
 use super::budget::Budget;
 use super::mint::{CaSettings, Mint, MintRefused};
 use crate::message::Host;
+
+/// How many leaves all sessions of this process have minted.
+#[must_use]
+pub fn leaves_minted() -> u64 {
+    MINTED.load(Ordering::Relaxed)
+}
+
+static MINTED: AtomicU64 = AtomicU64::new(0);
 
 /// Decides whether a leaf may be minted for a host, because some policy could permit a request to
 /// it.
@@ -100,6 +109,7 @@ impl Leaves {
         let (key, renew_at) = self.mint.leaf(host, now)?;
         let key = Arc::new(key);
         cache.minted += 1;
+        MINTED.fetch_add(1, Ordering::Relaxed);
         cache.leaves.put(
             host.clone(),
             Leaf {

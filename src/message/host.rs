@@ -36,7 +36,7 @@ pub enum HostMalformed {
     #[error("the host has an IPv6 zone identifier")]
     Zone,
     /// The last label is a number, but the name is not an IPv4 address in any spelling.
-    #[error("the host looks like an IPv4 address and is none")]
+    #[error("the host looks like an IPv4 address but is not one")]
     Ipv4,
 }
 

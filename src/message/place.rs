@@ -72,7 +72,7 @@ pub enum PlaceMalformed {
     )]
     Kind,
     /// The field name is not a token, or is a field that routes or frames the message.
-    #[error("the place names a field in which no credential can stand")]
+    #[error("the place names a field that cannot hold a credential")]
     Field,
     /// The scheme, cookie or parameter name is empty or contains a character that is not allowed
     /// there.

@@ -189,7 +189,8 @@ fn system_servers(path: &Path) -> Result<NameServers, Unread> {
 fn hosts_file(path: &Path) -> Result<Hosts, Unread> {
     let mut hosts = Hosts::default();
     if let Ok(text) = std::fs::read(path) {
-        hosts.read_hosts_conf(text.as_slice())?;
+        // A comment may be in any encoding.
+        hosts.read_hosts_conf(String::from_utf8_lossy(&text).as_bytes())?;
     }
     Ok(hosts)
 }
@@ -208,7 +209,7 @@ const LATE: Duration = Duration::from_secs(10);
 mod tests {
     use super::*;
 
-    fn file(text: &str) -> tempfile::NamedTempFile {
+    fn file(text: impl AsRef<[u8]>) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, text).unwrap();
         file
@@ -217,7 +218,7 @@ mod tests {
     #[test]
     fn a_hosts_file_that_is_not_there_lists_nothing_and_odd_lines_are_passed_over() {
         assert!(hosts_file(Path::new("/nonexistent/hosts")).is_ok());
-        let file = file("nonsense\n192.0.2.7 Here.Test there.test # not.test\n::1\n");
+        let file = file(b"nonsense\n192.0.2.7 Here.Test there.test # not.test \xe9\n::1\n");
         let hosts = hosts_file(file.path()).unwrap();
         let has = |name: &str| {
             let name = Name::from_ascii(name).unwrap();

@@ -187,7 +187,7 @@ facts! {
         "the host that would receive it"
         |of| Ok(Value::new_entity_uid(of.loan()?.1.clone()));
     Place "place" String Loan Question
-        "where it would stand: `header:authorization:Bearer`, `header:x-api-key`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`"
+        "where it would be: `header:authorization:Bearer`, `header:x-api-key`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`"
         |of| Ok(text(of.loan()?.0.place));
 }
 

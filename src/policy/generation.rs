@@ -141,6 +141,11 @@ impl Generation {
         Some(hosts.into_iter().collect())
     }
 
+    /// Whether any rule reads any of these facts.
+    pub(super) fn reads_any(&self, wanted: &[Fact]) -> bool {
+        wanted.iter().any(|fact| self.reads.contains(fact))
+    }
+
     /// Whether a rule that can apply to this question reads any of these facts.
     pub(super) fn reads(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>, wanted: &[Fact]) -> bool {
         let any = |reads: &Reads| wanted.iter().any(|fact| reads.contains(fact));
@@ -150,7 +155,7 @@ impl Generation {
         };
         // A batch is allowed only if every method is.
         let of_a_batch = |method| reads(&Facts { method, ..*facts });
-        any(&self.reads) && (reads(facts) || facts.batch && METHODS.into_iter().any(of_a_batch))
+        reads(facts) || facts.batch && METHODS.into_iter().any(of_a_batch)
     }
 
     /// The rules that can apply to a question. `None` if there are none.

@@ -116,6 +116,9 @@ impl JudgedRequest {
     /// Whether a rule that can apply to the request, or to one of its credentials, reads any of
     /// these facts.
     fn is_read_by(&self, generation: &Generation, wanted: &[Fact]) -> bool {
+        if !generation.reads_any(wanted) {
+            return false;
+        }
         let facts = self.facts(&NONE);
         let mut loans = self.loans();
         generation.reads(&facts, None, wanted)

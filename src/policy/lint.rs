@@ -290,7 +290,7 @@ impl Findings {
         match (fact, sense) {
             (Fact::QueryAny | Fact::FieldsAny, Sense::Grants) => self.warn(
                 format!("the client can satisfy `context.{map}.any` beside another value of the same name"),
-                format!("a permit asks `context.{map}.unique`, which holds values that stand alone"),
+                format!("a permit asks `context.{map}.unique`, which holds values of fields that occur once"),
             ),
             (Fact::QueryUnique | Fact::FieldsUnique, Sense::Restrains) => self.warn(
                 format!("the client can escape `context.{map}.unique` by sending the name twice"),

@@ -179,7 +179,7 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     let name = pattern.file_name().unwrap_or_default().to_string_lossy();
     let fail = |reason: String| Problem::of_file(path, reason, "create it, or correct the path");
     if directory.as_os_str().as_encoded_bytes().contains(&b'*') {
-        let reason = "`*` may stand in the last part of a path only";
+        let reason = "`*` may occur in the last part of a path only";
         return Err(Problem::of_file(path, reason, "name each folder"));
     }
     let mut found = Vec::new();

@@ -16,7 +16,7 @@ pub enum BindingMalformed {
     #[error("credential `{0}` is bound twice")]
     Twice(CredentialName),
     /// Its environment variable already holds another credential's phantom.
-    #[error("the phantoms of `{1}` and `{0}` would both stand in `{2}`")]
+    #[error("the phantoms of `{1}` and `{0}` would both be in `{2}`")]
     Variable(CredentialName, CredentialName, String),
     /// It has no origin or no place.
     #[error("credential `{0}` needs at least one origin and one place")]

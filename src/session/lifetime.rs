@@ -51,10 +51,22 @@ impl Lifetime {
         Self { idle, ..self }
     }
 
+    /// The same stretch once more, from another moment on.
+    #[must_use]
+    pub fn again(&self, begins: Moment) -> Self {
+        Self { begins, ..*self }
+    }
+
     /// When it ends by the wall clock.
     #[must_use]
     pub fn ends(&self) -> SystemTime {
         self.begins.wall + self.lasts
+    }
+
+    /// How much of it is left.
+    #[must_use]
+    pub fn remaining(&self, now: Moment) -> Duration {
+        self.lasts.saturating_sub(self.passed(now))
     }
 
     /// Whether it is over. `used` is the time since boot when it was last used.
@@ -121,7 +133,7 @@ mod tests {
             let now = at(DAY + passed * hour, DAY + passed * hour);
             assert!(!life.is_over(now, now.since_boot), "{passed}");
             if life.is_half_over(now) {
-                life = Lifetime::new(now, DAY);
+                life = life.again(now);
                 renewals += 1;
             }
         }

@@ -15,7 +15,7 @@ use super::detected::DetectedCredentials;
 use super::lifetime::{Lifetime, Moment};
 use super::phantom::{Phantom, PhantomKey, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
-use super::status::{OperatorStatus, Status};
+use super::status::{OperatorStatus, SessionStatus};
 use crate::audit::{Account, Log, Redact};
 use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
@@ -165,17 +165,25 @@ impl Session {
     /// Whether it has ended: its time is over, or an operator ended it.
     #[must_use]
     pub fn is_over(&self) -> bool {
+        matches!(self.status.load(), SessionStatus::Ended(_)) || self.is_expired()
+    }
+
+    fn is_expired(&self) -> bool {
         let used = Duration::from_secs(self.used.load(Ordering::Relaxed));
         let lifetime = self.lifetime.load();
         let over = |lifetime: &Arc<Lifetime>| lifetime.is_over(Moment::now(), used);
-        matches!(self.status.load(), Status::Ended(_)) || lifetime.as_ref().is_some_and(over)
+        lifetime.as_ref().is_some_and(over)
     }
 
-    /// How long it may still live; `None` if nothing ends it.
+    /// Until when it lives; `None` if nothing ends it.
     #[must_use]
-    pub fn remaining(&self) -> Option<Duration> {
-        let ends = self.lifetime()?.ends();
-        Some(ends.duration_since(Moment::now().wall).unwrap_or_default())
+    pub fn lifetime(&self) -> Option<Lifetime> {
+        self.lifetime.load().as_deref().copied()
+    }
+
+    /// Gives it another lifetime from now on.
+    pub fn extend(&self, lifetime: Lifetime) {
+        self.lifetime.store(Some(Arc::new(lifetime)));
     }
 
     /// How many of its connections are open, and how many of its exchanges are under way.
@@ -183,17 +191,6 @@ impl Session {
     pub fn load(&self) -> (usize, usize) {
         let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
         (count(&self.connections), count(&self.exchanges))
-    }
-
-    /// Until when it lives.
-    #[must_use]
-    pub fn lifetime(&self) -> Option<Lifetime> {
-        self.lifetime.load().as_deref().copied()
-    }
-
-    /// Gives it another lifetime from now on.
-    pub fn renew(&self, lifetime: Lifetime) {
-        self.lifetime.store(Some(Arc::new(lifetime)));
     }
 
     /// Takes one of the session's connection slots. `None` if `most` are already open.
@@ -229,7 +226,8 @@ impl Session {
     #[must_use]
     pub fn exchange(self: &Arc<Self>, most: usize) -> Option<Underway> {
         let before = self.exchanges.fetch_add(1, Ordering::Relaxed);
-        if self.lifetime.load().is_some() {
+        // A session that was not used for too long is not brought back by being refused.
+        if self.lifetime.load().is_some() && !self.is_over() {
             let now = Moment::now().since_boot.as_secs();
             self.used.store(now, Ordering::Relaxed);
         }
@@ -329,7 +327,7 @@ impl Sessions {
             .ok_or(Error::Unknown)?;
         match session.status.load() {
             _ if session.is_over() => return Err(Error::Ended),
-            Status::Paused => return Err(Error::Paused),
+            SessionStatus::Paused => return Err(Error::Paused),
             _ => {}
         }
         let presented = bindings.detect(&request.head, &session.phantoms(), &self.registry)?;

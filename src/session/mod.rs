@@ -30,4 +30,4 @@ pub use signing::{Role, Signing};
 
 pub use live::{Connected, Error, Identified, Session, Sessions, Underway};
 pub use operate::HasEnded;
-pub use status::{EndReason, Status};
+pub use status::{EndReason, SessionStatus};

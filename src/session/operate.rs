@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::live::{Session, Sessions};
-use super::status::{EndReason, Status};
+use super::status::{EndReason, SessionStatus};
 use crate::names::SessionId;
 
 /// The session had ended already, so that it cannot be paused or resumed.
@@ -32,7 +32,9 @@ impl Sessions {
     /// it, if there is one of this id.
     pub fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
         let session = self.get(id)?;
-        session.status.store(Status::Ended(EndReason::Operator));
+        session
+            .status
+            .store(SessionStatus::Ended(EndReason::Operator));
         self.ended.send_replace(());
         Some(session)
     }
@@ -41,10 +43,19 @@ impl Sessions {
 impl Session {
     /// What the session may do now.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> SessionStatus {
         match self.status.load() {
-            Status::Active | Status::Paused if self.is_over() => Status::Ended(EndReason::Expired),
+            SessionStatus::Active | SessionStatus::Paused if self.is_over() => {
+                SessionStatus::Ended(EndReason::Expired)
+            }
             status => status,
+        }
+    }
+
+    /// Narrows it to a status that was kept or decided elsewhere. It never widens what it may do.
+    pub fn narrow(&self, to: SessionStatus) {
+        if to != SessionStatus::Active {
+            self.status.store(to);
         }
     }
 
@@ -53,7 +64,7 @@ impl Session {
     /// # Errors
     /// [`HasEnded`].
     pub fn pause(&self) -> Result<(), HasEnded> {
-        self.change(Status::Paused)
+        self.change(SessionStatus::Paused)
     }
 
     /// Resumes the session.
@@ -61,10 +72,10 @@ impl Session {
     /// # Errors
     /// [`HasEnded`].
     pub fn resume(&self) -> Result<(), HasEnded> {
-        self.change(Status::Active)
+        self.change(SessionStatus::Active)
     }
 
-    fn change(&self, to: Status) -> Result<(), HasEnded> {
+    fn change(&self, to: SessionStatus) -> Result<(), HasEnded> {
         let changes = !self.is_over() && self.status.store(to);
         changes.then_some(()).ok_or(HasEnded)
     }

@@ -56,7 +56,7 @@ impl SignatureFault {
 pub enum CredentialRefusal {
     /// A phantom is sent to an origin, method or path its credential is not bound to (H01, H02).
     #[error(
-        "the phantom of `{credential}` stands in {part} of a request to which that credential is not bound"
+        "the phantom of `{credential}` is in {part} of a request to which that credential is not bound"
     )]
     OutOfScope {
         /// The credential.
@@ -65,7 +65,7 @@ pub enum CredentialRefusal {
         part: RequestPart,
     },
     /// A phantom is where its credential has no place (H03, H07, H10).
-    #[error("the phantom of `{credential}` stands in {part}, where that credential has no place")]
+    #[error("the phantom of `{credential}` is in {part}, where that credential may not be")]
     Position {
         /// The credential.
         credential: CredentialName,
@@ -73,7 +73,7 @@ pub enum CredentialRefusal {
         part: RequestPart,
     },
     /// A phantom is encoded or escaped (H04, H05).
-    #[error("the phantom of `{credential}` stands in {part} in disguise")]
+    #[error("the phantom of `{credential}` is in {part} in an encoded form")]
     Disguised {
         /// The credential.
         credential: CredentialName,
@@ -81,7 +81,7 @@ pub enum CredentialRefusal {
         part: RequestPart,
     },
     /// A phantom appears more than once (H06).
-    #[error("the phantom of `{credential}` stands more than once")]
+    #[error("the phantom of `{credential}` appears more than once")]
     Count {
         /// The credential.
         credential: CredentialName,
@@ -101,7 +101,7 @@ pub enum CredentialRefusal {
         part: RequestPart,
     },
     /// A phantom belongs to another session, live or ended (H11).
-    #[error("a phantom of another session stands in {part}")]
+    #[error("a phantom of another session is in {part}")]
     ForeignSession {
         /// The session it was issued to. For the audit record, not for the client.
         owner: SessionId,
@@ -110,7 +110,7 @@ pub enum CredentialRefusal {
     },
     /// A credential that is not ours is in a credential place of a managed origin (H13, E20).
     #[error(
-        "a credential that this gateway did not issue stands in {part} of a request to a managed origin"
+        "a credential that this gateway did not issue is in {part} of a request to a managed origin"
     )]
     Foreign {
         /// Where it is.

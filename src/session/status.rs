@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// What a session may do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum SessionStatus {
     /// Its requests are judged.
     Active,
     /// Its requests are refused until it is resumed. What is under way goes on.
@@ -22,7 +22,7 @@ pub enum EndReason {
     Expired,
 }
 
-impl Status {
+impl SessionStatus {
     /// The status in one word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -50,20 +50,20 @@ impl EndReason {
 pub(super) struct OperatorStatus(AtomicU8);
 
 impl OperatorStatus {
-    pub(super) fn load(&self) -> Status {
+    pub(super) fn load(&self) -> SessionStatus {
         match self.0.load(Ordering::Acquire) {
-            ACTIVE => Status::Active,
-            PAUSED => Status::Paused,
-            _ => Status::Ended(EndReason::Operator),
+            ACTIVE => SessionStatus::Active,
+            PAUSED => SessionStatus::Paused,
+            _ => SessionStatus::Ended(EndReason::Operator),
         }
     }
 
     /// Changes the status. Returns whether it is now as wanted: an ended session changes no more.
-    pub(super) fn store(&self, wanted: Status) -> bool {
+    pub(super) fn store(&self, wanted: SessionStatus) -> bool {
         let code = match wanted {
-            Status::Active => ACTIVE,
-            Status::Paused => PAUSED,
-            Status::Ended(_) => ENDED,
+            SessionStatus::Active => ACTIVE,
+            SessionStatus::Paused => PAUSED,
+            SessionStatus::Ended(_) => ENDED,
         };
         let change = |now: u8| (now != ENDED || code == ENDED).then_some(code);
         self.0
@@ -83,13 +83,13 @@ mod tests {
     #[test]
     fn a_paused_session_resumes_and_an_ended_one_never_does() {
         let status = OperatorStatus::default();
-        assert_eq!(status.load(), Status::Active);
-        assert!(status.store(Status::Paused));
-        assert_eq!(status.load(), Status::Paused);
-        assert!(status.store(Status::Active));
-        assert!(status.store(Status::Ended(EndReason::Operator)));
-        assert!(!status.store(Status::Active) && !status.store(Status::Paused));
-        assert_eq!(status.load(), Status::Ended(EndReason::Operator));
-        assert!(status.store(Status::Ended(EndReason::Operator)));
+        assert_eq!(status.load(), SessionStatus::Active);
+        assert!(status.store(SessionStatus::Paused));
+        assert_eq!(status.load(), SessionStatus::Paused);
+        assert!(status.store(SessionStatus::Active));
+        assert!(status.store(SessionStatus::Ended(EndReason::Operator)));
+        assert!(!status.store(SessionStatus::Active) && !status.store(SessionStatus::Paused));
+        assert_eq!(status.load(), SessionStatus::Ended(EndReason::Operator));
+        assert!(status.store(SessionStatus::Ended(EndReason::Operator)));
     }
 }

@@ -13,10 +13,10 @@ use crate::names::{Map, SessionId};
 
 /// Keeps records in memory.
 #[derive(Default)]
-pub struct MemoryState(Mutex<Kept>);
+pub struct MemoryState(Mutex<Contents>);
 
 #[derive(Default, Clone)]
-struct Kept {
+struct Contents {
     records: Map<SessionId, SessionRecord>,
     /// The last decisions. The revision is that of the last of them.
     decisions: VecDeque<SessionId>,
@@ -24,7 +24,7 @@ struct Kept {
     mark: Option<KeyMark>,
 }
 
-impl Kept {
+impl Contents {
     fn decide(&mut self, decision: SessionDecision) -> Result<(), StateError> {
         let id = decision.session()?;
         let record = decision.apply(self.records.get(&id).cloned())?;

@@ -21,6 +21,8 @@ rows![
     without_a_server_name_there_is_no_tunnel,
     a_split_client_hello_is_the_same_and_a_stalled_one_is_cut,
     bytes_that_are_neither_tls_nor_http_go_nowhere,
+    protocols_that_are_not_carried_are_refused_at_once_and_recorded,
+    tls_without_http_inside_is_refused_at_once_and_recorded,
     there_is_no_tunnel_inside_a_tunnel,
     bytes_behind_connect_are_the_beginning_of_the_tunnel,
     socks_names_are_host_names,
@@ -465,6 +467,64 @@ fn bytes_that_are_neither_tls_nor_http_go_nowhere(rig: &Rig) {
         );
         assert!(rig.seen().is_empty());
         rig.abandon_records(way);
+    }
+}
+
+/// A13: what people meet with git over SSH, databases and mail.
+fn protocols_that_are_not_carried_are_refused_at_once_and_recorded(rig: &Rig) {
+    for way in [Way::Connect, Way::Socks, Way::Transparent] {
+        for (port, bytes, reason) in [
+            (22, &b"SSH-2.0-OpenSSH_9.6\r\n"[..], "protocol_ssh"),
+            (5432, b"\0\0\0\x08\x04\xd2\x16\x2f", "protocol_postgres"),
+            (6379, b"*1\r\n$4\r\nPING\r\n", "protocol_redis"),
+            (9092, b"\0\0\0\x20\0\x12\0\x03", "unknown_protocol"),
+            // The server speaks first.
+            (3306, b"", "client_silent"),
+            // This could have become HTTP.
+            (7000, b"NICK somebody\r\n", "version"),
+        ] {
+            let began = std::time::Instant::now();
+            let mut wire = rig.tunnel(way, OTHER, port).unwrap();
+            wire.send(bytes);
+            let (_, over) = wire.rest();
+            let record = rig.record(way);
+            assert!(over, "{way:?} {port} {record}");
+            assert_eq!(
+                (&record["reason"], &record["host"], &record["port"]),
+                (&reason.into(), &OTHER.into(), &port.into()),
+                "{way:?} {record}"
+            );
+            let took = began.elapsed();
+            assert!(
+                took < std::time::Duration::from_millis(1500),
+                "{took:?} {record}"
+            );
+        }
+    }
+}
+
+/// A13, inside TLS: MQTT, AMQP, Redis.
+fn tls_without_http_inside_is_refused_at_once_and_recorded(rig: &Rig) {
+    for way in Way::SECURE {
+        for (bytes, reason) in [
+            (&b"\x10\x20\0\x04MQTT"[..], "method"),
+            (b"AMQP\0\0\x09\x01", "method"),
+            (b"*1\r\n$4\r\nPING\r\n", "version"),
+        ] {
+            let began = std::time::Instant::now();
+            let mut wire = rig.open(way, OTHER);
+            wire.send(bytes);
+            let (_, over) = wire.rest();
+            let record = rig.record(way);
+            assert!(over, "{way:?} {record}");
+            assert_eq!(record["reason"], reason, "{way:?} {record}");
+            assert_eq!(record["host"], OTHER, "{way:?} {record}");
+            let took = began.elapsed();
+            assert!(
+                took < std::time::Duration::from_millis(1500),
+                "{took:?} {record}"
+            );
+        }
     }
 }
 

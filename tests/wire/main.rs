@@ -1,8 +1,7 @@
 //! The attack matrix: rows of the threat catalogue, sent byte by byte to the real program on every
 //! listener.
 //!
-//! docs/threats.md maps rows to tests. The tests share one rig and run one after another, each
-//! followed by the invariants of `Rig::settle`.
+//! docs/threats.md maps rows to tests. Each row is followed by the invariants of `Rig::settle`.
 
 #[path = "../rig/mod.rs"]
 mod rig;
@@ -31,7 +30,9 @@ mod shown;
 mod signing;
 mod verdicts;
 
+use std::collections::VecDeque;
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 use rig::Rig;
 
@@ -98,12 +99,53 @@ fn main() -> ExitCode {
     run(all.into_iter().filter(|(name, _)| wanted(name)).collect())
 }
 
+/// Runs the rows on several rigs at once, since most rows wait more than they compute.
 fn run(rows: Vec<Row>) -> ExitCode {
+    let count = rows.len();
+    let rigs = RIGS.min(count.max(1));
+    let waiting = Mutex::new(VecDeque::from(rows));
+    let ended: Vec<Ended> = std::thread::scope(|scope| {
+        let rigs: Vec<_> = (0..rigs)
+            .map(|_| scope.spawn(|| on_a_rig(&waiting)))
+            .collect();
+        let ended = rigs.into_iter().map(|rig| rig.join());
+        ended.map(|ended| ended.expect("a rig ends")).collect()
+    });
+    let failed: Vec<&str> = ended
+        .iter()
+        .flat_map(|ended| &ended.failed)
+        .copied()
+        .collect();
+    println!(
+        "\ntest result: {} passed; {} failed",
+        count - failed.len(),
+        failed.len()
+    );
+    failed.iter().for_each(|name| println!("    {name}"));
+    if failed.is_empty() && ended.iter().all(|ended| ended.is_bounded) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// How many rigs there are. Each has a name server, origins, and two gateways of its own.
+const RIGS: usize = 3;
+
+/// What the rows on one rig came to.
+struct Ended {
+    failed: Vec<&'static str>,
+    /// I4: what thousands of hostile connections have left behind is within bounds.
+    is_bounded: bool,
+}
+
+/// Takes rows, one after another, until none waits.
+fn on_a_rig(waiting: &Mutex<VecDeque<Row>>) -> Ended {
     let rig = Rig::start();
     let before = [&rig.served, &rig.sandboxed].map(rig::gate::Gate::burden);
     let mut failed = Vec::new();
-    let count = rows.len();
-    for (name, row) in rows {
+    let next = || waiting.lock().expect("nobody panics with it").pop_front();
+    while let Some((name, row)) = next() {
         let started = std::time::Instant::now();
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             row(&rig);
@@ -120,28 +162,25 @@ fn run(rows: Vec<Row>) -> ExitCode {
         }
     }
     let after = [&rig.served, &rig.sandboxed].map(rig::gate::Gate::burden);
-    println!("\ndescriptors and KiB before {before:?}, after {after:?}");
-    println!(
-        "test result: {} passed; {} failed",
-        count - failed.len(),
-        failed.len()
-    );
-    failed.iter().for_each(|name| println!("    {name}"));
-    if let Some(kept) = std::env::var_os("RIG_KEEP") {
-        for gate in [&rig.served, &rig.sandboxed] {
-            for file in [&gate.log, &gate.audit] {
-                let name = file.file_name().expect("the rig named it");
-                std::fs::copy(file, std::path::Path::new(&kept).join(name))
-                    .expect("RIG_KEEP is a folder");
-            }
-        }
-    }
-    // I4: what thousands of hostile connections have left behind is within bounds.
+    println!("descriptors and KiB before {before:?}, after {after:?}");
+    keep(&rig);
     let is_bounded = (before.iter().zip(&after))
         .all(|(before, after)| after.0 < before.0 + 200 && after.1 < before.1 + 100 * 1024);
-    if failed.is_empty() && is_bounded {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    Ended { failed, is_bounded }
+}
+
+/// Copies the logs to the folder `RIG_KEEP`, if it is set.
+fn keep(rig: &Rig) {
+    let Some(kept) = std::env::var_os("RIG_KEEP") else {
+        return;
+    };
+    for gate in [&rig.served, &rig.sandboxed] {
+        for file in [&gate.log, &gate.audit] {
+            let name = file.file_name().expect("the rig named it").display();
+            let pid = gate.child.lock().expect("nobody panics with it").id();
+            let name = format!("{pid}-{name}");
+            std::fs::copy(file, std::path::Path::new(&kept).join(name))
+                .expect("RIG_KEEP is a folder");
+        }
     }
 }

@@ -222,7 +222,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
                 reading: &mut *self.reading,
             })?;
             if !names.insert(name) {
-                return Err(A::Error::custom("a name stands twice"));
+                return Err(A::Error::custom("a name occurs twice"));
             }
             self.reading.open_names += 1;
         }

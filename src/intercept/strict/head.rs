@@ -69,6 +69,15 @@ pub fn parse_head(bytes: &[u8]) -> Result<Status<ParsedHead<'_>>, WireMalformed>
     })
 }
 
+/// Refuses what no method begins with before its line is complete: binary protocols have no lines.
+fn check_start(bytes: &[u8]) -> Result<(), WireMalformed> {
+    let mut start = bytes.iter().take(LONGEST_METHOD);
+    match start.find(|byte| !is_token_byte(**byte)) {
+        None | Some(b' ' | b'\r' | b'\n') => Ok(()),
+        Some(_) => Err(WireMalformed::Method),
+    }
+}
+
 /// An incremental head parser. It takes ever longer prefixes of the same bytes, and reads each byte
 /// once.
 #[derive(Debug, Clone, Default)]
@@ -104,6 +113,9 @@ impl HeadReader {
     }
 
     fn read_lines(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireMalformed> {
+        if self.fields_start == 0 {
+            check_start(bytes)?;
+        }
         while let Some(line) = self.lines.next(bytes)? {
             if self.fields_start == 0 {
                 self.request_line(line)?;

@@ -45,7 +45,7 @@ pub enum WireMalformed {
     HostCount,
     /// `Content-Length` or `Transfer-Encoding` is repeated, both occur, or one is not exactly as in
     /// RFC 9112 §6.
-    #[error("the length of the content is not told in exactly one way")]
+    #[error("the length of the content is not given in exactly one way")]
     Framing,
     /// An expectation other than one `100-continue` (RFC 9110 §10.1.1).
     #[error("the expectation is not `100-continue`")]

@@ -22,7 +22,7 @@ pub enum FieldsMalformed {
     #[error("there is not exactly one host")]
     HostCount,
     /// A single-valued field appears twice, so two readers could choose differently.
-    #[error("a field that has one value stands twice")]
+    #[error("a field that may occur once occurs twice")]
     Duplicate,
     /// A name that would equal a security-relevant name, or that of another field present, if an
     /// origin reads `_` as `-`.

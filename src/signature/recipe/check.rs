@@ -77,7 +77,7 @@ fn check_secret(recipe: &Recipe, loader: &mut Loader) {
 
 fn check_signature(recipe: &Recipe, loader: &mut Loader) {
     if !recipe.places.iter().any(|place| place.signature) {
-        loader.wrong("place", "the signature stands in no place");
+        loader.wrong("place", "the signature has no place");
     }
     let steps = recipe.steps.iter().map(|(_, step)| step);
     for template in [&recipe.key, &recipe.text].into_iter().chain(steps) {
@@ -118,7 +118,7 @@ fn check_read(recipe: &Recipe, loader: &mut Loader) {
         if !is_read(name) && value.read.is_none() && !(is_inside(name) && value.kind.is_new()) {
             loader.wrong(
                 &value.name,
-                "this value stands in no place from which it could be read",
+                "this value has no place from which it could be read",
             );
         }
     }
@@ -126,7 +126,7 @@ fn check_read(recipe: &Recipe, loader: &mut Loader) {
         if part.role != Role::Secret && part.read.is_none() && !is_read(Name::Part(index)) {
             loader.wrong(
                 &part.name,
-                "this part is to be sent and stands in no place from which it could be read",
+                "this part is to be sent, and has no place from which it could be read",
             );
         }
     }

@@ -6,13 +6,13 @@ use gateway_names::ReasonCode;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A part of the signature is missing.
-    #[error("the request is signed, but nothing stands in `{0}`")]
+    #[error("the request is signed, but `{0}` is empty or missing")]
     Incomplete(String),
     /// There are two values where one is allowed.
     #[error("the request has more than one value in `{0}`")]
     Ambiguous(String),
     /// The value in a place does not have the form of this signature.
-    #[error("what stands in `{0}` is not of the form of this signature")]
+    #[error("`{0}` does not have the form of this signature")]
     Malformed(String),
     /// A part is not the phantom of this credential.
     #[error("the `{0}` of the signature is another credential's")]
@@ -21,7 +21,7 @@ pub enum Fault {
     #[error("the signature does not verify with the phantom key")]
     Mismatch,
     /// A value is not one that the recipe allows.
-    #[error("the `{0}` of the signature is none that is allowed")]
+    #[error("the `{0}` of the signature is not an allowed one")]
     Forbidden(String),
     /// The signature covers the content, which was not buffered.
     #[error("this signature covers the content, which is not at hand")]

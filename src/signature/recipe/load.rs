@@ -161,10 +161,7 @@ fn place(at: &str, raw: &RawPlace, loader: &mut Loader) -> Placement {
         optional: raw.optional,
     };
     if place.signature && !place.templates.iter().all(signs) {
-        loader.wrong(
-            at,
-            "the signature stands in all of the templates or in none",
-        );
+        loader.wrong(at, "the signature is in all of the templates or in none");
     }
     if raw.at.is_empty() {
         loader.wrong(at, "name at least one slot in `at`");
@@ -194,7 +191,7 @@ fn mistakes_in(place: &Placement) -> impl Iterator<Item = &'static str> {
         ),
         (
             json && (place.signature || place.optional),
-            "a member of a JSON text is replaced where it stands, so it is no signature and not optional",
+            "a member of a JSON text is replaced in place, so it cannot be a signature, and cannot be optional",
         ),
     ]
     .into_iter()

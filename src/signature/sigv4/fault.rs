@@ -8,10 +8,10 @@ use http::HeaderName;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// There is a signature in the fields and in the query (J05).
-    #[error("a signature stands both in `Authorization` and in the query")]
+    #[error("both `Authorization` and the query hold a signature")]
     Both,
     /// A part of the signature appears twice, so two readers could choose differently (J05).
-    #[error("`{0}` stands twice or in two places")]
+    #[error("`{0}` occurs twice or in two places")]
     Twice(&'static str),
     /// A part of the signature is missing.
     #[error("the signature has no `{0}`")]

@@ -121,7 +121,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
         let mut names = Vec::new();
         while let Some((name, value)) = map.next_entry::<String, Value>()? {
             if names.contains(&name) {
-                return Err(A::Error::custom("a field stands twice"));
+                return Err(A::Error::custom("a field occurs twice"));
             }
             names.push(name.clone());
             match value {

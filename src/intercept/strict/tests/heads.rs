@@ -231,6 +231,16 @@ fn heads_are_bounded() {
 }
 
 #[test]
+fn what_begins_no_method_is_refused_before_its_line_ends() {
+    for bytes in [&b"\x10"[..], b"AMQP\0", b"\xff", b"GET\t", b"G\xc3"] {
+        assert_eq!(violation(bytes), Some(WireMalformed::Method), "{bytes:?}");
+    }
+    for bytes in [&b"G"[..], b"GET", b"GET ", b"*", b"G\r"] {
+        assert_eq!(violation(bytes), None, "{bytes:?}");
+    }
+}
+
+#[test]
 fn an_expectation_is_one_100_continue() {
     for fields in [
         "Expect: y 100-continue",

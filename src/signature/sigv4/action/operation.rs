@@ -24,10 +24,10 @@ pub struct Action {
 pub enum ActionFault {
     /// The operation is named twice: `X-Amz-Target`, `Action` in query or form, the path of
     /// rpc-v2-cbor.
-    #[error("the request says its operation twice or in a spelling that has two readings")]
+    #[error("the request names its operation twice, or in a way that has two readings")]
     Ambiguous,
     /// The form that should name the operation is malformed.
-    #[error("the form in which the operation should stand cannot be read")]
+    #[error("the form that should name the operation cannot be read")]
     Form,
     /// Neither a bucket nor none: an empty or escaped first segment, or a name that no bucket can
     /// have.

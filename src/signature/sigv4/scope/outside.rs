@@ -13,19 +13,19 @@ pub enum OutOfScope {
     #[error(transparent)]
     Scope(#[from] ScopeMismatch),
     /// The partition is not pinned.
-    #[error("the partition is none that the credential is for")]
+    #[error("the credential is not for this partition")]
     Partition,
     /// The region is not pinned.
-    #[error("the region is none that the credential is for")]
+    #[error("the credential is not for this region")]
     Region,
     /// All regions at once, which no pin allows.
     #[error("a signature for all regions needs `*` among the credential's regions")]
     EveryRegion,
     /// The service is not pinned.
-    #[error("the service is none that the credential is for")]
+    #[error("the credential is not for this service")]
     Service,
     /// The action is not pinned.
-    #[error("the action `{0}` is none that the credential is for")]
+    #[error("the credential is not for the action `{0}`")]
     Action(String),
     /// The operation is in no table.
     #[error(
@@ -36,14 +36,14 @@ pub enum OutOfScope {
     #[error("the action `{0}` returns credentials; `credential_actions` must name it")]
     ReturnsCredentials(String),
     /// The bucket or key is not pinned.
-    #[error("the bucket, or the key in it, is none that the credential is for")]
+    #[error("the credential is not for this bucket, or not for this key in it")]
     Bucket,
     /// The part of the request that determines the bucket or keys is not checked.
     #[error("which bucket or keys are meant cannot be told from the head, and buckets are pinned")]
     BucketHidden,
     /// The account is not pinned.
     #[error(
-        "the account `{account}` in {place} is none that the credential is for; a number of twelve digits counts as one, and is \
+        "the credential is not for the account `{account}` in {place}; a number of twelve digits counts as one, and is \
          taken if `accounts` lists it"
     )]
     Account {
@@ -61,7 +61,7 @@ pub enum OutOfScope {
     #[error("{0} opens something to everybody, and accounts are pinned")]
     Everybody(Where),
     /// A bucket other than the pinned ones is named.
-    #[error("the bucket `{bucket}` in {place} is none that the credential is for")]
+    #[error("the credential is not for the bucket `{bucket}` in {place}")]
     NamedBucket {
         /// The bucket, or a pattern of buckets.
         bucket: String,

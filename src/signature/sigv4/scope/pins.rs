@@ -41,11 +41,11 @@ pub enum PinMistake {
     Service(String),
     /// Neither twelve digits nor a canonical user id.
     #[error(
-        "`{0}` is no account: it has twelve digits, or 64 in hexadecimal as a canonical user id; `*` stands alone"
+        "`{0}` is not an account: twelve digits, a canonical user id of 64 hexadecimal digits, or `*` alone"
     )]
     Account(String),
     /// Not the name of a bucket.
-    #[error("`{0}` is no bucket, and no bucket with a prefix")]
+    #[error("`{0}` is not a bucket, nor a bucket with a prefix")]
     Bucket(String),
     /// No action matches.
     #[error(
