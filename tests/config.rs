@@ -185,7 +185,7 @@ fn all_mistakes_of_a_file_are_reported_at_once_and_in_its_order() {
             "6:8: `sync` of [audit] is `never` | it is not one of the known placeholders | write `batch` or `always`",
             "7:10: `rotate` of [audit] is of type integer | it takes a text in quotes | write size",
             "8:1: [[listener]] has no `address` | there is nowhere to listen |",
-            "9:8: `kind` of [[listener]] is `http` | it is none of the words",
+            "9:8: `kind` of [[listener]] is `http` | it is not one of the known words",
             "10:1: unknown key `adress` in [[listener]] | a key that nothing reads would be a setting that does not hold | did you mean `address`?",
             "12:23: `cached_certificates` of [limits] is `0` | it is outside 1 to 100000 | write a number within that range",
         ],
@@ -391,7 +391,7 @@ fn facts_of_content_are_declared_strictly() {
         ),
         (
             fact("name = \"a\"\ntype = \"Long\"\njson = \"/a\"\nform = \"a\""),
-            "6:8: `form` stands beside",
+            "6:8: `form` and `json` exclude each other",
         ),
         (
             fact("name = \"a\"\ntype = \"Long\""),

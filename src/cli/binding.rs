@@ -35,6 +35,10 @@ pub fn bind(
         .into_iter()
         .map(|(name, socket)| Inherited::of(name, socket))
         .collect::<Result<Vec<_>, _>>()?;
+    let unwanted = |one: &&Inherited| !listeners.iter().any(|listener| one.fits(listener));
+    if let Some(one) = passed.iter().find(unwanted) {
+        return Err(one.refused());
+    }
     let mut bound = Vec::new();
     for listener in listeners {
         let at = passed.iter().position(|one| one.fits(listener));
@@ -48,14 +52,10 @@ pub fn bind(
             sockets,
         });
     }
+    // A second socket on one address.
     match passed.first() {
         None => Ok(bound),
-        Some(one) => Err(Failure::usage(format!(
-            "the service manager passed a socket on {}, where no `[[listener]]` listens",
-            one.address
-        ))
-        .because("its connections would wait for ever")
-        .next("let `ListenStream=` of the socket unit and `address` be the same")),
+        Some(one) => Err(one.refused()),
     }
 }
 
@@ -83,6 +83,15 @@ impl Inherited {
             ))
             .next("give the socket unit `ListenStream=` with an address and port")),
         }
+    }
+
+    fn refused(&self) -> Failure {
+        let address = self.address;
+        Failure::usage(format!(
+            "the service manager passed a socket on {address}, where no `[[listener]]` listens"
+        ))
+        .because("its connections would wait for ever")
+        .next("let `ListenStream=` of the socket unit and `address` be the same")
     }
 
     fn fits(&self, listener: &Listener) -> bool {

@@ -230,7 +230,7 @@ impl<'p, 't> Section<'p, 't> {
                         .map(|(word, _)| format!("`{word}`"))
                         .collect();
                     Hint::new(
-                        "it is not one of the known placeholders",
+                        "it is not one of the known words",
                         format!("write {}", words.join(" or ")),
                     )
                 })

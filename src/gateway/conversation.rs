@@ -138,7 +138,9 @@ impl Conversation {
                 ended = serving.as_mut() => break log(ended),
                 closing = guard.closing() => match closing {
                     // RFC 9113 §6.8: GOAWAY, twice, so that streams on their way are served.
-                    Closing::Draining | Closing::AtRest => serving.as_mut().graceful_shutdown(),
+                    // It closes by itself once all of its streams are written.
+                    Closing::Draining => serving.as_mut().graceful_shutdown(),
+                    Closing::AtRest => {}
                     Closing::AtOnce => break,
                 },
             }

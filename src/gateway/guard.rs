@@ -114,6 +114,8 @@ impl ConnectionGuard {
 
     pub(super) fn close(&self, closing: Closing) {
         if self.closing.fetch_max(closing.step(), Ordering::AcqRel) < closing.step() {
+            // How long it rests is counted from when its client could know.
+            self.quiet_sweeps.store(0, Ordering::Relaxed);
             self.told.notify_one();
         }
     }
@@ -152,8 +154,13 @@ impl ConnectionGuard {
     }
 
     #[cfg(test)]
+    pub(super) fn step(&self) -> Option<Closing> {
+        Closing::of(self.closing.load(Ordering::Relaxed))
+    }
+
+    #[cfg(test)]
     pub(super) fn is_closed(&self) -> bool {
-        Closing::of(self.closing.load(Ordering::Relaxed)) == Some(Closing::AtOnce)
+        self.step() == Some(Closing::AtOnce)
     }
 }
 

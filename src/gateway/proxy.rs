@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::listener::SessionListener;
 use super::refusal::Refusal;
@@ -31,10 +31,10 @@ impl Worker {
         // A client may answer a 407 on the same connection (clients.md: Java does only that).
         for _ in 0..3 {
             let asking = Box::pin(explicit::ask(&mut io, authentication));
-            let asked = match timeout_at(deadline, asking).await {
-                Ok(Ok(asked)) => asked,
-                Ok(Err(why)) => return Box::pin(self.refuse_opening(io, listener, why)).await,
-                Err(_) => return,
+            let asked = match self.opening(deadline, asking).await {
+                Some(Ok(asked)) => asked,
+                Some(Err(why)) => return Box::pin(self.refuse_opening(io, listener, why)).await,
+                None => return,
             };
             let target = match asked {
                 Asked::Requests => {

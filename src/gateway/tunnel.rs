@@ -89,7 +89,8 @@ impl Worker {
         mut to: TunnelTarget,
         deadline: Instant,
     ) {
-        match to.first_bytes(&mut io, deadline).await {
+        let reading = to.first_bytes(&mut io, deadline);
+        match self.opening(deadline, reading).await.flatten() {
             None => return,
             Some(FirstBytes::Tls) => {}
             Some(FirstBytes::Http) => {

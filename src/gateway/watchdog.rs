@@ -377,6 +377,29 @@ mod tests {
     }
 
     #[test]
+    fn connections_of_a_gateway_that_drains_end_once_they_have_rested() {
+        let live = watchdog(100);
+        let (resting, used) = (live.connection(), live.connection());
+        let watched = live.exchange(&used);
+        // How long it rested before does not count.
+        (0..5).for_each(|_| live.sweep());
+        live.drain();
+        let new = live.connection();
+        assert!([&resting, &used, &new].iter().all(|one| one.is_draining()));
+        live.sweep();
+        assert_eq!(resting.step(), Some(Closing::Draining));
+        live.sweep();
+        assert_eq!(resting.step(), Some(Closing::AtRest));
+        assert_eq!(used.step(), Some(Closing::Draining));
+        live.cut();
+        assert_eq!(watched.abort_reason(), Some(Abort::Stopping));
+        assert_eq!(resting.step(), Some(Closing::AtOnce));
+        assert_eq!((used.is_closed(), live.underway()), (false, 1));
+        drop(watched);
+        assert_eq!(live.underway(), 0);
+    }
+
+    #[test]
     fn a_connection_is_idle_only_without_an_exchange() {
         let live = watchdog(2);
         let (idle, used) = (live.connection(), live.connection());

@@ -1,14 +1,19 @@
 //! The gateway on one runtime thread.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::time::Instant;
 
 use super::shared::SharedState;
 use super::snapshot::Snapshot;
 use super::watchdog::Watchdog;
 use crate::origin::resolve::ResolverUnusable;
 use crate::origin::{self, Origins};
+
+/// How long a connection without a request may be silent after the gateway was told to stop.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// The gateway on one runtime thread. Its pool and watchdog are its own; the rest is shared.
 pub struct Worker {
@@ -46,6 +51,25 @@ impl Worker {
             self.origins.store(next.clone());
         }
         Ok(next)
+    }
+
+    /// Waits for a step before the first request of a connection: until the deadline, or for a
+    /// while after the gateway was told to stop. `None` if it took longer.
+    pub(super) async fn opening<T>(
+        &self,
+        deadline: Instant,
+        step: impl Future<Output = T>,
+    ) -> Option<T> {
+        let given_up = async {
+            self.shared.draining.cancelled().await;
+            tokio::time::sleep(SILENCE).await;
+        };
+        tokio::select! {
+            biased;
+            done = step => Some(done),
+            () = tokio::time::sleep_until(deadline) => None,
+            () = given_up => None,
+        }
     }
 
     /// How many exchanges are under way on this thread.

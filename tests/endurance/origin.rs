@@ -421,6 +421,26 @@ async fn accept_raw(listener: tokio::net::TcpListener, tls: TlsAcceptor, seen: A
     }
 }
 
+/// The answer to a request that becomes a WebSocket (RFC 6455 §4.2.2).
+fn switched(head: &str) -> String {
+    use base64::Engine as _;
+    use sha1::Digest as _;
+    let key = head
+        .lines()
+        .find_map(|line| {
+            line.to_ascii_lowercase()
+                .starts_with("sec-websocket-key:")
+                .then(|| &line[18..])
+        })
+        .unwrap()
+        .trim();
+    let accept = sha1::Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11"));
+    let accept = base64::engine::general_purpose::STANDARD.encode(accept);
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: {accept}\r\n\r\n"
+    )
+}
+
 /// Answers one request in plain bytes.
 async fn raw(
     mut stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>,
@@ -438,6 +458,12 @@ async fn raw(
         .fetch_add((head.len() - head_end) as u64, Ordering::SeqCst);
     let head = String::from_utf8_lossy(&head).into_owned();
     match head.split(' ').nth(1).unwrap_or_default() {
+        "/socket" => {
+            stream.write_all(switched(&head).as_bytes()).await?;
+            // It says nothing, and stays until the other side goes.
+            while stream.read(&mut [0; 1024]).await? > 0 {}
+            Ok(())
+        }
         "/until-close" => {
             stream
                 .write_all(b"HTTP/1.1 200 OK\r\n\r\nall of it")

@@ -217,6 +217,19 @@ async fn endless(client: &Client, protocol: &[u8]) -> hyper::body::Incoming {
     content
 }
 
+/// Opens a WebSocket on which nobody says anything.
+async fn web_socket(client: &Client) -> impl tokio::io::AsyncRead + Unpin + use<> {
+    let host = "raw.origin.test";
+    let mut tls = client.tls(host, b"http/1.1").await.unwrap();
+    let lines = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let head = client.head("GET", host, "/socket", lines);
+    tls.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    tls.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 101");
+    tls
+}
+
 #[test]
 fn what_outlasts_the_drain_is_cut_with_a_record_and_a_second_signal_does_not_wait() {
     for (limits, signals) in [("drain_timeout = \"2s\"", 1), ("drain_timeout = \"1h\"", 2)] {
@@ -230,6 +243,7 @@ fn what_outlasts_the_drain_is_cut_with_a_record_and_a_second_signal_does_not_wai
                 endless(client, b"h2").await,
                 endless(client, b"http/1.1").await,
             ];
+            let mut socket = web_socket(client).await;
             // A head that is never finished, and a connection that sends nothing.
             let mut slow = client.tls(HOST, b"http/1.1").await.unwrap();
             slow.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
@@ -251,6 +265,7 @@ fn what_outlasts_the_drain_is_cut_with_a_record_and_a_second_signal_does_not_wai
             for content in &mut contents {
                 while let Some(Ok(_)) = content.frame().await {}
             }
+            let _ = socket.read_to_end(&mut Vec::new()).await;
             let _ = slow.read_to_end(&mut Vec::new()).await;
             assert_eq!(stage.gateway.ended().await, Some(0));
             let least = Duration::from_secs(if signals == 1 { 2 } else { 1 });
@@ -261,11 +276,11 @@ fn what_outlasts_the_drain_is_cut_with_a_record_and_a_second_signal_does_not_wai
             .iter()
             .filter(|record| record["kind"] == "end" && record["reason"] == "gateway_stopping")
             .collect();
-        assert_eq!(cut.len(), 2, "{records:#?}");
+        assert_eq!(cut.len(), 3, "{records:#?}");
         assert_eq!(records.last().unwrap()["kind"], "stop");
         assert!(stage.gateway.verify().0);
         let said = stage.gateway.said();
-        assert!(said.contains("gateway: draining: 2 exchanges"), "{said}");
-        assert!(said.contains("gateway: cut 2 exchanges"), "{said}");
+        assert!(said.contains("gateway: draining: 3 exchanges"), "{said}");
+        assert!(said.contains("gateway: cut 3 exchanges"), "{said}");
     }
 }
