@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::generation;
 use super::keeping::{Keeper, Keeping};
 use super::kept::RecalledSession;
-use super::reload::Reloading;
+use super::reloading::Reloading;
 use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};

@@ -17,7 +17,7 @@ use super::flags::RunFlags;
 use super::gateway_process::serve_on;
 use super::keeping::Keeping;
 use super::launching::{not_launched, start};
-use super::reload::{ConfigSource, RunsAs};
+use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
 use super::{serving, summary};

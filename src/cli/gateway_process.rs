@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::app::App;
 use super::failure::{Code, Failure};
 use super::launching::END_WITHIN;
-use super::reload::Applied;
+use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
 use super::{control, serving, summary};

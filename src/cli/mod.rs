@@ -35,6 +35,7 @@ mod presets;
 mod project;
 mod publishing;
 mod reload;
+mod reloading;
 mod renewal;
 mod resolve;
 mod sealing;

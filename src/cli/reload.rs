@@ -1,21 +1,18 @@
 //! Reloads: reads the configuration anew, and puts it in force as a whole or not at all.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
 use super::app::App;
 use super::failure::Failure;
-
-use super::flags::RunFlags;
 use super::generation;
 use super::publishing;
+use super::reloading::{Applied, ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::watched::WatchedFiles;
 use crate::config::Config;
@@ -23,77 +20,6 @@ use crate::gateway::Snapshot;
 use crate::names::CredentialName;
 use crate::session::Session;
 use crate::session::phantom::Phantoms;
-
-/// What a reload starts from.
-pub struct Reloading {
-    source: OnceLock<ConfigSource>,
-    /// Locked during a reload, so that one follows the other.
-    latest: Mutex<Latest>,
-}
-
-/// Where the configuration is read anew.
-pub struct ConfigSource {
-    /// The flags, which stay.
-    pub run: RunFlags,
-    /// Whether every variable that a preset knows is lent.
-    pub known_variables: bool,
-    /// The rules that operators granted.
-    pub granted: Option<PathBuf>,
-    /// What runs.
-    pub runs_as: RunsAs,
-}
-
-/// The command that is served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunsAs {
-    /// `gateway serve`.
-    Serve,
-    /// `gateway exec`.
-    Exec,
-}
-
-/// The configuration in force, and its files as they were when it was last read or refused.
-struct Latest {
-    config: Config,
-    files: WatchedFiles,
-}
-
-/// What a reload put in force.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
-    /// The number of the generation.
-    pub generation: u64,
-    /// The credentials that sessions gained.
-    pub gained: Vec<CredentialName>,
-    /// The credentials that sessions lost.
-    pub lost: Vec<CredentialName>,
-}
-
-impl fmt::Display for Applied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "configuration reloaded, generation {}", self.generation)?;
-        for (what, names) in [("gained", &self.gained), ("removed", &self.lost)] {
-            if !names.is_empty() {
-                let names: Vec<&str> = names.iter().map(CredentialName::as_str).collect();
-                write!(f, "; credentials {what}: {}", names.join(", "))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Reloading {
-    /// Starts from this configuration.
-    pub(super) fn of(config: &Config) -> Self {
-        Self {
-            source: OnceLock::new(),
-            latest: Mutex::new(Latest {
-                files: WatchedFiles::of(config),
-                config: config.clone(),
-            }),
-        }
-    }
-}
 
 impl App {
     /// Says where the configuration is read anew. Without it, nothing can be reloaded.
@@ -249,15 +175,6 @@ impl App {
                 .next("end the command and run it again")),
             None => Ok(()),
         }
-    }
-}
-
-impl ConfigSource {
-    fn read(&self) -> Result<(Config, ResolvedConfig), Failure> {
-        let mut config = self.run.config(&super::presets::known_variable)?;
-        config.granted = self.granted.clone();
-        let resolved = ResolvedConfig::of(&config, self.known_variables)?;
-        Ok((config, resolved))
     }
 }
 

@@ -13,7 +13,7 @@ use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::keeping::Keeping;
 use super::publishing::publish;
-use super::reload::{Applied, ConfigSource, RunsAs};
+use super::reloading::{Applied, ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::service_manager::ServiceManager;
 use super::signals::Signals;

@@ -41,13 +41,13 @@ struct Exposed {
 pub(super) struct CredentialSlot {
     pub(super) source: SecretSource,
     pub(super) ready: ArcSwapOption<Prepared>,
-    pub(super) history: Arc<History>,
+    pub(super) history: Arc<CredentialHistory>,
 }
 
 /// What a credential keeps from generation to generation, as long as its secret is stored in the
 /// same place.
 #[derive(Default)]
-pub(super) struct History {
+pub(super) struct CredentialHistory {
     pub(super) given: Given,
     /// The highest nonce used so far, for signing schemes with increasing nonces.
     pub(super) last: AtomicU64,
@@ -104,7 +104,7 @@ impl Credentials {
         stored: Vec<Stored>,
         stores: &Stores,
         exposed: Arc<Exposed>,
-        history: impl Fn(&Stored) -> Option<Arc<History>>,
+        history: impl Fn(&Stored) -> Option<Arc<CredentialHistory>>,
     ) -> Result<Self, BindingMalformed> {
         let slot = |stored: &Stored| CredentialSlot {
             source: stores.source(&stored.from),

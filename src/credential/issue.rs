@@ -52,7 +52,7 @@ impl Credentials {
         };
         let held = session.phantoms();
         let keeps = |name: &CredentialName| self.keeps_form(before, name);
-        let mut issue = Issue::after(key, &held, keeps);
+        let mut issue = Issue::after(key, (held.all(), held.retired()), keeps);
         for (at, binding) in self.bindings().all().enumerate() {
             if !issue.has(&binding.credential) {
                 self.issue_one(session.id(), &mut issue, kept, at, binding)

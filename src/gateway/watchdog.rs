@@ -13,8 +13,8 @@ use tokio::sync::watch;
 
 use super::guard::{Abort, Closing, ConnectionGuard, ExchangeGuard};
 use super::limits::Limits;
+use super::shared::SharedState;
 use super::snapshot::Snapshot;
-use super::worker::SharedState;
 
 /// How often everything is checked.
 const SWEEP: Duration = Duration::from_secs(1);

@@ -347,10 +347,10 @@ fn from_the_answer_of_a_revocation_no_byte_of_the_secret_leaves(rig: &Rig) {
         };
         std::thread::scope(|scope| {
             let clients = [
-                scope.spawn(&requests),
-                scope.spawn(&requests),
-                scope.spawn(&uploads),
-                scope.spawn(&sockets),
+                scope.spawn(requests),
+                scope.spawn(requests),
+                scope.spawn(uploads),
+                scope.spawn(sockets),
             ];
             std::thread::sleep(Duration::from_millis(60 + 7 * (round as u64 % 13)));
             let (after, status) = revoke(&control, "doomed");

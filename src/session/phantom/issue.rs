@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::draw::PhantomKey;
-use super::phantoms::Phantoms;
 use super::shape::Shape;
 use super::text::Phantom;
 use crate::names::CredentialName;
@@ -58,17 +57,18 @@ impl<'k> Issue<'k> {
         }
     }
 
-    /// Goes on from what the session held before. Phantoms for which `keeps` does not hold are
-    /// retired: they stay recognised, so that they are refused by name.
+    /// Goes on from the phantoms that the session held before, and from those that were retired
+    /// already. Phantoms for which `keeps` does not hold are retired: they stay recognised, so that
+    /// they are refused by name.
     #[must_use]
     pub fn after(
         key: &'k PhantomKey,
-        before: &Phantoms,
+        (before, retired): (&[Phantom], &[Phantom]),
         keeps: impl Fn(&CredentialName) -> bool,
     ) -> Self {
-        let all = before.all().iter().cloned();
+        let all = before.iter().cloned();
         let (issued, gone): (Vec<_>, Vec<_>) = all.partition(|one| keeps(&one.credential));
-        let mut retired = before.retired().to_vec();
+        let mut retired = retired.to_vec();
         retired.extend(gone);
         let surplus = retired.len().saturating_sub(MAX_RETIRED);
         retired.drain(..surplus);

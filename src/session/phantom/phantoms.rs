@@ -64,7 +64,8 @@ impl Phantoms {
     }
 
     /// The phantoms of credentials that the session may no longer use, oldest first.
-    pub(super) fn retired(&self) -> &[Phantom] {
+    #[must_use]
+    pub fn retired(&self) -> &[Phantom] {
         &self.issued.phantoms[self.issued.current..]
     }
 
