@@ -14,7 +14,12 @@ fn another_user_is_not_heard_even_if_the_socket_stands_open() {
     let ask = || {
         let output = Command::new("setpriv")
             .args(["--reuid=12345", "--regid=12345", "--clear-groups"])
-            .args(["python3", "-c", CALL, program.socket.to_str().unwrap()])
+            .args([
+                "/usr/bin/python3",
+                "-c",
+                CALL,
+                program.socket.to_str().unwrap(),
+            ])
             .output()
             .unwrap();
         String::from_utf8(output.stdout).unwrap()
