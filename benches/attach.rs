@@ -11,7 +11,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use gateway::credential::{Credentials, SecretRef, Stored, Stores};
 use gateway::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use gateway::names::{CredentialName, SessionId};
-use gateway::session::phantom::{PhantomKey, Phantoms, Registry};
+use gateway::session::phantom::{KeptShapes, PhantomKey, Phantoms, Registry};
 use gateway::session::{Binding, Bindings, Foreign, Role, When};
 use http::{HeaderMap, HeaderValue, Method, Version};
 
@@ -72,7 +72,12 @@ fn stage(count: usize) -> Stage {
         .build()
         .unwrap();
     let phantoms = runtime
-        .block_on(credentials.issue(&session, &PhantomKey::from_bytes([1; 32]), |_| true))
+        .block_on(credentials.issue(
+            &session,
+            &PhantomKey::from_bytes([1; 32]),
+            &mut KeptShapes::default(),
+            |_| true,
+        ))
         .unwrap();
     Stage {
         bindings,

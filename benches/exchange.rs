@@ -15,15 +15,15 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use gateway::audit::{Durability, Log};
 use gateway::credential::{Credentials, Stores};
 use gateway::gateway::{
-    Ids, Limits, ListenerMode, ListeningSocket, RefusalCounts, SessionListener, SharedState, Worker,
+    Ids, Limits, ListenerMode, ListeningSocket, SessionListener, SharedState, Snapshot, Worker,
 };
 use gateway::intercept::{CaSettings, SessionCa};
 use gateway::message::Host;
 use gateway::names::SessionId;
 use gateway::origin::{OriginRule, OriginSettings};
 use gateway::policy::{Declared, Policies, Source, generate};
+use gateway::session::Session;
 use gateway::session::phantom::Phantoms;
-use gateway::session::{Session, Sessions};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::http1;
@@ -60,10 +60,8 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
         ..OriginRule::of(format!("http://{HOST}").parse().unwrap())
     };
     let credentials = Credentials::new(Vec::new(), &Stores::new([])).unwrap();
-    let bindings = credentials.bindings().clone();
     let session = SessionId::new("bench").unwrap();
-    let shared = Arc::new(SharedState {
-        sessions: Sessions::default(),
+    let snapshot = Snapshot {
         policies: Policies::load(
             &[Source::new(
                 "bench",
@@ -73,19 +71,14 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
         )
         .unwrap(),
         credentials,
-        log: Log::memory(Durability::Batch).unwrap().0,
         limits: Limits::default(),
-        origin_settings: Arc::new(OriginSettings::default().with_rules(vec![rule]).unwrap()),
-        ids: Ids::new().unwrap(),
-        refused: RefusalCounts::default(),
-        open: Arc::default(),
-        listening: Arc::default(),
-        draining: Default::default(),
-    });
+        origins: Arc::new(OriginSettings::default().with_rules(vec![rule]).unwrap()),
+    };
+    let log = Log::memory(Durability::Batch).unwrap().0;
+    let shared = Arc::new(SharedState::new(snapshot, log, Ids::new().unwrap()));
     let asks = Arc::new(Session::new(
         session.clone(),
         Vec::new(),
-        bindings,
         Phantoms::none(),
         None,
     ));

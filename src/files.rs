@@ -1,6 +1,10 @@
 //! Reads the files that configure the gateway, and only those that no other user could have
 //! written.
 
+mod private;
+
+pub use private::{check_private, create_private, private_folder};
+
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -63,6 +67,9 @@ pub enum Unfit {
     /// Everyone may write to it.
     #[error("everyone on this machine can change the file, the workload too")]
     Writable,
+    /// Other users may use it. Its mode.
+    #[error("other users may use it (mode {0:04o})")]
+    Exposed(u32),
     /// It is larger than this limit, in MiB.
     #[error("the file is larger than {0}MiB")]
     Large(u64),
@@ -81,6 +88,7 @@ impl Unfit {
             ),
             Self::Replaceable(why) => why.remedy(),
             Self::Writable => format!("run `chmod o-w {}`", path.display()),
+            Self::Exposed(_) => format!("run `chmod go= {}`", path.display()),
             Self::Large(_) => String::from("split it, or correct the path"),
         }
     }

@@ -17,6 +17,7 @@ pub use gateway_recipe as recipe;
 pub use gateway_sigv4 as sigv4;
 
 pub mod files;
+pub mod state;
 
 // The path of one request.
 pub mod credential;
@@ -25,6 +26,9 @@ pub mod intercept;
 pub mod origin;
 pub mod policy;
 pub mod session;
+
+// What an operator of a running gateway asks of it.
+pub mod control;
 
 // The top: what a person types.
 pub mod cli;

@@ -21,8 +21,9 @@ const LEAVES: [(&str, &[&str]); 7] = [
 ];
 
 /// The modules of the program, each with what it may use: of its modules, and of the crates.
-const MODULES: [(&str, &[&str]); 10] = [
+const MODULES: [(&str, &[&str]); 12] = [
     ("files", &[]),
+    ("state", &["names", "files"]),
     ("intercept", &["names", "message", "body", "audit"]),
     (
         "session",
@@ -45,6 +46,7 @@ const MODULES: [(&str, &[&str]); 10] = [
         &[
             "names",
             "files",
+            "state",
             "recipe",
             "sigv4",
             "message",
@@ -82,6 +84,10 @@ const MODULES: [(&str, &[&str]); 10] = [
         ],
     ),
     (
+        "control",
+        &["names", "files", "audit", "policy", "session", "gateway"],
+    ),
+    (
         "config",
         &[
             "names",
@@ -103,6 +109,8 @@ const MODULES: [(&str, &[&str]); 10] = [
         "cli",
         &[
             "names",
+            "files",
+            "state",
             "message",
             "body",
             "audit",
@@ -112,6 +120,7 @@ const MODULES: [(&str, &[&str]); 10] = [
             "credential",
             "origin",
             "gateway",
+            "control",
             "config",
             "launch",
         ],
@@ -120,14 +129,21 @@ const MODULES: [(&str, &[&str]); 10] = [
 ];
 
 /// What only some modules and crates may name: a crate or a word, and those modules and crates.
-const RESERVED: [(&str, &[&str]); 10] = [
+const RESERVED: [(&str, &[&str]); 11] = [
     ("cedar_policy", &["policy"]),
     ("rcgen", &["intercept", "launch", "cli"]),
     ("hickory_resolver", &["origin"]),
     ("hickory_proto", &["intercept", "origin"]),
-    ("hyper", &["body", "intercept", "origin", "gateway", "cli"]),
-    ("hyper_util", &["intercept", "origin", "gateway", "cli"]),
+    (
+        "hyper",
+        &["body", "intercept", "origin", "gateway", "control", "cli"],
+    ),
+    (
+        "hyper_util",
+        &["intercept", "origin", "gateway", "control", "cli"],
+    ),
     ("tokio_rustls", &["intercept", "origin", "gateway", "cli"]),
+    ("rusqlite", &["state"]),
     ("keyring_core", &["credential", "cli"]),
     ("expose", &["credential"]),
     ("unsafe", &["launch"]),

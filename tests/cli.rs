@@ -96,6 +96,8 @@ fn why_tells_what_became_of_a_request_and_steers_no_terminal() {
             "A forbid overrides every permit",
         ],
     );
+    let log = ["log", "--refused", "--audit", "logs/audit.jsonl"];
+    ends_with(&log, at, 0, &["agent-1", "refused", "policy_forbids", &id]);
     let json = ends_with(
         &["--json", "why", &id, "--audit", "logs/audit.jsonl"],
         at,
@@ -619,7 +621,8 @@ fn the_help_names_every_command_and_no_hidden_one() {
         folder.path(),
         0,
         &[
-            "policy", "secret", "audit", "why", "ca", "env", "--json", "--color",
+            "policy", "secret", "audit", "why", "ca", "env", "status", "sessions", "pause",
+            "resume", "end", "reload", "allow", "log", "--json", "--color",
         ],
     );
     assert!(!said.contains("__"), "{said}");

@@ -117,3 +117,64 @@ fn without_a_bus_the_key_ring_is_unreachable_and_says_so() {
         "{output:?}"
     );
 }
+
+#[test]
+fn the_key_that_seals_sessions_is_in_the_key_ring_if_there_is_one() {
+    let own = "the_key_that_seals_sessions_is_in_the_key_ring_if_there_is_one";
+    if std::env::var_os(INNER).is_none() {
+        return on_a_private_bus(own);
+    }
+    let ready = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        ring::list().is_ok()
+    });
+    assert!(ready);
+    let folder = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = format!(
+        "[audit]\npath = \"audit.jsonl\"\n[phantoms]\nenv_file = \"phantoms.env\"\n[state]\npath = \"state/s.db\"\n\
+         [[listener]]\nkind = \"proxy\"\naddress = \"{}\"\nsession = \"s\"\n\
+         [[credential]]\nname = \"TOKEN\"\nfrom = \"env:TOKEN\"\norigins = [\"https://a.test\"]\n\
+         places = [\"header:authorization:Bearer\"]\n",
+        port.local_addr().unwrap()
+    );
+    drop(port);
+    std::fs::write(folder.path().join("gateway.toml"), config).unwrap();
+    let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(folder.path(), own).unwrap();
+    let phantoms = || {
+        let file = folder.path().join("phantoms.env");
+        let _ = std::fs::remove_file(&file);
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_gateway"))
+            .args(["serve", "-q", "--config", "gateway.toml"])
+            .current_dir(folder.path())
+            .env("TOKEN", "CANARY-0123456789")
+            .spawn()
+            .unwrap();
+        let written = (0..200).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::fs::read_to_string(&file).ok()
+        });
+        serve.kill().unwrap();
+        serve.wait().unwrap();
+        written.expect("it starts")
+    };
+    assert_eq!(phantoms(), phantoms());
+    assert_eq!(ring::list().unwrap(), ["gateway-state"]);
+    let state = std::fs::read_dir(folder.path().join("state")).unwrap();
+    let names: Vec<_> = state.map(|file| file.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|name| name == "key"), "{names:?}");
+    // Whoever removes it is told at the next start.
+    ring::delete(&CredentialName::new("gateway-state").unwrap()).unwrap();
+    let refused = Command::new(env!("CARGO_BIN_EXE_gateway"))
+        .args(["serve", "-q", "--config", "gateway.toml"])
+        .current_dir(folder.path())
+        .env("TOKEN", "CANARY-0123456789")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && told.contains("--fresh"),
+        "{told}"
+    );
+}

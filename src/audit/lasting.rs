@@ -21,6 +21,11 @@ impl Lasting {
         }
     }
 
+    /// How many of the records before `next` no successful sync covers.
+    pub(super) fn behind(&self, next: u64) -> u64 {
+        next.saturating_sub(self.until)
+    }
+
     pub(super) fn synced(&mut self, until: u64, well: bool) {
         if well {
             self.until = until;

@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
+mod act;
 mod builder;
 mod chain;
 mod encode;
@@ -16,6 +17,7 @@ mod find;
 mod lasting;
 mod log;
 mod memory;
+mod read;
 mod record;
 mod redact;
 mod scan;
@@ -27,12 +29,14 @@ mod verify;
 mod words;
 mod writer;
 
+pub use act::Act;
 pub use chain::{Head, HeadMalformed, LinkBroken, MAX_LINE_BYTES};
 pub use error::Error;
 pub use file::files;
 pub use find::{Found, find};
 pub use log::{Event, Log, Settings};
 pub use memory::Memory;
+pub use read::{Follower, read};
 pub use record::{Injected, Record, Word};
 pub use redact::Redact;
 pub use share::{Account, Allowance};

@@ -63,6 +63,8 @@ pub struct Event<'a> {
 pub struct Log(Arc<Handle>);
 
 struct Handle {
+    /// The file; `None` in memory.
+    path: Option<PathBuf>,
     shared: Arc<Shared>,
     syncing: Option<JoinHandle<()>>,
 }
@@ -92,7 +94,7 @@ impl Log {
         )?;
         let disk = FreeSpace::of(Some(place.directory()));
         Self::begin(
-            Box::new(place),
+            (Some(settings.path.clone()), Box::new(place)),
             past,
             settings.sync,
             (settings.allowance, disk),
@@ -110,12 +112,18 @@ impl Log {
             per_second: u64::MAX,
         };
         let log = Self::begin(
-            Box::new(memory.clone()),
+            (None, Box::new(memory.clone())),
             OpenedChain::none(),
             sync,
             (unbounded, FreeSpace::of(None)),
         )?;
         Ok((log, memory))
+    }
+
+    /// The file that it appends to; `None` for a log in memory.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
     }
 
     /// The last record written. With a copy kept elsewhere, a later truncation of the log is
@@ -125,6 +133,19 @@ impl Log {
     #[must_use]
     pub fn head(&self) -> Option<Head> {
         self.0.shared.lock().head()
+    }
+
+    /// Whether the log takes records now.
+    #[must_use]
+    pub fn works(&self) -> bool {
+        self.promise(1).map(|()| self.release(1)).is_ok()
+    }
+
+    /// How many written records would not survive a loss of power now.
+    #[must_use]
+    pub fn backlog(&self) -> u64 {
+        let next = self.head().map_or(0, |head| head.seq() + 1);
+        self.0.shared.lasting.borrow().behind(next)
     }
 
     /// Writes a record about an event that is not an exchange.
@@ -225,7 +246,7 @@ impl Log {
     }
 
     fn begin(
-        sink: Box<dyn Sink>,
+        (path, sink): (Option<PathBuf>, Box<dyn Sink>),
         past: OpenedChain,
         sync: Durability,
         (allowance, disk): (Allowance, FreeSpace),
@@ -256,7 +277,11 @@ impl Log {
                 .spawn(move || keep_synced(&theirs))
                 .map_err(Error::Start)?,
         );
-        let log = Self(Arc::new(Handle { shared, syncing }));
+        let log = Self(Arc::new(Handle {
+            path,
+            shared,
+            syncing,
+        }));
         log.0.shared.append_own(kind)?;
         Ok(log)
     }

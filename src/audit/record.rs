@@ -118,7 +118,9 @@ record! {
     us: BTreeMap<Word, u64>,
     /// What happened.
     name: Option<Word>,
-    /// What an event is about.
+    /// Who did it, on the control socket.
+    operator: Option<Text>,
+    /// What an event or an act is about.
     subject: Option<Text>,
     /// How many events the record stands for.
     count: Option<u64>,

@@ -14,7 +14,7 @@ use gateway_names::ReasonCode;
 /// The memory budget of all exchanges together, or of one session.
 #[derive(Debug)]
 pub struct HoldBudget {
-    most: usize,
+    most: AtomicUsize,
     taken: AtomicUsize,
     /// The budget that this is a part of.
     all: Option<Arc<HoldBudget>>,
@@ -50,11 +50,23 @@ impl HoldBudget {
     /// Creates a budget of this many bytes.
     #[must_use]
     pub fn new(most: Limit) -> Arc<Self> {
-        Arc::new(Self {
-            most: usize::try_from(most.as_bytes()).unwrap_or(usize::MAX),
+        let budget = Self {
+            most: AtomicUsize::default(),
             taken: AtomicUsize::new(0),
             all: None,
-        })
+        };
+        budget.resize(most);
+        Arc::new(budget)
+    }
+
+    /// Changes the size. What is taken already stays taken.
+    pub fn resize(&self, most: Limit) {
+        let most = usize::try_from(most.as_bytes()).unwrap_or(usize::MAX);
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
     }
 
     /// Creates one session's part of this budget. A session may take no more than it leaves free,
@@ -63,7 +75,7 @@ impl HoldBudget {
     #[must_use]
     pub fn part(self: &Arc<Self>) -> Arc<Self> {
         Arc::new(Self {
-            most: self.most,
+            most: AtomicUsize::new(self.most()),
             taken: AtomicUsize::new(0),
             all: Some(self.clone()),
         })
@@ -82,9 +94,9 @@ impl HoldBudget {
         let free = match &self.all {
             Some(all) => {
                 all.take(bytes)?;
-                all.most.saturating_sub(all.taken())
+                all.most().saturating_sub(all.taken())
             }
-            None => self.most,
+            None => self.most(),
         };
         if bytes > 0 && taken > free {
             return Err(HoldFault::Busy);

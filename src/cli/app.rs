@@ -1,34 +1,39 @@
 //! Builds the program from a valid configuration.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
-use tokio_util::sync::CancellationToken;
+use tokio::sync::OnceCell;
 
 use super::failure::Failure;
+use super::generation;
+use super::keeping::{Keeper, Keeping};
+use super::kept::RecalledSession;
+use super::reloading::Reloading;
 use super::resolve::ResolvedConfig;
+use super::terminal::Terminal;
 use crate::audit::{self, Log};
 use crate::config::{self, Config};
-use crate::credential::{Credentials, Stored, Stores, Vault, VaultSettings};
-use crate::gateway::{Ids, RefusalCounts, SharedState, chain};
+use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::intercept::{CaSettings, SessionCa};
-use crate::message::{Host, HostPattern};
+use crate::message::Host;
 use crate::names::SessionId;
-use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
-use crate::policy::{HostScope, Policies, Source, generate};
-use crate::session::phantom::{PhantomKey, Phantoms};
-use crate::session::{Binding, Bindings, Role, Session, Sessions};
+use crate::origin::OriginRule;
+use crate::session::phantom::Phantoms;
+use crate::session::{Lifetime, Moment, Session, SessionStatus};
 
 /// The program without listeners and threads, ready to serve.
 pub struct App {
     /// What every thread shares.
     pub shared: Arc<SharedState>,
-    /// The settings it was built from.
+    /// The settings it was started with. A reload does not change them.
     pub config: Config,
-    /// The policies that flags and presets stand for, as Cedar.
-    flags: String,
+    /// What a reload starts from.
+    pub(super) reloading: Reloading,
+    /// Which sessions outlive the process.
+    keeping: Keeping,
+    /// The store of sessions, opened with the first of them.
+    keeper: OnceCell<Keeper>,
 }
 
 impl App {
@@ -49,210 +54,159 @@ impl App {
         resolved: ResolvedConfig,
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
-        let ResolvedConfig {
-            stored, allowed, ..
-        } = resolved;
-        let credentials = credentials(&config, stored)?.with_holding(config.limits.holding());
-        let flags = flag_policies(&config, &allowed, credentials.bindings());
-        let shared = SharedState {
-            sessions: Sessions::default(),
-            policies: Policies::load(&sources(&config, &flags)?, config.facts.clone())
-                .map_err(|problems| refused("the policies", problems))?,
-            credentials,
-            log: log(&config)?,
-            limits: config.limits.clone(),
-            origin_settings: Arc::new(origins(&config, rules)?),
-            refused: RefusalCounts::default(),
-            open: Arc::default(),
-            listening: Arc::default(),
-            draining: CancellationToken::new(),
-            ids: Ids::new().map_err(Failure::no_randomness)?,
-        };
+        let first = generation::first(&config, resolved, rules)?;
+        let ids = Ids::new().map_err(Failure::no_randomness)?;
+        let shared = SharedState::new(first, log(&config)?, ids);
         Ok(Self {
             shared: Arc::new(shared),
+            reloading: Reloading::of(&config),
             config,
-            flags,
+            keeping: Keeping::Nothing,
+            keeper: OnceCell::new(),
         })
+    }
+
+    /// Keeps sessions between two starts.
+    pub fn keeping(self, keeping: Keeping) -> Self {
+        Self { keeping, ..self }
     }
 
     /// Opens a session: issues its phantoms, creates its CA and starts to recognise its requests.
     ///
+    /// A session that is kept gets what it had at the last start. It is returned when its record is
+    /// on the disk.
+    ///
     /// # Errors
-    /// Returns a [`Failure`] if a secret that must be read is unavailable, or if its shape leaves
-    /// no room for a phantom.
+    /// Returns a [`Failure`] if a secret that must be read is unavailable, if its shape leaves no
+    /// room for a phantom, or if what is kept cannot be read or written.
     pub async fn open(
         &self,
         id: &SessionId,
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
-        let credentials = &self.shared.credentials;
-        // Each session has a key of its own. With a shared key, a phantom would also be valid in
-        // another session (threats H11).
-        let key = PhantomKey::random().map_err(Failure::no_randomness)?;
-        let phantoms: Phantoms = credentials.issue(id, &key, |_| true).await.map_err(|error| {
+        let keeper = self.keeper().await?;
+        for _ in 0..TRIES {
+            let mut kept = keeper.recall(id).await?;
+            let phantoms = self.issue(id, &mut kept).await?;
+            let session = self.session(id, groups, phantoms, &kept);
+            let ca = self.ca(&session, &kept)?;
+            if keeper.keep(&kept, &session, &ca).await? {
+                for (other, phantoms) in keeper.others(&kept).await {
+                    self.shared.sessions.recognise(&other, &phantoms);
+                }
+                self.shared.sessions.enter(session.clone());
+                keeper.tend(&kept, &session);
+                return Ok((session, ca));
+            }
+        }
+        Err(too_many())
+    }
+
+    async fn issue(&self, id: &SessionId, kept: &mut RecalledSession) -> Result<Phantoms, Failure> {
+        let key = kept.key();
+        let snapshot = self.shared.current();
+        let credentials = &snapshot.credentials;
+        let issued = credentials.issue(id, &key, &mut kept.shapes, |_| true);
+        issued.await.map_err(|error| {
             Failure::new("the session's phantoms cannot be issued")
                 .because(chain(&error))
                 .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
-        })?;
-        let groups: Vec<Arc<str>> = groups
-            .iter()
-            .map(|group| Arc::from(group.as_str()))
-            .collect();
-        let ends = Instant::now() + self.config.ca.lifetime;
-        let bindings = credentials.bindings().clone();
-        let session = Arc::new(Session::new(
-            id.clone(),
-            groups,
-            bindings,
-            phantoms,
-            Some(ends),
-        ));
-        let ca = self.ca(&session)?;
-        self.shared.sessions.enter(session.clone());
-        Ok((session, ca))
+        })
     }
 
-    fn ca(&self, session: &Arc<Session>) -> Result<Arc<SessionCa>, Failure> {
+    fn session(
+        &self,
+        id: &SessionId,
+        groups: &[String],
+        phantoms: Phantoms,
+        kept: &RecalledSession,
+    ) -> Arc<Session> {
+        let groups = groups.iter().map(|group| Arc::from(group.as_str()));
+        if kept.is_ended() {
+            Terminal::new(false, super::Color::Auto).note(format!(
+                "gateway: session `{id}` was ended and refuses every request; `--fresh` begins it anew"
+            ));
+        }
+        let lasts = match self.keeping {
+            Keeping::Listeners => Some(self.config.ca.lifetime),
+            // It ends with its command.
+            Keeping::Project(_) | Keeping::Nothing => None,
+        };
+        let life = |lasts| Lifetime::new(Moment::now(), lasts).with_idle(kept.idle());
+        let lifetime = lasts.map(life);
+        let session = Session::new(id.clone(), groups.collect(), phantoms, lifetime);
+        let session = session.with_key(kept.key());
+        kept.restore(&session);
+        Arc::new(session)
+    }
+
+    fn ca(
+        &self,
+        session: &Arc<Session>,
+        kept: &RecalledSession,
+    ) -> Result<Arc<SessionCa>, Failure> {
         let settings = CaSettings {
             lifetime: self.config.ca.lifetime,
-            constraints: self.constraints(),
+            // Not constrained to the first hosts: a reload may add others (ADR 34), and a kept CA
+            // outlives its configuration (ADR 33).
+            constraints: None,
             leaves_kept: self.config.limits.cached_certificates,
             ..CaSettings::default()
         };
         let (shared, asks) = (self.shared.clone(), session.clone());
         let may_mint = Arc::new(move |host: &Host| {
-            shared
-                .policies
-                .current()
-                .may_resolve(asks.id(), asks.groups(), host)
+            let snapshot = shared.look();
+            let policies = snapshot.policies.generation();
+            policies.may_resolve(asks.id(), asks.groups(), host)
         });
-        let ca = SessionCa::new(session.id(), &settings, may_mint)
-            .map_err(|error| failed("the session's CA", error))?;
+        let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), may_mint)
+            .map_err(|error| generation::failed("the session's CA", &error))?;
         Ok(Arc::new(ca))
     }
 
-    /// Returns the hosts that policy can ever permit, if that list is closed.
-    ///
-    /// Policies read from files may change during the session. So only a set that is fixed for the
-    /// session constrains the CA.
-    fn constraints(&self) -> Option<Vec<Host>> {
-        if !self.config.policy.files.is_empty() {
-            return None;
-        }
-        let scopes = self.shared.policies.current().hosts()?;
-        let host = |scope: &HostScope| match scope {
-            HostScope::Host(name) | HostScope::Domain(name) => Host::parse(name.as_bytes()).ok(),
-        };
-        scopes.iter().map(host).collect()
-    }
-
-    /// Reloads the policies. If the new ones are refused, the old ones stay in force.
+    /// Issues the phantoms that a session lacks in the next generation, and keeps their shapes.
     ///
     /// # Errors
-    /// Returns a [`Failure`] with every problem of the new policies.
-    pub fn reload(&self) -> Result<u64, Failure> {
-        let sources = sources(&self.config, &self.flags)?;
-        let generation = self
-            .shared
-            .policies
-            .replace(&sources)
-            .map_err(|problems| refused("the new policies", problems))?;
-        Ok(generation.number())
-    }
-}
-
-/// Returns the credentials of a configuration, with their stores.
-///
-/// # Errors
-/// Returns a [`Failure`] if they are ambiguous, too wide or too open.
-pub fn credentials(config: &Config, stored: Vec<Stored>) -> Result<Credentials, Failure> {
-    let references = stored.iter().map(|stored| &stored.from);
-    let stores = match &config.vault {
-        None => Stores::new(references),
-        Some(settings) => Stores::with_vault(references, vault(config, settings)?),
-    };
-    Credentials::new(stored, &stores).map_err(|error| {
-        Failure::usage("the credentials are refused")
-            .because(error.to_string())
-            .next("see docs/config.md, `[[credential]]`")
-    })
-}
-
-/// Creates the Vault client and its connection settings.
-fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
-    let identity = settings
-        .client_certificate()
-        .map(|(chain, key)| ClientIdentity {
-            chain: chain.to_vec(),
-            key: key.clone(),
-        });
-    let client = StoreClient::new(
-        settings.servers.clone(),
-        settings.roots.clone(),
-        identity,
-        config.resolver.clone(),
-    )
-    .map_err(|error| failed("the way to the vault", error))?;
-    Ok((settings.clone(), Arc::new(client)))
-}
-
-fn failed(what: &str, error: impl std::error::Error) -> Failure {
-    Failure::new(format!("{what} cannot be set up")).because(chain(&error))
-}
-
-fn refused(what: &str, problems: impl std::fmt::Display) -> Failure {
-    Failure::usage(format!("{what} are refused"))
-        .because(problems.to_string())
-        .next("gateway policy check")
-}
-
-/// Returns the policies from files, and those that the flags stand for.
-fn sources(config: &Config, flags: &str) -> Result<Vec<Source>, Failure> {
-    let mut sources = config.policy.sources().map_err(|problems| {
-        Failure::usage("the policies cannot be read")
-            .because(problems.to_string())
-            .next("gateway policy check")
-    })?;
-    if !flags.is_empty() {
-        sources.push(Source::new("flags", flags));
-    }
-    Ok(sources)
-}
-
-/// Writes flags and presets as Cedar: what is allowed, and what is lent where it is bound. If
-/// policies come from files, those say which credential is lent to whom.
-fn flag_policies(config: &Config, allowed: &[config::Allowed], bindings: &Bindings) -> String {
-    let mut permits = BTreeSet::new();
-    for one in allowed {
-        permits.insert(generate::permit_host(
-            None,
-            &one.host.to_string(),
-            Some(one.port),
-        ));
-    }
-    if config.policy.files.is_empty() {
-        let lendable = |binding: &&Binding| !matches!(binding.role, Role::Part(_));
-        for binding in bindings.all().filter(lendable) {
-            for origin in &binding.origins {
-                let host = origin.hosts.to_string();
-                // Strangers also have names below a cloud's domain. Only signed requests may go
-                // there.
-                permits.insert(match (binding.signing(), &origin.hosts) {
-                    (Some(_), HostPattern::Below(_)) => {
-                        generate::permit_with(None, &binding.credential, &host, Some(origin.port))
-                    }
-                    _ => generate::permit_host(None, &host, Some(origin.port)),
-                });
-                permits.insert(generate::permit_lend(
-                    None,
-                    &binding.credential,
-                    &host,
-                    Some(origin.port),
-                ));
+    /// As [`App::open`]. The session is unchanged.
+    pub(super) async fn issue_next(
+        &self,
+        before: &Snapshot,
+        next: &Snapshot,
+        session: &Session,
+    ) -> Result<Option<Phantoms>, Failure> {
+        let keeper = self.keeper().await?;
+        for _ in 0..TRIES {
+            let mut kept = keeper.recall(session.id()).await?;
+            let (next, before) = (&next.credentials, &before.credentials);
+            let issued = next.issue_next(before, session, &mut kept.shapes).await;
+            let issued = issued.map_err(|error| {
+                Failure::new(format!("session `{}` cannot have its phantoms", session.id()))
+                    .because(chain(&error))
+                    .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
+            })?;
+            if keeper.keep_shapes(&kept).await? {
+                return Ok(issued);
             }
         }
+        Err(too_many())
     }
-    permits.into_iter().map(|permit| permit + "\n").collect()
+
+    /// Keeps what an operator made of a session, for the next start.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written.
+    pub(super) async fn keep_status(
+        &self,
+        id: &SessionId,
+        status: SessionStatus,
+    ) -> Result<(), Failure> {
+        self.keeper().await?.keep_status(id, status).await
+    }
+
+    async fn keeper(&self) -> Result<&Keeper, Failure> {
+        let open = || Keeper::open(&self.config, self.keeping.clone());
+        self.keeper.get_or_try_init(open).await
+    }
 }
 
 fn log(config: &Config) -> Result<Log, Failure> {
@@ -297,12 +251,10 @@ fn default_log() -> Result<PathBuf, Failure> {
     Ok(directory.join(name))
 }
 
-/// Returns the origin settings, with the given rules before those of the configuration.
-fn origins(config: &Config, mut rules: Vec<OriginRule>) -> Result<OriginSettings, Failure> {
-    rules.extend(config.origins.iter().map(|origin| origin.rule.clone()));
-    let mut settings = config.limits.origins();
-    settings.resolver = config.resolver.clone();
-    settings
-        .with_rules(rules)
-        .map_err(|error| Failure::new(error.to_string()).because(chain(&error)))
+fn too_many() -> Failure {
+    Failure::new("the session cannot be kept")
+        .because("other gateways changed its record again and again")
 }
+
+/// How often a session is opened anew because another process changed its record meanwhile.
+const TRIES: usize = 8;

@@ -22,7 +22,7 @@ pub async fn drain(
     signals: &mut Signals,
     terminal: &Terminal,
 ) {
-    let most = shared.limits.drain_timeout;
+    let most = shared.look().limits.drain_timeout;
     shared.draining.cancel();
     terminal.note(format!(
         "gateway: draining: {} exchanges on {} connections, for at most {}; another signal cuts them",

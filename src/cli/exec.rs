@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -15,12 +15,14 @@ use super::app::App;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::gateway_process::serve_on;
+use super::keeping::Keeping;
 use super::launching::{not_launched, start};
+use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
 use super::{serving, summary};
 use crate::body::Limit;
-use crate::config::Config;
+use crate::config::{Config, state};
 use crate::credential::Stored;
 use crate::credential::preset;
 use crate::launch::bounds::Bounds;
@@ -62,9 +64,22 @@ impl Exec {
         let resolved = ResolvedConfig::of(&config, self.virtualises_known())?;
         let summary = launch::summary(&launch).map_err(not_launched)?;
         refuse_programs_of_the_workload(&resolved, &summary)?;
-        keep_records_from_the_workload(&config, &summary)?;
+        if let Some(folder) = config.audit_folder() {
+            keep_from_the_workload(&folder, "the audit log", "--audit FILE", &summary)?;
+        }
+        if let (Some(folder), Some(_)) = (config.state_folder(), &config.state.path) {
+            keep_from_the_workload(&folder, "the state", "[state] path", &summary)?;
+        }
         // The whole folder, since a log creates further files when it rotates.
         launch.own_folders.extend(config.audit_folder());
+        if let (Some(folder), Keeping::Project(_)) = (config.state_folder(), keeping(&config)?) {
+            // If it cannot be created, the gateway process says so.
+            let _ = crate::files::private_folder(&folder);
+            launch.own_folders.push(folder);
+        }
+        launch
+            .own_folders
+            .extend(keep_control_from_the_workload(&config, &summary)?);
         if !self.run.quiet {
             summary::print_before(terminal, &summary, &resolved);
         }
@@ -80,8 +95,17 @@ impl Exec {
         let terminal = Terminal::new(false, super::Color::Auto);
         let runtime = serving::runtime()?;
         let app = self.config().and_then(|config| {
-            let resolved = ResolvedConfig::of(&config, self.virtualises_known())?;
-            App::new(config, resolved)
+            let known_variables = self.virtualises_known();
+            let resolved = ResolvedConfig::of(&config, known_variables)?;
+            let source = ConfigSource {
+                run: self.run.clone(),
+                known_variables,
+                granted: config.granted.clone(),
+                runs_as: RunsAs::Exec,
+            };
+            Ok(App::new(config, resolved)?
+                .keeping(keeping)
+                .reloading_from(source))
         });
         serve_on(
             &runtime,
@@ -92,7 +116,12 @@ impl Exec {
     }
 
     fn config(&self) -> Result<Config, Failure> {
-        self.run.config(&super::presets::known_variable)
+        let mut config = self.run.config(&super::presets::known_variable)?;
+        let project = std::env::current_dir().and_then(std::fs::canonicalize);
+        config.granted = project
+            .ok()
+            .and_then(|project| state::granted_for(&project));
+        Ok(config)
     }
 
     /// Whether to lend every variable that a preset knows to the preset's hosts. This is the case
@@ -169,50 +198,99 @@ fn refuse_programs_of_the_workload(
     Ok(())
 }
 
-/// Refuses a log that the command could read or change. Creates the log's folder, so that the
-/// sandbox hides the folder as a whole.
+/// Returns the project whose phantoms are kept: the working directory. Nothing is kept in a folder
+/// that the command may change.
+fn keeping(config: &Config) -> Result<Keeping, Failure> {
+    let project = std::env::current_dir().map_err(|error| {
+        Failure::new("the working directory is gone").because(error.to_string())
+    })?;
+    let folder = config.state_folder();
+    let is_in = |shared: &PathBuf| {
+        folder
+            .as_ref()
+            .is_some_and(|folder| folder.starts_with(shared))
+    };
+    if config.sandbox.write.iter().chain([&project]).any(is_in) {
+        return Ok(Keeping::Nothing);
+    }
+    Ok(Keeping::Project(project))
+}
+
+/// Refuses to write to a folder that the command could read or change. Creates the folder, so that
+/// the sandbox hides it as a whole.
 ///
 /// The command can make a log rotate, and files created later cannot be hidden one by one.
-fn keep_records_from_the_workload(
-    config: &Config,
+fn keep_from_the_workload(
+    folder: &Path,
+    what: &str,
+    setting: &str,
     summary: &launch::Summary,
 ) -> Result<(), Failure> {
-    // If there is no folder at all, the gateway process reports it.
-    let Some(folder) = config.audit_folder() else {
-        return Ok(());
-    };
     let refused = |why: String| {
-        Err(
-            Failure::usage(format!("the audit log in `{}` is refused", folder.display()))
-                .because(why)
-                .next("write it to a folder of its own outside: `--audit FILE`, or leave `--audit` and `[audit] path` out"),
-        )
+        let place = folder.display();
+        Err(Failure::usage(format!("{what} in `{place}` is refused"))
+            .because(why)
+            .next(format!(
+                "write it to a folder of its own outside: `{setting}`, or leave that out"
+            )))
     };
     let own = summary.persistent.then_some(&summary.working_directory);
     let shared = || summary.projects.iter().chain(own);
     if let Some(project) = shared().find(|project| folder.starts_with(project)) {
         return refused(format!(
-            "`{}` is the command's, which could read and change the records of what it did",
+            "`{}` is the command's, which could read and change what is written there",
             project.display()
         ));
     }
     let inside = [summary.home.path(), &summary.working_directory];
     let inside = inside.into_iter().chain(shared().map(PathBuf::as_path));
-    if let Some(inside) = inside
-        .into_iter()
-        .find(|inside| inside.starts_with(&folder))
-    {
+    if let Some(inside) = inside.into_iter().find(|inside| inside.starts_with(folder)) {
         return refused(format!(
             "the folder holds `{}`, so that it cannot be hidden from the command",
             inside.display()
         ));
     }
-    // If it cannot be created, the gateway process reports that when it opens the log.
+    // If it cannot be created, the gateway process reports that when it opens the file.
+    let _ = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder);
+    Ok(())
+}
+
+/// Returns the folder of the control socket, created so that the sandbox hides it as a whole.
+///
+/// The socket is created while the sandbox is, so it cannot be hidden by itself.
+fn keep_control_from_the_workload(
+    config: &Config,
+    summary: &launch::Summary,
+) -> Result<Option<PathBuf>, Failure> {
+    let named = config.control.path.as_deref();
+    let folder = named.map(|path| path.parent().unwrap_or(path).to_owned());
+    let Some(folder) = folder.or_else(state::run_directory) else {
+        return Ok(None);
+    };
+    // If it cannot be created, the gateway process tells why there is no socket.
     let _ = std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&folder);
-    Ok(())
+    let folder = std::fs::canonicalize(&folder).unwrap_or(folder);
+    let own = summary.persistent.then_some(&summary.working_directory);
+    let inside = summary.projects.iter().chain(own);
+    if let Some(project) = inside
+        .into_iter()
+        .find(|project| folder.starts_with(project))
+    {
+        let what = format!("a control socket in `{}` is refused", folder.display());
+        return Err(Failure::usage(what)
+            .because(format!(
+                "`{}` is the command's, which could end or allow itself what you may",
+                project.display()
+            ))
+            .next("name a `[control] path` outside, or set XDG_RUNTIME_DIR"));
+    }
+    Ok(Some(folder))
 }
 
 #[cfg(test)]

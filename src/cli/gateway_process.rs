@@ -6,9 +6,11 @@ use std::sync::Arc;
 use super::app::App;
 use super::failure::{Code, Failure};
 use super::launching::END_WITHIN;
+use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{serving, summary};
+use super::{control, serving, summary};
+use crate::control::ControlSocket;
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::Inspection;
@@ -35,27 +37,29 @@ pub fn serve_on(
     rustix::process::setsid()
         .map_err(|error| Failure::new("cannot leave the terminal").because(error.to_string()))?;
     let mut inspection = Inspection::adopt(std::io::stdout());
-    let served =
-        app.and_then(
-            |app| match runtime.block_on(sandbox(&gateway, &app, &mut inspection)) {
-                Ok((first, worker)) => Ok((app, first, worker)),
-                Err(failure) => {
-                    runtime.block_on(serving::close(&app.shared));
-                    Err(failure)
-                }
-            },
-        );
+    let served = app.map(Arc::new).and_then(|app| {
+        match runtime.block_on(sandbox(&gateway, &app, &mut inspection)) {
+            Ok(started) => Ok((app, started)),
+            Err(failure) => {
+                runtime.block_on(serving::close(&app.shared));
+                Err(failure)
+            }
+        }
+    });
     let aftermath =
         |inspection: Option<Inspection>| inspection.map(Inspection::end).unwrap_or_default();
     match served {
-        Ok((app, first, worker)) => {
+        Ok((app, (first, control))) => {
             serving::settle();
-            runtime.block_on(live(gateway, &app, &worker, terminal))?;
+            runtime.spawn(app.clone().watch(tell));
+            runtime.block_on(live(gateway, &app, terminal))?;
+            drop(control);
             runtime.block_on(serving::close(&app.shared));
             app.shared.tell_suppressed();
             launch::await_end(&first, END_WITHIN);
             let aftermath = aftermath(inspection);
             if let Some(terminal) = terminal {
+                summary::print_ended(terminal, &app);
                 summary::print_refused(terminal, &app);
                 summary::print_left(terminal, &aftermath);
             }
@@ -73,12 +77,21 @@ pub fn serve_on(
     }
 }
 
-/// Serves the sandbox, and returns a handle of its first process, and the worker.
+/// Reports what came of a change to a file. The terminal belongs to the command, so only a refusal
+/// is shown.
+fn tell(outcome: Result<Applied, Failure>) {
+    match outcome {
+        Ok(applied) => tracing::info!("{applied}"),
+        Err(failure) => tracing::error!("{failure}"),
+    }
+}
+
+/// Serves the sandbox. Returns a handle of its first process, and the control socket.
 async fn sandbox(
     gateway: &GatewayEnd,
-    app: &App,
+    app: &Arc<App>,
     inspection: &mut Option<Inspection>,
-) -> Result<(First, Arc<Worker>), Failure> {
+) -> Result<(First, Option<ControlSocket>), Failure> {
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     let worker = serving::worker(&app.shared)?;
@@ -91,13 +104,14 @@ async fn sandbox(
     let first = First::of(hello.pid)
         .map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
     serve_network(app, &worker, &session, &ca, listeners)?;
+    let control = control::open(app, "exec")?;
     if let Some(inspection) = inspection {
         inspection.await_survey();
     }
     gateway
-        .ready(&ready(&session, &ca))
+        .ready(&ready(app, &session, &ca))
         .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
-    Ok((first, worker))
+    Ok((first, control))
 }
 
 /// Serves the sandbox's TCP and DNS sockets.
@@ -115,10 +129,9 @@ fn serve_network(
     let responder = Arc::new(Responder::new(
         Synthetic::new(NAMES),
         Box::new(move |host| {
-            shared
-                .policies
-                .current()
-                .may_resolve(asks.id(), asks.groups(), host)
+            let snapshot = shared.look();
+            let policies = snapshot.policies.generation();
+            policies.may_resolve(asks.id(), asks.groups(), host)
         }),
         Box::new(worker.name_observer(session.id())),
     ));
@@ -140,9 +153,10 @@ fn serve_network(
 }
 
 /// Returns what the sandbox receives: its CA, and its phantoms.
-fn ready(session: &Session, ca: &SessionCa) -> Ready {
+fn ready(app: &App, session: &Session, ca: &SessionCa) -> Ready {
     let phantoms = session.phantoms();
-    let environment = session.bindings().environment(&phantoms);
+    let snapshot = app.shared.current();
+    let environment = snapshot.credentials.bindings().environment(&phantoms);
     let pem = ca.certificate_pem();
     Ready {
         ca_bundle_pem: bundle(&pem),
@@ -174,12 +188,11 @@ fn bundle(ca: &str) -> Vec<u8> {
     bundle
 }
 
-/// Lives until the launcher exits. SIGHUP reloads the policies; no other signal means anything to
+/// Lives until the launcher exits. SIGHUP reloads; no other signal means anything to
 /// this process, because the launcher passes them on to the command.
 async fn live(
     gateway: GatewayEnd,
-    app: &App,
-    worker: &Worker,
+    app: &Arc<App>,
     terminal: Option<&Terminal>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
@@ -187,15 +200,9 @@ async fn live(
     let reloads = async {
         loop {
             signals.reload().await;
-            match app.reload() {
-                Ok(generation) => {
-                    worker.policy_changed();
-                    tracing::info!(generation, "the policies were reloaded");
-                }
-                Err(failure) => match terminal {
-                    Some(terminal) => terminal.fail(&failure),
-                    None => tracing::error!(%failure, "the policies were not reloaded"),
-                },
+            match (app.reload().await, terminal) {
+                (Err(failure), Some(terminal)) => terminal.fail(&failure),
+                (outcome, _) => tell(outcome),
             }
         }
     };

@@ -4,10 +4,12 @@
 //! line or configuration. `exec` exits as its command does. It exits with 125 if the launcher
 //! failed, 126 if the command cannot be run and 127 if there is no such command.
 
+mod allow;
 mod app;
 mod audit;
 mod binding;
 mod ca;
+mod control;
 mod demo;
 mod doctor;
 mod draining;
@@ -18,13 +20,25 @@ mod exec;
 mod failure;
 mod flags;
 mod gateway_process;
+mod gateways;
+mod generation;
+mod grant;
+mod keeping;
+mod kept;
 mod launching;
+mod log;
 mod logging;
 mod logs;
+mod operate;
 mod policy;
 mod presets;
+mod project;
 mod publishing;
+mod reload;
+mod reloading;
+mod renewal;
 mod resolve;
+mod sealing;
 mod secret;
 mod serve;
 mod service_manager;
@@ -34,7 +48,9 @@ mod summary;
 mod terminal;
 mod threads;
 mod usage;
+mod watched;
 mod why;
+mod write;
 
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
@@ -60,8 +76,7 @@ struct Cli {
     command: Command,
 }
 
-/// The commands. `exec`, `serve`, `demo`, `doctor` and the hidden ones stand beside these in files
-/// of their own.
+/// The commands. Those without a line here have theirs in files of their own.
 #[derive(Subcommand)]
 enum Command {
     /// Run a command whose every connection goes through the gateway
@@ -82,6 +97,18 @@ enum Command {
     Audit(audit::AuditCommand),
     /// Explain what happened to a request, by the id in its response
     Why(why::Why),
+    Status(operate::StatusCommand),
+    Sessions(operate::SessionList),
+    /// Pause a session: its requests are refused until it is resumed
+    Pause(operate::OneSession),
+    /// Let a paused session go on
+    Resume(operate::OneSession),
+    /// End a session for good, and cut what it has under way
+    End(operate::OneSession),
+    Reload(operate::Reload),
+    Revoke(operate::Revoke),
+    Allow(allow::Allow),
+    Log(log::LogCommand),
     /// List the services that are known by name: their variables, origins and places
     Presets(presets::Presets),
     /// Print the CA certificate of a running `gateway serve`
@@ -175,6 +202,15 @@ impl Command {
             Self::Secret(command) => command.run(terminal),
             Self::Audit(command) => command.run(terminal),
             Self::Why(command) => command.run(terminal),
+            Self::Status(command) => command.run(terminal),
+            Self::Sessions(command) => command.run(terminal),
+            Self::Pause(command) => command.run("pause", terminal),
+            Self::Resume(command) => command.run("resume", terminal),
+            Self::End(command) => command.run("end", terminal),
+            Self::Reload(command) => command.run(terminal),
+            Self::Revoke(command) => command.run(terminal),
+            Self::Allow(command) => command.run(terminal),
+            Self::Log(command) => command.run(terminal),
             Self::Presets(command) => command.run(terminal),
             Self::Ca(command) => command.run(terminal),
             Self::Env(command) => command.run(terminal),

@@ -1,15 +1,19 @@
 //! `gateway serve`: runs the data path behind the configured listeners, for any sandbox.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 
 use super::app::App;
 use super::binding::{self, BoundListener};
+use super::control;
 use super::draining::drain;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
+use super::keeping::Keeping;
 use super::publishing::publish;
+use super::reloading::{Applied, ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::service_manager::ServiceManager;
 use super::signals::Signals;
@@ -54,7 +58,17 @@ impl Serve {
         let resolved = ResolvedConfig::of(&config, false)?;
         note_reach(&resolved, terminal);
         let bound = binding::bind(&config.listeners, passed.sockets, config.runtime.threads)?;
-        let app = Arc::new(App::new(config, resolved)?);
+        let source = ConfigSource {
+            run: self.run.clone(),
+            known_variables: false,
+            granted: config.granted.clone(),
+            runs_as: RunsAs::Serve,
+        };
+        let app = Arc::new(
+            App::new(config, resolved)?
+                .keeping(Keeping::Listeners)
+                .reloading_from(source),
+        );
         let served = Served {
             app: &app,
             terminal,
@@ -72,7 +86,8 @@ impl Serve {
     }
 
     fn config(&self, terminal: &Terminal) -> Result<Config, Failure> {
-        let config = self.run.config(&super::presets::known_variable)?;
+        let mut config = self.run.config(&super::presets::known_variable)?;
+        config.granted = config.file.as_deref().map(granted_beside);
         terminal.warn(&config.warnings);
         if config.listeners.is_empty() {
             return Err(Failure::usage("there is nothing to listen on")
@@ -122,9 +137,10 @@ impl Served<'_> {
         workers.push(threads::worker(&app.shared, mine)?);
         let sessions = listeners.iter().map(|listener| listener.session.clone());
         serving::tend(&app.shared, sessions.collect());
+        let _control = control::open(app, "serve")?;
         self.announce(&listeners);
         serving::settle();
-        self.wait(&workers).await;
+        self.wait().await;
         self.manager.stopping();
         drain(&app.shared, &workers, &mut self.signals, self.terminal).await;
         drop(workers);
@@ -145,20 +161,33 @@ impl Served<'_> {
         tokio::spawn(self.manager.clone().reassure());
     }
 
-    /// Waits for SIGTERM or SIGINT. SIGHUP reloads meanwhile.
-    async fn wait(&mut self, workers: &[Arc<Worker>]) {
-        while self.signals.next().await {
-            self.manager.reloading();
-            match self.app.reload() {
-                Ok(generation) => {
-                    workers.iter().for_each(|worker| worker.policy_changed());
-                    self.terminal.note(format!(
-                        "gateway: policies reloaded, generation {generation}"
-                    ));
-                }
-                Err(failure) => self.terminal.fail(&failure),
+    /// Waits for SIGTERM or SIGINT. SIGHUP reloads meanwhile, and so does a changed file.
+    async fn wait(&mut self) {
+        let (told, mut reloaded) = tokio::sync::mpsc::unbounded_channel();
+        let tell = move |outcome| drop(told.send(outcome));
+        tokio::spawn(self.app.clone().watch(tell));
+        loop {
+            tokio::select! {
+                hung_up = self.signals.next() => match hung_up {
+                    true => self.reload().await,
+                    false => return,
+                },
+                Some(outcome) = reloaded.recv() => self.show(outcome),
             }
-            self.manager.ready();
+        }
+    }
+
+    async fn reload(&self) {
+        self.manager.reloading();
+        self.show(self.app.reload().await);
+        self.manager.ready();
+    }
+
+    /// Prints what came of a reload.
+    fn show(&self, outcome: Result<Applied, Failure>) {
+        match outcome {
+            Ok(applied) => self.terminal.note(format!("gateway: {applied}")),
+            Err(failure) => self.terminal.fail(&failure),
         }
     }
 }
@@ -215,9 +244,16 @@ async fn listeners(app: &App) -> Result<Vec<Arc<SessionListener>>, Failure> {
     }
     // Only now, so that a start that fails changes nothing.
     for (session, ca) in opened {
-        publish(&app.config, &session, &ca.certificate_pem())?;
+        let snapshot = app.shared.current();
+        let bindings = snapshot.credentials.bindings();
+        publish(&app.config, bindings, &session, &ca.certificate_pem())?;
     }
     Ok(listeners)
+}
+
+/// The rules that operators grant stand in a file beside the configuration.
+fn granted_beside(config: &Path) -> PathBuf {
+    config.with_file_name("granted.cedar")
 }
 
 async fn authentication(asked: &crate::config::ProxyLogin) -> Result<Authentication, Failure> {

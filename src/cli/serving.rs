@@ -56,15 +56,17 @@ pub fn serve(
 /// Renews issued credentials as long as their sessions live, and revokes them afterwards.
 pub fn tend(shared: &Arc<SharedState>, mut sessions: Vec<Arc<Session>>) {
     let shared = shared.clone();
-    if !shared.credentials.stores().must_be_tended() {
-        return;
-    }
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(TENDED_EVERY).await;
-            shared.credentials.stores().tend().await;
+            // A reload may add a store that must be tended.
+            let snapshot = shared.current();
+            if !snapshot.credentials.stores().must_be_tended() {
+                continue;
+            }
+            snapshot.credentials.stores().tend().await;
             for over in sessions.extract_if(.., |session| session.is_over()) {
-                shared.credentials.end(over.id()).await;
+                snapshot.credentials.end(over.id()).await;
             }
         }
     });
@@ -72,7 +74,8 @@ pub fn tend(shared: &Arc<SharedState>, mut sessions: Vec<Arc<Session>>) {
 
 /// Revokes issued credentials and the gateway's logins before the process exits.
 pub async fn close(shared: &SharedState) {
-    let closed = tokio::time::timeout(CLOSED_WITHIN, shared.credentials.stores().close());
+    let snapshot = shared.current();
+    let closed = tokio::time::timeout(CLOSED_WITHIN, snapshot.credentials.stores().close());
     if closed.await.is_err() {
         tracing::warn!("what the stores issued was not all revoked in time; it ends by itself");
     }

@@ -2,6 +2,7 @@
 //! ended.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::app::App;
 use super::logs;
@@ -10,7 +11,7 @@ use super::terminal::{Paint, Terminal, safe};
 use crate::credential::{Stored, unexpected_reach};
 use crate::launch;
 use crate::launch::after::{Aftermath, Found};
-use crate::session::Role;
+use crate::session::{EndReason, Role, Session, SessionStatus};
 
 /// Prints a short summary of what applies, before the command starts.
 pub fn print_before(terminal: &Terminal, summary: &launch::Summary, resolved: &ResolvedConfig) {
@@ -148,6 +149,18 @@ fn home(summary: &launch::Summary) -> String {
         names => format!("of yours it sees {}, and nothing else", names.join(", ")),
     };
     format!("{place} (in memory; {seen}: --see-home NAME)")
+}
+
+/// Prints that an operator ended the session, if one did.
+pub fn print_ended(terminal: &Terminal, app: &App) {
+    let by_operator =
+        |session: &Arc<Session>| session.status() == SessionStatus::Ended(EndReason::Operator);
+    if app.shared.sessions.all().iter().any(by_operator) {
+        terminal.note(format!(
+            "{} an operator ended the session: from then on the command had no network",
+            terminal.paint(Paint::Dim, "gateway  ended   ")
+        ));
+    }
 }
 
 /// Prints a short summary of what was refused while the command ran.

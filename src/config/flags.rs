@@ -57,6 +57,9 @@ pub struct Flags {
     /// Write the audit log to this file
     #[arg(long, value_name = "FILE")]
     pub audit: Option<String>,
+    /// Give the workload new phantoms, and in `serve` a new CA, instead of those of the last start
+    #[arg(long)]
+    pub fresh: bool,
     /// Let the workload read a path of the host
     #[arg(long, value_name = "PATH")]
     pub see: Vec<String>,
@@ -120,6 +123,7 @@ impl Flags {
             directory: std::path::absolute(".").unwrap_or_else(|_| PathBuf::from("/")),
             found: Vec::new(),
         };
+        config.state.fresh = self.fresh;
         self.credentials(&mut config, &mut line, known);
         self.reach(&mut config, &mut line);
         self.sandbox(&mut config, &mut line);

@@ -12,7 +12,7 @@ pub struct ConfigKey {
     pub takes: &'static str,
     /// Its default; `required` if it has none.
     pub default: &'static str,
-    /// Whether SIGHUP applies a changed value. A restart always does.
+    /// Whether a reload applies a changed value. Where it does not, a reload with one is refused.
     pub reloads: bool,
 }
 
@@ -71,7 +71,20 @@ const fn key(
         name,
         takes,
         default,
+        reloads: true,
+    }
+}
+
+/// A key that only a new start applies.
+const fn fixed(
+    section: &'static str,
+    name: &'static str,
+    takes: &'static str,
+    default: &'static str,
+) -> ConfigKey {
+    ConfigKey {
         reloads: false,
+        ..key(section, name, takes, default)
     }
 }
 
@@ -92,6 +105,7 @@ const fn sections(name: &'static str) -> ConfigSection {
 /// Every section of the file.
 pub const SECTIONS: &[ConfigSection] = &[
     section("ca"),
+    section("state"),
     section("audit"),
     section("policy"),
     section("runtime"),
@@ -103,26 +117,33 @@ pub const SECTIONS: &[ConfigSection] = &[
     section("vault"),
     section("sandbox"),
     section("limits"),
+    section("control"),
     section("phantoms"),
 ];
 
 /// Every key of the file.
 pub const KEYS: &[ConfigKey] = &[
-    key("ca", "certificate", "path", "not written"),
-    key("ca", "lifetime", "duration", "24h"),
-    key("audit", "path", "path", "the state directory of the user"),
-    key("audit", "sync", "`batch` or `always`", "batch"),
-    key("audit", "rotate", "size", "256MiB"),
-    key("audit", "session_burst", "size", "256MiB"),
-    key("audit", "session_rate", "size a second", "256KiB"),
-    ConfigKey {
-        section: "policy",
-        name: "files",
-        takes: "list of paths, `*` in the last part",
-        default: "none: everything is denied",
-        reloads: true,
-    },
-    key("runtime", "threads", "number", "1"),
+    fixed("ca", "certificate", "path", "not written"),
+    fixed("ca", "lifetime", "duration", "24h"),
+    fixed("state", "path", "path", "the state directory of the user"),
+    fixed(
+        "state",
+        "key",
+        "reference",
+        "in the key ring, else in a file beside the state",
+    ),
+    fixed("audit", "path", "path", "the state directory of the user"),
+    fixed("audit", "sync", "`batch` or `always`", "batch"),
+    fixed("audit", "rotate", "size", "256MiB"),
+    fixed("audit", "session_burst", "size", "256MiB"),
+    fixed("audit", "session_rate", "size a second", "256KiB"),
+    key(
+        "policy",
+        "files",
+        "list of paths, `*` in the last part",
+        "none: everything is denied",
+    ),
+    fixed("runtime", "threads", "number", "1"),
     key(
         "resolver",
         "servers",
@@ -131,14 +152,14 @@ pub const KEYS: &[ConfigKey] = &[
     ),
     key("resolver", "hosts_file", "true or false", "true"),
     key("resolver", "stale", "duration", "24h"),
-    key("listener", "kind", "`proxy` or `tls`", "required"),
-    key("listener", "address", "address and port", "required"),
-    key("listener", "session", "name", "default"),
-    key("listener", "groups", "list of names", "none"),
-    key("listener", "port", "number", "443"),
-    key("listener", "authentication", "table", "none"),
-    key("listener.authentication", "user", "text", "required"),
-    key(
+    fixed("listener", "kind", "`proxy` or `tls`", "required"),
+    fixed("listener", "address", "address and port", "required"),
+    fixed("listener", "session", "name", "default"),
+    fixed("listener", "groups", "list of names", "none"),
+    fixed("listener", "port", "number", "443"),
+    fixed("listener", "authentication", "table", "none"),
+    fixed("listener.authentication", "user", "text", "required"),
+    fixed(
         "listener.authentication",
         "password",
         "reference",
@@ -291,15 +312,15 @@ pub const KEYS: &[ConfigKey] = &[
     key("vault", "client_key", "reference", "none"),
     key("vault", "ttl", "duration", "5m"),
     key("vault", "max_stale", "duration", "1h"),
-    key("sandbox", "see", "list of paths", "none"),
-    key("sandbox", "see_home", "list of sets and paths", "none"),
-    key("sandbox", "hide", "list of paths", "none"),
-    key("sandbox", "pass_env", "list of variables", "none"),
-    key("sandbox", "allow_userns", "true or false", "false"),
-    key("sandbox", "guard_tools", "true or false", "false"),
-    key("sandbox", "write", "list of paths", "none"),
-    key("sandbox", "memory_files", "size", "half of the memory"),
-    key("sandbox", "processes", "number", "4096"),
+    fixed("sandbox", "see", "list of paths", "none"),
+    fixed("sandbox", "see_home", "list of sets and paths", "none"),
+    fixed("sandbox", "hide", "list of paths", "none"),
+    fixed("sandbox", "pass_env", "list of variables", "none"),
+    fixed("sandbox", "allow_userns", "true or false", "false"),
+    fixed("sandbox", "guard_tools", "true or false", "false"),
+    fixed("sandbox", "write", "list of paths", "none"),
+    fixed("sandbox", "memory_files", "size", "half of the memory"),
+    fixed("sandbox", "processes", "number", "4096"),
     key("limits", "connections_per_session", "number", "1024"),
     key("limits", "connections", "number", "10000"),
     key("limits", "exchanges_per_session", "number", "1024"),
@@ -310,10 +331,18 @@ pub const KEYS: &[ConfigKey] = &[
     key("limits", "progress_timeout", "duration", "300s"),
     key("limits", "drain_timeout", "duration", "30s"),
     key("limits", "streams_per_connection", "number", "128"),
-    key("limits", "cached_certificates", "number", "1024"),
+    fixed("limits", "cached_certificates", "number", "1024"),
     key("limits", "max_buffered_request", "size", "16MiB"),
     key("limits", "max_buffered_total", "size", "64MiB"),
     key("limits", "max_decoder_memory", "size", "128MiB"),
+    fixed("control", "path", "path", "in the runtime directory"),
+    fixed(
+        "control",
+        "policy",
+        "path",
+        "none: the own user and root may all",
+    ),
+    fixed("control", "metrics_address", "address and port", "none"),
     key("phantoms", "env_file", "path", "not written"),
 ];
 

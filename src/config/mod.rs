@@ -4,6 +4,7 @@
 //! reason and its remedy. A single mistake is enough to refuse the configuration.
 
 mod bind;
+mod control;
 mod credential;
 mod diagnostic;
 mod document;
@@ -30,19 +31,20 @@ mod vault;
 
 use std::path::PathBuf;
 
+pub use control::ControlSettings;
 pub use credential::Credential;
 pub use diagnostic::{Diagnostic, Hint, Position, Severity};
 pub use flags::Flags;
 pub use listener::{Listener, ListenerKind, ProxyLogin};
 pub use origin::Origin;
 pub use sandbox::Sandbox;
-pub use settings::{Audit, Ca, PhantomFile, Runtime};
+pub use settings::{Audit, Ca, PhantomFile, Runtime, StateSettings};
 pub use units::show_duration;
 pub use variable::sandbox_variable;
 
 use crate::credential::VaultSettings;
 use crate::gateway::Limits;
-use crate::message::HostPattern;
+use crate::message::{HostPattern, Scheme};
 use crate::origin::resolve::ResolverSettings;
 use crate::policy;
 use crate::policy::Declared;
@@ -57,6 +59,8 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// The session CA.
     pub ca: Ca,
+    /// Where sessions are kept.
+    pub state: StateSettings,
     /// The audit log.
     pub audit: Audit,
     /// The policy files.
@@ -79,6 +83,11 @@ pub struct Config {
     pub sandbox: Sandbox,
     /// The limits of the data path.
     pub limits: Limits,
+    /// The control socket.
+    pub control: ControlSettings,
+    /// The file of rules that operators granted while a gateway ran. `exec` keeps one for each
+    /// project, `serve` one beside its configuration.
+    pub granted: Option<PathBuf>,
     /// Where phantoms are written for the workload.
     pub phantoms: PhantomFile,
     /// Hosts that flags allow, for any method and path.
@@ -100,6 +109,19 @@ pub struct Allowed {
     pub host: HostPattern,
     /// The port.
     pub port: u16,
+}
+
+impl Allowed {
+    /// Reads `HOST`, `HOST:PORT` or `*.DOMAIN[:PORT]`; the port is 443 unless given.
+    ///
+    /// # Errors
+    /// Returns a [`Hint`] if it is none of them, an address that no origin can have, or a domain
+    /// under which anybody may register.
+    pub fn parse(text: &str) -> Result<Self, Hint> {
+        let port = Scheme::Https.default_port();
+        let (host, port) = network::host_and_port(text, port)?;
+        Ok(Self { host, port })
+    }
 }
 
 /// The configuration was refused, for all of these reasons.

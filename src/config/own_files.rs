@@ -3,6 +3,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use sha2::{Digest as _, Sha256};
+
 use crate::credential::VaultSettings;
 
 use super::credential::Credential;
@@ -19,6 +21,35 @@ impl Config {
         folder.unwrap_or_else(|| state::audit_directory().map(|folder| real(&folder)))
     }
 
+    /// Returns the folder of the state, with links resolved.
+    #[must_use]
+    pub fn state_folder(&self) -> Option<PathBuf> {
+        let named = self.state.path.as_deref().map(real);
+        let folder = named.map(|file| file.parent().map(Path::to_owned));
+        folder.unwrap_or_else(|| state::sessions_folder().map(|folder| real(&folder)))
+    }
+
+    /// Returns the file of the state: the configured one, else one of `gateway exec` or of this
+    /// configuration of `gateway serve`.
+    #[must_use]
+    pub fn state_file(&self, serves: bool) -> Option<PathBuf> {
+        if let Some(path) = &self.state.path {
+            return Some(path.clone());
+        }
+        let name = match &self.file {
+            Some(file) if serves => {
+                let digest = Sha256::digest(real(file).as_os_str().as_encoded_bytes());
+                let words: String = digest[..8]
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect();
+                format!("serve-{words}.db")
+            }
+            _ => String::from("exec.db"),
+        };
+        state::sessions_folder().map(|folder| folder.join(name))
+    }
+
     /// Returns the files that the gateway itself reads or writes, except those that hold secrets.
     /// No workload may see or change them.
     #[must_use]
@@ -30,8 +61,12 @@ impl Config {
         let single = [
             &self.file,
             &self.audit.path,
+            &self.state.path,
             &self.ca.certificate,
             &self.phantoms.env_file,
+            &self.control.path,
+            &self.control.policy,
+            &self.granted,
         ];
         single
             .into_iter()
@@ -42,6 +77,24 @@ impl Config {
             .chain(self.recipe_files())
             .chain(self.vault.iter().flat_map(|vault| vault.files.clone()))
             .collect()
+    }
+
+    /// Returns the files that the configuration is read from: its own, and those that it names.
+    /// Secrets are read when they are needed, and are not among them.
+    #[must_use]
+    pub fn input_files(&self) -> Vec<PathBuf> {
+        let written = [
+            &self.audit.path,
+            &self.state.path,
+            &self.ca.certificate,
+            &self.phantoms.env_file,
+        ];
+        let mut files = self.own_files();
+        files.retain(|file| !written.iter().any(|output| output.as_ref() == Some(file)));
+        let identities = self.origins.iter();
+        let identities = identities.filter_map(|origin| origin.rule.identity.as_ref());
+        files.extend(identities.map(|identity| identity.key.clone()));
+        files
     }
 
     fn recipe_files(&self) -> impl Iterator<Item = PathBuf> {
@@ -72,6 +125,7 @@ impl Config {
         secrets
             .chain(passwords)
             .chain(self.vault.iter().flat_map(VaultSettings::references))
+            .chain(&self.state.key)
             .filter_map(|reference| reference.path().map(Path::to_owned))
             .chain(keys)
             .chain(

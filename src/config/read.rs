@@ -15,7 +15,8 @@ use super::literal::shown;
 use super::section::Section;
 use super::validate::{self, Spans};
 use super::{
-    Config, ConfigError, credential, fact, listener, origin, sandbox, settings, state, vault,
+    Config, ConfigError, control, credential, fact, listener, origin, sandbox, settings, state,
+    vault,
 };
 
 impl Config {
@@ -144,10 +145,12 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             config.ca = settings::ca(section);
             spans.ca = section.span.clone();
         }
+        "state" => config.state = settings::state(section),
         "audit" => config.audit = settings::audit(section),
         "policy" => config.policy = settings::policy(section),
         "runtime" => config.runtime = settings::runtime(section),
         "resolver" => config.resolver = settings::resolver(section),
+        "control" => config.control = control::control(section),
         "limits" => config.limits = settings::limits(section),
         "sandbox" => {
             config.sandbox = sandbox::sandbox(section);

@@ -9,6 +9,7 @@ use toml::Spanned;
 
 use crate::audit::{self, Allowance};
 use crate::body::Limit;
+use crate::credential::SecretRef;
 use crate::gateway::Limits;
 use crate::names::SessionId;
 use crate::origin::resolve::ResolverSettings;
@@ -16,16 +17,28 @@ use crate::policy::{self, Source};
 
 use super::diagnostic::Hint;
 use super::section::Section;
-use super::units;
+use super::{reference, units};
 
 /// Settings of the session CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ca {
     /// Where the certificate is written for clients to trust; `{session}` stands for the session's
-    /// name. The key never leaves memory.
+    /// name.
     pub certificate: Option<PathBuf>,
-    /// The lifetime of the CA and of its session.
+    /// How long a session of `gateway serve` lives without being renewed, and the longest life of
+    /// the certificates of hosts.
     pub lifetime: Duration,
+}
+
+/// Where sessions are kept between two starts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StateSettings {
+    /// The file of the state. Without it, a file in the user's state directory is used.
+    pub path: Option<PathBuf>,
+    /// Where the key that seals the state is kept.
+    pub key: Option<SecretRef>,
+    /// Whether sessions get new phantoms and a new CA.
+    pub fresh: bool,
 }
 
 /// Settings of the audit log.
@@ -138,6 +151,14 @@ pub(super) fn ca(section: &Section<'_, '_>) -> Ca {
         ca.lifetime = lifetime;
     }
     ca
+}
+
+pub(super) fn state(section: &Section<'_, '_>) -> StateSettings {
+    StateSettings {
+        path: path(section, "path"),
+        key: reference::read(section, "key", ""),
+        fresh: false,
+    }
 }
 
 pub(super) fn audit(section: &Section<'_, '_>) -> Audit {
@@ -287,7 +308,7 @@ pub(super) fn phantoms(section: &Section<'_, '_>) -> PhantomFile {
     }
 }
 
-fn path(section: &Section<'_, '_>, key: &'static str) -> Option<PathBuf> {
+pub(super) fn path(section: &Section<'_, '_>, key: &'static str) -> Option<PathBuf> {
     section
         .parsed(key, |text| section.document.path(text))
         .map(Spanned::into_inner)

@@ -1,6 +1,9 @@
 //! Where the gateway keeps what outlives a session, following the XDG specification.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
 
 /// Returns the audit log folder of `gateway exec`: `$XDG_STATE_HOME/gateway/audit`, else
 /// `~/.local/state/gateway/audit`.
@@ -23,6 +26,52 @@ pub fn directory() -> Option<PathBuf> {
     };
     let state = named("XDG_STATE_HOME").or_else(|| home().map(|home| home.join(".local/state")))?;
     Some(state.join("gateway"))
+}
+
+/// Returns the folder of the sessions' records: `sessions` in the state folder that systemd gives a
+/// service (`$STATE_DIRECTORY`), else in the user's.
+///
+/// Returns `None` if no variable holds an absolute path.
+#[must_use]
+pub fn sessions_folder() -> Option<PathBuf> {
+    // systemd names several folders with colons between them (systemd.exec(5)).
+    let service = std::env::var("STATE_DIRECTORY").ok();
+    let service = service.as_deref().and_then(|list| list.split(':').next());
+    let service = service.map(PathBuf::from).filter(|path| path.is_absolute());
+    service
+        .or_else(directory)
+        .map(|state| state.join("sessions"))
+}
+
+/// Returns the folder of the control sockets: `gateway` in the user's runtime directory, else `run`
+/// in the state folder.
+///
+/// A runtime directory of another user, as after `sudo`, is not used. Returns `None` if there is
+/// neither.
+#[must_use]
+pub fn run_directory() -> Option<PathBuf> {
+    let own = |path: &PathBuf| {
+        let owner = std::fs::metadata(path).map(|about| about.uid());
+        owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
+    };
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match runtime.filter(|path| path.is_absolute()).filter(own) {
+        Some(runtime) => Some(runtime.join("gateway")),
+        None => directory().map(|state| state.join("run")),
+    }
+}
+
+/// Returns the file of the rules that operators granted for a project: one for each folder that
+/// `exec` is started in.
+#[must_use]
+pub fn granted_for(project: &Path) -> Option<PathBuf> {
+    let digest = Sha256::digest(project.as_os_str().as_encoded_bytes());
+    let name: String = digest[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let projects = directory()?.join("projects");
+    Some(projects.join(name).join("granted.cedar"))
 }
 
 /// Returns the user's home, if it is an absolute path.

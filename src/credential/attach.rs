@@ -12,6 +12,7 @@ use super::error::Error;
 use super::fetch::{Fetched, leased};
 use super::inject::inject;
 use super::mint::Minting;
+use super::revocation::Revoked;
 use super::searched::Wanted;
 use super::verify::{SignedGrant, Verified};
 use crate::body::{self, Share};
@@ -27,10 +28,15 @@ impl Credentials {
     /// # Errors
     /// [`Error`] by cause. The request is then dropped, and nothing of it was sent.
     pub async fn attach(&self, verified: Verified) -> Result<Credentialed, Error> {
-        let (authorized, proof) = verified.into_parts();
+        let (authorized, proof, revocations) = verified.into_parts();
         let (mut request, session, grants, identity) = authorized.into_parts();
         let head = &mut request.head;
         let fetched = self.fetch_granted(&head.origin, &session, &grants).await?;
+        // The fetch may have waited. Whatever happens from here on, no connection that could carry
+        // the secret outlives a revocation.
+        if revocations.iter().any(|one| one.is_revoked()) {
+            return Err(Revoked.into());
+        }
         let signs = proof.as_ref().map(|signed| signed.grant);
         let all = || grants.iter().map(Grant::lend).enumerate();
         let put_in = || all().filter(|(at, _)| Some(*at) != signs);
@@ -92,6 +98,7 @@ impl Credentials {
             grants,
             identity,
             answer,
+            revocations,
         })
     }
 
@@ -124,7 +131,7 @@ impl Credentials {
         let with = SigningContext {
             parts,
             now: SystemTime::now(),
-            last: &self.slot(lend.index())?.last,
+            last: &self.slot(lend.index())?.history.last,
             budget: session.part_of(&self.holding().budget),
         };
         Ok(proof.sign(&mut request.head, &mut request.content, &with)?)

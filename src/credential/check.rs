@@ -10,7 +10,7 @@ use super::error::IssueFailure;
 use super::store::{CachedSecret, SecretRef, Unavailable};
 use super::stored::Stored;
 use crate::names::{CredentialName, SessionId};
-use crate::session::phantom::{Issue, PhantomKey};
+use crate::session::phantom::{Issue, KeptShapes, PhantomKey};
 use crate::session::{Binding, Role, SignatureFault, Signing, SigningPart};
 
 /// A credential, or one part of a signing credential, and its problem if there is one.
@@ -49,9 +49,10 @@ impl Credentials {
     /// Continues after each failure.
     pub async fn check(&self, session: &SessionId, key: &PhantomKey) -> Vec<CheckedCredential> {
         let mut issue = Issue::new(key);
-        let mut checked = Vec::new();
+        let (mut checked, mut kept) = (Vec::new(), KeptShapes::default());
         for (at, binding) in self.bindings().all().enumerate() {
-            let problem = match self.issue_one(session, &mut issue, at, binding).await {
+            let issued = self.issue_one(session, &mut issue, &mut kept, at, binding);
+            let problem = match issued.await {
                 Err(IssueFailure::Unavailable { cause, .. }) => {
                     Some(CredentialProblem::Unavailable(cause))
                 }

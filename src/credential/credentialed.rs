@@ -1,9 +1,12 @@
 //! The request that carries its secrets, and what is needed to handle its answer.
 
+use std::sync::Arc;
+
 use http::Method;
 
 use super::mint::Minting;
 use super::redactor::Redactor;
+use super::revocation::Revocation;
 use crate::body::Share;
 use crate::intercept::{Request, Upgrade};
 use crate::message::Origin;
@@ -18,6 +21,7 @@ pub struct Credentialed {
     pub(super) grants: Vec<Grant>,
     pub(super) identity: Identity,
     pub(super) answer: AnswerPlan,
+    pub(super) revocations: Vec<Arc<Revocation>>,
 }
 
 /// What is needed to handle the origin's answer.
@@ -54,8 +58,9 @@ impl Credentialed {
             .map(|grant| (grant.lend().credential(), grant.lend().place_text()))
     }
 
-    /// Takes the request apart, for the stage that forwards it.
-    pub(crate) fn into_parts(self) -> (Box<Request>, AnswerPlan) {
-        (self.request, self.answer)
+    /// Takes the request apart, for the stage that forwards it. Connections for it register with
+    /// the revocations.
+    pub(crate) fn into_parts(self) -> (Box<Request>, AnswerPlan, Vec<Arc<Revocation>>) {
+        (self.request, self.answer, self.revocations)
     }
 }

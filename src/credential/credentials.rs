@@ -1,6 +1,6 @@
 //! The configured credentials: what each may be lent for, and where its secret comes from.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
@@ -10,21 +10,27 @@ use super::error::Error;
 use super::given::Given;
 use super::holding::Holding;
 use super::inject::Prepared;
+use super::revocation::{Revocation, Revoked};
 use super::secret::Secret;
 use super::store::{CachedSecret, SecretRef, SecretSource, Stores};
 use super::stored::Stored;
-use crate::names::SessionId;
+use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::PhantomKey;
-use crate::session::{BindingMalformed, Bindings, Session};
+use crate::session::{Binding, BindingMalformed, Bindings, DetectedCredentials, Session};
 
-/// The credentials that may be lent, by name.
+/// The credentials of one generation that may be lent, by name.
 pub struct Credentials {
     bindings: Arc<Bindings>,
     stores: Stores,
     slots: Vec<CredentialSlot>,
     holding: Holding,
+    exposed: Arc<Exposed>,
+}
+
+/// What all generations of credentials share about answers.
+struct Exposed {
     /// The sessions whose answers are searched for secrets.
-    exposed_to: Mutex<Vec<Weak<Session>>>,
+    to: Mutex<Vec<Weak<Session>>>,
     /// The key for stand-ins of secrets that a session holds no phantom for; `None` if the system
     /// gave no randomness.
     strangers: Option<PhantomKey>,
@@ -35,21 +41,36 @@ pub struct Credentials {
 pub(super) struct CredentialSlot {
     pub(super) source: SecretSource,
     pub(super) ready: ArcSwapOption<Prepared>,
+    pub(super) history: Arc<CredentialHistory>,
+}
+
+/// What a credential keeps from generation to generation, as long as its secret is stored in the
+/// same place.
+#[derive(Default)]
+pub(super) struct CredentialHistory {
     pub(super) given: Given,
     /// The highest nonce used so far, for signing schemes with increasing nonces.
     pub(super) last: AtomicU64,
+    /// How often its secret was had, and how often it was not.
+    fetches: [AtomicU64; 2],
+    revocation: Arc<Revocation>,
 }
 
 impl CredentialSlot {
+    /// Counts whether its secret was had.
+    pub(super) fn count(&self, had: bool) {
+        self.history.fetches[usize::from(!had)].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The secrets that its store gave and that are still searched for.
     ///
     /// A secret issued to a session stays among them as long as its lease lives, however often it
     /// is renewed.
     pub(super) fn given_before(&self) -> Vec<Arc<Secret>> {
         for cached in self.source.issued() {
-            self.given.add(&cached.secret, cached.expires);
+            self.history.given.add(&cached.secret, cached.expires);
         }
-        self.given.all()
+        self.history.given.all()
     }
 }
 
@@ -59,11 +80,36 @@ impl Credentials {
     /// # Errors
     /// [`BindingMalformed`] by cause.
     pub fn new(stored: Vec<Stored>, stores: &Stores) -> Result<Self, BindingMalformed> {
+        let exposed = Arc::new(Exposed {
+            to: Mutex::default(),
+            strangers: PhantomKey::random().ok(),
+        });
+        Self::with(stored, stores, exposed, |_| None)
+    }
+
+    /// Makes the credentials of the next generation. Those whose secrets are stored where they were
+    /// keep what is known of them, and stay revoked if they were.
+    ///
+    /// # Errors
+    /// [`BindingMalformed`] by cause.
+    pub fn next(&self, stored: Vec<Stored>, stores: &Stores) -> Result<Self, BindingMalformed> {
+        Self::with(stored, stores, self.exposed.clone(), |stored| {
+            let index = self.bindings.index_of(&stored.binding.credential)?;
+            let slot = self.slots.get(index)?;
+            (*slot.source.reference() == stored.from).then(|| slot.history.clone())
+        })
+    }
+
+    fn with(
+        stored: Vec<Stored>,
+        stores: &Stores,
+        exposed: Arc<Exposed>,
+        history: impl Fn(&Stored) -> Option<Arc<CredentialHistory>>,
+    ) -> Result<Self, BindingMalformed> {
         let slot = |stored: &Stored| CredentialSlot {
             source: stores.source(&stored.from),
             ready: ArcSwapOption::empty(),
-            given: Given::default(),
-            last: AtomicU64::new(0),
+            history: history(stored).unwrap_or_default(),
         };
         let slots = stored.iter().map(slot).collect();
         let bindings = stored.into_iter().map(|stored| stored.binding).collect();
@@ -72,8 +118,7 @@ impl Credentials {
             stores: stores.clone(),
             slots,
             holding: Holding::default(),
-            exposed_to: Mutex::default(),
-            strangers: PhantomKey::random().ok(),
+            exposed,
         })
     }
 
@@ -84,18 +129,72 @@ impl Credentials {
     }
 
     pub(super) fn exposed_to(&self) -> MutexGuard<'_, Vec<Weak<Session>>> {
-        self.exposed_to.lock()
+        self.exposed.to.lock()
     }
 
     pub(super) fn strangers(&self) -> Option<&PhantomKey> {
-        self.strangers.as_ref()
+        self.exposed.strangers.as_ref()
     }
 
     pub(super) fn slot(&self, index: usize) -> Result<&CredentialSlot, Error> {
         self.slots.get(index).ok_or(Error::Unknown)
     }
 
-    pub(crate) fn holding(&self) -> &Holding {
+    /// Revokes a credential, and what is signed with it. When this returns, no further byte of its
+    /// secret leaves. Returns how many connections that could carry it were open; `None` if there
+    /// is no such credential.
+    ///
+    /// The credential stays revoked in later generations, as long as they store its secret in the
+    /// same place.
+    #[must_use]
+    pub fn revoke(&self, credential: &CredentialName) -> Option<usize> {
+        self.bindings.index_of(credential)?;
+        let is_meant = |binding: &Binding| {
+            let parts = binding.signing().map(|signing| &signing.parts);
+            binding.credential == *credential
+                || parts.is_some_and(|parts| parts.iter().any(|p| p.credential == *credential))
+        };
+        let all = self.bindings.all().zip(&self.slots);
+        let meant = all.filter(|(binding, _)| is_meant(binding));
+        Some(
+            meant
+                .map(|(_, slot)| slot.history.revocation.revoke())
+                .sum(),
+        )
+    }
+
+    /// Whether one of these credentials is revoked.
+    #[must_use]
+    pub fn revoked<'c>(&self, mut names: impl Iterator<Item = &'c CredentialName>) -> bool {
+        names.any(|name| {
+            let slot = self.bindings.index_of(name).map(|index| &self.slots[index]);
+            slot.is_some_and(|slot| slot.history.revocation.is_revoked())
+        })
+    }
+
+    /// Checks that no credential that a request presents is revoked.
+    ///
+    /// # Errors
+    /// [`Error::Revoked`].
+    pub fn admit(&self, presented: &DetectedCredentials) -> Result<(), Error> {
+        for lend in presented.lends() {
+            self.revocation(lend.index())?;
+        }
+        Ok(())
+    }
+
+    /// The revocation of the binding at `index`, which is not revoked yet.
+    pub(super) fn revocation(&self, index: usize) -> Result<Arc<Revocation>, Error> {
+        let revocation = &self.slot(index)?.history.revocation;
+        match revocation.is_revoked() {
+            true => Err(Revoked.into()),
+            false => Ok(revocation.clone()),
+        }
+    }
+
+    /// The limits for held content.
+    #[must_use]
+    pub fn holding(&self) -> &Holding {
         &self.holding
     }
 
@@ -126,6 +225,19 @@ impl Credentials {
     /// Where a binding's secret is stored, by its index in the configuration.
     pub(super) fn reference(&self, at: usize) -> SecretRef {
         self.source(at).reference().clone()
+    }
+
+    /// How often the secret of each credential was had for a request, and how often it was not.
+    pub fn fetches(&self) -> impl Iterator<Item = (&CredentialName, u64, u64)> {
+        let names = self.bindings.all().map(|binding| &binding.credential);
+        names.zip(&self.slots).map(|(name, slot)| {
+            let [had, failed] = slot
+                .history
+                .fetches
+                .each_ref()
+                .map(|n| n.load(Ordering::Relaxed));
+            (name, had, failed)
+        })
     }
 
     /// The stores. The caller must renew and end their leases.

@@ -1,6 +1,7 @@
 //! Why a credential was not lent, a session not started, or an answer not passed on.
 
 use super::inject::AttachFailure;
+use super::revocation::Revoked;
 use super::scrub::{Guessed, Unscrubbable};
 use super::secret::SecretUnsafe;
 use super::store::Unavailable;
@@ -13,6 +14,9 @@ use crate::sigv4::UnreadableCredentials;
 /// Why a request did not get its credential. The request is then not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The credential is revoked.
+    #[error(transparent)]
+    Revoked(#[from] Revoked),
     /// No such credential is configured.
     #[error("the credential is not configured")]
     Unknown,
@@ -47,6 +51,7 @@ impl Error {
     #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
+            Self::Revoked(_) => ReasonCode::CredentialRevoked,
             Self::Unknown => ReasonCode::CredentialUnknown,
             Self::Unavailable(_) => ReasonCode::SecretUnavailable,
             Self::Unfit(why) => why.reason(),

@@ -115,7 +115,7 @@ impl Credentials {
                     Err(why) if why.cause.is_absent() || is_optional(binding) => {}
                     // It is unusable, so it was never used.
                     Err(why) if matches!(why.cause, StoreError::Unsafe(_)) => {}
-                    Err(_) if slot.given.is_some() => {}
+                    Err(_) if slot.history.given.is_some() => {}
                     Err(why) => return Err(Error::Unavailable(Box::new(why))),
                 }
             }
@@ -229,7 +229,7 @@ impl Credentials {
         let mut all: Vec<(CredentialName, Arc<Secret>)> = Vec::new();
         for one in &wanted_now {
             if let Some(index) = self.bindings().index_of(&one.credential) {
-                self.slot(index)?.given.add(&one.secret, one.ends);
+                self.slot(index)?.history.given.add(&one.secret, one.ends);
             }
             all.push((one.credential.clone(), one.secret.clone()));
             names.push(&one.credential);
@@ -240,6 +240,10 @@ impl Credentials {
             if let Some(index) = self.bindings().index_of(name) {
                 let given = self.slot(index)?.given_before();
                 all.extend(given.into_iter().map(|secret| (name.clone(), secret)));
+            } else {
+                // A removed credential: origins may still know its secret.
+                let known = before.known.iter().filter(|one| one.credential == *name);
+                all.extend(known.map(|one| (name.clone(), one.secret.clone())));
             }
         }
         let mut known: Vec<ExposedSecret> = Vec::with_capacity(all.len());

@@ -65,11 +65,13 @@ impl Credentials {
         session: &Session,
         fetched: &mut Fetched,
     ) -> Result<(), Error> {
-        let source = &self.slot(index)?.source;
+        let slot = self.slot(index)?;
+        let source = &slot.source;
         let cached = match fetched.iter().find_map(|(_, other)| source.beside(other)) {
             Some(beside) => beside,
             None => source.resolve(Some(session.id())).await,
         };
+        slot.count(cached.is_ok());
         let cached = cached.map_err(|why| Error::Unavailable(Box::new(why)))?;
         fetched.push((name.clone(), cached));
         Ok(())

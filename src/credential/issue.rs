@@ -4,14 +4,15 @@ use super::credentials::Credentials;
 use super::error::IssueFailure;
 use super::store::{StoreError, Unavailable};
 use crate::names::{CredentialName, SessionId};
-use crate::session::phantom::{Issue, PhantomKey, Phantoms};
-use crate::session::{Binding, Role};
+use crate::session::phantom::{Issue, KeptShapes, PhantomKey, Phantoms};
+use crate::session::{Binding, Role, Session};
 
 impl Credentials {
     /// Issues a session's phantoms for the credentials that it may hold.
     ///
-    /// If no shape is declared, the secret is fetched to learn its shape. The order is that of the
-    /// configuration, so replicas with the same key and configuration issue the same phantoms.
+    /// A phantom has the declared shape, else the one that is kept from an earlier start, else that
+    /// of the secret, which is then fetched. The order is that of the configuration, so the same
+    /// key, shapes and configuration give the same phantoms.
     ///
     /// # Errors
     /// [`IssueFailure`] by cause.
@@ -19,15 +20,58 @@ impl Credentials {
         &self,
         session: &SessionId,
         key: &PhantomKey,
+        kept: &mut KeptShapes,
         held: impl Fn(&CredentialName) -> bool,
     ) -> Result<Phantoms, IssueFailure> {
         let mut issue = Issue::new(key);
         for (at, binding) in self.bindings().all().enumerate() {
             if held(&binding.credential) {
-                self.issue_one(session, &mut issue, at, binding).await?;
+                self.issue_one(session, &mut issue, kept, at, binding)
+                    .await?;
             }
         }
         Ok(issue.finish())
+    }
+
+    /// Issues the phantoms that a live session lacks, drawn from its key, when these credentials
+    /// follow those of `before`.
+    ///
+    /// Phantoms that the session holds stay as they are, unless the credential is gone or its
+    /// declared form changed: those are retired.
+    ///
+    /// # Errors
+    /// [`IssueFailure`] by cause. The session is unchanged.
+    pub async fn issue_next(
+        &self,
+        before: &Self,
+        session: &Session,
+        kept: &mut KeptShapes,
+    ) -> Result<Option<Phantoms>, IssueFailure> {
+        let Some(key) = session.key() else {
+            return Ok(None);
+        };
+        let held = session.phantoms();
+        let keeps = |name: &CredentialName| self.keeps_form(before, name);
+        let mut issue = Issue::after(key, (held.all(), held.retired()), keeps);
+        for (at, binding) in self.bindings().all().enumerate() {
+            if !issue.has(&binding.credential) {
+                self.issue_one(session.id(), &mut issue, kept, at, binding)
+                    .await?;
+            }
+        }
+        Ok(Some(issue.finish()))
+    }
+
+    /// Whether a credential of `before` is still here, and its phantom would look the same.
+    fn keeps_form(&self, before: &Self, name: &CredentialName) -> bool {
+        let form = |credentials: &Self| {
+            let index = credentials.bindings().index_of(name)?;
+            let binding = credentials.bindings().at(index)?;
+            let reference = credentials.reference(index);
+            Some((binding.shape.clone(), reference.private_key()))
+        };
+        let (then, now) = (form(before), form(self));
+        then.is_some() && then == now
     }
 
     /// Issues the phantom of the binding at index `at` in the configuration.
@@ -37,14 +81,19 @@ impl Credentials {
         &self,
         session: &SessionId,
         issue: &mut Issue<'_>,
+        kept: &mut KeptShapes,
         at: usize,
         binding: &Binding,
     ) -> Result<(), IssueFailure> {
         let name = &binding.credential;
         let source = self.source(at);
         let private_key = source.reference().private_key();
-        if let (Some(shape), None) = (&binding.shape, private_key) {
+        let known = binding.shape.as_ref().or(kept.of(name)).cloned();
+        // Whether an optional part is there is looked up each time.
+        let is_settled = binding.shape.is_some() || !is_optional(binding);
+        if let (Some(shape), None, true) = (&known, private_key, is_settled) {
             issue.issue(name, shape, |_| false)?;
+            kept.keep(name, shape.clone());
             return Ok(());
         }
         let unavailable = |cause| IssueFailure::Unavailable {
@@ -68,7 +117,9 @@ impl Credentials {
                 issue.issue_key(name, &form, |text| secret.is(text))?;
             }
             None => {
-                issue.issue(name, &secret.shape(), |text| secret.is(text))?;
+                let shape = known.unwrap_or_else(|| secret.shape());
+                issue.issue(name, &shape, |text| secret.is(text))?;
+                kept.keep(name, shape);
             }
         }
         Ok(())

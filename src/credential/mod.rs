@@ -16,6 +16,7 @@ mod mint;
 mod part;
 pub mod preset;
 mod redactor;
+mod revocation;
 pub mod ring;
 pub mod scrub;
 mod searched;
@@ -35,6 +36,7 @@ pub use holding::Holding;
 pub use inject::AttachFailure;
 pub use mint::Minting;
 pub use redactor::Redactor;
+pub use revocation::{Revocation, Revoked, Severable};
 pub use scrub::{
     EchoSearch, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, SecretForms,
 };

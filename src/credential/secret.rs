@@ -7,6 +7,7 @@ use super::scrub;
 use crate::intercept::explicit::Authentication;
 use crate::recipe::{Algorithm, KeyFault, KeyForm};
 use crate::session::phantom::{Phantom, Shape};
+use crate::state::SealingKey;
 
 /// A real credential. Has no Debug, Display, Clone, `PartialEq` or Serialize, and is wiped on drop.
 ///
@@ -124,6 +125,13 @@ impl Secret {
     #[must_use]
     pub fn authentication(&self, user: &[u8]) -> Authentication {
         Authentication::new(user, self.expose())
+    }
+
+    /// The key that seals the gateway's state, with this secret as its text; `None` if it has
+    /// another form.
+    #[must_use]
+    pub fn sealing_key(&self) -> Option<SealingKey> {
+        SealingKey::from_text(self.expose())
     }
 
     /// The secret's shape, from which a phantom is made.

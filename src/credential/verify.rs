@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use super::credentials::Credentials;
 use super::error::Error;
 use super::holding::Holding;
+use super::revocation::Revocation;
 use crate::body::FormKind;
 use crate::message::RequestHead;
 use crate::names::Identity;
@@ -18,6 +19,7 @@ use crate::session::{Claimed, CredentialRefusal, PartTexts, Proven};
 pub struct Verified {
     authorized: Authorized,
     proof: Option<SignedGrant>,
+    revocations: Vec<Arc<Revocation>>,
 }
 
 /// The verified signature of one of the grants.
@@ -46,8 +48,14 @@ impl Verified {
         self.authorized.verdict().generation
     }
 
-    pub(super) fn into_parts(self) -> (Authorized, Option<SignedGrant>) {
-        (self.authorized, self.proof)
+    /// The revocations of the credentials that it is lent. Connections for it register there.
+    #[must_use]
+    pub fn revocations(&self) -> &[Arc<Revocation>] {
+        &self.revocations
+    }
+
+    pub(super) fn into_parts(self) -> (Authorized, Option<SignedGrant>, Vec<Arc<Revocation>>) {
+        (self.authorized, self.proof, self.revocations)
     }
 }
 
@@ -72,10 +80,7 @@ impl Credentials {
             // Boxed because it is large and rare, so that the usual exchange reserves no room for
             // it.
             Some((at, claimed)) => Box::pin(self.proven(authorized, at, claimed)).await,
-            None => Ok(Verified {
-                authorized,
-                proof: None,
-            }),
+            None => self.verified(authorized, None),
         }
     }
 
@@ -122,9 +127,20 @@ impl Credentials {
         let proof = claimed
             .clone()
             .verify(head, content, &parts, SystemTime::now())?;
+        self.verified(authorized, Some(SignedGrant { grant, proof }))
+    }
+
+    fn verified(
+        &self,
+        authorized: Authorized,
+        proof: Option<SignedGrant>,
+    ) -> Result<Verified, Error> {
+        let grants = authorized.grants().iter();
+        let revocations = grants.map(|grant| self.revocation(grant.lend().index()));
         Ok(Verified {
+            revocations: revocations.collect::<Result<_, _>>()?,
             authorized,
-            proof: Some(SignedGrant { grant, proof }),
+            proof,
         })
     }
 

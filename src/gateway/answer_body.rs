@@ -203,9 +203,11 @@ impl Body for AnswerBody {
         let Some(end) = &mut this.end else {
             return Poll::Ready(frame);
         };
-        if let (Some(Ok(_)), Some(why)) = (&frame, end.guard.abort_reason()) {
+        if let (Some(Ok(_) | Err(Broken::Origin(_))), Some(why)) =
+            (&frame, end.guard.abort_reason())
+        {
             // A stream that always has more data never waits for the abort, so it is checked here
-            // too.
+            // too. And a revocation ends the connection to the origin, which may be noticed first.
             frame = Some(Err(Broken::Aborted(why)));
         }
         match &mut frame {

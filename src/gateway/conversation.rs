@@ -117,7 +117,7 @@ impl Conversation {
             self.worker.clone(),
             self.connection.clone(),
         );
-        let streams = worker.shared.limits.streams_per_connection;
+        let streams = worker.shared.look().limits.streams_per_connection;
         let mut serving = pin!(
             hyper::server::conn::http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())

@@ -1,7 +1,7 @@
 //! The path of one request, stage by stage. Start reading here.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use http::Response;
 use hyper::body::Incoming;
@@ -9,23 +9,27 @@ use hyper::body::Incoming;
 use super::answer;
 use super::answer_body::AnswerBody;
 use super::error_format::ErrorFormat;
-use super::guard::ExchangeGuard;
+use super::guard::{Abort, ExchangeGuard};
+use super::origin_time::OriginTime;
 use super::refusal::Refusal;
-use super::worker::{SharedState, Worker};
+use super::snapshot::Snapshot;
+use super::worker::Worker;
 use super::{clock, upgrade};
 use crate::audit::{self, Phase, Trail};
 use crate::body::HoldFault;
 use crate::credential::{Credentialed, Redactor, Verified};
 use crate::intercept::strict::ViolationHandle;
-use crate::intercept::{Accepted, Addressed, ConnectionContext, Rejected};
+use crate::intercept::{Accepted, Addressed, ConnectionContext, Entry, Rejected};
 use crate::message::{EncodedSlash, Reading};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
 use crate::policy::{Authorized, Decision, Gathered};
-use crate::session::{self, Identified};
+use crate::session::Identified;
 
 /// One exchange: what its stages use, and the record that they leave however it ends.
 pub(super) struct Exchange {
     pub(super) worker: Arc<Worker>,
+    /// The generation that the whole exchange is judged by and served with.
+    pub(super) snapshot: Arc<Snapshot>,
     /// Can abort the exchange from outside. The answer's content keeps it alive.
     pub(super) guard: Arc<ExchangeGuard>,
     pub(super) trail: Trail,
@@ -33,6 +37,10 @@ pub(super) struct Exchange {
     pub(super) violations: Option<ViolationHandle>,
     /// The format in which the client gets an error.
     pub(super) error_format: ErrorFormat,
+    /// How the connection came in.
+    pub(super) entry: Entry,
+    /// What the origin took of its time.
+    pub(super) waited: OriginTime,
 }
 
 impl Exchange {
@@ -54,10 +62,6 @@ impl Exchange {
         self.answer(forwarded).await
     }
 
-    fn shared(&self) -> &SharedState {
-        &self.worker.shared
-    }
-
     fn accept(
         &mut self,
         connection: Arc<ConnectionContext>,
@@ -66,7 +70,7 @@ impl Exchange {
         self.trail.method(request.method().as_str());
         self.trail.scheme(connection.scheme.as_str());
         let addressed = Addressed::read(connection, request)?;
-        let bindings = self.shared().credentials.bindings();
+        let bindings = self.snapshot.credentials.bindings();
         let signed_paths = bindings.signed_paths(addressed.origin());
         let reading = self.reading(&addressed, signed_paths);
         let accepted = Accepted::read(addressed, reading, self.guard.meter.clone())?;
@@ -86,7 +90,7 @@ impl Exchange {
     /// Returns how the origin reads a request. `signed_paths` is how it reads the path of a signed
     /// one.
     fn reading(&self, addressed: &Addressed, signed_paths: Option<EncodedSlash>) -> Reading {
-        let rule = self.shared().origin_settings.rule(addressed.origin());
+        let rule = self.snapshot.origins.rule(addressed.origin());
         let unsigned = match rule {
             Some(rule) if rule.encoded_slash => EncodedSlash::Keep,
             _ => EncodedSlash::Refuse,
@@ -98,20 +102,22 @@ impl Exchange {
         }
     }
 
-    fn identify(&mut self, accepted: Accepted) -> Result<Identified, session::Error> {
-        let identified = self.shared().sessions.identify(accepted)?;
+    fn identify(&mut self, accepted: Accepted) -> Result<Identified, Refusal> {
+        let credentials = &self.snapshot.credentials;
+        let sessions = &self.worker.shared.sessions;
+        let identified = sessions.identify(accepted, credentials.bindings())?;
+        credentials.admit(identified.presented())?;
         self.trail.reach(Phase::Identify);
         Ok(identified)
     }
 
     async fn gather(&self, identified: Identified) -> Result<Gathered, HoldFault> {
-        let shared = self.shared();
-        let budget = shared.credentials.holding().content_budget();
-        shared.policies.gather(identified, budget).await
+        let budget = self.snapshot.credentials.holding().content_budget();
+        self.snapshot.policies.gather(identified, budget).await
     }
 
     fn decide(&mut self, gathered: Gathered) -> Result<Authorized, Refusal> {
-        let decision = self.shared().policies.decide(gathered);
+        let decision = self.snapshot.policies.decide(gathered);
         self.trail.reach(Phase::Authorize);
         let (word, verdict, facts) = match &decision {
             Decision::Allow(authorized) => (
@@ -128,41 +134,55 @@ impl Exchange {
             Decision::Allow(authorized) => {
                 let generation = authorized.verdict().generation;
                 self.guard.allowed(authorized.judged().clone(), generation);
+                self.still_allowed()?;
                 Ok(authorized)
             }
             Decision::Deny(denied) => Err(denied.into()),
         }
     }
 
+    /// Judges the exchange again if a reload came since it began. The watchdog did not know of it
+    /// yet when that generation came into force.
+    fn still_allowed(&self) -> Result<(), Abort> {
+        self.guard.judge_again(&self.worker.shared.look());
+        self.guard.abort_reason().map_or(Ok(()), Err)
+    }
+
     async fn verify(&mut self, authorized: Authorized) -> Result<Verified, Refusal> {
-        let verified = self.shared().credentials.verify(authorized).await?;
+        let verified = self.snapshot.credentials.verify(authorized).await?;
+        self.guard.lends(verified.revocations());
         self.trail.reserve()?;
         Ok(verified)
     }
 
     async fn open(&mut self, verified: &Verified) -> Result<Channel, origin::Error> {
-        let channel = self.worker.origins.open(verified).await?;
+        let asked = Instant::now();
+        let origins = self.worker.origins(&self.snapshot)?;
+        let channel = origins.open(verified).await?;
+        self.waited.connected(asked);
         self.trail.reach(Phase::Open);
         self.trail.dialled(channel.remote(), channel.version());
         Ok(channel)
     }
 
     async fn attach(&mut self, verified: Verified) -> Result<Credentialed, Refusal> {
-        let credentialed = self.shared().credentials.attach(verified).await?;
+        let credentialed = self.snapshot.credentials.attach(verified).await?;
         for (credential, place) in credentialed.lent_to() {
             self.trail.lend(credential, place);
         }
         self.trail.reach(Phase::Attach);
+        self.waited.sends();
         Ok(credentialed)
     }
 
     async fn answer(&mut self, forwarded: Forwarded) -> Result<Response<AnswerBody>, Refusal> {
+        self.waited.answered();
         let (response, switched, plan) = forwarded.into_parts();
         self.trail.origin_answered(response.status().as_u16());
         let lent = look_for(plan.lent, &response);
         let success = response.status().is_success();
         if let Some(minting) = plan.minting.filter(|_| success) {
-            let credentials = &self.shared().credentials;
+            let credentials = &self.snapshot.credentials;
             let keep = |kind: &str, content: &[u8]| credentials.keep(&minting, kind, content);
             return Ok(answer::minted(response, lent.as_ref(), keep).await?);
         }

@@ -7,11 +7,14 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::metrics::Metrics;
+use super::snapshot::Snapshot;
 use crate::audit::{End, Outcome, Trail};
 use crate::body::Meter;
+use crate::credential::Revocation;
 use crate::intercept::strict::ViolationHandle;
 use crate::names::ReasonCode;
-use crate::policy::{Generation, JudgedRequest};
+use crate::policy::JudgedRequest;
 use crate::session::Underway;
 
 /// Why an exchange was aborted.
@@ -23,6 +26,14 @@ pub enum Abort {
     /// The policies now in force do not allow it.
     #[error("the policies changed while the exchange was under way, and do not allow it any more")]
     Revoked,
+    /// A credential that it uses is no longer for such requests.
+    #[error(
+        "the credentials changed while the exchange was under way, and one of its own was removed or is not for such requests any more"
+    )]
+    Removed,
+    /// A credential that it uses was revoked.
+    #[error("a credential of the exchange was revoked")]
+    CredentialRevoked,
     /// The session has ended.
     #[error("the session has ended")]
     Ended,
@@ -38,6 +49,8 @@ impl Abort {
         match self {
             Self::Stalled => ReasonCode::Timeout,
             Self::Revoked => ReasonCode::Revoked,
+            Self::Removed => ReasonCode::CredentialRemoved,
+            Self::CredentialRevoked => ReasonCode::CredentialRevoked,
             Self::Ended => ReasonCode::SessionEnded,
             Self::Stopping => ReasonCode::GatewayStopping,
         }
@@ -158,10 +171,14 @@ pub(super) struct ExchangeGuard {
     connection: Arc<ConnectionGuard>,
     aborted: CancellationToken,
     why: OnceLock<Abort>,
+    /// Counts its bytes at the end.
+    metrics: OnceLock<Arc<Metrics>>,
     /// Its place among the exchanges of its session.
     underway: OnceLock<Underway>,
     judged: OnceLock<Arc<JudgedRequest>>,
-    /// The generation of policies that last allowed it.
+    /// The revocations of the credentials that it is lent.
+    revocations: OnceLock<Box<[Arc<Revocation>]>>,
+    /// The generation that last allowed it.
     generation: AtomicU64,
     quiet_sweeps: AtomicU32,
     /// Sweeps since it was aborted.
@@ -175,6 +192,9 @@ impl Drop for ExchangeGuard {
         match self.abort_reason() {
             Some(why) => self.end(Outcome::Cut, Some(why.reason()), 0),
             None => self.end(Outcome::Whole, None, 0),
+        }
+        if let Some(metrics) = self.metrics.get() {
+            metrics.bytes(self.meter.up(), self.meter.down());
         }
         self.connection.quiet_sweeps.store(0, Ordering::Relaxed);
         self.connection.busy.fetch_sub(1, Ordering::Relaxed);
@@ -190,13 +210,21 @@ impl ExchangeGuard {
             connection: connection.clone(),
             aborted: CancellationToken::new(),
             why: OnceLock::new(),
+            metrics: OnceLock::new(),
             underway: OnceLock::new(),
             judged: OnceLock::new(),
+            revocations: OnceLock::new(),
             generation: AtomicU64::new(0),
             quiet_sweeps: AtomicU32::new(0),
             aborted_sweeps: AtomicU32::new(0),
             trail: Mutex::default(),
         }
+    }
+
+    /// Counts the exchange's bytes there when it ends.
+    pub(super) fn counts_in(&self, metrics: &Arc<Metrics>) {
+        // Set once, where the exchange begins.
+        let _ = self.metrics.set(metrics.clone());
     }
 
     /// Keeps the exchange's place in its session until this is dropped.
@@ -205,24 +233,44 @@ impl ExchangeGuard {
         let _ = self.underway.set(underway);
     }
 
-    /// Keeps the judged request, so that another generation of policies can judge it again.
+    /// Ends the exchange when one of these revocations comes.
+    pub(super) fn lends(&self, revocations: &[Arc<Revocation>]) {
+        if !revocations.is_empty() {
+            // Set once, by the one verification on the path.
+            let _ = self.revocations.set(revocations.into());
+        }
+    }
+
+    fn is_revoked(&self) -> bool {
+        let revocations = self.revocations.get();
+        revocations.is_some_and(|all| all.iter().any(|one| one.is_revoked()))
+    }
+
+    /// Keeps the judged request, so that another generation can judge it again.
     pub(super) fn allowed(&self, judged: Arc<JudgedRequest>, generation: u64) {
         self.generation.store(generation, Ordering::Relaxed);
         // Set once, by the one decision on the path.
         let _ = self.judged.set(judged);
     }
 
-    /// Aborts the exchange if these policies do not allow it. Returns whether they judged it now:
-    /// an exchange that they already judged, or that is not judged yet, is left alone.
-    pub(super) fn judge_again(&self, generation: &Generation) -> bool {
-        let is_new = self.generation.load(Ordering::Relaxed) != generation.number();
+    /// Aborts the exchange if this generation does not allow it, or if a credential of it was
+    /// revoked. Returns whether it was judged now: an exchange that the generation already judged,
+    /// or that is not judged yet, is left alone.
+    pub(super) fn judge_again(&self, snapshot: &Snapshot) -> bool {
+        if self.is_revoked() {
+            self.abort(Abort::CredentialRevoked);
+        }
+        let number = snapshot.number();
+        // An exchange that began after the snapshot was taken is judged by a newer one.
+        let is_new = self.generation.load(Ordering::Relaxed) < number;
         let Some(judged) = self.judged.get().filter(|_| is_new) else {
             return false;
         };
-        self.generation
-            .store(generation.number(), Ordering::Relaxed);
-        if !generation.still_allows(judged) {
+        self.generation.store(number, Ordering::Relaxed);
+        if !snapshot.policies.generation().still_allows(judged) {
             self.abort(Abort::Revoked);
+        } else if !judged.is_bound_by(snapshot.credentials.bindings()) {
+            self.abort(Abort::Removed);
         }
         true
     }
@@ -239,6 +287,21 @@ impl ExchangeGuard {
             self.abort(Abort::Ended);
         } else if self.is_stalled(progress_limit) {
             self.abort(Abort::Stalled);
+        }
+    }
+
+    /// Aborts the exchange if its session has ended.
+    pub(super) fn abort_if_ended(&self) {
+        if self.abort_reason().is_none() && self.is_over() {
+            self.abort(Abort::Ended);
+        }
+    }
+
+    /// Closes the connection of an exchange that its session's end aborted, and that still exists:
+    /// its client reads nothing, or it still sends.
+    pub(super) fn close_if_ended(&self) {
+        if self.abort_reason() == Some(Abort::Ended) {
+            self.connection.close(Closing::AtOnce);
         }
     }
 
@@ -276,7 +339,8 @@ impl ExchangeGuard {
 
     /// Why the exchange was aborted, if it was.
     pub(super) fn abort_reason(&self) -> Option<Abort> {
-        self.why.get().copied()
+        let revoked = || self.is_revoked().then_some(Abort::CredentialRevoked);
+        self.why.get().copied().or_else(revoked)
     }
 
     /// Ends the trail with the answer's content, or when the last owner drops this. Only then is it

@@ -95,6 +95,7 @@ impl Worker {
         let (shared, session) = (self.shared.clone(), session.clone());
         let seen = Mutex::new(HashSet::new());
         Box::new(move |answer| {
+            shared.metrics.name(answer.verdict);
             let Some(host) = answer
                 .host
                 .as_ref()

@@ -16,6 +16,7 @@ use crate::intercept::socks::{self, SocksTarget};
 use crate::intercept::{ConnectionContext, Entry};
 use crate::message::{Authority, Host, Scheme};
 use crate::names::ReasonCode;
+use crate::session;
 
 impl Worker {
     /// Serves a connection to the proxy port.
@@ -64,11 +65,17 @@ impl Worker {
         listener: &SessionListener,
         authority: Authority,
     ) -> Option<TunnelTarget> {
-        if !self.may_reach(listener, &authority.host) {
-            let refusal = Refusal::Unreachable {
+        let refusal = if listener.session.is_over() {
+            Some(Refusal::Session(session::Error::Ended))
+        } else if !self.may_reach(listener, &authority.host) {
+            Some(Refusal::Unreachable {
                 host: authority.host.clone(),
                 port: authority.port,
-            };
+            })
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
             // What follows may be bytes for the tunnel, so the connection ends here.
             let _ = self
                 .answer_opening(io, listener, Some(&authority), refusal)
@@ -93,11 +100,15 @@ impl Worker {
             SocksTarget::Named(authority) => (Some(authority), None),
             SocksTarget::Address(address) => (None, Some(address)),
         };
-        if let Some(authority) = &named
-            && !self.may_reach(listener, &authority.host)
-        {
-            let reason = ReasonCode::PolicyDefaultDeny;
-            self.record_opening(listener, Entry::Socks, Some(authority), reason);
+        let is_unreachable = |to: &Authority| !self.may_reach(listener, &to.host);
+        let reason = if listener.session.is_over() {
+            Some(ReasonCode::SessionEnded)
+        } else {
+            let unreachable = named.as_ref().is_some_and(is_unreachable);
+            unreachable.then_some(ReasonCode::PolicyDefaultDeny)
+        };
+        if let Some(reason) = reason {
+            self.record_opening(listener, Entry::Socks, named.as_ref(), reason);
             let _ = socks::reply(io, socks::Reply::NotAllowed).await;
             return None;
         }
@@ -111,7 +122,8 @@ impl Worker {
 
     fn may_reach(&self, listener: &SessionListener, host: &Host) -> bool {
         let session = &listener.session;
-        let policies = self.shared.policies.current();
+        let snapshot = self.shared.look();
+        let policies = snapshot.policies.generation();
         policies.may_resolve(session.id(), session.groups(), host)
     }
 }

@@ -111,7 +111,11 @@ impl Refusal {
     fn closes(&self) -> bool {
         matches!(
             self,
-            Self::Rejected(_) | Self::Opening(_) | Self::Unreachable { .. } | Self::Busy
+            Self::Rejected(_)
+                | Self::Opening(_)
+                | Self::Unreachable { .. }
+                | Self::Busy
+                | Self::Session(session::Error::Ended)
         )
     }
 

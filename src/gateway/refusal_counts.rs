@@ -2,6 +2,7 @@
 //! or an unresolved name as some other error.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -11,8 +12,20 @@ use crate::names::{ExchangeId, ReasonCode};
 const MOST: usize = 256;
 
 /// Refusals by host and reason.
-#[derive(Default)]
-pub struct RefusalCounts(Mutex<BTreeMap<(String, ReasonCode), RefusalCount>>);
+pub struct RefusalCounts {
+    kinds: Mutex<BTreeMap<(String, ReasonCode), RefusalCount>>,
+    /// In the order of [`ReasonCode::ALL`].
+    reasons: [AtomicU64; ReasonCode::ALL.len()],
+}
+
+impl Default for RefusalCounts {
+    fn default() -> Self {
+        Self {
+            kinds: Mutex::default(),
+            reasons: [const { AtomicU64::new(0) }; ReasonCode::ALL.len()],
+        }
+    }
+}
 
 /// How often something was refused, and the first exchange of that kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +39,8 @@ pub struct RefusalCount {
 impl RefusalCounts {
     /// Counts a refusal.
     pub fn count(&self, host: &str, reason: ReasonCode, id: ExchangeId) {
-        let mut all = self.0.lock();
+        self.reasons[reason as usize].fetch_add(1, Ordering::Relaxed);
+        let mut all = self.kinds.lock();
         let mut kind = (host.to_owned(), reason);
         if all.len() >= MOST && !all.contains_key(&kind) {
             kind.0 = "…".to_owned();
@@ -38,10 +52,20 @@ impl RefusalCounts {
         counted.count += 1;
     }
 
+    /// How often each reason led to a refusal; those that never did are left out.
+    pub fn reasons(&self) -> impl Iterator<Item = (ReasonCode, u64)> {
+        let counts = self
+            .reasons
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed));
+        let all = ReasonCode::ALL.iter().copied().zip(counts);
+        all.filter(|(_, count)| *count > 0)
+    }
+
     /// Everything that was refused, by host and reason.
     #[must_use]
     pub fn all(&self) -> Vec<(String, ReasonCode, RefusalCount)> {
-        let all = self.0.lock();
+        let all = self.kinds.lock();
         all.iter()
             .map(|((host, reason), counted)| (host.clone(), *reason, *counted))
             .collect()

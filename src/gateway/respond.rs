@@ -10,6 +10,7 @@ use super::answer_body::AnswerBody;
 use super::error_format::ErrorFormat;
 use super::exchange::Exchange;
 use super::guard::ConnectionGuard;
+use super::origin_time::OriginTime;
 use super::refusal::Refusal;
 use super::worker::Worker;
 use crate::audit::{End, Length, Outcome, Trail};
@@ -26,12 +27,17 @@ impl Exchange {
         violations: Option<ViolationHandle>,
     ) -> Self {
         let (log, id) = (&worker.shared.log, worker.shared.ids.next());
+        let watched = worker.watchdog.exchange(guard);
+        watched.counts_in(&worker.shared.metrics);
         Self {
-            guard: worker.watchdog.exchange(guard),
+            guard: watched,
+            snapshot: worker.shared.current(),
             trail: Trail::begin(log, id, connection.entry.as_str()),
             worker: worker.clone(),
             violations,
             error_format: ErrorFormat::default(),
+            waited: OriginTime::begin(),
+            entry: connection.entry,
         }
     }
 
@@ -66,7 +72,10 @@ impl Exchange {
             Ok(response) => {
                 let (status, length) = (response.status().as_u16(), response.body().length());
                 match self.trail.answer(status, length).await {
-                    Ok(()) => return self.release(response, length),
+                    Ok(()) => {
+                        self.count(version, true);
+                        return self.release(response, length);
+                    }
                     Err(error) => Refusal::Audit(error),
                 }
             }
@@ -76,13 +85,22 @@ impl Exchange {
         self.refuse(refusal, version, host).await
     }
 
+    /// Counts the exchange, and the time of an answered one.
+    fn count(&self, version: Version, answered: bool) {
+        let metrics = &self.worker.shared.metrics;
+        metrics.exchange(self.entry, version, answered);
+        if answered {
+            self.waited.count(metrics);
+        }
+    }
+
     /// Takes a place among the session's exchanges, and in the log.
     fn admit(&mut self, connection: &ConnectionContext) -> Result<(), Refusal> {
         let shared = &self.worker.shared;
         let Some(session) = shared.sessions.get(&connection.session) else {
             return Ok(());
         };
-        let place = session.exchange(shared.limits.exchanges_per_session);
+        let place = session.exchange(self.snapshot.limits.exchanges_per_session);
         self.trail.session(&connection.session, session);
         self.trail.admit()?;
         self.guard.holds(place.ok_or(Refusal::Busy)?);
@@ -106,6 +124,10 @@ impl Exchange {
     fn blame(&self, refusal: Refusal) -> Refusal {
         if !refusal.is_broken_off() {
             return refusal;
+        }
+        // A revocation ends the connection to the origin, which may be noticed first.
+        if let Some(why) = self.guard.abort_reason() {
+            return Refusal::Aborted(why);
         }
         if let Some(malformed) = self
             .violations
@@ -131,6 +153,7 @@ impl Exchange {
         host: &str,
     ) -> Response<AnswerBody> {
         let (id, reason) = (self.trail.id(), refusal.reason());
+        self.count(version, false);
         self.worker.shared.refused.count(host, reason, id);
         self.trail.refuse(reason);
         refusal.log(id);

@@ -56,7 +56,8 @@ impl Worker {
     }
 
     fn admit(self: &Arc<Self>, stream: TcpStream, listener: &Arc<SessionListener>) {
-        let limits = &self.shared.limits;
+        let snapshot = self.shared.current();
+        let limits = &snapshot.limits;
         let opened = Opened::count(&self.shared.open, limits.connections);
         let Some(place) = opened.zip(listener.session.connect(limits.connections_per_session))
         else {
@@ -80,7 +81,7 @@ impl Worker {
     }
 
     pub(super) async fn connection(self: Arc<Self>, stream: TcpStream, listener: &SessionListener) {
-        let deadline = Instant::now() + self.shared.limits.handshake_timeout;
+        let deadline = Instant::now() + self.shared.look().limits.handshake_timeout;
         match &listener.mode {
             ListenerMode::Transparent(responder) => {
                 self.captured(stream, listener, responder, deadline).await

@@ -4,20 +4,22 @@
 //! One sweep a second checks everything, and no exchange sets a timer of its own. So deadlines are
 //! exact to a second, and cost nothing on the path of a request.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 
 use super::guard::{Abort, Closing, ConnectionGuard, ExchangeGuard};
 use super::limits::Limits;
-use crate::policy::Policies;
+use super::shared::SharedState;
+use super::snapshot::Snapshot;
 
 /// How often everything is checked.
 const SWEEP: Duration = Duration::from_secs(1);
+/// How long an exchange of an ended session may take to end by itself.
+const END_GRACE: Duration = Duration::from_millis(20);
 /// How many whole sweeps an exchange may outlive its abort.
 const GRACE: u32 = 1;
 /// How many whole sweeps a connection of a gateway that stops may rest before it is closed. A
@@ -32,12 +34,11 @@ const TURN: Duration = Duration::from_millis(5);
 pub(super) struct Watchdog {
     exchanges: Register<ExchangeGuard>,
     connections: Register<ConnectionGuard>,
-    changed: Notify,
     /// Whether connections end once they are at rest.
     draining: AtomicBool,
-    progress_limit: u32,
-    idle_limit: u32,
-    head_limit: u32,
+    progress_limit: AtomicU32,
+    idle_limit: AtomicU32,
+    head_limit: AtomicU32,
 }
 
 impl Watchdog {
@@ -46,14 +47,26 @@ impl Watchdog {
     /// It aborts an exchange after `progress_timeout` without a byte. It closes a connection after
     /// `idle_timeout` without an exchange, or if a head takes longer than `head_timeout`.
     pub(super) fn new(limits: &Limits) -> Self {
-        Self {
+        let watchdog = Self {
             exchanges: Register::default(),
             connections: Register::default(),
-            changed: Notify::new(),
             draining: AtomicBool::new(false),
-            progress_limit: sweeps(limits.progress_timeout),
-            idle_limit: sweeps(limits.idle_timeout),
-            head_limit: sweeps(limits.head_timeout),
+            progress_limit: AtomicU32::default(),
+            idle_limit: AtomicU32::default(),
+            head_limit: AtomicU32::default(),
+        };
+        watchdog.limit(limits);
+        watchdog
+    }
+
+    /// Replaces the limits.
+    fn limit(&self, limits: &Limits) {
+        for (limit, time) in [
+            (&self.progress_limit, limits.progress_timeout),
+            (&self.idle_limit, limits.idle_timeout),
+            (&self.head_limit, limits.head_timeout),
+        ] {
+            limit.store(sweeps(time), Ordering::Relaxed);
         }
     }
 
@@ -69,11 +82,6 @@ impl Watchdog {
     /// Starts watching an exchange on a connection.
     pub(super) fn exchange(&self, connection: &Arc<ConnectionGuard>) -> Arc<ExchangeGuard> {
         self.exchanges.enter(ExchangeGuard::new(connection))
-    }
-
-    /// Tells the watchdog that policies changed.
-    pub(super) fn policy_changed(&self) {
-        self.changed.notify_one();
     }
 
     /// How many exchanges are under way.
@@ -111,38 +119,51 @@ impl Watchdog {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Runs for ever, and calls `beside` once per sweep. Drains from when `draining` is cancelled.
-    pub(super) async fn run(
-        &self,
-        policies: &Policies,
-        draining: &CancellationToken,
-        beside: impl Fn(),
-    ) {
+    /// Runs for ever, and calls `beside` once per sweep and for each generation. Drains from when
+    /// `draining` is cancelled.
+    pub(super) async fn run(&self, shared: &SharedState, beside: impl Fn(&Snapshot)) {
+        let mut changes = shared.changes();
         let mut tick = tokio::time::interval(SWEEP);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = tick.tick() => {
-                    self.sweep();
-                    beside();
-                }
-                () = self.changed.notified() => {}
-                () = draining.cancelled(), if !self.is_draining() => self.drain(),
+                _ = tick.tick() => self.sweep(),
+                // The sender lives in `shared`.
+                _ = changes.changed() => {}
+                () = shared.draining.cancelled(), if !self.is_draining() => self.drain(),
             }
-            self.judge_again(policies).await;
+            let snapshot = shared.current();
+            self.limit(&snapshot.limits);
+            self.judge_again(&snapshot).await;
+            beside(&snapshot);
+        }
+    }
+
+    /// Cuts what is under way of each session that an operator ends. Runs for ever.
+    pub(super) async fn cut_ended(&self, mut ends: watch::Receiver<()>) {
+        while ends.changed().await.is_ok() {
+            self.exchanges
+                .living()
+                .for_each(|exchange| exchange.abort_if_ended());
+            tokio::time::sleep(END_GRACE).await;
+            self.exchanges
+                .living()
+                .for_each(|exchange| exchange.close_if_ended());
         }
     }
 
     fn sweep(&self) {
         for exchange in self.exchanges.living() {
-            exchange.sweep(self.progress_limit, GRACE);
+            exchange.sweep(self.progress_limit.load(Ordering::Relaxed), GRACE);
         }
+        let idle_limit = self.idle_limit.load(Ordering::Relaxed);
+        let head_limit = self.head_limit.load(Ordering::Relaxed);
         let (idle_limit, idle) = match self.is_draining() {
-            false => (self.idle_limit, Closing::AtOnce),
-            true => (self.idle_limit.min(REST), Closing::AtRest),
+            false => (idle_limit, Closing::AtOnce),
+            true => (idle_limit.min(REST), Closing::AtRest),
         };
         for connection in self.connections.living() {
-            if connection.is_slow(self.head_limit) {
+            if connection.is_slow(head_limit) {
                 connection.close(Closing::AtOnce);
             } else if connection.is_idle(idle_limit) {
                 connection.close(idle);
@@ -150,15 +171,15 @@ impl Watchdog {
         }
     }
 
-    /// Judges again, by the policies now in force, the exchanges that earlier policies allowed.
-    async fn judge_again(&self, policies: &Policies) {
+    /// Judges again, by the generation now in force, the exchanges that earlier ones allowed.
+    async fn judge_again(&self, snapshot: &Snapshot) {
         let (began, mut judged) = (Instant::now(), 0);
         let mut turn = began;
         for exchange in self.exchanges.all() {
             let Some(exchange) = exchange.upgrade() else {
                 continue;
             };
-            if exchange.judge_again(&policies.current()) {
+            if exchange.judge_again(snapshot) {
                 judged += 1;
             }
             drop(exchange);
@@ -228,6 +249,7 @@ fn drop_dead<T>(all: &mut Vec<Weak<T>>) {
 mod tests {
     use super::*;
     use crate::audit::Trail;
+    use crate::session::{Lifetime, Moment};
 
     fn watchdog(seconds: u64) -> Watchdog {
         let time = Duration::from_secs(seconds);
@@ -256,7 +278,7 @@ mod tests {
         let live = watchdog(100);
         let (deaf, other) = (live.connection(), live.connection());
         let (over, new) = (live.exchange(&deaf), live.exchange(&other));
-        let ended = session(Some(std::time::Instant::now()));
+        let ended = session(Some(over_now()));
         over.holds(ended.exchange(1).unwrap());
         live.sweep();
         live.sweep();
@@ -269,14 +291,20 @@ mod tests {
         drop(new);
     }
 
-    fn session(ends: Option<std::time::Instant>) -> Arc<crate::session::Session> {
+    fn over_now() -> Lifetime {
+        Lifetime::new(Moment::now(), Duration::ZERO)
+    }
+
+    fn session(lifetime: Option<Lifetime>) -> Arc<crate::session::Session> {
         use crate::session::phantom::{Issue, PhantomKey};
-        let bindings = crate::session::Bindings::new(Vec::new()).unwrap();
         let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
         let id = crate::names::SessionId::new("ours").unwrap();
-        let session =
-            crate::session::Session::new(id, Vec::new(), Arc::new(bindings), phantoms, ends);
-        Arc::new(session)
+        Arc::new(crate::session::Session::new(
+            id,
+            Vec::new(),
+            phantoms,
+            lifetime,
+        ))
     }
 
     #[test]
@@ -284,11 +312,7 @@ mod tests {
         let live = watchdog(100);
         let connection = live.connection();
         let (over, lasting) = (live.exchange(&connection), live.exchange(&connection));
-        over.holds(
-            session(Some(std::time::Instant::now()))
-                .exchange(1)
-                .unwrap(),
-        );
+        over.holds(session(Some(over_now())).exchange(1).unwrap());
         lasting.holds(session(None).exchange(1).unwrap());
         live.sweep();
         assert_eq!(

@@ -1,65 +1,24 @@
-//! The gateway on one runtime thread, and what all threads share.
+//! The gateway on one runtime thread.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use super::ids::Ids;
-use super::limits::Limits;
-use super::refusal_counts::RefusalCounts;
+use super::shared::SharedState;
+use super::snapshot::Snapshot;
 use super::watchdog::Watchdog;
-use crate::audit::Log;
-use crate::credential::Credentials;
 use crate::origin::resolve::ResolverUnusable;
-use crate::origin::{OriginSettings, Origins};
-use crate::policy::Policies;
-use crate::session::Sessions;
+use crate::origin::{self, Origins};
 
 /// How long a connection without a request may be silent after the gateway was told to stop.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// What every runtime thread shares.
-pub struct SharedState {
-    /// The sessions that may send requests.
-    pub sessions: Sessions,
-    /// The policies that judge requests.
-    pub policies: Policies,
-    /// The credentials that may be used.
-    pub credentials: Credentials,
-    /// The audit log.
-    pub log: Log,
-    /// The limits of the data path.
-    pub limits: Limits,
-    /// The settings for origins.
-    pub origin_settings: Arc<OriginSettings>,
-    /// The source of exchange ids.
-    pub ids: Ids,
-    /// Counts what was refused.
-    pub refused: RefusalCounts,
-    /// How many connections are open.
-    pub open: Arc<AtomicUsize>,
-    /// How many listeners accept connections.
-    pub listening: Arc<AtomicUsize>,
-    /// Cancelled when the gateway stops: listeners close, and connections end once they are at
-    /// rest.
-    pub draining: CancellationToken,
-}
-
-impl SharedState {
-    /// Records how many exchanges were refused without a record of their own. Called once a second,
-    /// and at the end.
-    pub fn tell_suppressed(&self) {
-        self.sessions.tell_suppressed(&self.log);
-    }
-}
-
 /// The gateway on one runtime thread. Its pool and watchdog are its own; the rest is shared.
 pub struct Worker {
     pub(super) shared: Arc<SharedState>,
-    pub(super) origins: Origins,
+    origins: ArcSwap<Origins>,
     pub(super) watchdog: Watchdog,
 }
 
@@ -69,26 +28,29 @@ impl Worker {
     /// # Errors
     /// [`ResolverUnusable`] if the system's resolver configuration cannot be read.
     pub fn new(shared: Arc<SharedState>) -> Result<Arc<Self>, ResolverUnusable> {
-        let origins = Origins::new(shared.origin_settings.clone())?;
-        let watchdog = Watchdog::new(&shared.limits);
+        let snapshot = shared.current();
+        let origins = Origins::new(snapshot.origins.clone())?;
+        let watchdog = Watchdog::new(&snapshot.limits);
         Ok(Arc::new(Self {
             shared,
-            origins,
+            origins: ArcSwap::from_pointee(origins),
             watchdog,
         }))
     }
 
-    /// Runs the watchdog for ever.
-    pub async fn watch(&self) {
-        let beside = || {
-            self.origins.sweep();
-            self.shared.tell_suppressed();
-        };
-        let shared = &self.shared;
-        let watching = self
-            .watchdog
-            .run(&shared.policies, &shared.draining, beside);
-        watching.await;
+    /// The origin side with the settings of this generation.
+    pub(super) fn origins(&self, snapshot: &Snapshot) -> Result<Arc<Origins>, origin::Error> {
+        let known = self.origins.load_full();
+        if known.has(&snapshot.origins) {
+            return Ok(known);
+        }
+        let next = known.with_settings(snapshot.origins.clone());
+        let next = Arc::new(next.map_err(origin::Error::NoResolver)?);
+        // An exchange of an earlier generation dials for itself alone.
+        if self.shared.look().origins_are(snapshot) {
+            self.origins.store(next.clone());
+        }
+        Ok(next)
     }
 
     /// Waits for a step before the first request of a connection: until the deadline, or for a
@@ -126,9 +88,19 @@ impl Worker {
         self.watchdog.close();
     }
 
-    /// Tells the worker that the policies were replaced. Exchanges under way are judged again at
-    /// once.
-    pub fn policy_changed(&self) {
-        self.watchdog.policy_changed();
+    /// Runs the watchdog for ever.
+    pub async fn watch(&self) {
+        let beside = |snapshot: &Snapshot| {
+            // Connections under the former settings close when their exchanges have ended.
+            if let Err(error) = self.origins(snapshot) {
+                tracing::error!(%error, "origins cannot be reached");
+            }
+            self.origins.load().sweep(snapshot.number());
+            self.shared.tell_suppressed();
+        };
+        tokio::join!(
+            self.watchdog.run(&self.shared, beside),
+            self.watchdog.cut_ended(self.shared.sessions.ends()),
+        );
     }
 }

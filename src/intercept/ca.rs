@@ -1,24 +1,22 @@
-//! The session's own certificate authority: it lives in memory, trusts nothing else, and ends with
-//! the session.
+//! The session's own certificate authority: it trusts nothing else, and ends with the session.
 
 use std::fmt;
 use std::sync::Arc;
 
-use rcgen::Certificate;
 use rustls::ServerConfig;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use time::OffsetDateTime;
 
 use super::leaves::{self, Leaves, MayMint};
-use super::mint::{CaError, CaSettings, Mint, MintRefused};
+use super::mint::{CaError, CaSettings, KeptCa, Mint, MintRefused};
 use crate::message::Host;
 use crate::names::SessionId;
 
 /// The CA of one session, its leaves, and the TLS server configuration that uses them.
 ///
-/// The key cannot be extracted; the sandbox gets only the certificate.
+/// The sandbox gets only the certificate. The key leaves this process only sealed, with the record
+/// of a session that outlives it.
 pub struct SessionCa {
-    certificate: Certificate,
     leaves: Arc<Leaves>,
     config: Arc<ServerConfig>,
 }
@@ -34,12 +32,23 @@ impl SessionCa {
         settings: &CaSettings,
         may_mint: MayMint,
     ) -> Result<Self, CaError> {
-        let mint = Mint::new(session, settings, OffsetDateTime::now_utc())?;
-        let certificate = mint.root().clone();
+        Self::again(session, settings, None, may_mint)
+    }
+
+    /// Makes the CA of a session that another process had, with the same key and certificate.
+    ///
+    /// # Errors
+    /// As [`SessionCa::new`], and `CaError::Kept` if the kept key is none.
+    pub fn again(
+        session: &SessionId,
+        settings: &CaSettings,
+        kept: Option<&KeptCa>,
+        may_mint: MayMint,
+    ) -> Result<Self, CaError> {
+        let mint = Mint::new(session, settings, kept, OffsetDateTime::now_utc())?;
         let leaves = Arc::new(Leaves::new(mint, settings, may_mint));
         let config = leaves::config_with_tickets(Arc::clone(&leaves) as _).map_err(CaError::Tls)?;
         Ok(Self {
-            certificate,
             leaves,
             config: Arc::new(config),
         })
@@ -48,7 +57,14 @@ impl SessionCa {
     /// The CA's certificate as PEM, for the sandbox's trust stores.
     #[must_use]
     pub fn certificate_pem(&self) -> String {
-        self.certificate.pem()
+        self.leaves.mint().root_pem().to_owned()
+    }
+
+    /// What must be kept so that another process has the same CA; `None` if the key cannot be
+    /// written.
+    #[must_use]
+    pub fn keep(&self) -> Option<KeptCa> {
+        self.leaves.mint().keep()
     }
 
     /// The one TLS server configuration of this session.

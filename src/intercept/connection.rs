@@ -21,6 +21,15 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// Every way in, in the order of the declaration.
+    pub const ALL: [Self; 5] = [
+        Self::Transparent,
+        Self::Tls,
+        Self::Connect,
+        Self::Forward,
+        Self::Socks,
+    ];
+
     /// The name in policy and audit.
     #[must_use]
     pub fn as_str(self) -> &'static str {

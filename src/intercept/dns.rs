@@ -50,6 +50,33 @@ pub enum DnsVerdict {
     Full,
 }
 
+impl DnsVerdict {
+    /// Every verdict, in the order of the declaration.
+    pub const ALL: [Self; 7] = [
+        Self::Synthetic,
+        Self::Local,
+        Self::NoData,
+        Self::NameRefused,
+        Self::Refused,
+        Self::Malformed,
+        Self::Full,
+    ];
+
+    /// The verdict in a word, for counters.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Synthetic => "answered",
+            Self::Local => "local",
+            Self::NoData => "no_data",
+            Self::NameRefused => "name_refused",
+            Self::Refused => "refused",
+            Self::Malformed => "malformed",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// Answers one DNS message. Pure: no clock, no socket, and no other server is ever asked.
 ///
 /// `allowed` says whether any policy could permit a request to a name. An allowed name gets its

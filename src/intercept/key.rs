@@ -1,5 +1,4 @@
-//! A P-256 key that exists only in memory: it is never serialized, so it cannot be written to a
-//! disk.
+//! A P-256 key. It leaves the memory of AWS-LC only to be sealed with its session's record.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,11 +7,12 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use rustls::sign::{Signer, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
+use zeroize::Zeroizing;
 
 /// An ECDSA key on P-256.
 ///
-/// The scalar stays inside AWS-LC, which overwrites every block of memory that it frees; no method
-/// returns it.
+/// The scalar stays inside AWS-LC, which overwrites every block of memory that it frees. Only
+/// [`Key::pkcs8`] returns it, for a CA that outlives the process.
 #[derive(Clone)]
 pub(super) struct Key(Arc<EcdsaKeyPair>);
 
@@ -21,6 +21,18 @@ impl Key {
     pub(super) fn generate() -> Option<Self> {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).ok()?;
         Some(Self(Arc::new(pair)))
+    }
+
+    /// Reads a key that [`Key::pkcs8`] wrote.
+    pub(super) fn read(pkcs8: &[u8]) -> Option<Self> {
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8).ok()?;
+        Some(Self(Arc::new(pair)))
+    }
+
+    /// The private key as PKCS #8.
+    pub(super) fn pkcs8(&self) -> Option<Zeroizing<Vec<u8>>> {
+        let document = self.0.to_pkcs8v1().ok()?;
+        Some(Zeroizing::new(document.as_ref().to_vec()))
     }
 
     fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {

@@ -2,8 +2,8 @@
 //! policy does not permit gets none.
 
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use lru::LruCache;
@@ -19,6 +19,14 @@ use super::budget::Budget;
 use super::mint::{CaSettings, Mint, MintRefused};
 use crate::message::Host;
 
+/// How many leaves all sessions of this process have minted.
+#[must_use]
+pub fn leaves_minted() -> u64 {
+    MINTED.load(Ordering::Relaxed)
+}
+
+static MINTED: AtomicU64 = AtomicU64::new(0);
+
 /// Decides whether a leaf may be minted for a host, because some policy could permit a request to
 /// it.
 pub type MayMint = Arc<dyn Fn(&Host) -> bool + Send + Sync>;
@@ -32,26 +40,37 @@ pub(super) struct Leaves {
 }
 
 struct LeafCache {
+    /// Grows with its leaves: most sessions see few names, so nothing is reserved.
     leaves: LruCache<Host, Leaf>,
+    most: usize,
     budget: Budget,
     minted: u64,
 }
 
 struct Leaf {
     key: Arc<CertifiedKey>,
+    minted_at: OffsetDateTime,
     renew_at: OffsetDateTime,
+}
+
+impl Leaf {
+    /// Whether clients accept it now. A clock that was set back may have made it a leaf of the
+    /// future.
+    fn is_fresh(&self, now: OffsetDateTime) -> bool {
+        self.minted_at - CLOCKS_DIFFER <= now && now < self.renew_at
+    }
 }
 
 impl Leaves {
     pub(super) fn new(mint: Mint, settings: &CaSettings, may_mint: MayMint) -> Self {
-        let capacity = NonZeroUsize::new(settings.leaves_kept).unwrap_or(NonZeroUsize::MIN);
         let budget = Budget::new(
             settings.mint_burst,
             settings.mint_per_second,
             Instant::now(),
         );
         let cache = LeafCache {
-            leaves: LruCache::new(capacity),
+            leaves: LruCache::unbounded(),
+            most: settings.leaves_kept.max(1),
             budget,
             minted: 0,
         };
@@ -66,7 +85,7 @@ impl Leaves {
         self.leaf_at(host, OffsetDateTime::now_utc(), Instant::now())
     }
 
-    fn leaf_at(
+    pub(super) fn leaf_at(
         &self,
         host: &Host,
         now: OffsetDateTime,
@@ -80,7 +99,7 @@ impl Leaves {
             return Err(MintRefused::OutsideConstraints);
         }
         let mut cache = self.cache();
-        if let Some(leaf) = cache.leaves.get(host).filter(|leaf| now < leaf.renew_at) {
+        if let Some(leaf) = cache.leaves.get(host).filter(|leaf| leaf.is_fresh(now)) {
             return Ok(Arc::clone(&leaf.key));
         }
         cache
@@ -90,14 +109,23 @@ impl Leaves {
         let (key, renew_at) = self.mint.leaf(host, now)?;
         let key = Arc::new(key);
         cache.minted += 1;
+        MINTED.fetch_add(1, Ordering::Relaxed);
         cache.leaves.put(
             host.clone(),
             Leaf {
                 key: Arc::clone(&key),
+                minted_at: now,
                 renew_at,
             },
         );
+        if cache.leaves.len() > cache.most {
+            cache.leaves.pop_lru();
+        }
         Ok(key)
+    }
+
+    pub(super) fn mint(&self) -> &Mint {
+        &self.mint
     }
 
     pub(super) fn counted(&self) -> (usize, u64) {
@@ -123,6 +151,10 @@ impl fmt::Debug for Leaves {
         f.debug_struct("Leaves").finish_non_exhaustive()
     }
 }
+
+/// How far a clock may be set back before leaves are minted anew. It is well within what leaves are
+/// backdated by.
+const CLOCKS_DIFFER: time::Duration = time::Duration::hours(1);
 
 /// The session's configuration: one ticket per connection, sealed with a key that no other session
 /// has.

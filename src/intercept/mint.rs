@@ -2,16 +2,17 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, CidrSubnet, DistinguishedName, DnType,
+    BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyUsagePurpose,
     NameConstraints, SanType, SerialNumber,
 };
 use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
+use zeroize::Zeroizing;
 
 use super::key::Key;
 use crate::message::Host;
@@ -20,9 +21,9 @@ use crate::names::{ReasonCode, SessionId};
 /// How a session's CA is made.
 #[derive(Debug, Clone)]
 pub struct CaSettings {
-    /// How long the CA is valid from now; the session's longest lifetime. At most 199 days, so that
-    /// with the backdating it stays within the 200 days that Chromium accepts. A leaf lives for at
-    /// most 7 days.
+    /// How long the session lives before it must be renewed; at most 199 days. A leaf lives no
+    /// longer, and for at most 7 days. The CA's own certificate is valid for ten years, since a
+    /// client reads it once and may run for long (ADR 33).
     pub lifetime: Duration,
     /// The closed list of hosts that may ever be requested, if there is one. They become critical
     /// name constraints. A name covers itself and everything below it (RFC 5280 §4.2.1.10), so
@@ -53,8 +54,11 @@ impl Default for CaSettings {
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
     /// The lifetime is zero or more than 199 days.
-    #[error("a session CA lives from one second to 199 days")]
+    #[error("a session lives from one second to 199 days")]
     Lifetime,
+    /// The kept key is no key of a CA.
+    #[error("the kept key of the CA cannot be read")]
+    Kept,
     /// The system's random source failed.
     #[error("no random numbers for a key")]
     Random,
@@ -101,55 +105,80 @@ impl MintRefused {
 
 /// The keys of a session's CA and what is needed to sign with them.
 pub(super) struct Mint {
-    root: Certificate,
+    root: Root,
     issuer: Issuer<'static, Key>,
     leaf_key: Key,
     leaf_key_id: Vec<u8>,
-    not_before: OffsetDateTime,
-    not_after: OffsetDateTime,
+    leaves_live: Duration,
     constraints: Option<Vec<Host>>,
 }
 
+/// A CA as it is kept between two processes: its certificate, and its key.
+pub struct KeptCa {
+    /// The certificate as PEM.
+    pub pem: String,
+    /// When the certificate begins to be valid, in seconds since 1970.
+    pub from: i64,
+    /// When the certificate expires, in seconds since 1970.
+    pub to: i64,
+    /// The private key as PKCS #8.
+    pub key: Zeroizing<Vec<u8>>,
+}
+
+/// A CA's certificate, and when it is valid.
+struct Root {
+    pem: String,
+    not_before: OffsetDateTime,
+    not_after: OffsetDateTime,
+}
+
 impl Mint {
-    /// Makes the keys and the root of a session.
+    /// Makes the keys and the root of a session, or those of `kept` again.
+    ///
+    /// A kept certificate that is half-way to its end is replaced by one with the same name and
+    /// key. Clients accept leaves under either.
     pub(super) fn new(
         session: &SessionId,
         settings: &CaSettings,
+        kept: Option<&KeptCa>,
         now: OffsetDateTime,
     ) -> Result<Self, CaError> {
         if settings.lifetime < Duration::from_secs(1) || settings.lifetime > LIFETIME_MAX {
             return Err(CaError::Lifetime);
         }
-        let key = Key::generate().ok_or(CaError::Random)?;
-        let leaf_key = Key::generate().ok_or(CaError::Random)?;
-        let mut params = CertificateParams::default();
-        params.key_identifier_method = KeyIdMethod::PreSpecified(params.key_identifier(&key));
-        let leaf_key_id = CertificateParams::default().key_identifier(&leaf_key);
-        params.serial_number = Some(serial().ok_or(CaError::Random)?);
-        params.distinguished_name = common_name(session);
-        params.not_before = now - BACKDATE;
-        params.not_after = now + settings.lifetime;
-        // No CA below this one, and no other use: a workload that obtained a leaf could not extend
-        // the chain.
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        params.name_constraints = settings.constraints.as_deref().map(name_constraints);
-        let root = params.self_signed(&key).map_err(CaError::Encoding)?;
+        let key = match kept {
+            Some(kept) => Key::read(&kept.key).ok_or(CaError::Kept)?,
+            None => Key::generate().ok_or(CaError::Random)?,
+        };
+        let params = root_params(session, settings, &key, now)?;
+        let root = match kept.and_then(|kept| Root::kept(kept, now)) {
+            Some(root) => root,
+            None => Root::sign(&params, &key)?,
+        };
+        let leaf_key = leaf_key()?;
         Ok(Self {
             root,
-            not_before: params.not_before,
-            not_after: params.not_after,
             issuer: Issuer::new(params, key),
+            leaf_key_id: CertificateParams::default().key_identifier(&leaf_key),
             leaf_key,
-            leaf_key_id,
+            leaves_live: settings.lifetime.min(LEAF_LIFETIME),
             constraints: settings.constraints.clone(),
         })
     }
 
-    /// The root's certificate.
-    pub(super) fn root(&self) -> &Certificate {
-        &self.root
+    /// The root's certificate as PEM.
+    pub(super) fn root_pem(&self) -> &str {
+        &self.root.pem
+    }
+
+    /// What must be kept so that another process has the same CA.
+    pub(super) fn keep(&self) -> Option<KeptCa> {
+        Some(KeptCa {
+            pem: self.root.pem.clone(),
+            from: self.root.not_before.unix_timestamp(),
+            to: self.root.not_after.unix_timestamp(),
+            key: self.issuer.key().pkcs8()?,
+        })
     }
 
     /// Whether the name constraints allow the host, so that clients would accept a leaf for it.
@@ -173,15 +202,17 @@ impl Mint {
         host: &Host,
         now: OffsetDateTime,
     ) -> Result<(CertifiedKey, OffsetDateTime), MintRefused> {
-        if now >= self.not_after {
+        let root = &self.root;
+        if now >= root.not_after {
             return Err(MintRefused::Ended);
         }
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         params.subject_alt_names = vec![subject_alt_name(host)?];
         params.serial_number = Some(serial().ok_or(MintRefused::Failed)?);
-        params.not_before = (now - BACKDATE).max(self.not_before);
-        params.not_after = (params.not_before + LEAF_LIFETIME).min(self.not_after);
+        params.not_before = (now - BACKDATE).max(root.not_before);
+        let longest = (params.not_before + LEAF_LIFETIME).min(root.not_after);
+        params.not_after = (now + self.leaves_live).min(longest);
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -196,6 +227,66 @@ impl Mint {
         );
         // Renewed half-way, so that no client sees a leaf in its last hours.
         Ok((key, now + (params.not_after - now) / 2))
+    }
+}
+
+impl Root {
+    fn sign(params: &CertificateParams, key: &Key) -> Result<Self, CaError> {
+        let certificate = params.self_signed(key).map_err(CaError::Encoding)?;
+        Ok(Self {
+            pem: certificate.pem(),
+            not_before: params.not_before,
+            not_after: params.not_after,
+        })
+    }
+
+    /// The kept certificate, while it has more than half of its time left.
+    fn kept(kept: &KeptCa, now: OffsetDateTime) -> Option<Self> {
+        let not_before = OffsetDateTime::from_unix_timestamp(kept.from).ok()?;
+        let not_after = OffsetDateTime::from_unix_timestamp(kept.to).ok()?;
+        let fresh = not_before <= now && now + ROOT_LIFETIME / 2 < not_after;
+        fresh.then(|| Self {
+            pem: kept.pem.clone(),
+            not_before,
+            not_after,
+        })
+    }
+}
+
+fn root_params(
+    session: &SessionId,
+    settings: &CaSettings,
+    key: &Key,
+    now: OffsetDateTime,
+) -> Result<CertificateParams, CaError> {
+    let mut params = CertificateParams::default();
+    params.key_identifier_method = KeyIdMethod::PreSpecified(params.key_identifier(key));
+    params.serial_number = Some(serial().ok_or(CaError::Random)?);
+    params.distinguished_name = common_name(session);
+    params.not_before = now - BACKDATE;
+    params.not_after = now + ROOT_LIFETIME;
+    // No CA below this one, and no other use: a workload that obtained a leaf could not extend the
+    // chain.
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.name_constraints = settings.constraints.as_deref().map(name_constraints);
+    Ok(params)
+}
+
+/// The key of every leaf of this process. A leaf is only worth what the CA that signed it is.
+fn leaf_key() -> Result<Key, CaError> {
+    static KEY: OnceLock<Key> = OnceLock::new();
+    if let Some(key) = KEY.get() {
+        return Ok(key.clone());
+    }
+    let key = Key::generate().ok_or(CaError::Random)?;
+    Ok(KEY.get_or_init(|| key).clone())
+}
+
+impl fmt::Debug for KeptCa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptCa").finish_non_exhaustive()
     }
 }
 
@@ -268,4 +359,5 @@ pub(super) fn serial() -> Option<SerialNumber> {
 
 const BACKDATE: Duration = Duration::from_secs(24 * 3600);
 const LEAF_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+const ROOT_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const LIFETIME_MAX: Duration = Duration::from_secs(199 * 24 * 3600);

@@ -17,10 +17,10 @@ use super::rule::OriginSettings;
 use super::sender::Sender;
 use super::tls::Configurations;
 use super::vet::vet;
-use crate::credential::{AnswerPlan, Credentialed, Verified};
+use crate::credential::{AnswerPlan, Credentialed, Revocation, Verified};
 use crate::message::{Authority, Origin, Scheme};
 
-/// The origin side of one runtime thread.
+/// The origin side of one runtime thread, with the settings of one generation.
 pub struct Origins(Arc<Dialer>);
 
 /// A connection to exactly the authorized origin, for exactly one identity.
@@ -53,13 +53,29 @@ impl Origins {
     /// # Errors
     /// [`ResolverUnusable`] if the system's resolver configuration cannot be read.
     pub fn new(settings: Arc<OriginSettings>) -> Result<Self, ResolverUnusable> {
-        let resolver = Box::new(StubResolver::new(&settings.resolver)?);
+        let resolver = Arc::new(StubResolver::new(&settings.resolver)?);
         Ok(Self::with_resolver(settings, resolver))
     }
 
-    /// The origin side with another resolver.
+    /// The origin side with other settings. What the resolver knows is kept, unless its own
+    /// settings differ.
+    ///
+    /// # Errors
+    /// As [`Origins::new`].
+    pub fn with_settings(&self, settings: Arc<OriginSettings>) -> Result<Self, ResolverUnusable> {
+        if settings.resolver != self.0.settings.resolver {
+            return Self::new(settings);
+        }
+        Ok(Self::with_resolver(settings, self.0.resolver.clone()))
+    }
+
+    /// Whether it has these settings.
     #[must_use]
-    pub fn with_resolver(settings: Arc<OriginSettings>, resolver: Box<dyn Resolve>) -> Self {
+    pub fn has(&self, settings: &Arc<OriginSettings>) -> bool {
+        Arc::ptr_eq(&self.0.settings, settings)
+    }
+
+    fn with_resolver(settings: Arc<OriginSettings>, resolver: Arc<dyn Resolve>) -> Self {
         let pool = Pool::new(settings.idle_connections, settings.idle_timeout);
         Self(Arc::new(Dialer {
             settings,
@@ -69,9 +85,9 @@ impl Origins {
         }))
     }
 
-    /// Drops connections that were idle for too long.
-    pub fn sweep(&self) {
-        self.0.pool.sweep();
+    /// Drops connections that were idle for too long, and those of earlier generations.
+    pub fn sweep(&self, generation: u64) {
+        self.0.pool.sweep(generation);
     }
 
     /// Opens a channel for an authorized and verified exchange: a pooled one, or a new one to a
@@ -92,7 +108,7 @@ impl Origins {
         if key.origin.scheme == Scheme::Http {
             self.may_be_clear(&key.origin)?;
         }
-        self.channel(key).await
+        self.channel(key, verified.revocations()).await
     }
 
     /// Refuses an http origin that the operator's rules do not name. If it is a prohibited address,
@@ -110,7 +126,11 @@ impl Origins {
         Err(Error::ClearText)
     }
 
-    async fn channel(&self, key: PoolKey) -> Result<Channel, Error> {
+    async fn channel(
+        &self,
+        key: PoolKey,
+        revocations: &[Arc<Revocation>],
+    ) -> Result<Channel, Error> {
         let dialer = &self.0;
         while let Some(mut idle) = dialer.pool.take(&key) {
             if idle.sender.ready().await.is_ok() {
@@ -134,7 +154,7 @@ impl Origins {
         }
         // Rare and large: boxed, so that the usual exchange does not reserve memory for a
         // handshake.
-        let (sender, remote) = Box::pin(dialer.dial(&key)).await?;
+        let (sender, remote) = Box::pin(dialer.dial(&key, revocations)).await?;
         Ok(Channel {
             key,
             sender,
@@ -179,7 +199,7 @@ impl Channel {
             mut remote,
             mut reused,
         } = self;
-        let (request, plan) = credentialed.into_parts();
+        let (request, plan, revocations) = credentialed.into_parts();
         let (content, meter) = (request.content, request.meter);
         let had_content = !content.is_empty();
         let upgrade = plan.upgrade.is_some();
@@ -212,7 +232,7 @@ impl Channel {
                     let unsent = failed.take_message();
                     match unsent {
                         Some(unsent) if reused => {
-                            (sender, remote) = Box::pin(dialer.dial(&key)).await?;
+                            (sender, remote) = Box::pin(dialer.dial(&key, &revocations)).await?;
                             if unsent.version() != sender.version() {
                                 return Err(Error::Protocol);
                             }

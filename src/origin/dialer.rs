@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::carrier::Carrier;
 use super::ignore_write_errors::IgnoreWriteErrors;
 use super::pool::{Pool, PoolKey};
 use super::resolve::Resolve;
@@ -10,19 +11,25 @@ use super::rule::OriginSettings;
 use super::sender::{Sender, http1_over, http2_over};
 use super::tls::{Configurations, Offer};
 use super::{Error, dial};
+use crate::credential::Revocation;
 use crate::message::Scheme;
 
 /// The dialer of one runtime thread.
 pub(super) struct Dialer {
     pub(super) settings: Arc<OriginSettings>,
-    pub(super) resolver: Box<dyn Resolve>,
+    pub(super) resolver: Arc<dyn Resolve>,
     pub(super) configurations: Configurations,
     pub(super) pool: Pool,
 }
 
 impl Dialer {
-    /// Opens a new connection, and returns the address that was dialled.
-    pub(super) async fn dial(&self, key: &PoolKey) -> Result<(Sender, SocketAddr), Error> {
+    /// Opens a new connection, and returns the address that was dialled. It ends when one of the
+    /// revocations comes.
+    pub(super) async fn dial(
+        &self,
+        key: &PoolKey,
+        revocations: &[Arc<Revocation>],
+    ) -> Result<(Sender, SocketAddr), Error> {
         let index = self.settings.index(&key.origin);
         let rule = index.map(|index| self.settings.at(index).0);
         let resolver = self.resolver.as_ref();
@@ -30,6 +37,7 @@ impl Dialer {
         let remote = stream
             .peer_addr()
             .map_err(|error| Error::Unreachable(Some(error)))?;
+        let stream = Carrier::new(stream, revocations)?;
         let sender = match key.origin.scheme {
             Scheme::Http => http1_over(IgnoreWriteErrors::new(stream), &key.origin).await?,
             Scheme::Https => self.secure(stream, remote, key, index).await?,
@@ -39,7 +47,7 @@ impl Dialer {
 
     async fn secure(
         &self,
-        stream: tokio::net::TcpStream,
+        stream: Carrier,
         remote: SocketAddr,
         key: &PoolKey,
         rule: Option<usize>,

@@ -1,6 +1,7 @@
 //! The origin side: opens a vetted, verified channel to the authorized origin, and forwards on it.
 
 mod answers;
+mod carrier;
 mod channel;
 mod dial;
 mod dialer;
@@ -20,6 +21,7 @@ pub mod vet;
 
 use std::io;
 
+use crate::credential::Revoked;
 use crate::names::ReasonCode;
 pub use channel::{Channel, Forwarded, Origins};
 pub use origin_body::OriginBody;
@@ -30,6 +32,12 @@ pub use tls::warm_roots;
 /// Why nothing was sent, or no response came. Contains no text from the origin.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// A credential of the exchange was revoked.
+    #[error(transparent)]
+    Revoked(#[from] Revoked),
+    /// Names cannot be resolved with the settings now in force.
+    #[error("names cannot be resolved with the settings in force")]
+    NoResolver(#[source] resolve::ResolverUnusable),
     /// Every address of the name is prohibited.
     #[error("the origin's address may not be dialled")]
     Prohibited(vet::Prohibited),
@@ -87,6 +95,8 @@ impl Error {
     #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
+            Self::Revoked(_) => ReasonCode::CredentialRevoked,
+            Self::NoResolver(_) => ReasonCode::Unresolved,
             Self::Prohibited(why) => why.reason(),
             Self::ClearText => ReasonCode::ClearText,
             Self::Unresolved(_) => ReasonCode::Unresolved,

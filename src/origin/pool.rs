@@ -176,9 +176,12 @@ impl Pool {
         slot
     }
 
-    /// Drops connections that are closed or were idle for too long.
-    pub(super) fn sweep(&self) {
-        sweep(&mut self.pools(), self.idle_timeout);
+    /// Drops connections that are closed, were idle for too long, or belong to an earlier
+    /// generation.
+    pub(super) fn sweep(&self, generation: u64) {
+        let mut pools = self.pools();
+        pools.retain(|key, _| key.generation >= generation);
+        sweep(&mut pools, self.idle_timeout);
     }
 }
 

@@ -78,6 +78,7 @@ impl OriginRule {
 }
 
 /// The configuration of the origin side.
+#[derive(PartialEq)]
 pub struct OriginSettings {
     /// The rules. The first that covers an origin applies.
     rules: Vec<OriginRule>,

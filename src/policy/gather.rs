@@ -10,7 +10,6 @@ use crate::body::fact::{Plain, plain};
 use crate::body::{HoldBudget, HoldFault, Limit, Share};
 use crate::intercept::Request;
 use crate::session::{DetectedCredentials, Identified};
-use arc_swap::Guard;
 
 /// The limits for reading content.
 #[derive(Clone, Copy, Debug)]
@@ -28,9 +27,8 @@ pub struct Gathered {
     pub(super) request: Box<Request>,
     pub(super) presented: DetectedCredentials,
     pub(super) judged: JudgedRequest,
-    /// The policies that judge it: those that decided whether to read its content, or newer ones if
-    /// it was read.
-    pub(super) generation: Guard<Arc<Generation>>,
+    /// The policies that judge it: those that decided whether to read its content.
+    pub(super) generation: Arc<Generation>,
 }
 
 impl Policies {
@@ -48,14 +46,12 @@ impl Policies {
     ) -> Result<Gathered, HoldFault> {
         let (mut request, session, presented) = identified.into_parts();
         let mut judged = JudgedRequest::new(&request, session, &presented);
-        let mut generation = self.look();
+        let generation = self.current();
         if generation.needs_content(&judged, &request.head.fields) {
-            drop(generation);
             // Boxed because the future is large and most requests do not need it.
             let (held, content) = Box::pin(self.read(request, &judged, budget)).await?;
             request = held;
             judged.keep_content(content);
-            generation = self.look();
         }
         Ok(Gathered {
             request,

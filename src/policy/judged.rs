@@ -16,7 +16,7 @@ use super::verdict::{Outcome, Verdict};
 use crate::intercept::{ConnectionContext, Request};
 use crate::message::{Origin, RequestTarget};
 use crate::names::CredentialName;
-use crate::session::{CredentialUse, DetectedCredentials, Session};
+use crate::session::{Bindings, CredentialUse, DetectedCredentials, Session};
 
 /// Everything policies can read from one request.
 ///
@@ -91,8 +91,19 @@ impl JudgedRequest {
         &self.session
     }
 
-    pub(super) fn credentials(&self) -> &Arc<[CredentialName]> {
+    /// The credentials that it is lent.
+    #[must_use]
+    pub fn credentials(&self) -> &Arc<[CredentialName]> {
         &self.credentials
+    }
+
+    /// Whether these bindings also let it have each of its credentials, in the same places.
+    #[must_use]
+    pub fn is_bound_by(&self, bindings: &Bindings) -> bool {
+        self.loans().all(|(credential, place)| {
+            let path = self.target.path();
+            bindings.still_lends(&self.origin, &self.method, path, (credential, place))
+        })
     }
 
     /// The loans that policy judges: each credential, with the place where it would appear.
@@ -220,14 +231,12 @@ mod tests {
     use crate::message::{Authority, EncodedSlash, Scheme};
     use crate::names::SessionId;
     use crate::policy::generation::tests::policies;
-    use crate::session::Bindings;
     use crate::session::phantom::{Issue, PhantomKey};
 
     fn judged(path: &str) -> JudgedRequest {
         let id = SessionId::new("s1").unwrap();
         let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
-        let bindings = Arc::new(Bindings::new(Vec::new()).unwrap());
-        let session = Session::new(id.clone(), Vec::new(), bindings, phantoms, None);
+        let session = Session::new(id.clone(), Vec::new(), phantoms, None);
         JudgedRequest {
             connection: Arc::new(ConnectionContext {
                 session: id,

@@ -1,20 +1,17 @@
-//! The policies in force, and how one generation replaces another.
+//! The policies of one generation, and how the next one is made.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use arc_swap::{ArcSwap, Guard};
+use std::sync::Arc;
 
 use super::content::Declared;
 use super::generation::Generation;
 use super::source::{Problems, Source};
 
-/// The policies in force. They are replaced as a whole, or not at all.
+/// One generation of policies, with the facts of content that they may read. It never changes: a
+/// reload makes the next one.
 #[derive(Debug)]
 pub struct Policies {
-    current: ArcSwap<Generation>,
+    current: Arc<Generation>,
     declared: Arc<Declared>,
-    /// Locked during a replacement, so that generation numbers rise in order.
-    replacing: Mutex<()>,
 }
 
 impl Policies {
@@ -24,46 +21,39 @@ impl Policies {
     /// # Errors
     /// Every problem of the sources.
     pub fn load(sources: &[Source], declared: Declared) -> Result<Self, Problems> {
+        Self::numbered(1, sources, declared)
+    }
+
+    /// Loads the generation after this one.
+    ///
+    /// # Errors
+    /// Every problem of the sources.
+    pub fn next(&self, sources: &[Source], declared: Declared) -> Result<Self, Problems> {
+        Self::numbered(self.current.number() + 1, sources, declared)
+    }
+
+    fn numbered(number: u64, sources: &[Source], declared: Declared) -> Result<Self, Problems> {
         Ok(Self {
-            current: ArcSwap::from_pointee(Generation::load(1, sources, &declared)?),
+            current: Arc::new(Generation::load(number, sources, &declared)?),
             declared: Arc::new(declared),
-            replacing: Mutex::new(()),
         })
     }
 
-    /// The generation in force. Use one generation for a request, from its first question to its
-    /// last.
+    /// The generation that judges.
     #[must_use]
     pub fn current(&self) -> Arc<Generation> {
-        self.current.load_full()
+        Arc::clone(&self.current)
     }
 
-    /// Like [`Self::current`], but for a short look: it does not touch the shared reference count.
-    pub(super) fn look(&self) -> Guard<Arc<Generation>> {
-        self.current.load()
+    /// The generation that judges, for a short look.
+    #[must_use]
+    pub fn generation(&self) -> &Generation {
+        &self.current
     }
 
     /// The declared facts of content.
     #[must_use]
     pub fn declared(&self) -> &Arc<Declared> {
         &self.declared
-    }
-
-    /// Replaces the policies with those of the sources, and returns the new generation.
-    ///
-    /// # Errors
-    /// Every problem of the sources. The old generation then stays in force, with its number.
-    pub fn replace(&self, sources: &[Source]) -> Result<Arc<Generation>, Problems> {
-        let _one_at_a_time = self
-            .replacing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let next = Arc::new(Generation::load(
-            self.current.load().number() + 1,
-            sources,
-            &self.declared,
-        )?);
-        self.current.store(Arc::clone(&next));
-        Ok(next)
     }
 }

@@ -120,11 +120,34 @@ impl Bindings {
         self.all.get(index).map(|bound| &bound.binding)
     }
 
+    /// Whether there is such a credential.
+    #[must_use]
+    pub fn has(&self, credential: &CredentialName) -> bool {
+        self.index_of(credential).is_some()
+    }
+
     /// The position of a credential in the configuration.
     pub(crate) fn index_of(&self, credential: &CredentialName) -> Option<usize> {
         self.all
             .iter()
             .position(|bound| bound.binding.credential == *credential)
+    }
+
+    /// Whether a request may still have a credential at a place, given in its text form.
+    #[must_use]
+    pub fn still_lends(
+        &self,
+        origin: &Origin,
+        method: &Method,
+        path: &str,
+        (credential, place): (&CredentialName, &str),
+    ) -> bool {
+        self.of_each(&origin.authority.host).any(|bound| {
+            bound.binding.credential == *credential
+                && bound.place_texts.iter().any(|text| **text == *place)
+                && bound.is_for(origin)
+                && bound.lends(method, path)
+        })
     }
 
     /// How the origin reads the path of a signed request, if that differs from other requests.

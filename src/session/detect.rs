@@ -217,6 +217,9 @@ impl<'a> Search<'a> {
     /// The refusal for a phantom that appears where it must not.
     fn misplaced(&self, sighting: &Sighting, part: RequestPart) -> CredentialRefusal {
         let credential = self.phantoms.at(sighting).credential().clone();
+        if self.phantoms.is_retired(sighting) || self.bindings.index_of(&credential).is_none() {
+            return CredentialRefusal::Removed { credential, part };
+        }
         let origin = &self.head.origin;
         let cleartext = origin.scheme == Scheme::Http
             && self

@@ -2,16 +2,20 @@
 
 use std::any::Any;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::RwLock;
+use tokio::sync::watch;
 
 use super::bindings::Bindings;
 use super::detected::DetectedCredentials;
-use super::phantom::{Phantoms, Registry, TemporaryPhantoms};
+use super::lifetime::{Lifetime, Moment};
+use super::phantom::{Phantom, PhantomKey, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
+use super::status::{OperatorStatus, SessionStatus};
 use crate::audit::{Account, Log, Redact};
 use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
@@ -21,12 +25,18 @@ use crate::names::{Map, ReasonCode, SessionId};
 pub struct Session {
     id: SessionId,
     groups: Arc<[Arc<str>]>,
-    bindings: Arc<Bindings>,
+    /// The key that its phantoms are drawn from. Without one, it gains no credential.
+    key: Option<PhantomKey>,
     /// The phantoms its workload holds now.
     phantoms: ArcSwap<Phantoms>,
     /// The registry of every session's phantoms, once this session is entered there.
     registry: OnceLock<Arc<Registry>>,
-    ends: Option<Instant>,
+    /// Until when it lives; `None` if it does not end by itself.
+    lifetime: ArcSwapOption<Lifetime>,
+    /// When it was last used, in seconds since the machine started.
+    used: AtomicU64,
+    /// What operators made of it.
+    pub(super) status: OperatorStatus,
     connections: AtomicUsize,
     exchanges: AtomicUsize,
     held: OnceLock<Arc<HoldBudget>>,
@@ -46,6 +56,9 @@ pub enum Error {
     /// The session is over.
     #[error("the session has ended")]
     Ended,
+    /// An operator paused the session.
+    #[error("an operator paused the session")]
+    Paused,
     /// A phantom or a foreign credential appears where it may not.
     #[error(transparent)]
     Misplaced(#[from] CredentialRefusal),
@@ -58,28 +71,30 @@ impl Error {
         match self {
             Self::Unknown => ReasonCode::SessionUnknown,
             Self::Ended => ReasonCode::SessionEnded,
+            Self::Paused => ReasonCode::SessionPaused,
             Self::Misplaced(why) => why.reason(),
         }
     }
 }
 
 impl Session {
-    /// Creates a session that may present what `bindings` name, with the phantoms issued for it.
+    /// Creates a session with the phantoms issued for it.
     #[must_use]
     pub fn new(
         id: SessionId,
         groups: Vec<Arc<str>>,
-        bindings: Arc<Bindings>,
         phantoms: Phantoms,
-        ends: Option<Instant>,
+        lifetime: Option<Lifetime>,
     ) -> Self {
         Self {
             id,
             groups: groups.into(),
-            bindings,
+            key: None,
             phantoms: ArcSwap::from_pointee(phantoms),
             registry: OnceLock::new(),
-            ends,
+            lifetime: ArcSwapOption::from_pointee(lifetime),
+            used: AtomicU64::new(Moment::now().since_boot.as_secs()),
+            status: OperatorStatus::default(),
             connections: AtomicUsize::new(0),
             exchanges: AtomicUsize::new(0),
             held: OnceLock::new(),
@@ -87,6 +102,21 @@ impl Session {
             account: Account::default(),
             state: OnceLock::new(),
         }
+    }
+
+    /// Keeps the key that its phantoms are drawn from, so that it can gain credentials.
+    #[must_use]
+    pub fn with_key(self, key: PhantomKey) -> Self {
+        Self {
+            key: Some(key),
+            ..self
+        }
+    }
+
+    /// The key that its phantoms are drawn from.
+    #[must_use]
+    pub fn key(&self) -> Option<&PhantomKey> {
+        self.key.as_ref()
     }
 
     /// The session's id.
@@ -124,24 +154,54 @@ impl Session {
         gone
     }
 
-    /// The bindings that say what it may present.
-    #[must_use]
-    pub fn bindings(&self) -> &Bindings {
-        &self.bindings
+    /// Replaces the phantoms of configured credentials. Temporary credentials stay.
+    pub fn hold(&self, next: &Phantoms) {
+        if let Some(registry) = self.registry.get() {
+            registry.enter(&self.id, next.all());
+        }
+        self.phantoms.rcu(|now| next.with_minted_of(now));
     }
 
-    /// Whether its time has ended.
+    /// Whether it has ended: its time is over, or an operator ended it.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.ends.is_some_and(|ends| Instant::now() >= ends)
+        matches!(self.status.load(), SessionStatus::Ended(_)) || self.is_expired()
+    }
+
+    fn is_expired(&self) -> bool {
+        let used = Duration::from_secs(self.used.load(Ordering::Relaxed));
+        let lifetime = self.lifetime.load();
+        let over = |lifetime: &Arc<Lifetime>| lifetime.is_over(Moment::now(), used);
+        lifetime.as_ref().is_some_and(over)
+    }
+
+    /// Until when it lives; `None` if nothing ends it.
+    #[must_use]
+    pub fn lifetime(&self) -> Option<Lifetime> {
+        self.lifetime.load().as_deref().copied()
+    }
+
+    /// Gives it another lifetime from now on.
+    pub fn extend(&self, lifetime: Lifetime) {
+        self.lifetime.store(Some(Arc::new(lifetime)));
+    }
+
+    /// How many of its connections are open, and how many of its exchanges are under way.
+    #[must_use]
+    pub fn load(&self) -> (usize, usize) {
+        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        (count(&self.connections), count(&self.exchanges))
     }
 
     /// Takes one of the session's connection slots. `None` if `most` are already open.
+    ///
+    /// A session that is over accepts connections too, so that its requests get an answer that says
+    /// so.
     #[must_use]
     pub fn connect(self: &Arc<Self>, most: usize) -> Option<Connected> {
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
         let connected = Connected(self.clone());
-        (before < most && !self.is_over()).then_some(connected)
+        (before < most).then_some(connected)
     }
 }
 
@@ -166,6 +226,11 @@ impl Session {
     #[must_use]
     pub fn exchange(self: &Arc<Self>, most: usize) -> Option<Underway> {
         let before = self.exchanges.fetch_add(1, Ordering::Relaxed);
+        // A session that was not used for too long is not brought back by being refused.
+        if self.lifetime.load().is_some() && !self.is_over() {
+            let now = Moment::now().since_boot.as_secs();
+            self.used.store(now, Ordering::Relaxed);
+        }
         let underway = Underway(self.clone());
         (before < most).then_some(underway)
     }
@@ -216,7 +281,9 @@ impl Redact for Session {
 /// The sessions that are live, by name.
 #[derive(Default)]
 pub struct Sessions {
-    live: ArcSwap<Map<SessionId, Arc<Session>>>,
+    pub(super) live: RwLock<Map<SessionId, Arc<Session>>>,
+    /// Told when an operator ends a session.
+    pub(super) ended: watch::Sender<()>,
     /// Every session's phantoms, to recognise one that another session uses (threats H11).
     registry: Arc<Registry>,
 }
@@ -226,52 +293,44 @@ impl Sessions {
     pub fn enter(&self, session: Arc<Session>) {
         self.registry.enter(&session.id, session.phantoms().all());
         let _ = session.registry.set(self.registry.clone());
-        self.live.rcu(|live| {
-            let mut live = Map::clone(live);
-            live.insert(session.id.clone(), session.clone());
-            live
-        });
+        self.live.write().insert(session.id.clone(), session);
+    }
+
+    /// Recognises the phantoms of a session that is not live here, to refuse them as such.
+    pub fn recognise(&self, id: &SessionId, phantoms: &[Phantom]) {
+        self.registry.enter(id, phantoms);
     }
 
     /// Looks up a session by id.
     #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
-        self.live.load().get(id).cloned()
+        self.live.read().get(id).cloned()
     }
 
     /// Records how many exchanges of each session were refused without a record of their own.
     pub fn tell_suppressed(&self, log: &Log) {
-        for (id, session) in self.live.load().iter() {
+        for (id, session) in self.live.read().iter() {
             // A count that cannot be written now is written next time.
             let _ = log.tell_suppressed(id, &session.account);
         }
     }
 
-    /// Ends a session: its next request is refused.
-    pub fn end(&self, id: &SessionId) {
-        self.live.rcu(|live| {
-            let mut live = Map::clone(live);
-            live.remove(id);
-            live
-        });
-    }
-
-    /// Finds the session of a request, and which credentials the request presents in which places.
+    /// Finds the session of a request, and which of the bound credentials the request presents in
+    /// which places.
     ///
     /// # Errors
     /// [`Error`] by cause. No secret is touched: the search is for phantoms.
-    pub fn identify(&self, accepted: Accepted) -> Result<Identified, Error> {
+    pub fn identify(&self, accepted: Accepted, bindings: &Bindings) -> Result<Identified, Error> {
         let mut request = accepted.into_request();
         let session = self
             .get(&request.connection.session)
             .ok_or(Error::Unknown)?;
-        if session.is_over() {
-            return Err(Error::Ended);
+        match session.status.load() {
+            _ if session.is_over() => return Err(Error::Ended),
+            SessionStatus::Paused => return Err(Error::Paused),
+            _ => {}
         }
-        let presented =
-            session
-                .bindings
-                .detect(&request.head, &session.phantoms(), &self.registry)?;
+        let presented = bindings.detect(&request.head, &session.phantoms(), &self.registry)?;
         // Foreign credentials are removed before policy, so that it judges what the origin will
         // see.
         presented.settle(&mut request.head.fields);

@@ -5,7 +5,9 @@ mod bindings;
 mod clash;
 mod detect;
 mod detected;
+mod lifetime;
 mod live;
+mod operate;
 mod parts;
 pub mod phantom;
 mod refusal;
@@ -13,15 +15,19 @@ mod signer;
 mod signing;
 #[cfg(test)]
 pub(crate) mod stage;
+mod status;
 
 pub use binding::{Binding, Foreign, When};
 pub use bindings::Bindings;
 pub use clash::{BindingMalformed, mistakes};
 pub(crate) use detected::Location;
 pub use detected::{CredentialUse, DetectedCredentials, FormWatch};
+pub use lifetime::{Lifetime, Moment};
 pub use parts::{HeldParts, KnownPart, PartTexts, SigningPart};
 pub use refusal::{CredentialRefusal, RequestPart, SignatureFault};
 pub use signer::{Claimed, Found, Proven, Signer, SigningContext, SigningFailure};
 pub use signing::{Role, Signing};
 
 pub use live::{Connected, Error, Identified, Session, Sessions, Underway};
+pub use operate::HasEnded;
+pub use status::{EndReason, SessionStatus};

@@ -92,6 +92,14 @@ pub enum CredentialRefusal {
         /// The credential.
         credential: CredentialName,
     },
+    /// A phantom stands in for a credential that the session may no longer use.
+    #[error("the phantom of `{credential}` stands in {part}, and that credential was removed")]
+    Removed {
+        /// The credential.
+        credential: CredentialName,
+        /// Where the phantom is.
+        part: RequestPart,
+    },
     /// A phantom belongs to another session, live or ended (H11).
     #[error("a phantom of another session is in {part}")]
     ForeignSession {
@@ -148,6 +156,7 @@ impl CredentialRefusal {
             Self::Disguised { .. } => ReasonCode::PhantomDisguised,
             Self::Count { .. } => ReasonCode::PhantomCount,
             Self::Cleartext { .. } => ReasonCode::CleartextInjection,
+            Self::Removed { .. } => ReasonCode::CredentialRemoved,
             Self::ForeignSession { .. } => ReasonCode::PhantomForeignSession,
             Self::Foreign { .. } => ReasonCode::ForeignCredential,
             Self::Unreadable { .. } => ReasonCode::ContentUnreadable,
@@ -166,6 +175,7 @@ impl CredentialRefusal {
             | Self::Disguised { credential, .. }
             | Self::Count { credential }
             | Self::Cleartext { credential }
+            | Self::Removed { credential, .. }
             | Self::Batch { credential }
             | Self::Unsignable { credential, .. } => Some(credential),
             Self::ForeignSession { .. }

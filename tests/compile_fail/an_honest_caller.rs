@@ -15,7 +15,7 @@ pub async fn exchange(
     accepted: Accepted,
     budget: ContentBudget<'_>,
 ) -> Option<Forwarded> {
-    let identified = sessions.identify(accepted).ok()?;
+    let identified = sessions.identify(accepted, credentials.bindings()).ok()?;
     let gathered = policies.gather(identified, budget).await.ok()?;
     let Decision::Allow(authorized) = policies.decide(gathered) else {
         return None;

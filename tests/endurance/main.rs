@@ -13,6 +13,8 @@ mod fidelity;
 mod origin;
 mod program;
 mod reload;
+mod restarts;
+mod sessions;
 mod stop;
 mod volume;
 

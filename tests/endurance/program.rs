@@ -16,6 +16,8 @@ use crate::origin::{Origin, SECRET};
 pub struct Setup {
     /// Lines of `[limits]`.
     pub limits: &'static str,
+    /// `lifetime` of `[ca]`.
+    pub lifetime: &'static str,
     /// `sync` of `[audit]`.
     pub sync: &'static str,
     /// Policy files by name, instead of one that permits everything.
@@ -30,6 +32,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             limits: "",
+            lifetime: "24h",
             sync: "batch",
             policies: vec![("all.cedar".to_owned(), permit_all())],
             threads: 1,
@@ -77,7 +80,7 @@ impl Program {
         let text = config([address, proxy], origin, &setup);
         fs::write(folder.join("gateway.toml"), text).unwrap();
         let process = match setup.small_disk {
-            None => launch(&folder),
+            None => launch(&folder, &[]),
             Some(size) => launch_on_small_disk(&folder, size),
         };
         let mut program = Self {
@@ -100,9 +103,21 @@ impl Program {
         self.process.wait().unwrap();
     }
 
+    /// Ends the process as a service manager does.
+    pub fn stop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.process.wait().unwrap();
+    }
+
     /// Starts it anew in the same folder.
     pub fn restart(&mut self) {
-        self.process = launch(&self.folder);
+        self.restart_with(&[]);
+    }
+
+    /// The same with further flags.
+    pub fn restart_with(&mut self, flags: &[&str]) {
+        self.process = launch(&self.folder, flags);
         self.starts += 1;
         self.await_service();
     }
@@ -279,12 +294,12 @@ fn config([address, proxy]: [SocketAddr; 2], origin: &Origin, setup: &Setup) -> 
     })
     .concat();
     format!(
-        "[ca]\ncertificate = \"ca.pem\"\n[audit]\npath = \"log/audit.jsonl\"\nsync = \"{}\"\n[policy]\nfiles = [\"policies/*.cedar\"]
+        "[ca]\ncertificate = \"ca.pem\"\nlifetime = \"{}\"\n[audit]\npath = \"log/audit.jsonl\"\nsync = \"{}\"\n[policy]\nfiles = [\"policies/*.cedar\"]
          [phantoms]\nenv_file = \"phantoms.env\"\n[limits]\n{}\n[runtime]\nthreads = {}\n[[listener]]\nkind = \"tls\"\naddress = \"{address}\"\nsession = \"agent-1\"
          [[listener]]\nkind = \"proxy\"\naddress = \"{proxy}\"\nsession = \"agent-1\"
          [[credential]]\nname = \"TOKEN\"\nfrom = \"file:secret\"\norigins = [\"https://*.origin.test\"]
          places = [\"header:authorization:Bearer\"]\n{hosts}",
-        setup.sync, setup.limits, setup.threads
+        setup.lifetime, setup.sync, setup.limits, setup.threads
     )
 }
 
@@ -305,9 +320,10 @@ fn command(program: &str, folder: &Path) -> Command {
     command
 }
 
-fn launch(folder: &Path) -> Child {
+fn launch(folder: &Path, flags: &[&str]) -> Child {
     command(env!("CARGO_BIN_EXE_gateway"), folder)
         .args(["serve", "--config", "gateway.toml"])
+        .args(flags)
         .stdin(Stdio::null())
         .spawn()
         .unwrap()

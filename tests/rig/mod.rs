@@ -476,7 +476,9 @@ impl Rig {
         let first = canaries.iter().find(|one| one.name == RENEWALS[0].0);
         renew(&at, &first.unwrap().secret);
         file(&at.join("secrets/proxy"), 0o600, PROXY_PASSWORD);
-        file(&at.join("rig.cedar"), 0o644, &policies());
+        for name in ["rig.cedar", "sandbox.cedar"] {
+            file(&at.join(name), 0o644, &policies());
+        }
         fs::copy(
             concat!(env!("CARGO_MANIFEST_DIR"), "/policies/default.cedar"),
             at.join("default.cedar"),
@@ -498,7 +500,11 @@ impl Rig {
         file(
             &at.join("exec.toml"),
             0o644,
-            &format!("[audit]\npath = \"audit/exec.jsonl\"\n{shared}"),
+            // Each gateway reads a file of its own anew when it changes.
+            &format!(
+                "[audit]\npath = \"audit/exec.jsonl\"\n{}",
+                shared.replace("rig.cedar", "sandbox.cedar")
+            ),
         );
         let bearer = &canaries[0].secret;
         let served = serve(&at, "serve.toml", bearer);

@@ -8,6 +8,7 @@ mod rig;
 
 mod aws;
 mod bounds;
+mod change;
 mod content;
 mod dial;
 mod echoes;
@@ -23,6 +24,7 @@ mod reach;
 mod reload;
 mod renewed;
 mod review;
+mod revoke;
 mod shares;
 mod shown;
 mod signing;
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         paths::ROWS,
         pauses::ROWS,
         bounds::ROWS,
+        change::ROWS,
         content::ROWS,
         phantoms::ROWS,
         policy::ROWS,
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         reload::ROWS,
         renewed::ROWS,
         review::ROWS,
+        revoke::ROWS,
         shares::ROWS,
         signing::ROWS,
     ]

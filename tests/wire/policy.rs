@@ -33,18 +33,22 @@ pub fn reload(rig: &Rig, text: &str) -> bool {
     hang_up(rig)
 }
 
-fn hang_up(rig: &Rig) -> bool {
+/// Asks for a reload, and says whether it was taken.
+pub fn hang_up(rig: &Rig) -> bool {
     let before = fs::metadata(&rig.served.log).unwrap().len() as usize;
     rig.served.signal(Signal::HUP);
     let until = Instant::now() + Duration::from_secs(5);
     loop {
         let log = fs::read(&rig.served.log).unwrap();
         let new = String::from_utf8_lossy(&log[before..]).into_owned();
-        if new.contains("policies reloaded") {
+        if new.contains("configuration reloaded") {
             return true;
         }
         if new.contains("the new policies are refused")
             || new.contains("the policies cannot be read")
+            || new.contains("the configuration has")
+            || new.contains("the new configuration is refused")
+            || new.contains("cannot have its phantoms")
         {
             return false;
         }

@@ -35,7 +35,7 @@ const CUT_WITHIN: Duration = Duration::from_millis(50);
 const REFUSED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Has E send so many events on `/events`, and frames on `/ws`, and then end both.
-fn stream(rig: &Rig, events: usize) {
+pub fn stream(rig: &Rig, events: usize) {
     rig.origins.on("/events", move |_| {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
         paced(head, b"9\r\ndata: x\n\n\r\n", events, b"0\r\n\r\n")
@@ -72,7 +72,7 @@ fn host(way: Way) -> &'static str {
 }
 
 /// Begins a request of HTTP/1.1.
-fn begin(rig: &Rig, way: Way, request: &str, fields: &str) -> Wire {
+pub fn begin(rig: &Rig, way: Way, request: &str, fields: &str) -> Wire {
     let (method, path) = request.split_once(' ').unwrap();
     let lent = if way.is_secure() {
         "Authorization: Bearer {PH:bearer}\r\n"

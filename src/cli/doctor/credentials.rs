@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::cli::app;
 use crate::cli::failure::{Code, Failure};
+use crate::cli::generation;
 use crate::cli::resolve::ResolvedConfig;
 use crate::cli::serving;
 use crate::cli::terminal::{Paint, Terminal, safe};
@@ -38,7 +38,7 @@ pub(super) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
     let config = Config::load(file)?;
     terminal.warn(&config.warnings);
     let resolved = ResolvedConfig::of(&config, false)?;
-    let credentials = app::credentials(&config, resolved.stored)?;
+    let credentials = generation::credentials(&config, resolved.stored)?;
     let session = SessionId::new("doctor").expect("`doctor` is a name");
     let key = PhantomKey::random().map_err(Failure::no_randomness)?;
     let checked = serving::runtime()?.block_on(async {

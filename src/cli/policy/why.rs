@@ -90,7 +90,13 @@ fn print_now(terminal: &Terminal, outcome: &str, explanation: &Explanation) {
 ///
 /// The record holds no fields, no content and no actions. A policy that needs those allows less
 /// here than it did, or says so.
-fn request(record: &Record, config: Option<&Config>) -> Result<OwnedFacts, Failure> {
+///
+/// # Errors
+/// Returns a [`Failure`] if the exchange never became a request that a policy could judge.
+pub(in crate::cli) fn request(
+    record: &Record,
+    config: Option<&Config>,
+) -> Result<OwnedFacts, Failure> {
     let text = |part: Option<&str>| part.map(str::to_owned).ok_or_else(unjudged);
     let session = SessionId::new(&text(record.session.as_deref())?).map_err(|_| unjudged())?;
     let listeners = config

@@ -16,7 +16,7 @@ use crate::credential::Stores;
 use crate::credential::store::{Lease, MemoryStore};
 use crate::credential::stored::stored;
 use crate::session::Binding;
-use crate::session::phantom::{PhantomKey, Phantoms};
+use crate::session::phantom::{KeptShapes, PhantomKey, Phantoms};
 use crate::session::stage::{GITHUB, binding, head, name};
 
 const STORED: &str = "env:github";
@@ -45,15 +45,19 @@ impl Stage {
         let key = PhantomKey::from_bytes([key; 32]);
         let phantoms = self
             .credentials
-            .issue(&SessionId::new(id).unwrap(), &key, |_| true)
+            .issue(
+                &SessionId::new(id).unwrap(),
+                &key,
+                &mut KeptShapes::default(),
+                |_| true,
+            )
             .await;
         self.with(id, phantoms.unwrap())
     }
 
     fn with(&self, id: &str, phantoms: Phantoms) -> Arc<Session> {
-        let bindings = self.credentials.bindings().clone();
         let id = SessionId::new(id).unwrap();
-        Arc::new(Session::new(id, Vec::new(), bindings, phantoms, None))
+        Arc::new(Session::new(id, Vec::new(), phantoms, None))
     }
 
     /// What an origin's answer is searched for if the request is lent nothing.

@@ -9,7 +9,7 @@ use super::super::stored::stored;
 use super::*;
 use crate::message::RequestHead;
 use crate::names::SessionId;
-use crate::session::phantom::{PhantomKey, Phantoms, Registry, Shape};
+use crate::session::phantom::{KeptShapes, PhantomKey, Phantoms, Registry, Shape};
 use crate::session::stage::{
     GEMINI, GITHUB, OTHER, PADDED, SECRETS, binding, field, head, name, usual,
 };
@@ -37,7 +37,12 @@ async fn lender(bindings: Vec<Binding>, secrets: &[(&str, &str)]) -> Lender {
     let ready = bindings.iter().map(|_| ArcSwapOption::empty()).collect();
     let credentials = Credentials::new(stored(bindings), &stores).unwrap();
     let phantoms = credentials
-        .issue(&session(), &PhantomKey::from_bytes([1; 32]), |_| true)
+        .issue(
+            &session(),
+            &PhantomKey::from_bytes([1; 32]),
+            &mut KeptShapes::default(),
+            |_| true,
+        )
         .await
         .unwrap();
     Lender {
@@ -460,7 +465,9 @@ async fn a_session_gets_phantoms_only_for_what_it_holds_in_the_variables_that_ar
     let credentials = Credentials::new(bindings, &Stores::with(store)).unwrap();
     let key = PhantomKey::from_bytes([1; 32]);
     let phantoms = credentials
-        .issue(&session(), &key, |name| name.as_str() != "absent")
+        .issue(&session(), &key, &mut KeptShapes::default(), |name| {
+            name.as_str() != "absent"
+        })
         .await
         .unwrap();
     let environment: Vec<_> = credentials.bindings().environment(&phantoms).collect();
@@ -469,7 +476,9 @@ async fn a_session_gets_phantoms_only_for_what_it_holds_in_the_variables_that_ar
     assert!(environment[1].0 == "declared_VAR" && environment[1].1.starts_with("glpat-"));
     assert_ne!(environment[0].1, GITHUB);
     assert!(matches!(
-        credentials.issue(&session(), &key, |_| true).await,
+        credentials
+            .issue(&session(), &key, &mut KeptShapes::default(), |_| true)
+            .await,
         Err(IssueFailure::Unavailable { .. })
     ));
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
 use super::super::mint::serial;
 use super::*;
@@ -99,6 +100,10 @@ fn text(der: &CertificateDer<'_>, ca: &SessionCa) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+fn root_of(ca: &SessionCa) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(ca.certificate_pem().as_bytes()).unwrap()
+}
+
 fn long_name() -> String {
     format!(
         "{}.test",
@@ -184,13 +189,12 @@ fn openssl_refuses_what_the_name_constraints_do_not_permit() {
             constraints: Some(list.iter().map(|name| host(name)).collect()),
             ..CaSettings::default()
         };
-        let mint = Mint::new(&session(), &settings, OffsetDateTime::now_utc()).unwrap();
-        let root = mint.root().clone();
+        let mint = Mint::new(&session(), &settings, None, OffsetDateTime::now_utc()).unwrap();
         for name in refused {
             let (leaf, _) = mint.leaf(&host(name), OffsetDateTime::now_utc()).unwrap();
             let folder = tempfile::tempdir().unwrap();
             let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-            std::fs::write(path("ca.pem"), root.pem()).unwrap();
+            std::fs::write(path("ca.pem"), mint.root_pem()).unwrap();
             std::fs::write(path("leaf.pem"), pem(&leaf.cert[0])).unwrap();
             let output = openssl(&[
                 "verify",
@@ -231,7 +235,7 @@ fn the_closed_list_is_asked_before_a_leaf_is_minted() {
 #[test]
 fn the_ca_signs_leaves_only_and_lives_as_long_as_the_session() {
     let ca = ca(Some(&["api.github.com"]));
-    let text = text(ca.certificate.der(), &ca);
+    let text = text(&root_of(&ca), &ca);
     for line in [
         "Subject: CN = gateway session s-0123456789abcdef",
         "X509v3 Basic Constraints: critical\n                CA:TRUE, pathlen:0",
@@ -251,7 +255,7 @@ fn a_leaf_has_one_name_an_empty_subject_and_its_issuers_key_identifier() {
     let ca = ca(None);
     let leaf = ca.leaf(&host("api.github.com")).unwrap();
     let leaf = text(&leaf.cert[0], &ca);
-    let root = text(ca.certificate.der(), &ca);
+    let root = text(&root_of(&ca), &ca);
     let after = |text: &str, title: &str| {
         text.split_once(title)
             .unwrap_or_else(|| panic!("{title} not in {text}"))
@@ -326,7 +330,7 @@ fn a_leaf_lives_at_most_seven_days_and_never_longer_than_its_ca() {
         };
         let ca = SessionCa::new(&session(), &settings, Arc::new(|_| true)).unwrap();
         let now = OffsetDateTime::now_utc();
-        let (root_from, root_to) = validity(ca.certificate.der(), &ca);
+        let (root_from, root_to) = validity(&root_of(&ca), &ca);
         let (from, to) = validity(&ca.leaf(&host("a.test")).unwrap().cert[0], &ca);
         assert!(from >= root_from && to <= root_to, "{lifetime}");
         assert!(to - from <= time::Duration::days(7), "{lifetime}");
@@ -360,11 +364,86 @@ fn an_expired_ca_mints_nothing_and_an_old_leaf_is_renewed() {
         ..CaSettings::default()
     };
     let now = OffsetDateTime::now_utc();
-    let mint = Mint::new(&session(), &settings, now).unwrap();
+    let mint = Mint::new(&session(), &settings, None, now).unwrap();
     let (_, renew_at) = mint.leaf(&host("a.test"), now).unwrap();
     assert!(renew_at > now + time::Duration::days(2) && renew_at < now + time::Duration::days(4));
-    let ended = mint.leaf(&host("a.test"), now + time::Duration::days(30));
+    let ended = mint.leaf(&host("a.test"), now + time::Duration::days(3650));
     assert!(matches!(ended, Err(MintRefused::Ended)));
+}
+
+fn again(kept: &KeptCa) -> SessionCa {
+    SessionCa::again(
+        &session(),
+        &CaSettings::default(),
+        Some(kept),
+        Arc::new(|_| true),
+    )
+    .unwrap()
+}
+
+#[test]
+fn a_kept_ca_is_the_same_one_in_another_process() {
+    let first = ca(None);
+    let second = again(&first.keep().unwrap());
+    assert_eq!(first.certificate_pem(), second.certificate_pem());
+    let leaf = second.leaf(&host("a.test")).unwrap();
+    let good = verify(&first, &leaf.cert[0], "a.test");
+    assert!(good.status.success(), "{good:?}");
+    assert_eq!(format!("{:?}", first.keep().unwrap()), "KeptCa { .. }");
+    let broken = KeptCa {
+        key: zeroize::Zeroizing::new(b"no key".to_vec()),
+        ..first.keep().unwrap()
+    };
+    let settings = CaSettings::default();
+    let made = SessionCa::again(&session(), &settings, Some(&broken), Arc::new(|_| true));
+    assert!(matches!(made, Err(CaError::Kept)));
+}
+
+#[test]
+fn a_certificate_half_way_to_its_end_is_replaced_and_clients_with_either_go_on() {
+    let first = ca(None);
+    let kept = first.keep().unwrap();
+    let year = 365 * 24 * 3600;
+    let old = KeptCa {
+        from: kept.from - 6 * year,
+        to: kept.to - 6 * year,
+        ..kept
+    };
+    let second = again(&old);
+    assert_ne!(first.certificate_pem(), second.certificate_pem());
+    let leaf = second.leaf(&host("a.test")).unwrap();
+    for trusted in [&first, &second] {
+        let good = verify(trusted, &leaf.cert[0], "a.test");
+        assert!(good.status.success(), "{good:?}");
+    }
+}
+
+#[test]
+fn for_a_year_every_handshake_gets_a_leaf_that_clients_accept_for_some_time() {
+    let settings = CaSettings {
+        lifetime: Duration::from_secs(60),
+        ..CaSettings::default()
+    };
+    let begun = OffsetDateTime::now_utc();
+    let mint = Mint::new(&session(), &settings, None, begun).unwrap();
+    let leaves = Leaves::new(mint, &settings, Arc::new(|_| true));
+    let (tick, mut minted) = (std::time::Instant::now(), 0);
+    for hour in 0..365 * 24 {
+        let now = begun + time::Duration::hours(hour);
+        let at = tick + Duration::from_secs(hour.unsigned_abs() * 3600);
+        let leaf = leaves.leaf_at(&host("a.test"), now, at).unwrap();
+        let soon = leaves.leaf_at(&host("a.test"), now + time::Duration::seconds(20), at);
+        assert!(
+            Arc::ptr_eq(&leaf, &soon.unwrap()),
+            "a leaf is kept for half of its life"
+        );
+        minted += 1;
+    }
+    assert_eq!(leaves.counted(), (1, minted));
+    // The clock is set back by a year: no client may be shown a leaf of the future.
+    let later = tick + Duration::from_secs(366 * 24 * 3600);
+    leaves.leaf_at(&host("a.test"), begun, later).unwrap();
+    assert_eq!(leaves.counted(), (1, minted + 1));
 }
 
 #[test]
@@ -410,7 +489,7 @@ fn a_flood_of_names_is_throttled_and_the_kept_ones_still_work() {
 }
 
 #[test]
-fn two_sessions_share_no_key_and_trust_no_leaf_of_the_other() {
+fn two_sessions_share_no_ca_and_trust_no_leaf_of_the_other() {
     let (one, two) = (ca(None), ca(None));
     let leaf = one.leaf(&host("a.test")).unwrap();
     let output = verify(&two, &leaf.cert[0], "a.test");

@@ -1,5 +1,7 @@
 //! Finds phantoms in bytes, plain or disguised, in one pass of one automaton.
 
+use std::sync::OnceLock;
+
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind, Input, MatchKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
@@ -30,48 +32,47 @@ pub struct Sighting {
     pub form: Form,
 }
 
-/// The automaton that matches every form of a set of phantoms.
+/// The automata that match every form of a set of phantoms. Each is built at its first use, since
+/// most sessions of a gateway sleep.
 pub(super) struct Finder {
-    exact: Option<AhoCorasick>,
-    folded: Option<AhoCorasick>,
+    phantoms: Vec<Box<str>>,
+    /// How many layers of base64 are seen through.
+    times: usize,
+    exact: OnceLock<Exact>,
+    folded: OnceLock<Option<AhoCorasick>>,
+}
+
+/// The automaton of all forms, and what each of its patterns is.
+struct Exact {
+    automaton: Option<AhoCorasick>,
     forms: Vec<(usize, Form)>,
-    shortest: usize,
 }
 
 impl Finder {
-    /// Builds an automaton for these phantoms. `times` is how many layers of base64 it sees
-    /// through.
+    /// A search for these phantoms. `times` is how many layers of base64 it sees through.
     pub(super) fn new<'p>(phantoms: impl Iterator<Item = &'p str>, times: usize) -> Self {
-        let phantoms: Vec<&str> = phantoms.collect();
-        let mut patterns: Vec<Vec<u8>> = Vec::new();
-        let mut forms = Vec::new();
-        for (index, phantom) in phantoms.iter().enumerate() {
-            for (pattern, form) in forms_of(phantom.as_bytes(), times) {
-                if !patterns.contains(&pattern) {
-                    patterns.push(pattern);
-                    forms.push((index, form));
-                }
-            }
-        }
-        let shortest = patterns.iter().map(Vec::len).min().unwrap_or(usize::MAX);
         Self {
-            exact: automaton(&patterns, false),
-            folded: automaton(&phantoms, true),
-            forms,
-            shortest,
+            phantoms: phantoms.map(Box::from).collect(),
+            times,
+            exact: OnceLock::new(),
+            folded: OnceLock::new(),
         }
     }
 
+    /// The length of the shortest pattern. That is a phantom itself: every other form is longer.
     pub(super) fn shortest(&self) -> usize {
-        self.shortest
+        let lengths = self.phantoms.iter().map(|phantom| phantom.len());
+        lengths.min().unwrap_or(usize::MAX)
     }
 
     pub(super) fn find<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = Sighting> + 'a {
-        self.exact
+        let exact = self.exact();
+        exact
+            .automaton
             .iter()
-            .flat_map(move |exact| exact.find_iter(Input::new(text)))
+            .flat_map(move |automaton| automaton.find_iter(Input::new(text)))
             .map(|found| {
-                let (index, form) = self.forms[found.pattern().as_usize()];
+                let (index, form) = exact.forms[found.pattern().as_usize()];
                 Sighting {
                     index,
                     at: found.range(),
@@ -81,11 +82,32 @@ impl Finder {
     }
 
     pub(super) fn find_folded(&self, text: &[u8]) -> Option<Sighting> {
-        let found = self.folded.as_ref()?.find(text)?;
+        let folded = self.folded.get_or_init(|| {
+            let phantoms: Vec<&str> = self.phantoms.iter().map(|phantom| &**phantom).collect();
+            automaton(&phantoms, true)
+        });
+        let found = folded.as_ref()?.find(text)?;
         Some(Sighting {
             index: found.pattern().as_usize(),
             at: found.range(),
             form: Form::Folded,
+        })
+    }
+
+    fn exact(&self) -> &Exact {
+        self.exact.get_or_init(|| {
+            let mut patterns: Vec<Vec<u8>> = Vec::new();
+            let mut forms = Vec::new();
+            for (index, phantom) in self.phantoms.iter().enumerate() {
+                for (pattern, form) in forms_of(phantom.as_bytes(), self.times) {
+                    if !patterns.contains(&pattern) {
+                        patterns.push(pattern);
+                        forms.push((index, form));
+                    }
+                }
+            }
+            let automaton = automaton(&patterns, false);
+            Exact { automaton, forms }
         })
     }
 

@@ -42,6 +42,8 @@ pub enum PhantomFailure {
 pub struct Issue<'k> {
     key: &'k PhantomKey,
     pub(super) issued: Vec<Phantom>,
+    /// Phantoms that the session held before and may no longer use, oldest first.
+    pub(super) retired: Vec<Phantom>,
 }
 
 impl<'k> Issue<'k> {
@@ -51,7 +53,37 @@ impl<'k> Issue<'k> {
         Self {
             key,
             issued: Vec::new(),
+            retired: Vec::new(),
         }
+    }
+
+    /// Goes on from the phantoms that the session held before, and from those that were retired
+    /// already. Phantoms for which `keeps` does not hold are retired: they stay recognised, so that
+    /// they are refused by name.
+    #[must_use]
+    pub fn after(
+        key: &'k PhantomKey,
+        (before, retired): (&[Phantom], &[Phantom]),
+        keeps: impl Fn(&CredentialName) -> bool,
+    ) -> Self {
+        let all = before.iter().cloned();
+        let (issued, gone): (Vec<_>, Vec<_>) = all.partition(|one| keeps(&one.credential));
+        let mut retired = retired.to_vec();
+        retired.extend(gone);
+        let surplus = retired.len().saturating_sub(MAX_RETIRED);
+        retired.drain(..surplus);
+        Self {
+            key,
+            issued,
+            retired,
+        }
+    }
+
+    /// Whether the session has a phantom for the credential.
+    #[must_use]
+    pub fn has(&self, credential: &CredentialName) -> bool {
+        let mut issued = self.issued.iter();
+        issued.any(|phantom| phantom.credential == *credential)
     }
 
     /// Issues the phantom of one credential.
@@ -107,18 +139,14 @@ impl<'k> Issue<'k> {
         if self.issued.len() == MAX_PHANTOMS {
             return Err(PhantomFailure::TooMany);
         }
-        if self
-            .issued
-            .iter()
-            .any(|phantom| phantom.credential == *credential)
-        {
+        if self.has(credential) {
             return Err(PhantomFailure::Issued {
                 credential: credential.clone(),
             });
         }
         let text = (0..MAX_ATTEMPTS)
             .filter_map(|attempt| make(self.key, attempt))
-            .find(|text| !taken(text.as_bytes()) && !self.overlaps(text))
+            .find(|text| !taken(text.as_bytes()) && !self.overlaps(credential, text))
             .ok_or_else(|| PhantomFailure::Crowded {
                 credential: credential.clone(),
             })?;
@@ -126,13 +154,17 @@ impl<'k> Issue<'k> {
             credential: credential.clone(),
             text: Arc::from(text),
         };
+        // A credential that comes back has the phantom that it had.
+        self.retired.retain(|old| old.text != phantom.text);
         self.issued.push(phantom.clone());
         Ok(phantom)
     }
 
-    fn overlaps(&self, text: &str) -> bool {
+    fn overlaps(&self, credential: &CredentialName, text: &str) -> bool {
         let folded = text.to_ascii_lowercase();
-        self.issued.iter().any(|phantom| {
+        let retired = self.retired.iter();
+        let others = retired.filter(|old| old.credential != *credential);
+        self.issued.iter().chain(others).any(|phantom| {
             let other = phantom.text.to_ascii_lowercase();
             folded.contains(&other) || other.contains(&folded)
         })
@@ -143,4 +175,6 @@ impl<'k> Issue<'k> {
 pub(super) const MIN_BITS: u32 = 24;
 /// The most phantoms issued to one session.
 const MAX_PHANTOMS: usize = 256;
+/// The most retired phantoms that one session's requests are searched for.
+const MAX_RETIRED: usize = 64;
 const MAX_ATTEMPTS: u32 = 64;

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::draw::Stream;
 use super::slots::{Alphabet, Slot, fill_slots};
+use super::written;
 
 /// A JWT's shape: the header unchanged, the payload with masked values, and the signature's length.
 ///
@@ -38,6 +39,29 @@ impl JwtShape {
         Some(Self {
             header: header.to_owned(),
             payload: mask(&claims),
+            signature_bytes,
+        })
+    }
+
+    /// The shape as text: the header, the length of the signature, and the payload's positions.
+    pub(super) fn to_text(&self) -> String {
+        let payload = written::write(&self.payload, None);
+        format!("jwt {} {} {payload}", self.header, self.signature_bytes)
+    }
+
+    /// Reads what [`JwtShape::to_text`] wrote, after its first word.
+    pub(super) fn from_text(text: &str, most: usize) -> Option<Self> {
+        let mut words = text.split(' ');
+        let (header, signature) = (words.next()?, words.next()?);
+        let signature_bytes = signature.parse().ok()?;
+        let head: serde_json::Map<_, _> = serde_json::from_slice(&decode(header)?).ok()?;
+        let (payload, None) = written::read(words, most)? else {
+            return None;
+        };
+        let fits = (MIN_SIGNATURE_BYTES..=most).contains(&signature_bytes);
+        (fits && head.contains_key("alg")).then(|| Self {
+            header: header.to_owned(),
+            payload,
             signature_bytes,
         })
     }

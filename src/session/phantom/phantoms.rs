@@ -13,7 +13,7 @@ impl Issue<'_> {
     /// Finishes issuing, and builds the search for the session's phantoms.
     #[must_use]
     pub fn finish(self) -> Phantoms {
-        Phantoms::new(self.issued)
+        Phantoms::new(self.issued, self.retired)
     }
 }
 
@@ -26,9 +26,12 @@ pub struct Phantoms {
     finder: Finder,
 }
 
-/// The phantoms issued when the session began.
+/// The phantoms of configured credentials.
 struct Issued {
+    /// Those in use, then the retired ones.
     phantoms: Vec<Phantom>,
+    /// How many are in use.
+    current: usize,
     finder: Finder,
 }
 
@@ -36,13 +39,19 @@ impl Phantoms {
     /// An empty set.
     #[must_use]
     pub fn none() -> Self {
-        Self::new(Vec::new())
+        Self::new(Vec::new(), Vec::new())
     }
 
-    fn new(phantoms: Vec<Phantom>) -> Self {
+    fn new(mut phantoms: Vec<Phantom>, retired: Vec<Phantom>) -> Self {
+        let current = phantoms.len();
+        phantoms.extend(retired);
         let finder = Finder::new(phantoms.iter().map(Phantom::mark), TIMES_ISSUED);
         Self {
-            issued: Arc::new(Issued { phantoms, finder }),
+            issued: Arc::new(Issued {
+                phantoms,
+                current,
+                finder,
+            }),
             minted: Vec::new(),
             finder: Finder::new(std::iter::empty(), TIMES_MINTED),
         }
@@ -51,13 +60,25 @@ impl Phantoms {
     /// The phantoms of configured credentials, in the order of issue.
     #[must_use]
     pub fn all(&self) -> &[Phantom] {
-        &self.issued.phantoms
+        &self.issued.phantoms[..self.issued.current]
+    }
+
+    /// The phantoms of credentials that the session may no longer use, oldest first.
+    #[must_use]
+    pub fn retired(&self) -> &[Phantom] {
+        &self.issued.phantoms[self.issued.current..]
+    }
+
+    /// Whether the phantom of a sighting is retired.
+    #[must_use]
+    pub fn is_retired(&self, sighting: &Sighting) -> bool {
+        (self.issued.current..self.issued.phantoms.len()).contains(&sighting.index)
     }
 
     /// The phantom of a sighting.
     #[must_use]
     pub fn at(&self, sighting: &Sighting) -> &Phantom {
-        let issued = self.all();
+        let issued = &self.issued.phantoms;
         match sighting.index.checked_sub(issued.len()) {
             None => &issued[sighting.index],
             Some(minted) => &self.minted[minted / 3].parts()[minted % 3],
@@ -89,20 +110,29 @@ impl Phantoms {
         let surplus = (kept.len() + 1).saturating_sub(MOST);
         gone.extend(kept.drain(..surplus));
         kept.push(minted);
-        let parts = kept.iter().flat_map(|set| set.parts());
-        let phantoms = Self {
+        (self.with_minted(kept), gone)
+    }
+
+    /// This set with the temporary credentials of another.
+    #[must_use]
+    pub fn with_minted_of(&self, other: &Self) -> Self {
+        self.with_minted(other.minted.clone())
+    }
+
+    fn with_minted(&self, minted: Vec<Arc<TemporaryPhantoms>>) -> Self {
+        let parts = minted.iter().flat_map(|set| set.parts());
+        Self {
             finder: Finder::new(parts.map(Phantom::middle), TIMES_MINTED),
             issued: self.issued.clone(),
-            minted: kept,
-        };
-        (phantoms, gone)
+            minted,
+        }
     }
 
     /// The full range of a phantom that was sighted in a text of this length.
     #[must_use]
     pub fn extent(&self, sighting: &Sighting, length: usize) -> Range<usize> {
         let Range { start, end } = sighting.at;
-        if sighting.form != Form::Plain || sighting.index < self.all().len() {
+        if sighting.form != Form::Plain || sighting.index < self.issued.phantoms.len() {
             return start..end;
         }
         let surplus = self.at(sighting).reveal().len() - (end - start);
@@ -119,7 +149,7 @@ impl Phantoms {
     /// Renumbers a sighting of a minted phantom, to come after the issued ones.
     fn numbered(&self, sighting: Sighting) -> Sighting {
         Sighting {
-            index: sighting.index + self.all().len(),
+            index: sighting.index + self.issued.phantoms.len(),
             ..sighting
         }
     }

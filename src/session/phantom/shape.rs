@@ -4,6 +4,7 @@ use super::draw::Stream;
 use super::jwt::JwtShape;
 use super::known;
 use super::slots::{Alphabet, CHECKSUM_DIGITS, Check, Slot, fill_slots, uuid_slots};
+use super::written;
 
 /// The shape of a credential, so that a phantom can have the same shape.
 ///
@@ -40,6 +41,9 @@ pub enum ShapeMalformed {
     /// It is empty, longer than 16 KiB, or contains a character that is not visible ASCII.
     #[error("a shape has 1 to 16384 visible ASCII characters")]
     Size,
+    /// It is no text of a kept shape.
+    #[error("the kept shape cannot be read")]
+    Kept,
 }
 
 impl Shape {
@@ -111,6 +115,27 @@ impl Shape {
         Ok(Self(Body::Slots { slots, check }))
     }
 
+    /// The shape as a session's record keeps it. It holds what every phantom of the shape shows.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        match &self.0 {
+            Body::Slots { slots, check } => written::write(slots, check.as_ref()),
+            Body::Jwt(jwt) => jwt.to_text(),
+        }
+    }
+
+    /// Reads a shape from a session's record.
+    ///
+    /// # Errors
+    /// [`ShapeMalformed::Kept`] if the text is not one that [`Shape::to_text`] wrote.
+    pub fn from_text(text: &str) -> Result<Self, ShapeMalformed> {
+        let body = match text.strip_prefix("jwt ") {
+            Some(token) => JwtShape::from_text(token, MAX_BYTES).map(Body::Jwt),
+            None => slots_from(text),
+        };
+        body.map(Self).ok_or(ShapeMalformed::Kept)
+    }
+
     /// The length of every credential of this shape, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -154,6 +179,20 @@ impl Shape {
             Body::Jwt(jwt) => jwt.fill(stream),
         }
     }
+}
+
+fn slots_from(text: &str) -> Option<Body> {
+    let (slots, check) = written::read(text.split(' '), MAX_BYTES)?;
+    let graphic = |slot: &Slot| match slot {
+        Slot::Fixed(byte) => byte.is_ascii_graphic(),
+        Slot::Draw(_) => true,
+    };
+    let fits = |check: &Check| {
+        let over = &check.over;
+        over.start < over.end && over.end + CHECKSUM_DIGITS == slots.len()
+    };
+    let sound = !slots.is_empty() && slots.iter().all(graphic) && check.as_ref().is_none_or(fits);
+    sound.then_some(Body::Slots { slots, check })
 }
 
 impl std::fmt::Debug for Shape {

@@ -49,6 +49,53 @@ impl Stores {
         })
     }
 
+    /// Takes over what was read by the stores of the generation before, for the places that these
+    /// references name: nothing is fetched again, and no lease is lost. With `same_vault`, the
+    /// Vault is the same one too, with its login.
+    #[must_use]
+    pub fn after<'r>(
+        self,
+        before: &Self,
+        references: impl IntoIterator<Item = &'r SecretRef>,
+        same_vault: bool,
+    ) -> Self {
+        let (mine, theirs) = (&self.0.backends, &before.0.backends);
+        let vault = if same_vault { theirs } else { mine };
+        let backends = Backends {
+            env: mine.env.clone(),
+            file: theirs.file.clone(),
+            keyring: theirs.keyring.clone(),
+            command: theirs.command.clone(),
+            vault: vault.vault.clone(),
+        };
+        let known = before.places();
+        let kept = references.into_iter().filter_map(|reference| {
+            let backend = &reference.backend;
+            let place = known.get(backend)?;
+            let is_same = same_vault || !reference.is_in_vault();
+            is_same.then(|| (backend.clone(), place.clone()))
+        });
+        let places = Mutex::new(kept.collect());
+        Self(Arc::new(Inner { backends, places }))
+    }
+
+    /// Revokes what was issued from places that `next` no longer has, and ends a Vault's login that
+    /// it does not use. Call it once `next` is in force.
+    pub async fn give_back(&self, next: &Self) {
+        let kept: Vec<Arc<Place>> = next.places().values().cloned().collect();
+        let mut gone = self.issued(|_| true);
+        gone.retain(|(place, _)| !kept.iter().any(|kept| Arc::ptr_eq(kept, place)));
+        for (place, slot) in gone {
+            slot.end(&place).await;
+        }
+        if let Some(vault) = &self.0.backends.vault
+            && !next.0.backends.each().any(|kept| Arc::ptr_eq(kept, vault))
+            && let Err(cause) = vault.close().await
+        {
+            tracing::warn!(%cause, "a store's login was not ended");
+        }
+    }
+
     /// Uses one store for all references.
     #[cfg(test)]
     pub(in crate::credential) fn with(store: Arc<dyn SecretStore>) -> Self {

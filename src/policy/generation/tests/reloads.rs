@@ -1,5 +1,7 @@
 //! Generations replace one another as a whole.
 
+use arc_swap::ArcSwap;
+
 use super::*;
 
 #[test]
@@ -12,15 +14,18 @@ fn a_failed_reload_keeps_the_generation() {
     ] {
         assert!(
             policies
-                .replace(&[Source::new("good", ""), Source::new("bad", bad)])
+                .next(
+                    &[Source::new("good", ""), Source::new("bad", bad)],
+                    declared()
+                )
                 .is_err()
         );
         assert_eq!(policies.current().number(), 1);
         assert!(policies.current().ask(&request.facts()).allowed());
     }
-    let next = policies.replace(&[]).unwrap();
-    assert_eq!(next.number(), 2);
-    let verdict = policies.current().ask(&request.facts());
+    let next = policies.next(&[], declared()).unwrap();
+    assert_eq!(next.current().number(), 2);
+    let verdict = next.current().ask(&request.facts());
     assert_eq!(
         (verdict.outcome, verdict.generation),
         (Outcome::Unpermitted, 2)
@@ -34,7 +39,7 @@ fn a_thousand_reloads_never_mix_two_sets() {
     let text = |n: u64| {
         format!("@id(\"g{n}\") permit(principal, action, resource) when {{ context.port == 443 }};")
     };
-    let policies = Arc::new(policies(&text(1)));
+    let policies = Arc::new(ArcSwap::from_pointee(policies(&text(1))));
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let readers: Vec<_> = (0..2)
         .map(|_| {
@@ -42,7 +47,7 @@ fn a_thousand_reloads_never_mix_two_sets() {
             std::thread::spawn(move || {
                 let (request, mut judged) = (owned(), 0_u64);
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) || judged == 0 {
-                    let verdict = policies.current().ask(&request.facts());
+                    let verdict = policies.load().current().ask(&request.facts());
                     assert_eq!(named(&verdict), [format!("g{}", verdict.generation)]);
                     judged += 1;
                 }
@@ -50,13 +55,12 @@ fn a_thousand_reloads_never_mix_two_sets() {
         })
         .collect();
     for number in 2..=1000 {
-        assert_eq!(
-            policies
-                .replace(&[Source::new("f", text(number))])
-                .unwrap()
-                .number(),
-            number
-        );
+        let next = policies
+            .load()
+            .next(&[Source::new("f", text(number))], declared());
+        let next = Arc::new(next.unwrap());
+        assert_eq!(next.current().number(), number);
+        policies.store(next);
     }
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     readers

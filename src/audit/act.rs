@@ -1,0 +1,83 @@
+//! Records what an operator of the gateway did.
+
+use std::time::SystemTime;
+
+use super::encode::timestamp;
+use super::error::Error;
+use super::log::Log;
+use super::record::Record;
+use super::words::Decision;
+use gateway_names::SessionId;
+
+/// What an operator did, or tried to do, through the control socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Act<'a> {
+    /// What they asked for, such as `session.end`.
+    pub name: &'static str,
+    /// Who they are, such as `uid:1000`.
+    pub operator: &'a str,
+    /// The session that it was about.
+    pub session: Option<&'a SessionId>,
+    /// What else it was about, such as a policy; never a secret, a phantom or content.
+    pub subject: &'a str,
+    /// Whether they might.
+    pub decision: Decision,
+}
+
+impl Log {
+    /// Writes a record of an operator's act. Call it before the act is done.
+    ///
+    /// Does not wait for the disk; the next sync includes the record.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Write`], [`Error::Unsynced`]: the record was not written.
+    pub fn act(&self, act: Act<'_>) -> Result<(), Error> {
+        let shown = act.subject.floor_char_boundary(MOST_SUBJECT);
+        let record = Record {
+            kind: "act".into(),
+            time: Some(timestamp(SystemTime::now()).into()),
+            name: Some(act.name.into()),
+            operator: Some(act.operator.into()),
+            session: act.session.map(|session| session.as_str().into()),
+            subject: (shown > 0).then(|| act.subject[..shown].into()),
+            decision: Some(act.decision.name().into()),
+            ..Record::default()
+        };
+        self.append(&record.encode()).map(drop)
+    }
+}
+
+const MOST_SUBJECT: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Durability;
+
+    #[test]
+    fn an_act_is_a_record_of_the_chain_with_who_did_what_to_whom() {
+        let (log, memory) = Log::memory(Durability::Batch).unwrap();
+        let session = SessionId::new("agent-1").unwrap();
+        log.act(Act {
+            name: "session.end",
+            operator: "uid:1000",
+            session: Some(&session),
+            subject: "",
+            decision: Decision::Allow,
+        })
+        .unwrap();
+        let act = memory.records().pop().unwrap();
+        let told = (
+            act.kind.as_ref(),
+            act.name.as_deref(),
+            act.operator.as_deref(),
+        );
+        assert_eq!(told, ("act", Some("session.end"), Some("uid:1000")));
+        assert_eq!(act.session.as_deref(), Some("agent-1"));
+        assert_eq!(
+            (act.decision.as_deref(), act.subject),
+            (Some("allow"), None)
+        );
+        assert_eq!(act.hash.len(), 64);
+    }
+}

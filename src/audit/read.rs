@@ -1,0 +1,177 @@
+//! Reads the records of a log: those that are there, and those that come.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::chain::{MAX_LINE_BYTES, unseal};
+use super::error::Error;
+use super::file::files;
+use super::record::Record;
+use super::scan::{Lines, open};
+
+/// Hands over each record of the files, in their order. Lines that do not match their hash are left
+/// out: [`super::verify()`] tells of those.
+///
+/// # Errors
+/// [`Error::Open`] for the first file that cannot be read.
+pub fn read(paths: &[PathBuf], mut each: impl FnMut(Record)) -> Result<(), Error> {
+    for path in paths {
+        let mut lines = Lines::new(open(path)?);
+        while let Some(piece) = lines.next().map_err(|source| unreadable(path, source))? {
+            if unseal(piece.bytes).is_ok()
+                && let Ok(record) = serde_json::from_slice(piece.bytes)
+            {
+                each(record);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Follows a log that another handle writes, also into the files after a rotation.
+pub struct Follower {
+    path: PathBuf,
+    file: File,
+    /// The beginning of a line whose end is not there yet.
+    part: Vec<u8>,
+}
+
+impl Follower {
+    /// Follows the log from its end: the next record is the first that is read.
+    ///
+    /// # Errors
+    /// [`Error::Open`] if the file cannot be read.
+    pub fn at_end(path: &Path) -> Result<Self, Error> {
+        let mut file = open(path)?;
+        file.seek(SeekFrom::End(0))
+            .map_err(|source| unreadable(path, source))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            part: Vec::new(),
+        })
+    }
+
+    /// Returns the records that were written since the last call, one a line; empty if there are
+    /// none. A call returns about 64 KiB at most.
+    ///
+    /// # Errors
+    /// The I/O error if a file cannot be read.
+    pub fn next_lines(&mut self) -> io::Result<Vec<u8>> {
+        let turned = self.has_turned();
+        if self.fill()? == 0 && turned {
+            self.turn()?;
+            self.fill()?;
+        }
+        let whole = memchr::memrchr(b'\n', &self.part).map_or(0, |at| at + 1);
+        let rest = self.part.split_off(whole);
+        let lines = std::mem::replace(&mut self.part, rest);
+        if self.part.len() > MAX_LINE_BYTES {
+            self.part.clear();
+        }
+        let records = lines.split_inclusive(|byte| *byte == b'\n');
+        Ok(records
+            .filter(|line| unseal(line).is_ok())
+            .flatten()
+            .copied()
+            .collect())
+    }
+
+    fn fill(&mut self) -> io::Result<usize> {
+        (&self.file).take(READ_BYTES).read_to_end(&mut self.part)
+    }
+
+    /// Whether the log goes on in another file. All of this one is written then.
+    fn has_turned(&self) -> bool {
+        let current = std::fs::metadata(&self.path).map(|about| about.ino());
+        current.is_ok_and(|current| Some(current) != inode(&self.file))
+    }
+
+    /// Goes on with the file that follows this one.
+    fn turn(&mut self) -> io::Result<()> {
+        let all = files(&self.path).map_err(io::Error::other)?;
+        let of_this = inode(&self.file);
+        let this = all.iter().position(|path| {
+            let about = std::fs::metadata(path).map(|about| about.ino());
+            about.ok() == of_this
+        });
+        let next = this.and_then(|at| all.get(at + 1)).unwrap_or(&self.path);
+        self.file = File::open(next)?;
+        self.part.clear();
+        Ok(())
+    }
+}
+
+fn inode(file: &File) -> Option<u64> {
+    file.metadata().ok().map(|about| about.ino())
+}
+
+fn unreadable(path: &Path, source: io::Error) -> Error {
+    Error::Open {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+const READ_BYTES: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Event, Log, Settings};
+
+    fn event(log: &Log, subject: &str) {
+        log.event(Event {
+            name: "dns_refused",
+            session: None,
+            subject: subject.as_bytes(),
+            reason: None,
+            count: 1,
+        })
+        .unwrap();
+    }
+
+    fn subjects(lines: &[u8]) -> Vec<String> {
+        let lines = lines.split(|byte| *byte == b'\n');
+        let records = lines.filter_map(|line| serde_json::from_slice::<Record>(line).ok());
+        let subjects = records.filter_map(|record| record.subject);
+        subjects.map(|subject| subject.to_string()).collect()
+    }
+
+    #[test]
+    fn a_follower_reads_each_record_once_over_rotations() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            rotate_bytes: 64 << 10,
+            ..Settings::at(&folder.path().join("log/a.jsonl"))
+        };
+        let log = Log::open(&settings).unwrap();
+        event(&log, "before");
+        let mut follower = Follower::at_end(&settings.path).unwrap();
+        let mut seen = Vec::new();
+        for number in 0..2_000 {
+            event(&log, &number.to_string());
+            if number % 7 == 0 {
+                seen.extend(subjects(&follower.next_lines().unwrap()));
+            }
+        }
+        loop {
+            let lines = follower.next_lines().unwrap();
+            if lines.is_empty() && !follower.has_turned() {
+                break;
+            }
+            seen.extend(subjects(&lines));
+        }
+        let wanted: Vec<String> = (0..2_000).map(|number| number.to_string()).collect();
+        assert_eq!(seen, wanted);
+        let all = files(&settings.path).unwrap();
+        assert!(all.len() > 3);
+        let mut read_again = Vec::new();
+        let subject = |record: Record| record.subject.map(|subject| subject.to_string());
+        read(&all, |record| read_again.extend(subject(record))).unwrap();
+        assert_eq!(read_again[0], "before");
+        assert_eq!(read_again[1..], wanted);
+    }
+}

@@ -1,0 +1,114 @@
+//! `gateway allow`: allows a running session what it was refused, by the narrowest rule.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::failure::{Code, Failure};
+use super::gateways::{ChosenGateway, Gateway};
+use super::terminal::{Paint, Terminal, safe};
+use crate::control::{AllowRequest, GrantedRule};
+
+/// Allow a running session what it was refused: shows the narrowest rule, asks, and applies it
+#[derive(Args)]
+pub(super) struct Allow {
+    /// A host (`api.example.com`, `api.example.com:8443`, `*.example.com`), or the id of a refused
+    /// exchange or its beginning
+    #[arg(
+        value_name = "HOST|ID",
+        required_unless_present = "last",
+        conflicts_with = "last"
+    )]
+    what: Option<String>,
+    /// What was refused last
+    #[arg(long)]
+    last: bool,
+    /// Apply the rule without a question
+    #[arg(long, short)]
+    yes: bool,
+    /// The session that may; needed for a host if there are several
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+    #[command(flatten)]
+    chosen: ChosenGateway,
+}
+
+impl Allow {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let gateway = self.chosen.one()?;
+        let asked = self.request();
+        let rule = ask(&gateway, &asked)?;
+        if !terminal.json() {
+            rule.policy
+                .lines()
+                .for_each(|line| terminal.line(safe(line)));
+        }
+        if !self.yes && !confirmed(&rule)? {
+            terminal.note("gateway: nothing was changed");
+            return Ok(Code::Failed);
+        }
+        let applied = ask(
+            &gateway,
+            &AllowRequest {
+                policy: Some(rule.policy),
+                ..asked
+            },
+        )?;
+        if terminal.json() {
+            terminal.document(&applied);
+        } else {
+            let word = terminal.paint(Paint::Green, "applied");
+            let (generation, file) = (applied.generation, safe(&applied.file));
+            terminal.line(format!("{word} as generation {generation}, kept in {file}"));
+        }
+        Ok(Code::Ok)
+    }
+
+    fn request(&self) -> AllowRequest {
+        let is_id = |text: &str| {
+            (4..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        let (exchange, host) = match self.what.clone() {
+            Some(what) if is_id(&what) => (Some(what), None),
+            what => (None, what),
+        };
+        AllowRequest {
+            host,
+            exchange,
+            last: self.last,
+            session: self.session.clone(),
+            policy: None,
+        }
+    }
+}
+
+fn ask(gateway: &Gateway, asked: &AllowRequest) -> Result<GrantedRule, Failure> {
+    let content: Value = json!(asked);
+    let answer = gateway.post("/v1/policies/allow", Some(&content))?;
+    serde_json::from_value(answer)
+        .map_err(|error| Failure::of("the gateway's answer cannot be read", &error))
+}
+
+/// Asks the person at the terminal.
+fn confirmed(rule: &GrantedRule) -> Result<bool, Failure> {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return Err(Failure::usage("nobody can be asked")
+            .because("the standard input is no terminal")
+            .next("look at the rule, then repeat the command with `--yes`"));
+    }
+    let question = format!("Apply it now, and keep it in {}? [y/N] ", safe(&rule.file));
+    let mut error = std::io::stderr().lock();
+    // A question that cannot be shown is answered with no.
+    if error
+        .write_all(question.as_bytes())
+        .and_then(|()| error.flush())
+        .is_err()
+    {
+        return Ok(false);
+    }
+    let mut answer = String::new();
+    let read = input.lock().read_line(&mut answer);
+    Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
+}

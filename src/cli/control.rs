@@ -1,0 +1,222 @@
+//! The control socket of a running gateway: opens it, and does what operators ask for.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use http::StatusCode;
+use tokio::runtime::Handle;
+
+use super::app::App;
+use super::failure::{Code, Failure};
+use super::{grant, serving};
+use crate::config::state;
+use crate::control::{
+    About, AllowRequest, Control, ControlRefusal, ControlSocket, GrantedRule, Operations, Unusable,
+};
+use crate::gateway::chain;
+use crate::names::SessionId;
+use crate::policy::{Operators, Source};
+use crate::session::SessionStatus;
+
+/// Opens the control socket and the metrics port, and serves them on a thread of their own. The
+/// socket goes when the returned value is dropped.
+///
+/// Without a configured path, a gateway that can have no socket runs without one, and its log says
+/// why.
+///
+/// # Errors
+/// Returns a [`Failure`] if the configured socket or port cannot be had, or if the policies for
+/// operators are refused. Must be called on the runtime that serves.
+pub fn open(app: &Arc<App>, kind: &'static str) -> Result<Option<ControlSocket>, Failure> {
+    let settings = &app.config.control;
+    let operators = operators(settings.policy.as_ref())?;
+    let port = settings.metrics_address.map(bind_port).transpose()?;
+    let socket = match socket(kind, settings.path.clone()) {
+        Ok(socket) => socket,
+        Err(unusable) if settings.path.is_some() => return Err(unopened(&unusable)),
+        Err(unusable) => {
+            let cause = chain(&unusable);
+            tracing::warn!(%cause, "there is no control socket");
+            None
+        }
+    };
+    if socket.is_none() && port.is_none() {
+        return Ok(None);
+    }
+    let listener = socket.as_ref().map(ControlSocket::listener).transpose();
+    let listener = listener.map_err(|error| Failure::of(NOT_SERVED, &error))?;
+    let about = About {
+        kind,
+        config: app.config.file.clone(),
+        directory: std::env::current_dir().ok(),
+        started: (SystemTime::now(), Instant::now()),
+    };
+    let operations = AppOperations {
+        app: app.clone(),
+        main: Handle::current(),
+    };
+    let control = Control::new(about, app.shared.clone(), operators, operations);
+    start(control, listener, port)?;
+    Ok(socket)
+}
+
+fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> {
+    let Some(path) = policy else {
+        return Ok(Operators::everything());
+    };
+    let refused = |problems: crate::policy::Problems| {
+        Failure::usage("the policies for operators are refused")
+            .because(problems.to_string())
+            .next("see docs/control.md")
+    };
+    let text: Vec<String> = Source::read(path)
+        .map_err(refused)?
+        .into_iter()
+        .map(|source| source.text)
+        .collect();
+    let source = Source::new(path.display().to_string(), text.join("\n"));
+    Operators::load(&source).map_err(refused)
+}
+
+fn bind_port(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let bind = || {
+        let port = TcpListener::bind(address)?;
+        port.set_nonblocking(true)?;
+        Ok(port)
+    };
+    bind().map_err(|error: std::io::Error| {
+        Failure::of(format!("cannot listen on {address}"), &error)
+            .next("choose another `[control] metrics_address`")
+    })
+}
+
+fn socket(
+    kind: &'static str,
+    configured: Option<PathBuf>,
+) -> Result<Option<ControlSocket>, Unusable> {
+    let name = format!("{kind}-{}.sock", std::process::id());
+    let path = configured.or_else(|| state::run_directory().map(|folder| folder.join(name)));
+    path.map(|path| ControlSocket::bind(&path)).transpose()
+}
+
+fn unopened(unusable: &Unusable) -> Failure {
+    let next = match unusable {
+        Unusable::Live(_) => "end that gateway, or name another `[control] path`",
+        Unusable::Occupied(_) => "remove it, or name another `[control] path`",
+        _ => "name a `[control] path` in a folder of your own, of mode 0700",
+    };
+    Failure::of("the control socket cannot be opened", unusable).next(next)
+}
+
+/// Starts the thread. It ends with the process.
+fn start(
+    control: Arc<Control<AppOperations>>,
+    socket: Option<UnixListener>,
+    port: Option<TcpListener>,
+) -> Result<(), Failure> {
+    let runtime = serving::runtime()?;
+    let serve = async move {
+        let served = control.clone();
+        let on_socket = async move {
+            if let Some(Ok(listener)) = socket.map(tokio::net::UnixListener::from_std) {
+                crate::control::serve(listener, served).await;
+            }
+        };
+        let on_port = async move {
+            if let Some(Ok(listener)) = port.map(tokio::net::TcpListener::from_std) {
+                crate::control::serve_metrics(listener, control).await;
+            }
+        };
+        tokio::join!(on_socket, on_port);
+    };
+    let thread = std::thread::Builder::new().name("gateway-control".to_owned());
+    let started = thread.spawn(move || runtime.block_on(serve));
+    started
+        .map(drop)
+        .map_err(|error| Failure::of(NOT_SERVED, &error))
+}
+
+/// What the program does for operators.
+struct AppOperations {
+    app: Arc<App>,
+    /// The runtime that serves. What changes the data path runs there.
+    main: Handle,
+}
+
+impl AppOperations {
+    async fn on_main<T, F>(&self, run: impl FnOnce(Arc<App>) -> F) -> Result<T, ControlRefusal>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let done = self.main.spawn(run(self.app.clone())).await;
+        let ended = ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "the gateway ends");
+        done.map_err(|_| ended)?
+            .map_err(|failure| refused(&failure))
+    }
+}
+
+impl Operations for AppOperations {
+    async fn listeners(&self) -> Vec<(String, String)> {
+        self.app.listeners().await
+    }
+
+    async fn reload(&self) -> Result<u64, ControlRefusal> {
+        let reload = |app: Arc<App>| async move { Ok(app.reload().await?.generation) };
+        self.on_main(reload).await
+    }
+
+    async fn keep_status(
+        &self,
+        session: &SessionId,
+        status: SessionStatus,
+    ) -> Result<(), ControlRefusal> {
+        let id = session.clone();
+        let keep = |app: Arc<App>| async move { app.keep_status(&id, status).await };
+        self.on_main(keep).await
+    }
+
+    async fn allow(&self, asked: AllowRequest) -> Result<GrantedRule, ControlRefusal> {
+        let (app, wanted) = (self.app.clone(), asked.clone());
+        // A long log takes long to search.
+        let found = tokio::task::spawn_blocking(move || grant::rule(&app, &wanted)).await;
+        let unfound = |_| {
+            let what = "the log cannot be searched";
+            ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, what)
+        };
+        let rule = found.map_err(unfound)??;
+        match asked.policy {
+            None => grant::shown(&self.app, rule),
+            Some(seen) if seen != rule => Err(ControlRefusal::new(
+                StatusCode::CONFLICT,
+                "the rule is not the one that was shown",
+            )
+            .next("ask again without `policy`")),
+            Some(_) => {
+                let apply = |app: Arc<App>| async move { grant::apply(&app, rule).await };
+                self.on_main(apply).await
+            }
+        }
+    }
+}
+
+/// Turns a failure into an answer.
+fn refused(failure: &Failure) -> ControlRefusal {
+    let status = match failure.code {
+        Code::Usage => StatusCode::UNPROCESSABLE_ENTITY,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let mistakes = failure.mistakes.iter().map(ToString::to_string);
+    let why: Vec<String> = mistakes.chain(failure.why.clone()).collect();
+    ControlRefusal {
+        status,
+        what: failure.what.clone(),
+        why: (!why.is_empty()).then(|| why.join("\n")),
+        next: failure.next.clone(),
+    }
+}
+
+const NOT_SERVED: &str = "the control socket cannot be served";

@@ -1,0 +1,172 @@
+//! Finds the running gateways of this user, and calls them.
+
+use std::path::Path;
+
+use clap::Args;
+use http::{Method, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use super::failure::{Code, Failure};
+use super::serving;
+use crate::config::state;
+use crate::control::{Client, sockets};
+
+/// Chooses a running gateway.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ChosenGateway {
+    /// The gateway: its process number, its name, or the path of its control socket [default: the
+    /// only one that runs]
+    #[arg(long, value_name = "PID|NAME|SOCKET")]
+    gateway: Option<String>,
+}
+
+/// A running gateway.
+pub(super) struct Gateway {
+    /// The name of its socket: `serve-1234`.
+    pub name: String,
+    /// Its control socket.
+    pub client: Client,
+}
+
+impl ChosenGateway {
+    /// Returns the chosen gateways, all that run unless one is named.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if none runs, or none of that name.
+    pub(super) fn all(&self) -> Result<Vec<Gateway>, Failure> {
+        let found = self.find()?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        Err(match &self.gateway {
+            Some(named) => Failure::new(format!("no gateway `{named}` runs")).next("gateway status"),
+            None => Failure::new("no gateway of yours runs").next(
+                "start one: `gateway exec -- CMD` or `gateway serve --config FILE`; name one elsewhere: `--gateway SOCKET`",
+            ),
+        })
+    }
+
+    /// Returns the chosen gateways; none if none runs.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the folder of the sockets is not safe to use.
+    pub(super) fn find(&self) -> Result<Vec<Gateway>, Failure> {
+        if let Some(path) = self.gateway.as_deref().filter(|name| name.contains('/')) {
+            return Ok(vec![Gateway::at(Path::new(path))]);
+        }
+        let Some(folder) = state::run_directory() else {
+            return Ok(Vec::new());
+        };
+        let paths = sockets(&folder)
+            .map_err(|unusable| Failure::of("the running gateways cannot be found", &unusable))?;
+        let all = paths.iter().map(|path| Gateway::at(path));
+        let wanted = |gateway: &Gateway| match &self.gateway {
+            None => true,
+            Some(named) => {
+                let pid = gateway.name.rsplit('-').next();
+                gateway.name.starts_with(named.as_str()) || pid == Some(named.as_str())
+            }
+        };
+        Ok(all.filter(wanted).collect())
+    }
+
+    /// Whether a gateway is named.
+    pub(super) fn is_named(&self) -> bool {
+        self.gateway.is_some()
+    }
+
+    /// Returns the one chosen gateway.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if there is none, or more than one.
+    pub(super) fn one(&self) -> Result<Gateway, Failure> {
+        only(self.all()?)
+    }
+}
+
+/// Returns the only gateway of a list.
+///
+/// # Errors
+/// Returns a [`Failure`] that names them all.
+pub(super) fn only(mut all: Vec<Gateway>) -> Result<Gateway, Failure> {
+    match all.len() {
+        1 => Ok(all.remove(0)),
+        _ => {
+            let names: Vec<&str> = all.iter().map(|gateway| gateway.name.as_str()).collect();
+            Err(
+                Failure::usage(format!("several gateways run: {}", names.join(", ")))
+                    .next("name one: `--gateway PID`; `gateway status` tells them apart"),
+            )
+        }
+    }
+}
+
+impl Gateway {
+    fn at(path: &Path) -> Self {
+        let name = path.file_stem().unwrap_or(path.as_os_str());
+        Self {
+            name: name.to_string_lossy().into_owned(),
+            client: Client::new(path),
+        }
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if there is no answer, or a refusal.
+    pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.call(Method::GET, path, None)
+    }
+
+    /// Makes a call that changes something.
+    ///
+    /// # Errors
+    /// As [`Gateway::get`].
+    pub(super) fn post(&self, path: &str, content: Option<&Value>) -> Result<Value, Failure> {
+        self.call(Method::POST, path, content)
+    }
+
+    fn call(&self, method: Method, path: &str, content: Option<&Value>) -> Result<Value, Failure> {
+        let calling = self.client.call(method, path, content);
+        let (status, answer) = serving::runtime()?
+            .block_on(calling)
+            .map_err(|unanswered| self.unanswered(&unanswered))?;
+        if status == StatusCode::OK {
+            Ok(answer)
+        } else {
+            Err(self.refused(status, &answer))
+        }
+    }
+
+    pub(super) fn unanswered(&self, why: &crate::control::Unanswered) -> Failure {
+        Failure::of(format!("gateway `{}` does not answer", self.name), why)
+    }
+
+    /// Turns a refusal of the gateway into a failure.
+    pub(super) fn refused(&self, status: StatusCode, answer: &Value) -> Failure {
+        let error = &answer["error"];
+        let part = |name: &str| error[name].as_str().map(str::to_owned);
+        let unknown = || format!("gateway `{}` answered {status}", self.name);
+        Failure {
+            why: part("why"),
+            next: part("next").filter(|next| !next.is_empty()),
+            code: match status {
+                StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST => Code::Usage,
+                _ => Code::Failed,
+            },
+            ..Failure::new(part("what").unwrap_or_else(unknown))
+        }
+    }
+}
+
+/// Returns a session's id as it stands in a path.
+pub(super) fn in_path(id: &str) -> String {
+    utf8_percent_encode(id, RESERVED).to_string()
+}
+
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'.')
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b':');

@@ -1,0 +1,213 @@
+//! Rules that an operator grants while a gateway runs: the narrowest one for what was refused, and
+//! the file that keeps it.
+
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::app::App;
+use super::failure::Failure;
+use super::policy;
+use super::write::write;
+use crate::audit::{self, Record};
+use crate::config::Allowed;
+use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
+use crate::gateway::chain;
+use crate::names::{ReasonCode, SessionId};
+use crate::policy::generate;
+
+/// Returns the narrowest rule that allows what is asked for.
+///
+/// # Errors
+/// Returns why no rule would allow it, or why nothing says what to allow.
+pub fn rule(app: &App, asked: &AllowRequest) -> Result<String, ControlRefusal> {
+    match (&asked.host, &asked.exchange, asked.last) {
+        (Some(host), None, false) => of_host(app, asked, host),
+        (None, Some(id), false) => {
+            let is_it = |record: &Record| {
+                record
+                    .id
+                    .as_deref()
+                    .is_some_and(|known| known.starts_with(id.as_str()))
+            };
+            of_record(app, &refused_record(app, is_it)?)
+        }
+        (None, None, true) => of_record(app, &refused_record(app, |_| true)?),
+        _ => Err(
+            ControlRefusal::new(StatusCode::BAD_REQUEST, "it is not clear what to allow")
+                .next("name a host, an exchange, or the last one"),
+        ),
+    }
+}
+
+/// Returns the rule as it would be applied.
+///
+/// # Errors
+/// Returns that there is no file to keep it.
+pub fn shown(app: &App, policy: String) -> Result<GrantedRule, ControlRefusal> {
+    let file = app.config.granted.as_deref().ok_or_else(unkept)?;
+    Ok(GrantedRule {
+        policy,
+        applied: false,
+        generation: app.shared.look().number(),
+        file: file.display().to_string(),
+    })
+}
+
+/// Puts the rule into its file, and the file into force. If it is refused, the file stays as it
+/// was.
+///
+/// # Errors
+/// Returns a [`Failure`] if the file cannot be written, or if the policies are refused with it.
+pub async fn apply(app: &Arc<App>, policy: String) -> Result<GrantedRule, Failure> {
+    let path = app.config.granted.as_deref();
+    let path = path.ok_or_else(|| Failure::new(unkept().what))?;
+    let before = match std::fs::read_to_string(path) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(Failure::of("the granted rules cannot be read", &error)),
+    };
+    let text = before.as_deref().unwrap_or(HEAD);
+    if !text.contains(&policy) {
+        folder(path)?;
+        write(path, format!("{text}\n{policy}").as_bytes(), 0o600)?;
+    }
+    let applied = app.reload().await.inspect_err(|_| {
+        // The reload already fails. If this fails too, the next one tells of the file.
+        let _ = match &before {
+            Some(before) => write(path, before.as_bytes(), 0o600).map_err(drop),
+            None => std::fs::remove_file(path).map_err(drop),
+        };
+    })?;
+    Ok(GrantedRule {
+        policy,
+        applied: true,
+        generation: applied.generation,
+        file: path.display().to_string(),
+    })
+}
+
+fn folder(path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|error| Failure::of("the granted rules cannot be kept", &error))
+}
+
+/// Returns the rule for a host that an operator names.
+fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<String, ControlRefusal> {
+    let allowed = Allowed::parse(host).map_err(|hint| {
+        let what = format!("`{host}` cannot be allowed");
+        ControlRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, what)
+            .because(hint.why)
+            .next(hint.remedy)
+    })?;
+    let session = session(app, asked.session.as_deref())?;
+    Ok(permit(&session, &allowed.host.to_string(), allowed.port))
+}
+
+/// Returns the session that is named, else the only one.
+fn session(app: &App, named: Option<&str>) -> Result<SessionId, ControlRefusal> {
+    let all = app.shared.sessions.all();
+    let mut fitting = all
+        .iter()
+        .filter(|session| named.is_none_or(|named| session.id().as_str() == named));
+    match (fitting.next(), fitting.next()) {
+        (Some(only), None) => Ok(only.id().clone()),
+        (None, _) => Err(ControlRefusal::new(
+            StatusCode::NOT_FOUND,
+            "there is no such session",
+        )),
+        (Some(_), Some(_)) => {
+            let what = "there are several sessions, and none is named";
+            Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what)
+                .next("name one: `--session NAME`"))
+        }
+    }
+}
+
+fn permit(session: &SessionId, host: &str, port: u16) -> String {
+    generate::permit_host(Some(session), host, Some(port))
+}
+
+/// Returns the last record of a refusal that fits. A policy may have refused it, or a name server,
+/// or a proxy before there was a request.
+fn refused_record(app: &App, fits: impl Fn(&Record) -> bool) -> Result<Record, ControlRefusal> {
+    let unreadable = |error: audit::Error| {
+        ControlRefusal::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the audit log cannot be read",
+        )
+        .because(chain(&error))
+    };
+    let path = app.shared.log.path().unwrap_or(Path::new(""));
+    let files = audit::files(path).map_err(unreadable)?;
+    let mut found = None;
+    audit::read(&files, |record| {
+        if record.kind == "exchange" && record.reason.is_some() && fits(&record) {
+            found = Some(record);
+        }
+    })
+    .map_err(unreadable)?;
+    found.ok_or_else(|| {
+        let what = "no such exchange was refused";
+        ControlRefusal::new(StatusCode::NOT_FOUND, what).next("`gateway log --refused` lists them")
+    })
+}
+
+/// Returns the rule for what an exchange asked for.
+fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
+    let conflict = |what: String| ControlRefusal::new(StatusCode::CONFLICT, what);
+    let reason = record.reason.as_deref().unwrap_or_default();
+    let code = ReasonCode::named(reason);
+    match code {
+        Some(ReasonCode::PolicyDefaultDeny | ReasonCode::DnsName) => {}
+        _ => {
+            let next = code.map_or("", ReasonCode::next_step);
+            let what = format!("it was refused for `{reason}`, which no further rule changes");
+            return Err(conflict(what).next(next));
+        }
+    }
+    let named = record.session.as_deref();
+    let id = session(app, named)?;
+    let Ok(mut request) = policy::request(record, Some(&app.config)) else {
+        // There was no request yet: only a name, or a tunnel.
+        let host = record.host.as_deref().unwrap_or_default();
+        let port = record.port.filter(|port| *port != 0).unwrap_or(443);
+        let pattern = if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        };
+        let asked = AllowRequest {
+            session: Some(id.to_string()),
+            ..AllowRequest::default()
+        };
+        return of_host(app, &asked, &pattern);
+    };
+    if let Some(session) = app.shared.sessions.get(&id) {
+        request.groups = session.groups().to_vec();
+    }
+    let generation = app.shared.current().policies.current();
+    let verdict = generation.ask(&request.facts());
+    let why = generation.explain(&request.facts(), &verdict);
+    why.proposal.ok_or_else(|| {
+        let what = match verdict.allowed() {
+            true => "the request itself is allowed now".to_owned(),
+            false => why.reason.clone(),
+        };
+        conflict(what).next(why.next_step)
+    })
+}
+
+fn unkept() -> ControlRefusal {
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    ControlRefusal::new(status, "there is no file to keep granted rules in")
+}
+
+const HEAD: &str =
+    "// Rules that an operator granted with `gateway allow`. Edit or remove them as you like.\n";

@@ -1,0 +1,344 @@
+//! Keeps sessions between two starts of the gateway: the phantoms of each, and the CAs of those
+//! that have listeners.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use zeroize::Zeroizing;
+
+use super::Color;
+use super::failure::Failure;
+use super::kept::RecalledSession;
+use super::project::{project_folders, project_id};
+use super::renewal::Renewal;
+use super::sealing::KeyPlaces;
+use super::terminal::Terminal;
+use crate::config::Config;
+use crate::intercept::SessionCa;
+use crate::names::{CredentialName, SessionId};
+use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
+use crate::session::{Session, SessionStatus};
+use crate::state::{
+    KeptCertificate, KeptSecrets, MemoryState, SealingKey, SessionDecision, SessionRecord,
+    SqliteState, StateError, StateStore, unix,
+};
+
+/// Which sessions outlive the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Keeping {
+    /// None, as in a demo.
+    Nothing,
+    /// Those of listeners, with their CAs.
+    Listeners,
+    /// The phantoms of commands that this user runs in this folder.
+    Project(PathBuf),
+}
+
+/// The store of sessions, and the key that opens what is sealed there.
+pub(super) struct Keeper {
+    store: Arc<dyn StateStore>,
+    key: SealingKey,
+    keeping: Keeping,
+    fresh: bool,
+    /// The sessions that this process opened, which are fresh no more.
+    begun: Mutex<HashSet<SessionId>>,
+    /// The user that runs the command, if it is not this one.
+    user: Option<String>,
+    renewal: Renewal,
+}
+
+impl Keeper {
+    /// Opens the state of a configuration.
+    ///
+    /// If no place for it is configured and the usual one cannot be used, sessions are kept in
+    /// memory, and that is said.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if a state that is there cannot be used, or its key is lost.
+    pub(super) async fn open(config: &Config, keeping: Keeping) -> Result<Self, Failure> {
+        let with = |store: Arc<dyn StateStore>, key| Self {
+            renewal: Renewal::new(store.clone()),
+            store,
+            key,
+            keeping: keeping.clone(),
+            fresh: config.state.fresh,
+            begun: Mutex::default(),
+            user: config.sandbox.user.clone(),
+        };
+        let path = match keeping {
+            Keeping::Nothing => None,
+            _ => config.state_file(keeping == Keeping::Listeners),
+        };
+        let opened = match (&path, &keeping) {
+            (Some(path), _) => SqliteState::open(path),
+            (None, Keeping::Nothing) => return Ok(with(Arc::<MemoryState>::default(), passing()?)),
+            (None, _) => {
+                Err(std::io::Error::other("no HOME or XDG_STATE_HOME names a folder").into())
+            }
+        };
+        let path = path.unwrap_or_default();
+        match opened {
+            Ok(store) => {
+                let folder = path.parent().unwrap_or(Path::new("/"));
+                let key = KeyPlaces::new(config, folder).key(&store).await?;
+                Ok(with(Arc::new(store), key))
+            }
+            Err(error) if config.state.path.is_none() && error.is_no_place() => {
+                Terminal::new(false, Color::Auto).note(format!(
+                    "gateway: phantoms and CAs will be others at the next start: no place to keep them ({error})"
+                ));
+                Ok(with(Arc::<MemoryState>::default(), passing()?))
+            }
+            Err(error) => {
+                let what = format!("the state in {} cannot be used", path.display());
+                let remedy = error.remedy(&path);
+                Err(Failure::of(what, &error).next(remedy))
+            }
+        }
+    }
+
+    /// Returns what is kept of a session, or what is to be kept of a new one.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if its record cannot be read.
+    pub(super) async fn recall(&self, session: &SessionId) -> Result<RecalledSession, Failure> {
+        let (id, record) = self
+            .find(session)
+            .await
+            .map_err(|error| unreadable(&error))?;
+        let Some(record) = record.filter(|_| !self.is_fresh(&id)) else {
+            let mut seed = Zeroizing::new([0; 32]);
+            getrandom::fill(&mut seed[..]).map_err(Failure::no_randomness)?;
+            return Ok(RecalledSession {
+                id,
+                record: None,
+                secrets: KeptSecrets {
+                    seed,
+                    ca_key: Zeroizing::default(),
+                },
+                shapes: KeptShapes::default(),
+            });
+        };
+        let secrets = record.open(&self.key).map_err(|error| unreadable(&error))?;
+        let shapes = KeptShapes::read(&record.shapes).map_err(|error| unreadable(&error))?;
+        Ok(RecalledSession {
+            id,
+            record: Some(record),
+            secrets,
+            shapes,
+        })
+    }
+
+    /// Keeps a session that was opened. Returns whether it did: if another process kept it first,
+    /// the caller recalls what that one kept.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the record cannot be written.
+    pub(super) async fn keep(
+        &self,
+        kept: &RecalledSession,
+        session: &Session,
+        ca: &SessionCa,
+    ) -> Result<bool, Failure> {
+        let decisions = self.decisions(kept, session, ca)?;
+        let is_kept = self.decide(decisions).await?;
+        if is_kept {
+            self.begun.lock().insert(kept.id.clone());
+        }
+        Ok(is_kept)
+    }
+
+    /// Keeps the shapes of phantoms that a live session gained. Returns as [`Keeper::keep`].
+    ///
+    /// # Errors
+    /// As [`Keeper::keep`].
+    pub(super) async fn keep_shapes(&self, kept: &RecalledSession) -> Result<bool, Failure> {
+        self.decide(kept.new_shapes()).await
+    }
+
+    /// Keeps what an operator made of a session.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written.
+    pub(super) async fn keep_status(
+        &self,
+        id: &SessionId,
+        status: SessionStatus,
+    ) -> Result<(), Failure> {
+        if !self.keeps_ca() {
+            return Ok(());
+        }
+        let session = id.clone();
+        let decision = match status {
+            SessionStatus::Active => SessionDecision::Resume(session),
+            SessionStatus::Paused => SessionDecision::Pause(session),
+            SessionStatus::Ended(_) => SessionDecision::End {
+                session,
+                at: unix(SystemTime::now()),
+            },
+        };
+        match self.decide(vec![decision]).await? {
+            true => Ok(()),
+            false => Err(Failure::new("the session was ended, and that is kept")),
+        }
+    }
+
+    async fn decide(&self, decisions: Vec<SessionDecision>) -> Result<bool, Failure> {
+        if decisions.is_empty() {
+            return Ok(true);
+        }
+        match self.store.decide(decisions).await {
+            Ok(_) => Ok(true),
+            Err(StateError::Refused(_)) => Ok(false),
+            Err(error) => Err(Failure::of("the session cannot be kept", &error)),
+        }
+    }
+
+    fn is_fresh(&self, id: &SessionId) -> bool {
+        self.fresh && !self.begun.lock().contains(id)
+    }
+
+    /// Renews a session as long as this process lives, if it has a record of its own to renew.
+    pub(super) fn tend(&self, kept: &RecalledSession, session: &Arc<Session>) {
+        if session.lifetime().is_some() && !kept.is_ended() {
+            self.renewal.add(kept.id.clone(), session);
+        }
+    }
+
+    /// The phantoms of other sessions that are kept, each with the id of its record.
+    pub(super) async fn others(&self, own: &RecalledSession) -> Vec<(SessionId, Vec<Phantom>)> {
+        let records = self.store.sessions(RECOGNISED).await.unwrap_or_default();
+        let others = records.iter().filter(|record| record.id != own.id.as_str());
+        // A record that cannot be opened takes away a word of explanation, and nothing else.
+        others.filter_map(|record| self.phantoms(record)).collect()
+    }
+
+    fn phantoms(&self, record: &SessionRecord) -> Option<(SessionId, Vec<Phantom>)> {
+        let secrets = record.open(&self.key).ok()?;
+        let key = PhantomKey::from_bytes(*secrets.seed);
+        let mut issue = Issue::new(&key);
+        let shapes = KeptShapes::read(&record.shapes).ok()?;
+        let phantoms = shapes
+            .all()
+            .filter_map(|(credential, shape)| issue.issue(credential, shape, |_| false).ok())
+            .collect();
+        Some((SessionId::new(&record.id).ok()?, phantoms))
+    }
+
+    async fn find(
+        &self,
+        session: &SessionId,
+    ) -> Result<(SessionId, Option<SessionRecord>), StateError> {
+        let Keeping::Project(folder) = &self.keeping else {
+            return Ok((session.clone(), self.store.session(session).await?));
+        };
+        let mut own = None;
+        for folder in project_folders(folder) {
+            let id = project_id(folder, self.user.as_deref());
+            if let Some(record) = self.store.session(&id).await? {
+                return Ok((id, Some(record)));
+            }
+            own.get_or_insert(id);
+        }
+        Ok((own.unwrap_or_else(|| session.clone()), None))
+    }
+
+    fn decisions(
+        &self,
+        kept: &RecalledSession,
+        session: &Session,
+        ca: &SessionCa,
+    ) -> Result<Vec<SessionDecision>, Failure> {
+        let Some(record) = &kept.record else {
+            let record = self.record(kept, session, ca)?;
+            return Ok(vec![if self.is_fresh(&kept.id) {
+                SessionDecision::Replace(record)
+            } else {
+                SessionDecision::Create(record)
+            }]);
+        };
+        if record.ended.is_some() {
+            return Ok(Vec::new());
+        }
+        let mut decisions = kept.new_shapes();
+        let pem = record.certificate.as_ref().map(|kept| kept.pem.as_str());
+        let is_another = self.keeps_ca() && pem != Some(ca.certificate_pem().as_str());
+        if is_another || record.parents != groups(session) {
+            decisions.push(SessionDecision::Reissue(self.record(kept, session, ca)?));
+        }
+        if let (Some(lifetime), true) = (session.lifetime(), self.keeps_ca()) {
+            decisions.push(SessionDecision::Extend {
+                session: kept.id.clone(),
+                ends: unix(lifetime.ends()),
+            });
+        }
+        Ok(decisions)
+    }
+
+    fn record(
+        &self,
+        kept: &RecalledSession,
+        session: &Session,
+        ca: &SessionCa,
+    ) -> Result<SessionRecord, Failure> {
+        let ca = self.keeps_ca().then(|| ca.keep()).flatten();
+        let named = |(name, shape): (&CredentialName, &crate::session::phantom::Shape)| {
+            (name.to_string(), shape.to_text())
+        };
+        let mut record = SessionRecord {
+            version: SessionRecord::VERSION,
+            id: kept.id.to_string(),
+            parents: groups(session),
+            made: unix(SystemTime::now()),
+            ends: session.lifetime().map(|lifetime| unix(lifetime.ends())),
+            idle: None,
+            paused: false,
+            ended: None,
+            shapes: kept.shapes.all().map(named).collect(),
+            certificate: ca.as_ref().map(|ca| KeptCertificate {
+                pem: ca.pem.clone(),
+                from: ca.from,
+                to: ca.to,
+            }),
+            sealed: Vec::new(),
+        };
+        let secrets = KeptSecrets {
+            seed: kept.secrets.seed.clone(),
+            ca_key: ca.map(|ca| ca.key).unwrap_or_default(),
+        };
+        let sealed = record.seal(&self.key, &secrets);
+        sealed.map_err(|error| Failure::of("the session cannot be sealed", &error))?;
+        Ok(record)
+    }
+
+    fn keeps_ca(&self) -> bool {
+        self.keeping == Keeping::Listeners
+    }
+}
+
+fn groups(session: &Session) -> Vec<String> {
+    session
+        .groups()
+        .iter()
+        .map(|group| group.to_string())
+        .collect()
+}
+
+/// A key for records that end with the process.
+fn passing() -> Result<SealingKey, Failure> {
+    let drawn = SealingKey::draw().ok();
+    drawn
+        .and_then(|text| SealingKey::from_text(text.as_bytes()))
+        .ok_or_else(|| Failure::new("the system gives no random bytes"))
+}
+
+fn unreadable(error: &dyn std::error::Error) -> Failure {
+    Failure::of("the session that is kept cannot be read", error)
+        .next("start with `--fresh`: the workload then needs its new phantoms and CA")
+}
+
+/// How many other sessions' phantoms are recognised, the latest first.
+const RECOGNISED: usize = 128;

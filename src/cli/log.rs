@@ -1,0 +1,232 @@
+//! `gateway log`: what the audit log holds, and what comes.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use http_body_util::BodyExt as _;
+
+use super::failure::{Code, Failure};
+use super::flags::ConfigFile;
+use super::gateways::{ChosenGateway, Gateway};
+use super::terminal::{Paint, Terminal, safe};
+use super::{logs, serving};
+use crate::audit::{self, Record};
+
+/// Show what was asked and refused, from the audit log: the last records, and those that come
+#[derive(Args)]
+pub(super) struct LogCommand {
+    /// Go on with the records that a running gateway writes
+    #[arg(long, short)]
+    follow: bool,
+    /// Only of this session
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+    /// Only what was refused or cut
+    #[arg(long)]
+    refused: bool,
+    /// How many records of the past to show
+    #[arg(long, short = 'n', value_name = "NUMBER", default_value_t = 50)]
+    lines: usize,
+    /// An audit log, with what it was rotated into [default: those of the running gateways and of
+    /// your state directory]
+    #[arg(long, value_name = "FILE")]
+    audit: Vec<PathBuf>,
+    #[command(flatten)]
+    config: ConfigFile,
+    #[command(flatten)]
+    chosen: ChosenGateway,
+}
+
+impl LogCommand {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        if self.follow {
+            return self.follow(terminal);
+        }
+        let mut records = Vec::new();
+        for chain in self.chains()? {
+            self.read(&chain, &mut records)?;
+        }
+        records.sort_by(|one, other| one.time.cmp(&other.time));
+        self.print_last(terminal, &records);
+        Ok(Code::Ok)
+    }
+
+    /// Shows the past of one gateway, and then what it writes, until it ends.
+    fn follow(&self, terminal: &Terminal) -> Result<Code, Failure> {
+        let gateway = self.chosen.one()?;
+        let runtime = serving::runtime()?;
+        // The stream begins before the past is read, so that none is missed. Some are in both.
+        let following = runtime.block_on(gateway.client.follow());
+        let mut content = following
+            .map_err(|unanswered| gateway.unanswered(&unanswered))?
+            .map_err(|(status, answer)| gateway.refused(status, &answer))?;
+        let past = self.past(&gateway, terminal)?;
+        let mut unread = Vec::new();
+        while let Some(Ok(frame)) = runtime.block_on(content.frame()) {
+            unread.extend_from_slice(frame.data_ref().map_or(&[], |data| &**data));
+            let whole = memchr::memrchr(b'\n', &unread).map_or(0, |at| at + 1);
+            let rest = unread.split_off(whole);
+            for line in std::mem::replace(&mut unread, rest).split(|byte| *byte == b'\n') {
+                let record = serde_json::from_slice::<Record>(line).ok();
+                let is_new = |record: &Record| past.is_none_or(|past| record.seq > past);
+                if let Some(record) = record.filter(|record| is_new(record) && self.wants(record)) {
+                    print(terminal, &record);
+                }
+            }
+        }
+        Ok(Code::Ok)
+    }
+
+    /// Shows what the log of a gateway holds. Returns the number of the last record.
+    fn past(&self, gateway: &Gateway, terminal: &Terminal) -> Result<Option<u64>, Failure> {
+        let mut records = Vec::new();
+        let mut last = None;
+        if let Some(path) = log_of(gateway)? {
+            let files = audit::files(&path).map_err(unreadable)?;
+            audit::read(&files, |record| {
+                last = Some(record.seq);
+                if self.wants(&record) {
+                    records.push(record);
+                }
+            })
+            .map_err(unreadable)?;
+        }
+        self.print_last(terminal, &records);
+        Ok(last)
+    }
+
+    /// Returns the logs to read: those that are named, or those of the running gateways and those
+    /// that the state directory holds.
+    fn chains(&self) -> Result<Vec<logs::Chain>, Failure> {
+        let config = self.config.find()?;
+        if !self.audit.is_empty() || config.is_some() {
+            return logs::chains(&self.audit, config.as_ref());
+        }
+        let mut chains = Vec::new();
+        for gateway in self.chosen.find()? {
+            if let Some(path) = log_of(&gateway)? {
+                chains.push(audit::files(&path).map_err(unreadable)?);
+            }
+        }
+        if self.chosen.is_named() {
+            return Ok(chains);
+        }
+        match logs::chains(&[], None) {
+            Ok(stored) => chains.extend(stored),
+            Err(failure) if chains.is_empty() => return Err(failure),
+            Err(_) => {}
+        }
+        chains.sort();
+        chains.dedup();
+        Ok(chains)
+    }
+
+    fn read(&self, chain: &logs::Chain, records: &mut Vec<Record>) -> Result<(), Failure> {
+        audit::read(chain, |record| {
+            if self.wants(&record) {
+                records.push(record);
+            }
+            // Only the last ones are shown.
+            if records.len() > 2 * self.lines + KEPT {
+                records.drain(..records.len() - self.lines);
+            }
+        })
+        .map_err(unreadable)
+    }
+
+    fn wants(&self, record: &Record) -> bool {
+        let is_shown = matches!(record.kind.as_ref(), "exchange" | "end" | "event" | "act");
+        let of_session =
+            self.session.is_none() || record.session.as_deref() == self.session.as_deref();
+        let refused = record.reason.is_some() || record.decision.as_deref() == Some("deny");
+        is_shown && of_session && (refused || !self.refused)
+    }
+
+    fn print_last(&self, terminal: &Terminal, records: &[Record]) {
+        let from = records.len().saturating_sub(self.lines);
+        records[from..]
+            .iter()
+            .for_each(|record| print(terminal, record));
+    }
+}
+
+/// Returns the audit log of a running gateway.
+fn log_of(gateway: &Gateway) -> Result<Option<PathBuf>, Failure> {
+    let state = gateway.get("/v1/status")?;
+    Ok(state["audit"]
+        .as_str()
+        .map(|path| Path::new(path).to_owned()))
+}
+
+fn unreadable(error: audit::Error) -> Failure {
+    Failure::of("the audit log cannot be read", &error)
+}
+
+/// Prints a record: one line of JSON, or one line for a person.
+fn print(terminal: &Terminal, record: &Record) {
+    if terminal.json() {
+        return terminal.document(record);
+    }
+    let time = shown(record.time.as_deref());
+    let time = time.get(11..19).unwrap_or(&time);
+    let session = shown(record.session.as_deref());
+    let (verdict, what) = match record.kind.as_ref() {
+        "act" => (
+            shown(record.decision.as_deref()),
+            format!(
+                "{} {}",
+                shown(record.operator.as_deref()),
+                shown(record.name.as_deref())
+            ),
+        ),
+        "event" => (
+            shown(record.name.as_deref()),
+            format!(
+                "{} {}",
+                shown(record.subject.as_deref()),
+                shown(record.reason.as_deref())
+            ),
+        ),
+        _ => (outcome(record), request(record)),
+    };
+    let paint = if record.reason.is_some() || verdict == "deny" {
+        Paint::Red
+    } else {
+        Paint::Green
+    };
+    let verdict = terminal.paint(paint, &format!("{verdict:<9}"));
+    let id = terminal.paint(Paint::Dim, &shown(record.id.as_deref()));
+    terminal.line(format!("{time} {session:<12} {verdict} {what} {id}").trim_end());
+}
+
+fn shown(part: Option<&str>) -> String {
+    part.map(safe).unwrap_or_default()
+}
+
+fn outcome(record: &Record) -> String {
+    match (&record.reason, record.status) {
+        (Some(_), _) if record.kind == "exchange" => "refused".to_owned(),
+        (_, Some(status)) => status.to_string(),
+        _ => record.outcome.as_deref().map(safe).unwrap_or_default(),
+    }
+}
+
+fn request(record: &Record) -> String {
+    let port = match record.port {
+        Some(port) if port != 0 && port != 443 => format!(":{port}"),
+        _ => String::new(),
+    };
+    let reason = record.reason.as_deref().map(safe);
+    let reason = reason
+        .map(|reason| format!("  {reason}"))
+        .unwrap_or_default();
+    format!(
+        "{} {}{port}{}{reason}",
+        shown(record.method.as_deref()),
+        shown(record.host.as_deref()),
+        shown(record.path.as_deref()),
+    )
+}
+
+/// How many more records than asked for are kept while a log is read.
+const KEPT: usize = 1024;

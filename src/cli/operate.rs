@@ -1,0 +1,243 @@
+//! `gateway status`, `sessions`, `pause`, `resume`, `end`, `reload` and `revoke`: what an operator
+//! sees of running gateways, and changes.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::failure::{Code, Failure};
+use super::gateways::{ChosenGateway, Gateway, in_path, only};
+use super::terminal::{Paint, Terminal, safe};
+
+/// Show the running gateways
+#[derive(Args)]
+pub(super) struct StatusCommand {
+    #[command(flatten)]
+    chosen: ChosenGateway,
+}
+
+/// List the sessions of the running gateways
+#[derive(Args)]
+pub(super) struct SessionList {
+    #[command(flatten)]
+    chosen: ChosenGateway,
+}
+
+/// Names a session of a running gateway.
+#[derive(Args)]
+pub(super) struct OneSession {
+    /// The session: its id, or the beginning of it
+    session: String,
+    #[command(flatten)]
+    chosen: ChosenGateway,
+}
+
+/// Apply changed files to a running gateway: all of them, or none
+#[derive(Args)]
+pub(super) struct Reload {
+    #[command(flatten)]
+    chosen: ChosenGateway,
+}
+
+/// Revoke a credential: when this returns, no further byte of its secret leaves
+#[derive(Args)]
+pub(super) struct Revoke {
+    /// The credential
+    credential: String,
+    #[command(flatten)]
+    chosen: ChosenGateway,
+}
+
+impl StatusCommand {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let gateways = self.chosen.all()?;
+        let mut documents = Vec::new();
+        for gateway in &gateways {
+            let mut state = gateway.get("/v1/status")?;
+            state["name"] = json!(gateway.name);
+            state["socket"] = json!(gateway.client.path());
+            documents.push(state);
+        }
+        if terminal.json() {
+            terminal.document(&json!({ "gateways": documents }));
+        } else {
+            documents.iter().for_each(|state| print(terminal, state));
+        }
+        Ok(Code::Ok)
+    }
+}
+
+fn print(terminal: &Terminal, state: &Value) {
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let policies = &state["policies"];
+    terminal.line(format!(
+        "{}  up {}, generation {} of {} policies",
+        terminal.paint(Paint::Bold, &shown(&state["name"])),
+        duration(number(&state["uptime_seconds"])),
+        number(&policies["generation"]),
+        number(&policies["count"]),
+    ));
+    for name in ["directory", "config", "audit", "socket"] {
+        if !state[name].is_null() {
+            terminal.line(format!("  {name:<9} {}", shown(&state[name])));
+        }
+    }
+    for listener in state["listeners"].as_array().into_iter().flatten() {
+        let (address, session) = (shown(&listener["address"]), shown(&listener["session"]));
+        terminal.line(format!("  listener  {address} of session {session}"));
+    }
+    terminal.line(format!(
+        "  load      {} sessions, {} connections, {} exchanges under way; {} refused so far",
+        number(&state["sessions"]),
+        number(&state["connections"]),
+        number(&state["exchanges"]),
+        number(&state["refused"]),
+    ));
+}
+
+impl SessionList {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let mut all = Vec::new();
+        for gateway in &self.chosen.all()? {
+            for mut session in sessions(gateway)? {
+                session["gateway"] = json!(gateway.name);
+                all.push(session);
+            }
+        }
+        if terminal.json() {
+            terminal.document(&json!({ "sessions": all }));
+        } else {
+            all.iter()
+                .for_each(|session| print_session(terminal, session));
+        }
+        Ok(Code::Ok)
+    }
+}
+
+fn print_session(terminal: &Terminal, session: &Value) {
+    let status = shown(&session["status"]);
+    let paint = match status.as_str() {
+        "active" => Paint::Green,
+        "paused" => Paint::Yellow,
+        _ => Paint::Red,
+    };
+    let status = terminal.paint(paint, &format!("{status:<6}"));
+    let ends = match session["ends_in_seconds"].as_u64() {
+        Some(seconds) => format!("ends in {}", duration(seconds)),
+        None => shown(&session["ended"]),
+    };
+    let credentials: Vec<String> = session["credentials"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(shown)
+        .collect();
+    terminal.line(format!(
+        "{:<16} {status}  {:<12} {} connections, {} under way  {ends}  {}",
+        shown(&session["id"]),
+        shown(&session["gateway"]),
+        session["connections"],
+        session["exchanges"],
+        credentials.join(", "),
+    ));
+}
+
+fn sessions(gateway: &Gateway) -> Result<Vec<Value>, Failure> {
+    let mut listed = gateway.get("/v1/sessions")?;
+    match listed["sessions"].take() {
+        Value::Array(sessions) => Ok(sessions),
+        _ => Ok(Vec::new()),
+    }
+}
+
+impl OneSession {
+    /// Pauses, resumes or ends the session.
+    pub(super) fn run(self, act: &str, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let (gateway, id) = self.find()?;
+        let changed = gateway.post(&format!("/v1/sessions/{}/{act}", in_path(&id)), None)?;
+        if terminal.json() {
+            terminal.document(&changed);
+        } else {
+            let status = shown(&changed["status"]);
+            terminal.line(format!("session `{}` is {status}", safe(&id)));
+        }
+        Ok(Code::Ok)
+    }
+
+    /// Returns the session's gateway and its whole id.
+    fn find(&self) -> Result<(Gateway, String), Failure> {
+        let mut found = Vec::new();
+        for gateway in self.chosen.all()? {
+            let ids = sessions(&gateway)?
+                .into_iter()
+                .filter_map(|session| session["id"].as_str().map(str::to_owned));
+            let ids: Vec<String> = ids.filter(|id| id.starts_with(&self.session)).collect();
+            // A whole id is meant, even if another begins with it.
+            let whole = ids.iter().position(|id| *id == self.session);
+            match (whole, ids.as_slice()) {
+                (Some(at), _) => found.push((gateway, ids[at].clone())),
+                (None, [only]) => found.push((gateway, only.clone())),
+                (None, []) => {}
+                (None, several) => {
+                    return Err(Failure::usage(format!(
+                        "several sessions begin with `{}`: {}",
+                        safe(&self.session),
+                        several.join(", ")
+                    )));
+                }
+            }
+        }
+        let unknown = || {
+            Failure::new(format!("there is no session `{}`", safe(&self.session)))
+                .next("gateway sessions")
+        };
+        let id = found
+            .first()
+            .map(|(_, id)| id.clone())
+            .ok_or_else(unknown)?;
+        let gateway = only(found.into_iter().map(|(gateway, _)| gateway).collect())?;
+        Ok((gateway, id))
+    }
+}
+
+impl Reload {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let reloaded = self.chosen.one()?.post("/v1/reload", None)?;
+        if terminal.json() {
+            terminal.document(&reloaded);
+        } else {
+            terminal.line(format!("reloaded, generation {}", reloaded["generation"]));
+        }
+        Ok(Code::Ok)
+    }
+}
+
+impl Revoke {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let path = format!("/v1/credentials/{}/revoke", in_path(&self.credential));
+        let revoked = self.chosen.one()?.post(&path, None)?;
+        if terminal.json() {
+            terminal.document(&revoked);
+        } else {
+            terminal.line(format!(
+                "credential `{}` is revoked; {} connections to origins were ended",
+                shown(&revoked["credential"]),
+                revoked["connections_severed"],
+            ));
+        }
+        Ok(Code::Ok)
+    }
+}
+
+fn shown(value: &Value) -> String {
+    safe(value.as_str().unwrap_or_default())
+}
+
+/// Returns a time as a person says it.
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}

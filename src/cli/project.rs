@@ -1,0 +1,48 @@
+//! Which project a command runs in, for the phantoms that are kept for it.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::config::state;
+use crate::names::SessionId;
+
+/// The id of a project's record: of the user who runs the gateway, the user who runs the command,
+/// and the folder. It does not show the folder's name.
+pub(super) fn project_id(folder: &Path, user: Option<&str>) -> SessionId {
+    let own = rustix::process::geteuid().as_raw().to_be_bytes();
+    let parts = [
+        &own[..],
+        user.unwrap_or_default().as_bytes(),
+        folder.as_os_str().as_encoded_bytes(),
+    ];
+    let mut digest = Sha256::new_with_prefix(b"gateway project v1");
+    for part in parts {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    let digest = digest.finalize();
+    let words: String = digest[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    SessionId::new(&format!("project:{words}")).expect("these are characters of a name")
+}
+
+/// The folder itself, and those above it that may be its project: `git clone` makes a folder below
+/// the one in which it ran.
+///
+/// Neither the home nor what contains it is a project of all that is below, nor is a folder of
+/// another user.
+pub(super) fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
+    let home = state::home().and_then(|home| home.canonicalize().ok());
+    let own = rustix::process::geteuid().as_raw();
+    let may_be = move |above: &&Path| {
+        let holds_home = home.as_ref().is_some_and(|home| home.starts_with(above));
+        let is_own = std::fs::metadata(above).is_ok_and(|about| about.uid() == own);
+        is_own && !holds_home && above.parent().is_some()
+    };
+    let above = folder.ancestors().skip(1).take_while(may_be);
+    std::iter::once(folder).chain(above)
+}

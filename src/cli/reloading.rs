@@ -1,0 +1,98 @@
+//! What a reload starts from, and what it puts in force.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use tokio::sync::Mutex;
+
+use super::failure::Failure;
+use super::flags::RunFlags;
+use super::resolve::ResolvedConfig;
+use super::watched::WatchedFiles;
+use crate::config::Config;
+use crate::names::CredentialName;
+
+/// What a reload starts from.
+pub struct Reloading {
+    pub(super) source: OnceLock<ConfigSource>,
+    /// Locked during a reload, so that one follows the other.
+    pub(super) latest: Mutex<Latest>,
+}
+
+/// Where the configuration is read anew.
+pub struct ConfigSource {
+    /// The flags, which stay.
+    pub run: RunFlags,
+    /// Whether every variable that a preset knows is lent.
+    pub known_variables: bool,
+    /// The rules that operators granted.
+    pub granted: Option<PathBuf>,
+    /// What runs.
+    pub runs_as: RunsAs,
+}
+
+/// The command that is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunsAs {
+    /// `gateway serve`.
+    Serve,
+    /// `gateway exec`.
+    Exec,
+}
+
+/// The configuration in force, and its files as they were when it was last read or refused.
+pub(super) struct Latest {
+    pub(super) config: Config,
+    pub(super) files: WatchedFiles,
+}
+
+/// What a reload put in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The number of the generation.
+    pub generation: u64,
+    /// The credentials that sessions gained.
+    pub gained: Vec<CredentialName>,
+    /// The credentials that sessions lost.
+    pub lost: Vec<CredentialName>,
+}
+
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "configuration reloaded, generation {}", self.generation)?;
+        for (what, names) in [("gained", &self.gained), ("removed", &self.lost)] {
+            if !names.is_empty() {
+                let names: Vec<&str> = names.iter().map(CredentialName::as_str).collect();
+                write!(f, "; credentials {what}: {}", names.join(", "))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Reloading {
+    /// Starts from this configuration.
+    pub(super) fn of(config: &Config) -> Self {
+        Self {
+            source: OnceLock::new(),
+            latest: Mutex::new(Latest {
+                files: WatchedFiles::of(config),
+                config: config.clone(),
+            }),
+        }
+    }
+}
+
+impl ConfigSource {
+    /// Reads the configuration anew.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] with every mistake.
+    pub fn read(&self) -> Result<(Config, ResolvedConfig), Failure> {
+        let mut config = self.run.config(&super::presets::known_variable)?;
+        config.granted = self.granted.clone();
+        let resolved = ResolvedConfig::of(&config, self.known_variables)?;
+        Ok((config, resolved))
+    }
+}

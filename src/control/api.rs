@@ -1,0 +1,370 @@
+//! Answers the calls: who may make them, and what they do.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use serde::Serialize;
+use serde_json::json;
+
+use super::events::Events;
+use super::exposition;
+use super::operations::{AllowRequest, ControlRefusal, Operations};
+use super::route::{self, Endpoint, Routed};
+use super::server::{Control, Peer};
+use super::view::{GatewayView, SessionView};
+use crate::audit::{Act, Decision, Follower};
+use crate::gateway::chain;
+use crate::names::SessionId;
+use crate::policy::Operation;
+use crate::session::{HasEnded, SessionStatus};
+
+/// The content of an answer.
+pub(super) enum Content {
+    Whole(Full<Bytes>),
+    Stream(Box<Events>),
+}
+
+type Answered = Result<Response<Content>, ControlRefusal>;
+
+impl<O: Operations> Control<O> {
+    /// Answers one call.
+    pub(super) async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Response<Content> {
+        let answered = self.call(request, peer).await;
+        let mut response = answered.unwrap_or_else(|refused| refusal(&refused));
+        let fields = response.headers_mut();
+        fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+
+    async fn call(&self, request: Request<Incoming>, peer: Peer) -> Answered {
+        let (head, content) = request.into_parts();
+        refuse_browsers(&head.headers, peer)?;
+        if head.uri.query().is_some() {
+            return Err(bad("a query has no meaning here"));
+        }
+        let called = route::find(&head.method, head.uri.path()).map_err(not_found)?;
+        self.authorize(&called, peer)?;
+        let content = self.read(&head.headers, content).await?;
+        match called.route.endpoint {
+            Endpoint::Health => Ok(document(&json!({ "status": "ok" }))),
+            Endpoint::Ready => self.ready(),
+            Endpoint::Metrics => Ok(page(
+                exposition::MEDIA_TYPE,
+                exposition::metrics(&self.shared),
+            )),
+            Endpoint::Gateway => Ok(self.gateway().await),
+            Endpoint::Sessions => Ok(self.sessions()),
+            Endpoint::Session => self.session(&called),
+            Endpoint::Pause | Endpoint::Resume | Endpoint::End => self.change(&called, peer).await,
+            Endpoint::Reload => self.reload(peer).await,
+            Endpoint::Revoke => self.revoke(&called, peer),
+            Endpoint::Events => self.events(),
+            Endpoint::Allow => self.allow(&content, peer).await,
+        }
+    }
+
+    /// Asks the policies for operators. A refused act is recorded.
+    fn authorize(&self, called: &Routed, peer: Peer) -> Result<(), ControlRefusal> {
+        let (route, session) = (called.route, called.session.as_ref());
+        let (Some(operation), Peer::User(uid)) = (route.operation, peer) else {
+            let offered = route.on_port || peer != Peer::Port;
+            return offered
+                .then_some(())
+                .ok_or_else(|| not_found(StatusCode::NOT_FOUND));
+        };
+        if self.operators.permit(uid, operation, session) {
+            return Ok(());
+        }
+        if http::Method::GET != route.method {
+            // It is refused whether or not that can be recorded.
+            let _ = self.record(peer, operation, session, ("", Decision::Deny));
+        }
+        let what = format!("uid {uid} may not do `{}`", operation.name());
+        Err(ControlRefusal::new(StatusCode::FORBIDDEN, what)
+            .because("no policy for operators permits it")
+            .next("see `[control] policy` of the configuration"))
+    }
+
+    fn record(
+        &self,
+        peer: Peer,
+        operation: Operation,
+        session: Option<&SessionId>,
+        (subject, decision): (&str, Decision),
+    ) -> Result<(), ControlRefusal> {
+        let operator = match peer {
+            Peer::User(uid) => format!("uid:{uid}"),
+            Peer::Port => "port".to_owned(),
+        };
+        let act = Act {
+            name: operation.name(),
+            operator: &operator,
+            session,
+            subject,
+            decision,
+        };
+        self.shared.log.act(act).map_err(|error| {
+            ControlRefusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the act cannot be recorded",
+            )
+            .because(chain(&error))
+            .next("see the disk of the audit log")
+        })
+    }
+
+    /// Reads the content of a call, which is JSON.
+    async fn read(&self, fields: &HeaderMap, content: Incoming) -> Result<Bytes, ControlRefusal> {
+        let read = Limited::new(content, MOST_CONTENT).collect().await;
+        let content = read
+            .map_err(|_| bad("the content is too long, or broke off"))?
+            .to_bytes();
+        let is_json = fields
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| kind == "application/json");
+        if content.is_empty() || is_json {
+            Ok(content)
+        } else {
+            Err(bad("the content is no `application/json`"))
+        }
+    }
+
+    async fn gateway(&self) -> Response<Content> {
+        let listeners = self.operations.listeners().await;
+        document(&GatewayView::of(&self.about, &self.shared, listeners))
+    }
+
+    fn ready(&self) -> Answered {
+        if self.shared.draining.is_cancelled() {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Err(ControlRefusal::new(status, "the gateway stops"));
+        }
+        if self.shared.log.works() {
+            return Ok(document(&json!({ "status": "ready" })));
+        }
+        Err(ControlRefusal::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the audit log takes no record",
+        )
+        .next("see its disk"))
+    }
+
+    fn sessions(&self) -> Response<Content> {
+        let all = self.shared.sessions.all();
+        let views: Vec<SessionView> = all
+            .iter()
+            .map(|one| SessionView::of(one, &self.shared))
+            .collect();
+        document(&json!({ "sessions": views }))
+    }
+
+    fn session(&self, called: &Routed) -> Answered {
+        let id = called.session.as_ref();
+        let found = id.and_then(|id| self.shared.sessions.get(id));
+        let session = found.ok_or_else(unknown_session)?;
+        Ok(document(&SessionView::of(&session, &self.shared)))
+    }
+
+    /// Pauses, resumes or ends a session, and keeps that for the next start. What narrows is done
+    /// even if it cannot be recorded or kept.
+    async fn change(&self, called: &Routed, peer: Peer) -> Answered {
+        let id = called.session.as_ref().ok_or_else(unknown_session)?;
+        let sessions = &self.shared.sessions;
+        let session = sessions.get(id).ok_or_else(unknown_session)?;
+        let operation = called.route.operation.ok_or_else(unknown_session)?;
+        let ended = |ended: HasEnded| ControlRefusal::new(StatusCode::CONFLICT, ended.to_string());
+        if session.is_over() && called.route.endpoint != Endpoint::End {
+            return Err(ended(HasEnded));
+        }
+        let recorded = self.record(peer, operation, Some(id), ("", Decision::Allow));
+        let done = match called.route.endpoint {
+            Endpoint::Pause => session.pause(),
+            Endpoint::Resume => {
+                recorded?;
+                self.operations
+                    .keep_status(id, SessionStatus::Active)
+                    .await?;
+                session.resume()
+            }
+            _ => {
+                sessions.end(id);
+                Ok(())
+            }
+        };
+        done.map_err(ended)?;
+        if session.status() != SessionStatus::Active {
+            self.operations.keep_status(id, session.status()).await?;
+        }
+        Ok(document(&SessionView::of(&session, &self.shared)))
+    }
+
+    async fn reload(&self, peer: Peer) -> Answered {
+        self.record(peer, Operation::Reload, None, ("", Decision::Allow))?;
+        let generation = self.operations.reload().await?;
+        Ok(document(&json!({ "generation": generation })))
+    }
+
+    /// Revokes a credential, even if that cannot be recorded.
+    fn revoke(&self, called: &Routed, peer: Peer) -> Answered {
+        let unknown = || {
+            ControlRefusal::new(StatusCode::NOT_FOUND, "there is no such credential")
+                .next("gateway sessions")
+        };
+        let credential = called.credential.as_ref().ok_or_else(unknown)?;
+        let severed = self.shared.revoke(credential).ok_or_else(unknown)?;
+        let revoked = (credential.as_str(), Decision::Allow);
+        self.record(peer, Operation::CredentialRevoke, None, revoked)?;
+        Ok(document(&json!({
+            "credential": credential.as_str(),
+            "connections_severed": severed,
+        })))
+    }
+
+    async fn allow(&self, content: &Bytes, peer: Peer) -> Answered {
+        let asked: AllowRequest = serde_json::from_slice(content).map_err(|error| {
+            bad("the content does not say what to allow").because(error.to_string())
+        })?;
+        if let Some(policy) = &asked.policy {
+            let granted = (policy.as_str(), Decision::Allow);
+            self.record(peer, Operation::PolicyAllow, None, granted)?;
+        }
+        let allowed = self.operations.allow(asked).await?;
+        Ok(document(&allowed))
+    }
+
+    fn events(&self) -> Answered {
+        let unavailable = |why: String| {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            ControlRefusal::new(status, "the records cannot be followed").because(why)
+        };
+        let place = self.streams.clone().try_acquire_owned();
+        let place = place.map_err(|_| unavailable("too many follow them already".to_owned()))?;
+        let log = self.shared.log.path();
+        let log = log.ok_or_else(|| unavailable("they are in memory alone".to_owned()))?;
+        let follower = Follower::at_end(log).map_err(|error| unavailable(chain(&error)))?;
+        let stream = Content::Stream(Box::new(Events::new(follower, place)));
+        Ok(typed("application/x-ndjson", Response::new(stream)))
+    }
+}
+
+/// Refuses what a browser sends: with an `Origin`, or for a host that is not this one. A page could
+/// make a browser ask (threats O02).
+fn refuse_browsers(fields: &HeaderMap, peer: Peer) -> Result<(), ControlRefusal> {
+    let forbidden = |what| ControlRefusal::new(StatusCode::FORBIDDEN, what);
+    if fields.contains_key(ORIGIN) {
+        return Err(forbidden("calls of web pages are refused"));
+    }
+    let mut hosts = fields.get_all(HOST).iter();
+    let (host, further) = (hosts.next(), hosts.next());
+    let named = host.and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
+    let own = named.is_some_and(|authority| {
+        let host = authority.host();
+        let is_address = || {
+            let bare = host.trim_start_matches('[').trim_end_matches(']');
+            bare.parse::<std::net::IpAddr>().is_ok()
+        };
+        host == "localhost" || host == "gateway" || peer == Peer::Port && is_address()
+    });
+    if own && further.is_none() {
+        Ok(())
+    } else {
+        Err(forbidden("the host is not the gateway").next("send `Host: gateway`"))
+    }
+}
+
+fn unknown_session() -> ControlRefusal {
+    ControlRefusal::new(StatusCode::NOT_FOUND, "there is no such session").next("gateway sessions")
+}
+
+fn bad(what: &str) -> ControlRefusal {
+    ControlRefusal::new(StatusCode::BAD_REQUEST, what)
+}
+
+fn not_found(status: StatusCode) -> ControlRefusal {
+    let what = match status {
+        StatusCode::METHOD_NOT_ALLOWED => "the path takes another method",
+        _ => "there is no such path",
+    };
+    ControlRefusal::new(status, what).next("docs/openapi.json has them all")
+}
+
+fn refusal(refused: &ControlRefusal) -> Response<Content> {
+    let mut response = document(&json!({ "error": {
+        "what": refused.what, "why": refused.why, "next": refused.next,
+    }}));
+    *response.status_mut() = refused.status;
+    if refused.status == StatusCode::METHOD_NOT_ALLOWED {
+        // RFC 9110 §15.5.6.
+        let allow = HeaderValue::from_static("GET, POST");
+        response.headers_mut().insert(ALLOW, allow);
+    }
+    response
+}
+
+fn document(value: &impl Serialize) -> Response<Content> {
+    match serde_json::to_vec(value) {
+        Ok(text) => page("application/json", text),
+        Err(error) => {
+            tracing::error!(%error, "an answer of the control socket cannot be written");
+            let mut response = page("application/json", "{}");
+            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+            response
+        }
+    }
+}
+
+fn page(kind: &'static str, text: impl Into<Bytes>) -> Response<Content> {
+    typed(kind, Response::new(Content::Whole(Full::new(text.into()))))
+}
+
+fn typed(kind: &'static str, mut response: Response<Content>) -> Response<Content> {
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+impl Content {
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self, Self::Stream(_))
+    }
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match &mut *self {
+            Self::Whole(content) => Pin::new(content)
+                .poll_frame(cx)
+                .map_err(|never| match never {}),
+            Self::Stream(events) => Pin::new(events.as_mut()).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(content) => content.is_end_stream(),
+            Self::Stream(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(content) => content.size_hint(),
+            Self::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+const MOST_CONTENT: usize = 64 << 10;

@@ -1,0 +1,144 @@
+//! Calls the control socket of a running gateway.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::UnixStream;
+
+/// Why a gateway did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Unanswered {
+    /// Nobody serves the socket, or it may not be used.
+    #[error("nobody answers at `{}`", path.display())]
+    Unreachable {
+        /// The socket.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The process at the socket is neither this user's nor root's.
+    #[error("the process at `{}` belongs to user {uid}", path.display())]
+    Stranger {
+        /// The socket.
+        path: PathBuf,
+        /// The user of the process.
+        uid: u32,
+    },
+    /// The gateway closed the connection: it serves too many callers, or it ended.
+    #[error("the gateway closed the connection without an answer")]
+    Closed(#[source] hyper::Error),
+    /// The answer is not what a gateway sends.
+    #[error("the answer cannot be read")]
+    Unreadable,
+    /// There was no answer in time.
+    #[error("there was no answer within {} seconds", WITHIN.as_secs())]
+    Late,
+}
+
+/// A control socket of another process.
+#[derive(Clone, Debug)]
+pub struct Client(PathBuf);
+
+impl Client {
+    /// Will call the gateway at this path.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// The socket.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Makes a call, with JSON as its content, and returns the status and the JSON of the answer.
+    ///
+    /// # Errors
+    /// [`Unanswered`] by cause.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        content: Option<&Value>,
+    ) -> Result<(StatusCode, Value), Unanswered> {
+        let answering = async {
+            let answer = self.send(method, path, content).await?;
+            read(answer).await
+        };
+        let answered = tokio::time::timeout(WITHIN, answering).await;
+        answered.map_err(|_| Unanswered::Late)?
+    }
+
+    /// Follows the records of the audit log: returns the stream, or the answer of a gateway that
+    /// refuses.
+    ///
+    /// # Errors
+    /// [`Unanswered`] by cause.
+    pub async fn follow(&self) -> Result<Result<Incoming, (StatusCode, Value)>, Unanswered> {
+        let answer = self.send(Method::GET, "/v1/events", None).await?;
+        if answer.status() == StatusCode::OK {
+            return Ok(Ok(answer.into_body()));
+        }
+        read(answer).await.map(Err)
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        content: Option<&Value>,
+    ) -> Result<Response<Incoming>, Unanswered> {
+        let unreachable = |source| Unanswered::Unreachable {
+            path: self.0.clone(),
+            source,
+        };
+        let stream = UnixStream::connect(&self.0).await.map_err(unreachable)?;
+        let uid = stream.peer_cred().map_err(unreachable)?.uid();
+        if !crate::files::trusted(uid) {
+            return Err(Unanswered::Stranger {
+                path: self.0.clone(),
+                uid,
+            });
+        }
+        let io = TokioIo::new(stream);
+        let handshake = hyper::client::conn::http1::handshake(io).await;
+        let (mut sender, connection) = handshake.map_err(Unanswered::Closed)?;
+        tokio::spawn(connection);
+        let text = content.map(Value::to_string).unwrap_or_default();
+        let mut request = Request::new(Full::new(Bytes::from(text)));
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().map_err(|_| Unanswered::Unreadable)?;
+        let fields = request.headers_mut();
+        fields.insert(HOST, HeaderValue::from_static("gateway"));
+        if content.is_some() {
+            fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        sender
+            .send_request(request)
+            .await
+            .map_err(Unanswered::Closed)
+    }
+}
+
+/// Reads an answer of JSON.
+async fn read(answer: Response<Incoming>) -> Result<(StatusCode, Value), Unanswered> {
+    let status = answer.status();
+    let content = Limited::new(answer.into_body(), MOST_CONTENT)
+        .collect()
+        .await;
+    let text = content.map_err(|_| Unanswered::Unreadable)?.to_bytes();
+    let value = serde_json::from_slice(&text).map_err(|_| Unanswered::Unreadable)?;
+    Ok((status, value))
+}
+
+const MOST_CONTENT: usize = 16 << 20;
+const WITHIN: Duration = Duration::from_secs(35);

@@ -1,0 +1,21 @@
+//! The control socket: how an operator asks a running gateway, and tells it what to do.
+//!
+//! HTTP/1.1 and JSON on a Unix socket that only the gateway's user and root can use.
+//! `docs/openapi.json` describes every route. No answer holds a secret or a phantom.
+
+mod api;
+mod client;
+mod events;
+mod exposition;
+mod operations;
+mod route;
+mod server;
+mod socket;
+mod view;
+
+pub use client::{Client, Unanswered};
+pub use operations::{AllowRequest, ControlRefusal, GrantedRule, Operations};
+pub use route::{ROUTES, Route};
+pub use server::{Control, serve, serve_metrics};
+pub use socket::{ControlSocket, Unusable, sockets};
+pub use view::About;

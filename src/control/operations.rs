@@ -1,0 +1,98 @@
+//! What the control socket asks of the program, beyond what it sees itself.
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use crate::names::SessionId;
+use crate::session::SessionStatus;
+
+/// What the program does when an operator asks for it. `cli` implements it.
+pub trait Operations: Send + Sync + 'static {
+    /// The addresses that the gateway listens on, each with its session.
+    fn listeners(&self) -> impl Future<Output = Vec<(String, String)>> + Send;
+
+    /// Applies changed files, all or none. Returns the generation now in force.
+    fn reload(&self) -> impl Future<Output = Result<u64, ControlRefusal>> + Send;
+
+    /// Keeps for the next start what an operator made of a session.
+    fn keep_status(
+        &self,
+        session: &SessionId,
+        status: SessionStatus,
+    ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
+
+    /// Finds the narrowest rule that allows what was refused. Applies it only if the request
+    /// repeats the rule's text.
+    fn allow(
+        &self,
+        asked: AllowRequest,
+    ) -> impl Future<Output = Result<GrantedRule, ControlRefusal>> + Send;
+}
+
+/// What an operator wants to allow. Exactly one of `host`, `exchange` and `last` is set.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AllowRequest {
+    /// Every request to this host, with its port: 443 unless given.
+    pub host: Option<String>,
+    /// What this refused exchange asked for: its id, or the beginning of one.
+    pub exchange: Option<String>,
+    /// What the last refused exchange asked for.
+    pub last: bool,
+    /// The session that may; of an exchange, its own.
+    pub session: Option<String>,
+    /// The rule, as an earlier answer showed it. Without it, nothing is applied.
+    pub policy: Option<String>,
+}
+
+/// A rule that allows what was refused.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct GrantedRule {
+    /// The rule, in Cedar.
+    pub policy: String,
+    /// Whether it is in force now.
+    pub applied: bool,
+    /// The generation of policies in force.
+    pub generation: u64,
+    /// Where it is kept for the next start.
+    pub file: String,
+}
+
+/// Why the gateway does not do what was asked.
+#[derive(Clone, Debug)]
+pub struct ControlRefusal {
+    /// The status of the answer.
+    pub status: StatusCode,
+    /// What happened.
+    pub what: String,
+    /// Why.
+    pub why: Option<String>,
+    /// What to do next.
+    pub next: Option<String>,
+}
+
+impl ControlRefusal {
+    /// A refusal with this status.
+    pub fn new(status: StatusCode, what: impl Into<String>) -> Self {
+        Self {
+            status,
+            what: what.into(),
+            why: None,
+            next: None,
+        }
+    }
+
+    /// Adds the reason.
+    #[must_use]
+    pub fn because(self, why: impl Into<String>) -> Self {
+        let why = Some(why.into());
+        Self { why, ..self }
+    }
+
+    /// Adds the next step.
+    #[must_use]
+    pub fn next(self, next: impl Into<String>) -> Self {
+        let next = Some(next.into());
+        Self { next, ..self }
+    }
+}

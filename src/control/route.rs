@@ -1,0 +1,282 @@
+//! The routes of the control socket: one table for the server, the documentation and the tests.
+
+use http::{Method, StatusCode};
+use percent_encoding::percent_decode_str;
+
+use crate::names::{CredentialName, SessionId};
+use crate::policy::Operation;
+
+/// One route.
+#[derive(Debug)]
+pub struct Route {
+    /// The method.
+    pub method: Method,
+    /// The path; `{id}` stands for a session's id, `{name}` for a credential's name.
+    pub path: &'static str,
+    /// What it does, in a sentence.
+    pub about: &'static str,
+    /// What the operator must be allowed to do; `None` for a route that anybody may ask who
+    /// reaches it.
+    pub operation: Option<Operation>,
+    /// The statuses of its answers, beside those of every route: 400, 403, 405 and 500.
+    pub statuses: &'static [u16],
+    /// Whether the metrics port has it too.
+    pub on_port: bool,
+    pub(super) endpoint: Endpoint,
+}
+
+/// What serves a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    Health,
+    Ready,
+    Metrics,
+    Gateway,
+    Sessions,
+    Session,
+    Pause,
+    Resume,
+    End,
+    Reload,
+    Revoke,
+    Events,
+    Allow,
+}
+
+/// A route that a request names, with the session in its path.
+pub(super) struct Routed {
+    pub(super) route: &'static Route,
+    pub(super) session: Option<SessionId>,
+    /// The credential in its path.
+    pub(super) credential: Option<CredentialName>,
+}
+
+const fn route(
+    method: Method,
+    path: &'static str,
+    about: &'static str,
+    (endpoint, operation): (Endpoint, Operation),
+    statuses: &'static [u16],
+) -> Route {
+    Route {
+        method,
+        path,
+        about,
+        operation: Some(operation),
+        statuses,
+        on_port: matches!(endpoint, Endpoint::Metrics),
+        endpoint,
+    }
+}
+
+const fn probe(
+    path: &'static str,
+    about: &'static str,
+    endpoint: Endpoint,
+    statuses: &'static [u16],
+) -> Route {
+    Route {
+        method: Method::GET,
+        path,
+        about,
+        operation: None,
+        statuses,
+        on_port: true,
+        endpoint,
+    }
+}
+
+/// Every route.
+pub static ROUTES: [Route; 13] = [
+    probe("/healthz", "The process lives.", Endpoint::Health, &[200]),
+    probe(
+        "/ready",
+        "The gateway serves: 200. It stops, or its audit log takes no record: 503.",
+        Endpoint::Ready,
+        &[200, 503],
+    ),
+    route(
+        Method::GET,
+        "/metrics",
+        "The metrics, in the text format of Prometheus.",
+        (Endpoint::Metrics, Operation::MetricsRead),
+        &[200],
+    ),
+    route(
+        Method::GET,
+        "/v1/status",
+        "The state of the gateway.",
+        (Endpoint::Gateway, Operation::Status),
+        &[200],
+    ),
+    route(
+        Method::GET,
+        "/v1/sessions",
+        "Every session.",
+        (Endpoint::Sessions, Operation::SessionList),
+        &[200],
+    ),
+    route(
+        Method::GET,
+        "/v1/sessions/{id}",
+        "One session.",
+        (Endpoint::Session, Operation::SessionShow),
+        &[200, 404],
+    ),
+    route(
+        Method::POST,
+        "/v1/sessions/{id}/pause",
+        "Refuses the session's requests until it is resumed. What is under way goes on.",
+        (Endpoint::Pause, Operation::SessionPause),
+        &[200, 404, 409],
+    ),
+    route(
+        Method::POST,
+        "/v1/sessions/{id}/resume",
+        "Lets a paused session go on.",
+        (Endpoint::Resume, Operation::SessionResume),
+        &[200, 404, 409, 503],
+    ),
+    route(
+        Method::POST,
+        "/v1/sessions/{id}/end",
+        "Ends the session for good, and cuts what is under way.",
+        (Endpoint::End, Operation::SessionEnd),
+        &[200, 404],
+    ),
+    route(
+        Method::POST,
+        "/v1/reload",
+        "Applies changed files: all of them, or none.",
+        (Endpoint::Reload, Operation::Reload),
+        &[200, 422, 503],
+    ),
+    route(
+        Method::POST,
+        "/v1/credentials/{name}/revoke",
+        "Revokes a credential: from the answer on, no byte of its secret leaves.",
+        (Endpoint::Revoke, Operation::CredentialRevoke),
+        &[200, 404, 503],
+    ),
+    route(
+        Method::GET,
+        "/v1/events",
+        "The records of the audit log as they are written, one a line, without an end.",
+        (Endpoint::Events, Operation::AuditRead),
+        &[200, 503],
+    ),
+    route(
+        Method::POST,
+        "/v1/policies/allow",
+        "Shows the narrowest rule that allows what was refused; applies it if it is repeated.",
+        (Endpoint::Allow, Operation::PolicyAllow),
+        &[200, 404, 409, 422, 503],
+    ),
+];
+
+/// Finds the route of a request.
+///
+/// # Errors
+/// 404 if no route has the path, 405 if none has it with this method.
+pub(super) fn find(method: &Method, path: &str) -> Result<Routed, StatusCode> {
+    let mut missing = StatusCode::NOT_FOUND;
+    for route in &ROUTES {
+        let Some((session, credential)) = matches(route.path, path) else {
+            continue;
+        };
+        if route.method == *method {
+            return Ok(Routed {
+                route,
+                session,
+                credential,
+            });
+        }
+        missing = StatusCode::METHOD_NOT_ALLOWED;
+    }
+    Err(missing)
+}
+
+/// Whether a path fits a route's, and the session or the credential that it names. A name stands
+/// there percent-encoded, because it may hold `/`.
+fn matches(pattern: &str, path: &str) -> Option<(Option<SessionId>, Option<CredentialName>)> {
+    let (mut session, mut credential, mut parts) = (None, None, path.split('/'));
+    for wanted in pattern.split('/') {
+        let part = parts.next()?;
+        let name = || percent_decode_str(part).decode_utf8().ok();
+        match wanted {
+            "{id}" => session = Some(SessionId::new(&name()?).ok()?),
+            "{name}" => credential = Some(CredentialName::new(&name()?).ok()?),
+            _ if wanted != part => return None,
+            _ => {}
+        }
+    }
+    parts.next().is_none().then_some((session, credential))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn found(method: Method, path: &str) -> Result<(Endpoint, Option<String>), u16> {
+        find(&method, path)
+            .map(|routed| {
+                let session = routed.session.map(|id| id.to_string());
+                (routed.route.endpoint, session)
+            })
+            .map_err(|status| status.as_u16())
+    }
+
+    #[test]
+    fn a_path_names_one_route_and_a_session_as_it_is() {
+        for (path, wanted) in [
+            ("/v1/sessions", Ok((Endpoint::Sessions, None))),
+            (
+                "/v1/sessions/a%2Fb:1",
+                Ok((Endpoint::Session, Some("a/b:1".to_owned()))),
+            ),
+            ("/v1/sessions/", Err(404)),
+            ("/v1/sessions/a/b", Err(404)),
+            ("/v1/sessions/a%00", Err(404)),
+            ("/v1/sessions/a/", Err(404)),
+            ("/v1/reload", Err(405)),
+            ("//v1/status", Err(404)),
+            ("/", Err(404)),
+        ] {
+            assert_eq!(found(Method::GET, path), wanted, "{path}");
+        }
+        let ended = found(Method::POST, "/v1/sessions/agent-1/end");
+        assert_eq!(ended, Ok((Endpoint::End, Some("agent-1".to_owned()))));
+    }
+
+    #[test]
+    fn the_openapi_file_has_every_route_method_and_status_and_no_other() {
+        let file: Value =
+            serde_json::from_str(include_str!("../../docs/openapi.json")).expect("JSON");
+        let mut written = BTreeSet::new();
+        for (path, methods) in file["paths"].as_object().unwrap() {
+            for (method, about) in methods.as_object().unwrap() {
+                for status in about["responses"].as_object().unwrap().keys() {
+                    written.insert(format!("{method} {path} {status}"));
+                }
+            }
+        }
+        let mut served = BTreeSet::new();
+        for route in &ROUTES {
+            let everywhere = [400, 403, 405, 500];
+            for status in route.statuses.iter().chain(&everywhere) {
+                let method = route.method.as_str().to_ascii_lowercase();
+                served.insert(format!("{method} {} {status}", route.path));
+            }
+            let method = route.method.as_str().to_ascii_lowercase();
+            let about = &file["paths"][route.path][&method];
+            assert_eq!(about["summary"], json!(route.about), "{}", route.path);
+            let action = route.operation.map(Operation::name);
+            assert_eq!(about["x-cedar-action"], json!(action), "{}", route.path);
+        }
+        assert_eq!(written, served);
+    }
+}

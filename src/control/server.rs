@@ -1,0 +1,156 @@
+//! Serves the control socket, and the metrics port. Everything about a connection is bounded, so
+//! that none keeps others away.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::operations::Operations;
+use super::view::About;
+use crate::gateway::SharedState;
+use crate::policy::Operators;
+
+/// What the control socket serves.
+pub struct Control<O> {
+    pub(super) about: About,
+    pub(super) shared: Arc<SharedState>,
+    pub(super) operators: Operators,
+    pub(super) operations: O,
+    /// The places for streams of records.
+    pub(super) streams: Arc<Semaphore>,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// A local user, as the kernel tells.
+    User(u32),
+    /// Somebody at the metrics port.
+    Port,
+}
+
+impl<O: Operations> Control<O> {
+    /// Serves this gateway to operators whom the policies permit.
+    #[must_use]
+    pub fn new(
+        about: About,
+        shared: Arc<SharedState>,
+        operators: Operators,
+        operations: O,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            about,
+            shared,
+            operators,
+            operations,
+            streams: Arc::new(Semaphore::new(STREAMS)),
+        })
+    }
+}
+
+/// Serves the socket until the future is dropped. Only this process's user and root are heard.
+pub async fn serve<O: Operations>(listener: UnixListener, control: Arc<Control<O>>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let accepted = listener.accept().await.map(|(stream, _)| stream);
+        let Some((stream, place)) = admit(accepted, &places).await else {
+            continue;
+        };
+        match stream.peer_cred().map(|peer| peer.uid()) {
+            Ok(uid) if crate::files::trusted(uid) => {
+                let control = control.clone();
+                tokio::spawn(connection(stream, control, Peer::User(uid), place));
+            }
+            Ok(uid) => tracing::warn!(uid, "another user's call to the control socket was refused"),
+            Err(error) => tracing::debug!(%error, "a caller of the control socket is unknown"),
+        }
+    }
+}
+
+/// Serves the metrics port until the future is dropped: metrics and health, and nothing else.
+pub async fn serve_metrics<O: Operations>(listener: TcpListener, control: Arc<Control<O>>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let accepted = listener.accept().await.map(|(stream, _)| stream);
+        if let Some((stream, place)) = admit(accepted, &places).await {
+            tokio::spawn(connection(stream, control.clone(), Peer::Port, place));
+        }
+    }
+}
+
+/// Gives an accepted connection its place. Without one, it is closed at once.
+async fn admit<S>(
+    accepted: io::Result<S>,
+    places: &Arc<Semaphore>,
+) -> Option<(S, OwnedSemaphorePermit)> {
+    match accepted {
+        Ok(stream) => Some((stream, places.clone().try_acquire_owned().ok()?)),
+        Err(error) => {
+            tracing::debug!(%error, "a connection to the control socket was not accepted");
+            tokio::time::sleep(ACCEPTS_AGAIN).await;
+            None
+        }
+    }
+}
+
+/// Serves one request.
+async fn connection<O: Operations, S>(
+    stream: S,
+    control: Arc<Control<O>>,
+    peer: Peer,
+    _place: OwnedSemaphorePermit,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let streams = AtomicBool::new(false);
+    let service = service_fn(|request: http::Request<Incoming>| {
+        let answering = control.answer(request, peer);
+        let streams = &streams;
+        async move {
+            let answer = answering.await;
+            streams.store(answer.body().is_stream(), Ordering::Relaxed);
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .keep_alive(false)
+        .max_headers(MOST_FIELDS)
+        .max_buf_size(MOST_BUFFERED)
+        .serve_connection(TokioIo::new(stream), service);
+    let over = async {
+        tokio::time::sleep(WHOLE_WITHIN).await;
+        if streams.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        ended = serving => if let Err(error) = ended {
+            tracing::debug!(%error, "a call to the control socket ended");
+        },
+        () = over => tracing::debug!("a call to the control socket took too long"),
+    }
+}
+
+/// How many callers are served at a time.
+const CONNECTIONS: usize = 64;
+/// How many of them may follow the records.
+const STREAMS: usize = 16;
+const ACCEPTS_AGAIN: Duration = Duration::from_millis(50);
+/// How long a request's head may take.
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
+/// How long a call may take, from its first byte to the last of its answer. A stream has no end.
+const WHOLE_WITHIN: Duration = Duration::from_secs(30);
+const MOST_FIELDS: usize = 32;
+const MOST_BUFFERED: usize = 16 << 10;

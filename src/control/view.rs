@@ -1,0 +1,129 @@
+//! What the answers show: the gateway and its sessions, without any secret or phantom.
+
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+use serde::Serialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::gateway::SharedState;
+use crate::session::{Moment, Session, SessionStatus};
+
+/// What is known of the gateway from its start.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// `serve` or `exec`.
+    pub kind: &'static str,
+    /// The configuration file, if there is one.
+    pub config: Option<PathBuf>,
+    /// The folder that it was started in.
+    pub directory: Option<PathBuf>,
+    /// When it was started, by both clocks.
+    pub started: (SystemTime, Instant),
+}
+
+/// The state of a gateway.
+#[derive(Serialize)]
+pub(super) struct GatewayView<'a> {
+    version: &'static str,
+    pid: u32,
+    kind: &'static str,
+    started: Option<String>,
+    uptime_seconds: u64,
+    directory: &'a Option<PathBuf>,
+    config: &'a Option<PathBuf>,
+    audit: Option<&'a Path>,
+    listeners: Vec<ListenerView>,
+    policies: PoliciesView,
+    sessions: usize,
+    connections: usize,
+    exchanges: usize,
+    refused: u64,
+}
+
+#[derive(Serialize)]
+struct ListenerView {
+    address: String,
+    session: String,
+}
+
+#[derive(Serialize)]
+struct PoliciesView {
+    generation: u64,
+    count: usize,
+}
+
+/// The state of a session.
+#[derive(Serialize)]
+pub(super) struct SessionView {
+    id: String,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<&'static str>,
+    groups: Vec<String>,
+    credentials: Vec<String>,
+    connections: usize,
+    exchanges: usize,
+    ends_in_seconds: Option<u64>,
+}
+
+impl<'a> GatewayView<'a> {
+    pub(super) fn of(
+        about: &'a About,
+        shared: &'a SharedState,
+        listeners: Vec<(String, String)>,
+    ) -> Self {
+        let sessions = shared.sessions.all();
+        let policies = shared.current().policies.current();
+        let (wall, monotonic) = about.started;
+        let listener = |(address, session)| ListenerView { address, session };
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            kind: about.kind,
+            started: OffsetDateTime::from(wall).format(&Rfc3339).ok(),
+            uptime_seconds: monotonic.elapsed().as_secs(),
+            directory: &about.directory,
+            config: &about.config,
+            audit: shared.log.path(),
+            listeners: listeners.into_iter().map(listener).collect(),
+            policies: PoliciesView {
+                generation: policies.number(),
+                count: policies.len(),
+            },
+            connections: shared.open.load(std::sync::atomic::Ordering::Relaxed),
+            exchanges: sessions.iter().map(|session| session.load().1).sum(),
+            sessions: sessions.len(),
+            refused: shared.refused.reasons().map(|(_, count)| count).sum(),
+        }
+    }
+}
+
+impl SessionView {
+    pub(super) fn of(session: &Session, shared: &SharedState) -> Self {
+        let status = session.status();
+        let (connections, exchanges) = session.load();
+        let ended = match status {
+            SessionStatus::Ended(why) => Some(why.as_str()),
+            _ => None,
+        };
+        let snapshot = shared.current();
+        let credentials = snapshot.credentials.bindings().all();
+        Self {
+            id: session.id().to_string(),
+            status: status.as_str(),
+            ended,
+            groups: session.groups().iter().map(ToString::to_string).collect(),
+            credentials: credentials
+                .map(|binding| binding.credential.to_string())
+                .collect(),
+            connections,
+            exchanges,
+            ends_in_seconds: session
+                .lifetime()
+                .filter(|_| ended.is_none())
+                .map(|lifetime| lifetime.remaining(Moment::now()).as_secs()),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Revocation of a credential: from then on it is lent to nothing, and every connection that could
+//! carry its secret is gone.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+/// A connection that carries secrets.
+pub trait Severable: Send + Sync {
+    /// Ends the connection now. When this returns, no further byte of it leaves this machine, not
+    /// even what was written before and not sent yet.
+    fn sever(&self);
+}
+
+/// Whether a credential is revoked, and the open connections that may carry its secret.
+///
+/// Connections are made for an identity, which names its credentials. Each one registers before
+/// anything is written to it, so that none is missing here.
+#[derive(Default)]
+pub struct Revocation {
+    revoked: AtomicBool,
+    connections: Mutex<Vec<Weak<dyn Severable>>>,
+}
+
+/// The credential is revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the credential is revoked")]
+pub struct Revoked;
+
+impl Revocation {
+    /// Whether the credential is revoked.
+    #[must_use]
+    pub fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Acquire)
+    }
+
+    /// Registers a connection that may carry the secret.
+    ///
+    /// # Errors
+    /// [`Revoked`]. The connection must not be used then.
+    pub fn register(&self, connection: &Arc<dyn Severable>) -> Result<(), Revoked> {
+        let mut connections = self.connections.lock();
+        // Read under the lock: a revocation either finds the connection here, or is seen.
+        if self.is_revoked() {
+            return Err(Revoked);
+        }
+        if connections.len() == connections.capacity() {
+            connections.retain(|one| one.strong_count() > 0);
+        }
+        connections.push(Arc::downgrade(connection));
+        Ok(())
+    }
+
+    /// Revokes the credential, and severs the connections that may carry its secret. Returns how
+    /// many there were.
+    pub(super) fn revoke(&self) -> usize {
+        let connections = {
+            let mut connections = self.connections.lock();
+            self.revoked.store(true, Ordering::Release);
+            std::mem::take(&mut *connections)
+        };
+        let open = connections.iter().filter_map(Weak::upgrade);
+        open.map(|connection| connection.sever()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl Severable for Counted {
+        fn sever(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_revocation_severs_what_is_open_and_no_connection_comes_after_it() {
+        let revocation = Revocation::default();
+        let open = Arc::new(Counted::default());
+        let known: Arc<dyn Severable> = open.clone();
+        revocation.register(&known).unwrap();
+        let closed: Arc<dyn Severable> = Arc::new(Counted::default());
+        revocation.register(&closed).unwrap();
+        drop(closed);
+        assert_eq!(revocation.revoke(), 1);
+        assert_eq!(open.0.load(Ordering::Relaxed), 1);
+        assert!(revocation.is_revoked());
+        assert_eq!(revocation.register(&known), Err(Revoked));
+        assert_eq!(revocation.revoke(), 0);
+    }
+
+    #[test]
+    fn closed_connections_are_forgotten() {
+        let revocation = Revocation::default();
+        for _ in 0..10_000 {
+            let one: Arc<dyn Severable> = Arc::new(Counted::default());
+            revocation.register(&one).unwrap();
+        }
+        assert!(revocation.connections.lock().len() < 64);
+    }
+}

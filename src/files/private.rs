@@ -1,0 +1,132 @@
+//! Files and folders that belong to this user alone, such as those of the gateway's state.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use super::{Unfit, check_folders};
+
+/// Creates a folder of mode 0700 with its parents, unless it is there, and checks that no other
+/// user may replace what is in it.
+///
+/// Nothing is created in a folder of another user: root with the home of a user would leave files
+/// there that the user cannot change.
+///
+/// # Errors
+/// Returns the cause as [`Unfit`].
+pub fn private_folder(path: &Path) -> Result<(), Unfit> {
+    let known = path.ancestors().find_map(|at| std::fs::metadata(at).ok());
+    let owner = known.map_or(0, |about| about.uid());
+    if !super::trusted(owner) {
+        return Err(Unfit::Owner(owner));
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    Ok(check_folders(path)?)
+}
+
+/// Checks that a file is regular and this user's, and that no other user may read or replace it.
+///
+/// # Errors
+/// Returns the cause as [`Unfit`].
+pub fn check_private(path: &Path) -> Result<(), Unfit> {
+    let about = std::fs::symlink_metadata(path)?;
+    if !about.is_file() {
+        return Err(Unfit::Irregular);
+    }
+    check_folders(path)?;
+    private(about.uid(), about.mode())
+}
+
+/// Creates a file of mode 0600 with this content. Returns whether it did: a file that is there
+/// stays as it is.
+///
+/// The content is whole and on the disk before the file has its name.
+///
+/// # Errors
+/// The error of the file system.
+pub fn create_private(path: &Path, content: &[u8]) -> io::Result<bool> {
+    if std::fs::symlink_metadata(path).is_ok() {
+        return Ok(false);
+    }
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{:016x}", u64::from_le_bytes(random)));
+    let linked = (|| {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&beside)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        std::fs::hard_link(&beside, path)
+    })();
+    // It has its name by now, or it is of no use.
+    let _ = std::fs::remove_file(&beside);
+    match linked {
+        Ok(()) => {
+            if let Some(folder) = path.parent() {
+                std::fs::File::open(folder)?.sync_all()?;
+            }
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A file of another user is not private, even if that user is root: the gateway could not keep it
+/// as it is.
+fn private(owner: u32, mode: u32) -> Result<(), Unfit> {
+    if owner != rustix::process::geteuid().as_raw() {
+        return Err(Unfit::Owner(owner));
+    }
+    match mode & 0o077 {
+        0 => Ok(()),
+        _ => Err(Unfit::Exposed(mode & 0o777)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_private_file_is_created_once_and_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/key");
+        private_folder(path.parent().unwrap()).unwrap();
+        assert!(create_private(&path, b"first").unwrap());
+        assert!(!create_private(&path, b"second").unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"first");
+        check_private(&path).unwrap();
+        let left = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
+        assert_eq!(left, 1);
+    }
+
+    #[test]
+    fn what_others_may_use_is_not_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        create_private(&path, b"x").unwrap();
+        for mode in [0o640, 0o604, 0o620, 0o601] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert!(matches!(check_private(&path), Err(Unfit::Exposed(_))));
+        }
+        let open = folder.path().join("open");
+        std::fs::create_dir(&open).unwrap();
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(
+            private_folder(&open.join("state")),
+            Err(Unfit::Replaceable(_))
+        ));
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(matches!(check_private(&link), Err(Unfit::Irregular)));
+        assert!(!create_private(&link, b"y").unwrap());
+    }
+}

@@ -1,0 +1,98 @@
+//! What every runtime thread shares.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use arc_swap::{ArcSwap, Guard};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::ids::Ids;
+use super::metrics::Metrics;
+use super::refusal_counts::RefusalCounts;
+use super::snapshot::Snapshot;
+use crate::audit::Log;
+use crate::names::CredentialName;
+use crate::session::Sessions;
+
+/// What every runtime thread shares.
+pub struct SharedState {
+    /// The sessions that may send requests.
+    pub sessions: Sessions,
+    current: ArcSwap<Snapshot>,
+    changes: watch::Sender<()>,
+    /// The audit log.
+    pub log: Log,
+    /// The source of exchange ids.
+    pub ids: Ids,
+    /// Counts what was refused.
+    pub refused: RefusalCounts,
+    /// Counts what happens, for `/metrics`.
+    pub metrics: Arc<Metrics>,
+    /// How many connections are open.
+    pub open: Arc<AtomicUsize>,
+    /// How many listeners accept connections.
+    pub listening: Arc<AtomicUsize>,
+    /// Cancelled when the gateway stops: listeners close, and connections end once they are at
+    /// rest.
+    pub draining: CancellationToken,
+}
+
+impl SharedState {
+    /// What threads share, with the first generation of the configuration.
+    #[must_use]
+    pub fn new(first: Snapshot, log: Log, ids: Ids) -> Self {
+        Self {
+            sessions: Sessions::default(),
+            current: ArcSwap::from_pointee(first),
+            changes: watch::Sender::default(),
+            log,
+            ids,
+            refused: RefusalCounts::default(),
+            metrics: Arc::default(),
+            open: Arc::default(),
+            listening: Arc::default(),
+            draining: CancellationToken::new(),
+        }
+    }
+
+    /// The generation in force. Use one for an exchange, from its beginning to its end.
+    #[must_use]
+    pub fn current(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
+    /// Like [`Self::current`], but for a short look: it does not touch the shared reference count.
+    pub fn look(&self) -> Guard<Arc<Snapshot>> {
+        self.current.load()
+    }
+
+    /// Puts the next generation in force. Every worker judges what is under way again at once.
+    pub fn replace(&self, next: Snapshot) {
+        self.current.store(Arc::new(next));
+        self.changes.send_replace(());
+    }
+
+    /// Revokes a credential in the generation in force, and ends what is under way with it. Returns
+    /// how many connections to origins were severed; `None` if there is no such credential.
+    ///
+    /// When this returns, no further byte of its secret leaves.
+    #[must_use]
+    pub fn revoke(&self, credential: &CredentialName) -> Option<usize> {
+        let severed = self.current().credentials.revoke(credential)?;
+        self.changes.send_replace(());
+        Some(severed)
+    }
+
+    /// Tells of each later generation and revocation. Several may be told as one.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    /// Records how many exchanges were refused without a record of their own. Called once a second,
+    /// and at the end.
+    pub fn tell_suppressed(&self) {
+        self.sessions.tell_suppressed(&self.log);
+    }
+}

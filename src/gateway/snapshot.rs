@@ -1,0 +1,36 @@
+//! One generation of everything that a request reads and a reload may change.
+
+use std::sync::Arc;
+
+use super::limits::Limits;
+use crate::credential::Credentials;
+use crate::origin::OriginSettings;
+use crate::policy::Policies;
+
+/// One generation of the configuration.
+///
+/// It never changes: a reload makes another. An exchange takes one when it begins and keeps it, so
+/// that nothing is judged by one generation and served by another.
+pub struct Snapshot {
+    /// The policies that judge requests.
+    pub policies: Policies,
+    /// The credentials that may be used.
+    pub credentials: Credentials,
+    /// The limits of the data path.
+    pub limits: Limits,
+    /// The settings for origins.
+    pub origins: Arc<OriginSettings>,
+}
+
+impl Snapshot {
+    /// The generation's number. It rises by one with every reload.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.policies.generation().number()
+    }
+
+    /// Whether the settings for origins are those of `other`.
+    pub(super) fn origins_are(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.origins, &other.origins)
+    }
+}

@@ -1,0 +1,217 @@
+//! Judges what an operator may ask of the gateway on its control socket.
+
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+use cedar_policy::{
+    Authorizer, Context, Decision, Entities, EntityId, EntityTypeName, EntityUid, PolicySet,
+    Request, Schema, ValidationMode, Validator,
+};
+
+use super::source::{Problem, Problems, Source};
+use crate::names::SessionId;
+
+/// What an operator can ask for: the actions of `policies/control.cedarschema`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Operation {
+    /// To see the state of the gateway.
+    Status,
+    /// To read its metrics.
+    MetricsRead,
+    /// To list its sessions.
+    SessionList,
+    /// To see one session.
+    SessionShow,
+    /// To pause a session.
+    SessionPause,
+    /// To resume a session.
+    SessionResume,
+    /// To end a session.
+    SessionEnd,
+    /// To read records of the audit log.
+    AuditRead,
+    /// To apply changed files.
+    Reload,
+    /// To allow what was refused.
+    PolicyAllow,
+    /// To revoke a credential.
+    CredentialRevoke,
+}
+
+impl Operation {
+    /// The action's name, in policies and in the audit log.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::MetricsRead => "metrics.read",
+            Self::SessionList => "session.list",
+            Self::SessionShow => "session.show",
+            Self::SessionPause => "session.pause",
+            Self::SessionResume => "session.resume",
+            Self::SessionEnd => "session.end",
+            Self::AuditRead => "audit.read",
+            Self::Reload => "reload",
+            Self::PolicyAllow => "policy.allow",
+            Self::CredentialRevoke => "credential.revoke",
+        }
+    }
+}
+
+/// The policies for operators.
+#[derive(Debug)]
+pub struct Operators(PolicySet);
+
+impl Operators {
+    /// Permits everything. The socket itself admits only the gateway's own user and root.
+    #[must_use]
+    pub fn everything() -> Self {
+        Self(PolicySet::from_str(EVERYTHING).expect("a constant that a test reads"))
+    }
+
+    /// Loads and validates a text of policies. What it does not permit is refused.
+    ///
+    /// # Errors
+    /// Every problem of the text.
+    pub fn load(source: &Source) -> Result<Self, Problems> {
+        let problems = |texts: Vec<String>| {
+            let problem = |reason| source.problem(0, reason, Some(HELP.to_owned()));
+            Problems(texts.into_iter().map(problem).collect::<Vec<Problem>>())
+        };
+        let set = PolicySet::from_str(&source.text)
+            .map_err(|errors| problems(errors.iter().map(ToString::to_string).collect()))?;
+        if set.templates().next().is_some() {
+            return Err(problems(vec!["templates are not supported".to_owned()]));
+        }
+        let found = Validator::new(SCHEMA.clone()).validate(&set, ValidationMode::Strict);
+        let errors: Vec<String> = found
+            .validation_errors()
+            .map(ToString::to_string)
+            .chain(found.validation_warnings().map(ToString::to_string))
+            .collect();
+        if errors.is_empty() {
+            Ok(Self(set))
+        } else {
+            Err(problems(errors))
+        }
+    }
+
+    /// Whether the user may do this, to a session or to the gateway as a whole. Any error is a no.
+    #[must_use]
+    pub fn permit(&self, uid: u32, operation: Operation, session: Option<&SessionId>) -> bool {
+        let resource = match session {
+            Some(id) => uid_of("Session", id.as_str()),
+            None => uid_of("Process", "gateway"),
+        };
+        let request = Request::new(
+            uid_of("Operator", &format!("uid:{uid}")),
+            uid_of("Action", operation.name()),
+            resource,
+            Context::empty(),
+            Some(&SCHEMA),
+        );
+        let Ok(request) = request else {
+            return false;
+        };
+        let answer = Authorizer::new().is_authorized(&request, &self.0, &ENTITIES);
+        answer.decision() == Decision::Allow && answer.diagnostics().errors().next().is_none()
+    }
+}
+
+fn uid_of(kind: &str, id: &str) -> EntityUid {
+    let kind = EntityTypeName::from_str(&format!("Gateway::{kind}"));
+    EntityUid::from_type_name_and_id(kind.expect("a type of the schema"), EntityId::new(id))
+}
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+    let text = include_str!("../../policies/control.cedarschema");
+    let (schema, _) = Schema::from_cedarschema_str(text).expect("a constant that a test reads");
+    schema
+});
+
+/// The groups that actions are in.
+static ENTITIES: LazyLock<Entities> = LazyLock::new(|| {
+    SCHEMA
+        .action_entities()
+        .expect("the schema has its actions")
+});
+
+const EVERYTHING: &str = "permit(principal, action, resource);";
+const HELP: &str = "the schema is policies/control.cedarschema; see docs/control.md";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Operation; 11] = [
+        Operation::Status,
+        Operation::MetricsRead,
+        Operation::SessionList,
+        Operation::SessionShow,
+        Operation::SessionPause,
+        Operation::SessionResume,
+        Operation::SessionEnd,
+        Operation::AuditRead,
+        Operation::Reload,
+        Operation::PolicyAllow,
+        Operation::CredentialRevoke,
+    ];
+
+    fn target(operation: Operation) -> Option<SessionId> {
+        let of_a_session = matches!(
+            operation,
+            Operation::SessionShow
+                | Operation::SessionPause
+                | Operation::SessionResume
+                | Operation::SessionEnd
+        );
+        of_a_session.then(|| SessionId::new("agent-1").unwrap())
+    }
+
+    fn allowed(operators: &Operators, uid: u32) -> Vec<&'static str> {
+        let may = |operation: &&Operation| {
+            operators.permit(uid, **operation, target(**operation).as_ref())
+        };
+        ALL.iter().filter(may).map(|one| one.name()).collect()
+    }
+
+    #[test]
+    fn every_operation_is_an_action_of_the_schema() {
+        assert_eq!(allowed(&Operators::everything(), 1000).len(), ALL.len());
+    }
+
+    #[test]
+    fn a_policy_narrows_by_user_action_and_session() {
+        let text = r#"
+            permit(principal == Gateway::Operator::"uid:7", action in Gateway::Action::"read", resource);
+            permit(principal == Gateway::Operator::"uid:7", action == Gateway::Action::"session.end",
+                resource == Gateway::Session::"agent-1");
+        "#;
+        let operators = Operators::load(&Source::new("operators.cedar", text)).unwrap();
+        let wanted = [
+            "status",
+            "metrics.read",
+            "session.list",
+            "session.show",
+            "session.end",
+            "audit.read",
+        ];
+        assert_eq!(allowed(&operators, 7), wanted);
+        assert!(allowed(&operators, 8).is_empty());
+        let other = SessionId::new("agent-2").unwrap();
+        assert!(!operators.permit(7, Operation::SessionEnd, Some(&other)));
+    }
+
+    #[test]
+    fn a_policy_that_can_never_apply_or_that_is_no_cedar_is_refused() {
+        for text in [
+            "permit(principal, action == Gateway::Action::\"session.stop\", resource);",
+            "permit(principal == Gateway::Session::\"a\", action, resource);",
+            "permit(principal, action, resource",
+            "permit(principal == ?principal, action, resource);",
+            "permit(principal, action, resource) when { principal.name == \"x\" };",
+        ] {
+            assert!(Operators::load(&Source::new("x", text)).is_err(), "{text}");
+        }
+    }
+}

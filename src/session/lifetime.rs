@@ -1,0 +1,142 @@
+//! How long a session lives, by two clocks: neither a clock that is set nor a machine that sleeps
+//! makes it live longer.
+
+use std::time::{Duration, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// A moment by the time since the machine started and by the wall clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// The time since the machine started. It goes on while the machine sleeps, and nobody sets it.
+    pub since_boot: Duration,
+    /// The time by the wall clock, which may be set forward and back.
+    pub wall: SystemTime,
+}
+
+impl Moment {
+    /// The present moment.
+    #[must_use]
+    pub fn now() -> Self {
+        let since_boot = clock_gettime(ClockId::Boottime);
+        Self {
+            since_boot: Duration::try_from(since_boot).unwrap_or_default(),
+            wall: SystemTime::now(),
+        }
+    }
+}
+
+/// A stretch of time, and how much of it may pass without use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetime {
+    begins: Moment,
+    lasts: Duration,
+    idle: Option<Duration>,
+}
+
+impl Lifetime {
+    /// A stretch that begins at a moment.
+    #[must_use]
+    pub fn new(begins: Moment, lasts: Duration) -> Self {
+        Self {
+            begins,
+            lasts,
+            idle: None,
+        }
+    }
+
+    /// Ends it as well when it was not used for so long.
+    #[must_use]
+    pub fn with_idle(self, idle: Option<Duration>) -> Self {
+        Self { idle, ..self }
+    }
+
+    /// The same stretch once more, from another moment on.
+    #[must_use]
+    pub fn again(&self, begins: Moment) -> Self {
+        Self { begins, ..*self }
+    }
+
+    /// When it ends by the wall clock.
+    #[must_use]
+    pub fn ends(&self) -> SystemTime {
+        self.begins.wall + self.lasts
+    }
+
+    /// How much of it is left.
+    #[must_use]
+    pub fn remaining(&self, now: Moment) -> Duration {
+        self.lasts.saturating_sub(self.passed(now))
+    }
+
+    /// Whether it is over. `used` is the time since boot when it was last used.
+    #[must_use]
+    pub fn is_over(&self, now: Moment, used: Duration) -> bool {
+        let unused = now.since_boot.saturating_sub(used);
+        self.passed(now) >= self.lasts || self.idle.is_some_and(|idle| unused >= idle)
+    }
+
+    /// Whether half of it has passed.
+    #[must_use]
+    pub fn is_half_over(&self, now: Moment) -> bool {
+        self.passed(now) >= self.lasts / 2
+    }
+
+    /// The time that has passed, by the clock by which more has.
+    fn passed(&self, now: Moment) -> Duration {
+        let begins = self.begins;
+        let by_wall = now.wall.duration_since(begins.wall).unwrap_or_default();
+        by_wall.max(now.since_boot.saturating_sub(begins.since_boot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn at(since_boot: Duration, wall: Duration) -> Moment {
+        let wall = SystemTime::UNIX_EPOCH + 20_000 * DAY + wall;
+        Moment { since_boot, wall }
+    }
+
+    #[test]
+    fn a_lifetime_ends_when_either_clock_says_so() {
+        let life = Lifetime::new(at(DAY, DAY), DAY);
+        let over = |booted, wall| life.is_over(at(booted, wall), DAY);
+        assert!(!over(DAY, DAY));
+        assert!(!over(2 * DAY - Duration::from_secs(1), DAY));
+        // The machine slept, or the wall clock was set forward.
+        assert!(over(2 * DAY, DAY));
+        assert!(over(DAY, 2 * DAY));
+        // The wall clock was set back.
+        assert!(over(2 * DAY, Duration::ZERO));
+        assert!(!over(DAY + DAY / 2, Duration::ZERO));
+        assert!(life.is_half_over(at(DAY + DAY / 2, Duration::ZERO)));
+        assert!(!life.is_half_over(at(DAY + DAY / 3, DAY)));
+    }
+
+    #[test]
+    fn a_lifetime_ends_early_when_it_is_not_used() {
+        let life = Lifetime::new(at(DAY, DAY), 9 * DAY).with_idle(Some(DAY));
+        assert!(life.is_over(at(2 * DAY, 2 * DAY), DAY));
+        assert!(!life.is_over(at(3 * DAY, 3 * DAY), 2 * DAY + DAY / 2));
+    }
+
+    #[test]
+    fn a_year_of_renewals_half_way_leaves_no_moment_without_life() {
+        let hour = DAY / 24;
+        let mut life = Lifetime::new(at(DAY, DAY), DAY);
+        let mut renewals = 0;
+        for passed in 0..365 * 24 {
+            let now = at(DAY + passed * hour, DAY + passed * hour);
+            assert!(!life.is_over(now, now.since_boot), "{passed}");
+            if life.is_half_over(now) {
+                life = life.again(now);
+                renewals += 1;
+            }
+        }
+        assert_eq!(renewals, 2 * 365 - 1);
+    }
+}

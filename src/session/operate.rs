@@ -1,0 +1,82 @@
+//! What an operator may do with live sessions: list, pause, resume and end them.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::live::{Session, Sessions};
+use super::status::{EndReason, SessionStatus};
+use crate::names::SessionId;
+
+/// The session had ended already, so that it cannot be paused or resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the session has ended, and an ended session stays so")]
+pub struct HasEnded;
+
+impl Sessions {
+    /// Every session, in the order of the ids.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Session>> {
+        let mut all: Vec<Arc<Session>> = self.live.read().values().cloned().collect();
+        all.sort_by(|one, other| one.id().cmp(other.id()));
+        all
+    }
+
+    /// Tells when operators end sessions, so that what is under way can be cut.
+    #[must_use]
+    pub fn ends(&self) -> watch::Receiver<()> {
+        self.ended.subscribe()
+    }
+
+    /// Ends a session: its requests are refused from now on, and what is under way is cut. Returns
+    /// it, if there is one of this id.
+    pub fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
+        let session = self.get(id)?;
+        session
+            .status
+            .store(SessionStatus::Ended(EndReason::Operator));
+        self.ended.send_replace(());
+        Some(session)
+    }
+}
+
+impl Session {
+    /// What the session may do now.
+    #[must_use]
+    pub fn status(&self) -> SessionStatus {
+        match self.status.load() {
+            SessionStatus::Active | SessionStatus::Paused if self.is_over() => {
+                SessionStatus::Ended(EndReason::Expired)
+            }
+            status => status,
+        }
+    }
+
+    /// Narrows it to a status that was kept or decided elsewhere. It never widens what it may do.
+    pub fn narrow(&self, to: SessionStatus) {
+        if to != SessionStatus::Active {
+            self.status.store(to);
+        }
+    }
+
+    /// Pauses the session: its next request is refused. What is under way goes on.
+    ///
+    /// # Errors
+    /// [`HasEnded`].
+    pub fn pause(&self) -> Result<(), HasEnded> {
+        self.change(SessionStatus::Paused)
+    }
+
+    /// Resumes the session.
+    ///
+    /// # Errors
+    /// [`HasEnded`].
+    pub fn resume(&self) -> Result<(), HasEnded> {
+        self.change(SessionStatus::Active)
+    }
+
+    fn change(&self, to: SessionStatus) -> Result<(), HasEnded> {
+        let changes = !self.is_over() && self.status.store(to);
+        changes.then_some(()).ok_or(HasEnded)
+    }
+}

@@ -1,0 +1,95 @@
+//! Whether a session may send requests: it is active, paused or ended.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// What a session may do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionStatus {
+    /// Its requests are judged.
+    Active,
+    /// Its requests are refused until it is resumed. What is under way goes on.
+    Paused,
+    /// Its requests are refused for good, and what was under way is cut.
+    Ended(EndReason),
+}
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndReason {
+    /// An operator ended it.
+    Operator,
+    /// Its time was over.
+    Expired,
+}
+
+impl SessionStatus {
+    /// The status in one word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Ended(_) => "ended",
+        }
+    }
+}
+
+impl EndReason {
+    /// The reason in one word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Operator => "operator",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// What operators made of a session. One that was ended stays so.
+#[derive(Default)]
+pub(super) struct OperatorStatus(AtomicU8);
+
+impl OperatorStatus {
+    pub(super) fn load(&self) -> SessionStatus {
+        match self.0.load(Ordering::Acquire) {
+            ACTIVE => SessionStatus::Active,
+            PAUSED => SessionStatus::Paused,
+            _ => SessionStatus::Ended(EndReason::Operator),
+        }
+    }
+
+    /// Changes the status. Returns whether it is now as wanted: an ended session changes no more.
+    pub(super) fn store(&self, wanted: SessionStatus) -> bool {
+        let code = match wanted {
+            SessionStatus::Active => ACTIVE,
+            SessionStatus::Paused => PAUSED,
+            SessionStatus::Ended(_) => ENDED,
+        };
+        let change = |now: u8| (now != ENDED || code == ENDED).then_some(code);
+        self.0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, change)
+            .is_ok()
+    }
+}
+
+const ACTIVE: u8 = 0;
+const PAUSED: u8 = 1;
+const ENDED: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paused_session_resumes_and_an_ended_one_never_does() {
+        let status = OperatorStatus::default();
+        assert_eq!(status.load(), SessionStatus::Active);
+        assert!(status.store(SessionStatus::Paused));
+        assert_eq!(status.load(), SessionStatus::Paused);
+        assert!(status.store(SessionStatus::Active));
+        assert!(status.store(SessionStatus::Ended(EndReason::Operator)));
+        assert!(!status.store(SessionStatus::Active) && !status.store(SessionStatus::Paused));
+        assert_eq!(status.load(), SessionStatus::Ended(EndReason::Operator));
+        assert!(status.store(SessionStatus::Ended(EndReason::Operator)));
+    }
+}

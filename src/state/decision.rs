@@ -1,0 +1,104 @@
+//! The decisions about a session, and what each needs and changes. All stores apply them alike.
+
+use super::error::StateError;
+use super::record::SessionRecord;
+use crate::names::{CredentialName, SessionId};
+
+/// A decision about one session.
+#[derive(Debug, Clone)]
+pub enum SessionDecision {
+    /// Adds a session. There must be none of its id.
+    Create(SessionRecord),
+    /// Adds a session in place of any that has its id.
+    Replace(SessionRecord),
+    /// Takes the groups, the certificate and the sealed part from this record.
+    Reissue(SessionRecord),
+    /// Moves the end of a session that was not ended.
+    Extend {
+        /// The session.
+        session: SessionId,
+        /// The new end, in seconds since 1970.
+        ends: u64,
+    },
+    /// Records the shape of a credential's phantom in place of the one that is recorded.
+    Shape {
+        /// The session.
+        session: SessionId,
+        /// The credential.
+        credential: CredentialName,
+        /// The shape that must be recorded now; `None` if there must be none.
+        before: Option<String>,
+        /// Its shape as text.
+        after: String,
+    },
+    /// Pauses a session that was not ended.
+    Pause(SessionId),
+    /// Resumes a session that was not ended.
+    Resume(SessionId),
+    /// Ends a session for good. One that was already ended stays as it is.
+    End {
+        /// The session.
+        session: SessionId,
+        /// When, in seconds since 1970.
+        at: u64,
+    },
+}
+
+impl SessionDecision {
+    /// The session that it is about.
+    pub(super) fn session(&self) -> Result<SessionId, StateError> {
+        match self {
+            Self::Create(record) | Self::Replace(record) | Self::Reissue(record) => {
+                record.session()
+            }
+            Self::Extend { session, .. }
+            | Self::Shape { session, .. }
+            | Self::End { session, .. }
+            | Self::Pause(session)
+            | Self::Resume(session) => Ok(session.clone()),
+        }
+    }
+
+    /// Returns the record after the decision.
+    pub(super) fn apply(self, now: Option<SessionRecord>) -> Result<SessionRecord, StateError> {
+        match self {
+            Self::Replace(record) => return Ok(record),
+            Self::Create(_) if now.is_some() => {
+                return Err(StateError::Refused("there is a session of that name"));
+            }
+            Self::Create(record) => return Ok(record),
+            _ => {}
+        }
+        let mut record = now.ok_or(StateError::Refused("there is no such session"))?;
+        if let Self::End { at, .. } = self {
+            record.ended.get_or_insert(at);
+            return Ok(record);
+        }
+        if record.ended.is_some() {
+            return Err(StateError::Refused("the session was ended"));
+        }
+        match self {
+            Self::Reissue(with) => {
+                record.parents = with.parents;
+                record.certificate = with.certificate;
+                record.sealed = with.sealed;
+            }
+            Self::Extend { ends, .. } => record.ends = Some(ends),
+            Self::Pause(_) => record.paused = true,
+            Self::Resume(_) => record.paused = false,
+            Self::Shape {
+                credential,
+                before,
+                after,
+                ..
+            } => {
+                if record.shapes.get(credential.as_str()) != before.as_ref() {
+                    return Err(StateError::Refused("the shape is another one by now"));
+                }
+                record.shapes.insert(credential.to_string(), after);
+            }
+            Self::Create(_) | Self::Replace(_) | Self::End { .. } => {}
+        }
+        Ok(record)
+    }
+}

@@ -1,0 +1,23 @@
+//! What outlives the gateway's process: sessions as records, and the decisions about them.
+//!
+//! A store sees no secret, no phantom and no private key. What a session must keep of that kind is
+//! sealed, and only the gateway has the key.
+
+mod decision;
+mod error;
+mod memory;
+mod record;
+mod seal;
+mod sqlite;
+mod store;
+
+pub use decision::SessionDecision;
+pub use error::StateError;
+pub use memory::MemoryState;
+pub use record::{KeptCertificate, KeptSecrets, SessionRecord, unix};
+pub use seal::{KeyMark, SealBroken, SealingKey};
+pub use sqlite::SqliteState;
+pub use store::{Revision, StateFuture, StateStore};
+
+#[cfg(test)]
+mod tests;

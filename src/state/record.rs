@@ -1,0 +1,134 @@
+//! A session as it is kept: everything in the clear that is no secret, and the rest sealed.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
+
+use super::error::StateError;
+use super::seal::{SealBroken, SealingKey};
+use crate::names::SessionId;
+
+/// A session as it is kept. Times are seconds since 1970 by the clock of the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionRecord {
+    /// The version of this form. A reader refuses a version that it does not know.
+    pub version: u32,
+    /// The session's id.
+    pub id: String,
+    /// The groups that the session belongs to.
+    pub parents: Vec<String>,
+    /// When it was made.
+    pub made: u64,
+    /// When it ends unless it is extended; `None` if it does not end by itself.
+    pub ends: Option<u64>,
+    /// After how many seconds without a request it ends, if it does.
+    pub idle: Option<u64>,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// When it was ended by decision.
+    pub ended: Option<u64>,
+    /// The shape of each credential's phantom, by the credential's name.
+    pub shapes: BTreeMap<String, String>,
+    /// The certificate of its CA, if that is kept.
+    pub certificate: Option<KeptCertificate>,
+    /// The seed of its phantoms and the key of its CA, sealed.
+    #[serde(skip)]
+    pub sealed: Vec<u8>,
+}
+
+/// A CA certificate, and from when to when it is valid, in seconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptCertificate {
+    /// The certificate as PEM.
+    pub pem: String,
+    /// When it begins to be valid.
+    pub from: i64,
+    /// When it expires.
+    pub to: i64,
+}
+
+/// What only the gateway may know of a session. Wiped on drop; has no Debug.
+pub struct KeptSecrets {
+    /// What the session's phantoms are derived from.
+    pub seed: Zeroizing<[u8; 32]>,
+    /// The key of its CA as PKCS #8; empty if it is not kept.
+    pub ca_key: Zeroizing<Vec<u8>>,
+}
+
+impl SessionRecord {
+    /// The version that this gateway writes, and the latest that it reads.
+    pub const VERSION: u32 = 1;
+
+    /// Seals the session's secrets into this record, bound to its id, version and certificate.
+    ///
+    /// # Errors
+    /// [`SealBroken`] if the system has no random numbers.
+    pub fn seal(&mut self, key: &SealingKey, secrets: &KeptSecrets) -> Result<(), SealBroken> {
+        let digest = self.digest();
+        let mut plain = Zeroizing::new(Vec::with_capacity(64 + secrets.ca_key.len()));
+        plain.extend_from_slice(&secrets.seed[..]);
+        plain.extend_from_slice(&digest);
+        plain.extend_from_slice(&secrets.ca_key);
+        self.sealed = key.seal(TABLE, &self.id, self.version, &plain)?;
+        Ok(())
+    }
+
+    /// Opens the session's secrets.
+    ///
+    /// # Errors
+    /// [`SealBroken`] if the key is another one, or if the record was changed or moved.
+    pub fn open(&self, key: &SealingKey) -> Result<KeptSecrets, SealBroken> {
+        let plain = key.open(TABLE, &self.id, self.version, &self.sealed)?;
+        let (seed, rest) = plain.split_first_chunk::<32>().ok_or(SealBroken)?;
+        let (digest, ca_key) = rest.split_first_chunk::<32>().ok_or(SealBroken)?;
+        if *digest != self.digest() {
+            return Err(SealBroken);
+        }
+        Ok(KeptSecrets {
+            seed: Zeroizing::new(*seed),
+            ca_key: Zeroizing::new(ca_key.to_vec()),
+        })
+    }
+
+    /// Reads a record from its text and its sealed part.
+    pub(super) fn read(version: u32, text: &str, sealed: Vec<u8>) -> Result<Self, StateError> {
+        if version > Self::VERSION {
+            return Err(StateError::Newer {
+                found: version,
+                known: Self::VERSION,
+            });
+        }
+        let damaged = |why: serde_json::Error| StateError::Damaged(why.to_string());
+        let record: Self = serde_json::from_str(text).map_err(damaged)?;
+        Ok(Self { sealed, ..record })
+    }
+
+    /// The record's text, without its sealed part.
+    pub(super) fn text(&self) -> Result<String, StateError> {
+        serde_json::to_string(self).map_err(|why| StateError::Damaged(why.to_string()))
+    }
+
+    /// The session's id, checked.
+    pub(super) fn session(&self) -> Result<SessionId, StateError> {
+        SessionId::new(&self.id).map_err(|why| StateError::Damaged(why.to_string()))
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        let pem = self.certificate.as_ref().map(|kept| kept.pem.as_bytes());
+        Sha256::digest(pem.unwrap_or_default()).into()
+    }
+}
+
+/// The seconds since 1970 of a time.
+#[must_use]
+pub fn unix(at: SystemTime) -> u64 {
+    at.duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+const TABLE: &str = "session";

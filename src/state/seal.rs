@@ -1,0 +1,173 @@
+//! Sealing with AES-256-GCM: what a store keeps can be read by the gateway alone, and in its own
+//! place alone.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use zeroize::Zeroizing;
+
+/// The key that seals. It cannot be printed, compared or read.
+pub struct SealingKey(RandomizedNonceKey);
+
+/// What was sealed cannot be opened: the key is another one, or it was changed or moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it was sealed with another key, or it was changed")]
+pub struct SealBroken;
+
+/// How a store's key is recognised, without telling the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyMark {
+    /// Where the key is kept, as a reference.
+    pub source: String,
+    /// A known text, sealed.
+    pub sealed: Vec<u8>,
+}
+
+impl SealingKey {
+    /// Draws a new key, as the text that is kept.
+    ///
+    /// # Errors
+    /// [`SealBroken`] if the system has no random numbers.
+    pub fn draw() -> Result<Zeroizing<String>, SealBroken> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        getrandom::fill(&mut bytes[..]).map_err(|_| SealBroken)?;
+        Ok(Zeroizing::new(URL_SAFE_NO_PAD.encode(&bytes[..])))
+    }
+
+    /// Reads a key from its text: 32 bytes in base64 or base64url, with or without padding.
+    #[must_use]
+    pub fn from_text(text: &[u8]) -> Option<Self> {
+        let forms = [&URL_SAFE_NO_PAD, &STANDARD_NO_PAD, &STANDARD, &URL_SAFE];
+        let mut decoded = forms.iter().filter_map(|form| form.decode(text).ok());
+        let bytes = Zeroizing::new(decoded.find(|bytes| bytes.len() == 32)?);
+        RandomizedNonceKey::new(&AES_256_GCM, &bytes).ok().map(Self)
+    }
+
+    /// Seals bytes for one place: a table, a row and a version.
+    ///
+    /// # Errors
+    /// [`SealBroken`] if the system has no random numbers.
+    pub fn seal(
+        &self,
+        table: &str,
+        id: &str,
+        version: u32,
+        plain: &[u8],
+    ) -> Result<Vec<u8>, SealBroken> {
+        // With room for the tag, so that a move leaves no plain bytes behind.
+        let mut sealed = Zeroizing::new(Vec::with_capacity(plain.len() + TAG));
+        sealed.extend_from_slice(plain);
+        let place = Aad::from(place(table, id, version));
+        let nonce = self
+            .0
+            .seal_in_place_append_tag(place, &mut *sealed)
+            .map_err(|_| SealBroken)?;
+        Ok([&nonce.as_ref()[..], &sealed].concat())
+    }
+
+    /// Opens what was sealed for this place.
+    ///
+    /// # Errors
+    /// [`SealBroken`] if it was sealed with another key or for another place, or was changed.
+    pub fn open(
+        &self,
+        table: &str,
+        id: &str,
+        version: u32,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, SealBroken> {
+        let (nonce, rest) = sealed.split_first_chunk().ok_or(SealBroken)?;
+        let mut bytes = Zeroizing::new(rest.to_vec());
+        let place = Aad::from(place(table, id, version));
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let plain = self.0.open_in_place(nonce, place, &mut bytes);
+        let length = plain.map_err(|_| SealBroken)?.len();
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+
+    /// Makes the mark by which a store recognises this key.
+    ///
+    /// # Errors
+    /// [`SealBroken`] if the system has no random numbers.
+    pub fn mark(&self, source: &str) -> Result<KeyMark, SealBroken> {
+        Ok(KeyMark {
+            source: source.to_owned(),
+            sealed: self.seal("seal", source, 1, MARK)?,
+        })
+    }
+
+    /// Whether a store's mark was made with this key.
+    #[must_use]
+    pub fn made(&self, mark: &KeyMark) -> bool {
+        self.open("seal", &mark.source, 1, &mark.sealed)
+            .is_ok_and(|known| known[..] == *MARK)
+    }
+}
+
+/// The associated data: it names the place in one way only.
+fn place(table: &str, id: &str, version: u32) -> Vec<u8> {
+    let mut place = b"gateway state v1".to_vec();
+    for part in [table.as_bytes(), id.as_bytes()] {
+        place.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        place.extend_from_slice(part);
+    }
+    place.extend_from_slice(&version.to_be_bytes());
+    place
+}
+
+/// The length of AES-GCM's tag.
+const TAG: usize = 16;
+const MARK: &[u8] = b"the key that seals this store";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> SealingKey {
+        SealingKey::from_text(SealingKey::draw().unwrap().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_is_sealed_opens_in_its_own_place_with_its_own_key_alone() {
+        let (ours, other) = (key(), key());
+        let sealed = ours.seal("session", "a", 1, b"CANARY").unwrap();
+        assert!(!sealed.windows(6).any(|part| part == b"CANARY"));
+        let opened = |key: &SealingKey, table, id, version| key.open(table, id, version, &sealed);
+        assert_eq!(opened(&ours, "session", "a", 1).unwrap()[..], *b"CANARY");
+        assert!(opened(&other, "session", "a", 1).is_err());
+        assert!(opened(&ours, "seal", "a", 1).is_err());
+        assert!(opened(&ours, "session", "b", 1).is_err());
+        assert!(opened(&ours, "session", "a", 2).is_err());
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert!(ours.open("session", "a", 1, &changed).is_err(), "{at}");
+            assert!(ours.open("session", "a", 1, &sealed[..at]).is_err());
+        }
+        let again = ours.seal("session", "a", 1, b"CANARY");
+        assert_ne!(again.unwrap(), sealed);
+    }
+
+    #[test]
+    fn a_mark_tells_the_key_from_every_other() {
+        let (ours, other) = (key(), key());
+        let mark = ours.mark("file:/key").unwrap();
+        assert!(ours.made(&mark) && !other.made(&mark));
+        let moved = KeyMark {
+            source: "keyring:x/y".to_owned(),
+            ..mark
+        };
+        assert!(!ours.made(&moved));
+    }
+
+    #[test]
+    fn a_key_has_thirty_two_bytes_in_base64() {
+        let bytes = [7; 32];
+        for form in [&STANDARD, &URL_SAFE, &STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
+            assert!(SealingKey::from_text(form.encode(bytes).as_bytes()).is_some());
+            assert!(SealingKey::from_text(form.encode(&bytes[1..]).as_bytes()).is_none());
+        }
+        assert!(SealingKey::from_text(b"hunter2").is_none());
+    }
+}

@@ -1,0 +1,381 @@
+//! One suite for every store: memory, and SQLite.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use super::*;
+use crate::names::{CredentialName, SessionId};
+
+fn id(name: &str) -> SessionId {
+    SessionId::new(name).unwrap()
+}
+
+fn record(name: &str) -> SessionRecord {
+    SessionRecord {
+        version: SessionRecord::VERSION,
+        id: name.to_owned(),
+        parents: vec!["ci".to_owned()],
+        made: 100,
+        ends: Some(200),
+        idle: None,
+        paused: false,
+        ended: None,
+        shapes: BTreeMap::new(),
+        certificate: None,
+        sealed: b"sealed".to_vec(),
+    }
+}
+
+fn shape(session: &str, before: Option<&str>, after: &str) -> SessionDecision {
+    SessionDecision::Shape {
+        session: id(session),
+        credential: CredentialName::new("github").unwrap(),
+        before: before.map(str::to_owned),
+        after: after.to_owned(),
+    }
+}
+
+fn extend(session: &str, ends: u64) -> SessionDecision {
+    let session = id(session);
+    SessionDecision::Extend { session, ends }
+}
+
+fn end(session: &str, at: u64) -> SessionDecision {
+    let session = id(session);
+    SessionDecision::End { session, at }
+}
+
+type Test = fn(Arc<dyn StateStore>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What every store must do.
+const SUITE: [(&str, Test); 7] = [
+    ("records come back as they were put in", |store| {
+        Box::pin(come_back(store))
+    }),
+    ("decisions need what they say", |store| {
+        Box::pin(need(store))
+    }),
+    ("an end is for good", |store| Box::pin(end_for_good(store))),
+    ("all of them or none", |store| Box::pin(all_or_none(store))),
+    ("revisions have no gap", |store| Box::pin(no_gap(store))),
+    ("the key's mark is set once", |store| {
+        Box::pin(mark_once(store))
+    }),
+    ("of two that create one session, one wins", |store| {
+        Box::pin(one_wins(store))
+    }),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_a_store() {
+    for (name, test) in SUITE {
+        println!("{name}");
+        test(Arc::new(MemoryState::default())).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite_is_a_store() {
+    for (name, test) in SUITE {
+        println!("{name}");
+        let folder = tempfile::tempdir().unwrap();
+        test(Arc::new(
+            SqliteState::open(&folder.path().join("a/state.db")).unwrap(),
+        ))
+        .await;
+    }
+}
+
+async fn come_back(store: Arc<dyn StateStore>) {
+    assert_eq!(store.session(&id("a")).await.unwrap(), None);
+    let kept = SessionRecord {
+        shapes: [("github".to_owned(), "=ghp%5F 36alnum".to_owned())].into(),
+        certificate: Some(KeptCertificate {
+            pem: "a certificate".to_owned(),
+            from: -5,
+            to: 5,
+        }),
+        sealed: vec![0, 255, 10],
+        ..record("a")
+    };
+    store
+        .decide(vec![SessionDecision::Create(kept.clone())])
+        .await
+        .unwrap();
+    assert_eq!(store.session(&id("a")).await.unwrap(), Some(kept));
+    for (name, made) in [("b", 300), ("c", 50)] {
+        let one = SessionRecord {
+            made,
+            ..record(name)
+        };
+        store
+            .decide(vec![SessionDecision::Create(one)])
+            .await
+            .unwrap();
+    }
+    let ids = |all: Vec<SessionRecord>| all.into_iter().map(|one| one.id).collect::<Vec<_>>();
+    assert_eq!(ids(store.sessions(9).await.unwrap()), ["b", "a", "c"]);
+    assert_eq!(ids(store.sessions(2).await.unwrap()), ["b", "a"]);
+}
+
+async fn need(store: Arc<dyn StateStore>) {
+    let refused = async |decision| {
+        let decided = store.decide(vec![decision]).await;
+        matches!(decided, Err(StateError::Refused(_)))
+    };
+    assert!(refused(extend("a", 1)).await);
+    assert!(refused(SessionDecision::Pause(id("a"))).await);
+    assert!(refused(SessionDecision::Reissue(record("a"))).await);
+    store
+        .decide(vec![SessionDecision::Create(record("a"))])
+        .await
+        .unwrap();
+    assert!(refused(SessionDecision::Create(record("a"))).await);
+    store
+        .decide(vec![
+            extend("a", 500),
+            SessionDecision::Pause(id("a")),
+            shape("a", None, "8alnum"),
+        ])
+        .await
+        .unwrap();
+    assert!(refused(shape("a", None, "9alnum")).await);
+    store
+        .decide(vec![shape("a", Some("8alnum"), "9alnum")])
+        .await
+        .unwrap();
+    let now = store.session(&id("a")).await.unwrap().unwrap();
+    assert_eq!((now.ends, now.paused), (Some(500), true));
+    assert_eq!(now.shapes["github"], "9alnum");
+    let other = SessionRecord {
+        parents: vec![],
+        made: 999,
+        sealed: b"other".to_vec(),
+        ..record("a")
+    };
+    let again = vec![
+        SessionDecision::Reissue(other.clone()),
+        SessionDecision::Resume(id("a")),
+    ];
+    store.decide(again).await.unwrap();
+    let now = store.session(&id("a")).await.unwrap().unwrap();
+    assert_eq!((now.made, now.ends, now.paused), (100, Some(500), false));
+    assert_eq!((now.parents.len(), &now.sealed[..]), (0, &b"other"[..]));
+    store
+        .decide(vec![SessionDecision::Replace(other.clone())])
+        .await
+        .unwrap();
+    assert_eq!(store.session(&id("a")).await.unwrap(), Some(other));
+}
+
+async fn end_for_good(store: Arc<dyn StateStore>) {
+    store
+        .decide(vec![SessionDecision::Create(record("a"))])
+        .await
+        .unwrap();
+    store.decide(vec![end("a", 150)]).await.unwrap();
+    store.decide(vec![end("a", 160)]).await.unwrap();
+    for decision in [
+        extend("a", 900),
+        SessionDecision::Pause(id("a")),
+        SessionDecision::Resume(id("a")),
+        SessionDecision::Reissue(record("a")),
+        SessionDecision::Create(record("a")),
+        shape("a", None, "8alnum"),
+    ] {
+        assert!(store.decide(vec![decision]).await.is_err());
+    }
+    let now = store.session(&id("a")).await.unwrap().unwrap();
+    assert_eq!((now.ended, now.ends), (Some(150), Some(200)));
+}
+
+async fn all_or_none(store: Arc<dyn StateStore>) {
+    let before = store
+        .decide(vec![SessionDecision::Create(record("a"))])
+        .await
+        .unwrap();
+    let mixed = vec![SessionDecision::Create(record("b")), extend("none", 1)];
+    assert!(store.decide(mixed).await.is_err());
+    assert_eq!(store.session(&id("b")).await.unwrap(), None);
+    assert_eq!(store.since(before).await.unwrap(), []);
+    assert_eq!(store.decide(Vec::new()).await.unwrap(), before);
+}
+
+async fn no_gap(store: Arc<dyn StateStore>) {
+    assert_eq!(store.since(0).await.unwrap(), []);
+    store
+        .decide(vec![SessionDecision::Create(record("a"))])
+        .await
+        .unwrap();
+    let mut writers = tokio::task::JoinSet::new();
+    for n in 0..4 {
+        let store = store.clone();
+        writers.spawn(async move {
+            for step in 0..10 {
+                store
+                    .decide(vec![extend("a", n * 100 + step)])
+                    .await
+                    .unwrap();
+            }
+        });
+    }
+    let (mut seen, mut last) = (0, 0);
+    while seen < 41 {
+        for (revision, session) in store.since(last).await.unwrap() {
+            assert_eq!((revision, &session), (last + 1, &id("a")));
+            last = revision;
+            seen += 1;
+        }
+        tokio::task::yield_now().await;
+    }
+    writers.join_all().await;
+    assert_eq!(store.since(last).await.unwrap(), []);
+    assert!(matches!(
+        store.since(last + 1).await,
+        Err(StateError::Forgotten)
+    ));
+    for _ in 0..3 {
+        let many = (0..2_000).map(|n| extend("a", n)).collect();
+        store.decide(many).await.unwrap();
+    }
+    assert!(matches!(store.since(1).await, Err(StateError::Forgotten)));
+    let last = store.decide(Vec::new()).await.unwrap();
+    assert_eq!(last, 6_041);
+    assert_eq!(store.since(last - 4_000).await.unwrap().len(), 4_000);
+}
+
+async fn mark_once(store: Arc<dyn StateStore>) {
+    assert_eq!(store.key_mark().await.unwrap(), None);
+    let mark = |source: &str| KeyMark {
+        source: source.to_owned(),
+        sealed: b"mark".to_vec(),
+    };
+    store.set_key_mark(mark("file")).await.unwrap();
+    assert!(store.set_key_mark(mark("keyring")).await.is_err());
+    assert_eq!(store.key_mark().await.unwrap(), Some(mark("file")));
+    store
+        .decide(vec![SessionDecision::Create(record("a"))])
+        .await
+        .unwrap();
+    store.forget().await.unwrap();
+    assert_eq!(store.key_mark().await.unwrap(), None);
+    assert_eq!(store.session(&id("a")).await.unwrap(), None);
+}
+
+async fn one_wins(store: Arc<dyn StateStore>) {
+    let mut creators = tokio::task::JoinSet::new();
+    for n in 0..8 {
+        let store = store.clone();
+        let made = SessionRecord {
+            made: n,
+            ..record("a")
+        };
+        creators.spawn(async move {
+            let created = store.decide(vec![SessionDecision::Create(made)]).await;
+            created.is_ok().then_some(n)
+        });
+    }
+    let won: Vec<u64> = creators.join_all().await.into_iter().flatten().collect();
+    let now = store.session(&id("a")).await.unwrap().unwrap();
+    assert_eq!(won, [now.made]);
+}
+
+#[tokio::test]
+async fn two_processes_on_one_file_see_each_others_decisions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let (one, other) = (
+        SqliteState::open(&path).unwrap(),
+        SqliteState::open(&path).unwrap(),
+    );
+    one.decide(vec![SessionDecision::Create(record("a"))])
+        .await
+        .unwrap();
+    assert_eq!(other.session(&id("a")).await.unwrap(), Some(record("a")));
+    other.decide(vec![end("a", 7)]).await.unwrap();
+    assert_eq!(one.since(1).await.unwrap(), [(2, id("a"))]);
+    assert!(one.decide(vec![extend("a", 9)]).await.is_err());
+}
+
+#[tokio::test]
+async fn what_a_newer_gateway_wrote_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let store = SqliteState::open(&path).unwrap();
+    let newer = SessionRecord {
+        version: 2,
+        ..record("a")
+    };
+    store
+        .decide(vec![SessionDecision::Create(newer)])
+        .await
+        .unwrap();
+    assert!(matches!(
+        store.session(&id("a")).await,
+        Err(StateError::Newer { found: 2, known: 1 })
+    ));
+    drop(store);
+    let schema = rusqlite::Connection::open(&path).unwrap();
+    schema.execute_batch("PRAGMA user_version = 2").unwrap();
+    assert!(matches!(
+        SqliteState::open(&path),
+        Err(StateError::Newer { found: 2, known: 1 })
+    ));
+}
+
+#[test]
+fn a_file_that_others_may_read_a_link_and_a_damaged_one_are_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    drop(SqliteState::open(&path).unwrap());
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&path) & 0o777, 0o600);
+    let link = folder.path().join("link.db");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert!(matches!(
+        SqliteState::open(&link),
+        Err(StateError::Unfit(_))
+    ));
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let refused = SqliteState::open(&path).err().unwrap();
+    assert!(!refused.is_no_place() && refused.remedy(&path).contains("chmod go="));
+    let damaged = folder.path().join("damaged.db");
+    crate::files::create_private(&damaged, &[7; 5000]).unwrap();
+    let refused = SqliteState::open(&damaged).err().unwrap();
+    assert!(refused.remedy(&damaged).contains("move"), "{refused}");
+}
+
+#[test]
+fn a_record_moved_or_changed_does_not_open() {
+    let draw = || SealingKey::from_text(SealingKey::draw().unwrap().as_bytes()).unwrap();
+    let key = draw();
+    let secrets = KeptSecrets {
+        seed: Zeroizing::new(*b"CANARY-seed-CANARY-seed-CANARY-s"),
+        ca_key: Zeroizing::new(b"CANARY-key".to_vec()),
+    };
+    let mut kept = SessionRecord {
+        certificate: Some(KeptCertificate {
+            pem: "ours".to_owned(),
+            from: 0,
+            to: 1,
+        }),
+        ..record("a")
+    };
+    kept.seal(&key, &secrets).unwrap();
+    let shown = format!("{kept:?}") + &String::from_utf8_lossy(&kept.sealed);
+    assert!(!shown.contains("CANARY"));
+    let opened = kept.open(&key).unwrap();
+    assert_eq!((opened.seed, opened.ca_key), (secrets.seed, secrets.ca_key));
+    assert!(kept.open(&draw()).is_err());
+    let moved = SessionRecord {
+        id: "b".to_owned(),
+        ..kept.clone()
+    };
+    assert!(moved.open(&key).is_err());
+    let mut theirs = kept.clone();
+    theirs.certificate.as_mut().unwrap().pem = "theirs".to_owned();
+    assert!(theirs.open(&key).is_err());
+}

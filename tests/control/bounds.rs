@@ -1,0 +1,115 @@
+//! What callers can use up: nothing that the data path or another caller needs.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::program::Program;
+
+fn resident_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.unwrap().trim().trim_end_matches(" kB");
+    number.trim().parse().unwrap()
+}
+
+/// A connection that may not come about at once: the listener's queue has an end.
+fn connect(program: &Program) -> UnixStream {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        match UnixStream::connect(&program.socket) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+    }
+}
+
+/// Waits until a call has a place again.
+fn healthy_again(program: &Program) {
+    let until = Instant::now() + Duration::from_secs(15);
+    while program.call("GET", "/healthz", "").0 != 200 {
+        assert!(Instant::now() < until, "there is no place for a call");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn ten_thousand_connections_are_bounded_and_disturb_neither_requests_nor_memory() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, most).unwrap();
+    let program = Program::start("");
+    let (_, mut stream) = program.begin("http://stream.test/endless");
+    let before = resident_kib(program.child.id());
+    let mut open = Vec::new();
+    for nth in 0..10_000 {
+        open.push(connect(&program));
+        if nth % 2_500 == 0 {
+            let asked = Instant::now();
+            assert_eq!(program.ask("http://stream.test/").0, 200);
+            assert!(asked.elapsed() < Duration::from_secs(1));
+        }
+    }
+    stream.read_exact(&mut [0; 100]).unwrap();
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", program.child.id()));
+    assert!(descriptors.unwrap().count() < 200);
+    let grown = resident_kib(program.child.id()).saturating_sub(before);
+    assert!(grown < 8 << 10, "{grown} KiB");
+    // All but 64 were closed at once, and those 64 say nothing for longer than they may.
+    drop(open);
+    healthy_again(&program);
+}
+
+#[test]
+fn a_caller_who_says_nothing_or_too_much_is_cut_and_keeps_nobody_away() {
+    let program = Program::start("");
+    let mut silent: Vec<UnixStream> = (0..64).map(|_| connect(&program)).collect();
+    for stream in &mut silent {
+        stream.write_all(b"GET /v1/status HTTP/1.1\r\nHo").unwrap();
+    }
+    healthy_again(&program);
+    let long = "x".repeat(100 << 10);
+    let answer = program.raw(&format!(
+        "GET /healthz HTTP/1.1\r\nHost: gateway\r\nX: {long}\r\n\r\n"
+    ));
+    assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let (status, _) = program.call(
+        "POST",
+        "/v1/policies/allow",
+        &format!("{{\"host\":\"{long}\"}}"),
+    );
+    assert!([0, 400].contains(&status), "{status}");
+    assert_eq!(program.call("GET", "/healthz", "").0, 200);
+}
+
+#[test]
+fn slow_readers_of_the_records_are_few_and_hold_no_memory() {
+    let program = Program::start("");
+    let before = resident_kib(program.child.id());
+    let mut readers: Vec<UnixStream> = (0..20)
+        .map(|_| {
+            let mut stream = connect(&program);
+            let call = b"GET /v1/events HTTP/1.1\r\nHost: gateway\r\n\r\n";
+            stream.write_all(call).unwrap();
+            stream
+        })
+        .collect();
+    let mut served = 0;
+    for reader in &mut readers {
+        let mut head = [0; 12];
+        reader.read_exact(&mut head).unwrap();
+        served += usize::from(&head == b"HTTP/1.1 200");
+    }
+    assert_eq!(served, 16);
+    for nth in 0..2_000 {
+        program.ask(&format!("http://evil-{nth}.test/"));
+    }
+    assert_eq!(program.call("GET", "/healthz", "").0, 200);
+    let grown = resident_kib(program.child.id()).saturating_sub(before);
+    assert!(grown < 16 << 10, "{grown} KiB");
+}

@@ -1,0 +1,156 @@
+//! The commands that find a running gateway, and what they say.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use crate::program::{Program, command, gateway};
+
+#[test]
+fn without_a_gateway_each_command_says_that_none_runs_and_how_to_start_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [
+        &["status"][..],
+        &["sessions"],
+        &["reload"],
+        &["pause", "x"],
+        &["allow", "--last"],
+        &["log", "-f"],
+    ] {
+        let (code, said) = gateway(folder.path(), arguments);
+        assert_eq!(code, 1, "{arguments:?}: {said}");
+        assert!(said.contains("no gateway of yours runs"), "{said}");
+        assert!(said.contains("gateway exec -- CMD"), "{said}");
+    }
+}
+
+#[test]
+fn status_and_sessions_tell_a_person_and_a_machine() {
+    let program = Program::start("");
+    let state = program.json(&["status"]);
+    let state = &state["gateways"][0];
+    assert_eq!(state["pid"], program.child.id());
+    assert_eq!(state["kind"], "serve");
+    assert_eq!(state["listeners"][0]["address"], program.proxy.to_string());
+    assert_eq!(state["policies"]["generation"], 1);
+    let (code, said) = program.gateway(&["status"]);
+    assert_eq!(code, 0);
+    for part in [
+        "serve-",
+        "generation 1 of 2 policies",
+        "session agent-1",
+        "audit/log.jsonl",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains('\u{1b}'));
+    let (code, said) = program.gateway(&["sessions"]);
+    assert_eq!(code, 0);
+    assert!(
+        said.contains("agent-1") && said.contains("active"),
+        "{said}"
+    );
+    let sessions = program.json(&["sessions"]);
+    assert_eq!(sessions["sessions"][0]["credentials"][0], "key");
+}
+
+#[test]
+fn a_reload_applies_changed_policies_or_says_what_is_wrong_with_them() {
+    let program = Program::start("");
+    assert_eq!(program.ask("http://later.test/").0, 403);
+    let rules = program.path("rules.cedar");
+    let with =
+        |more: &str| std::fs::write(&rules, format!("{}{more}", crate::program::RULES)).unwrap();
+    with("permit(principal, action, resource == Gateway::Host::\"later.test\");");
+    // The files are watched too, so that it may be the second time.
+    let generation = program.json(&["reload"])["generation"].as_u64().unwrap();
+    assert!((2..=3).contains(&generation));
+    assert_eq!(program.ask("http://later.test/").0, 200);
+    with("permit(principal, action, resource == Gateway::Nothing::\"x\");");
+    let (code, said) = program.gateway(&["reload"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("rules.cedar:"), "{said}");
+    let state = program.json(&["status"]);
+    let in_force = &state["gateways"][0]["policies"]["generation"];
+    assert_eq!(in_force.as_u64(), Some(generation));
+}
+
+#[test]
+fn several_gateways_are_told_apart_and_one_of_them_is_named() {
+    let one = Program::start("");
+    let other = Program::start("");
+    // The other one's socket, as if both were in one runtime directory.
+    let socket = other.socket.to_str().unwrap();
+    let state = one.json(&["status", "--gateway", socket]);
+    assert_eq!(state["gateways"][0]["pid"], other.child.id());
+    let mut third = command(one.folder.path());
+    let third = third
+        .args(["exec", "-q", "--", "sleep", "30"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut third = third.unwrap();
+    let run = one.path("run/gateway");
+    let count = || std::fs::read_dir(&run).unwrap().count();
+    for _ in 0..500 {
+        if count() == 2 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let (code, said) = one.gateway(&["reload"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("several gateways run: exec-"), "{said}");
+    let pid = one.child.id().to_string();
+    assert_eq!(one.gateway(&["reload", "--gateway", &pid]).0, 0);
+    assert_eq!(one.gateway(&["reload", "--gateway", "serve"]).0, 0);
+    // Only one of them has the session.
+    assert_eq!(one.gateway(&["pause", "agent"]).0, 0);
+    let pid = rustix::process::Pid::from_child(&third);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    third.wait().unwrap();
+    for _ in 0..500 {
+        if count() == 1 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("the socket of an ended `exec` stays");
+}
+
+#[test]
+fn the_log_is_read_with_and_without_a_gateway_and_followed() {
+    let mut program = Program::start("");
+    program.ask("http://evil.test/a");
+    program.ask("http://stream.test/");
+    let (code, said) = program.gateway(&["log"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains("policy_default_deny") && said.contains("stream.test"),
+        "{said}"
+    );
+    let (_, said) = program.gateway(&["log", "--refused"]);
+    assert!(
+        said.contains("evil.test") && !said.contains("stream.test"),
+        "{said}"
+    );
+    let (_, said) = program.gateway(&["log", "--session", "other"]);
+    assert_eq!(said, "");
+    let mut following = command(program.folder.path())
+        .args(["log", "-f", "--json", "--refused", "-n", "1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    let mut next =
+        || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    assert_eq!(next()["host"], "evil.test");
+    program.ask("http://worse.test/");
+    assert_eq!(next()["host"], "worse.test");
+    program.child.kill().unwrap();
+    program.child.wait().unwrap();
+    assert!(following.wait().unwrap().success());
+    let arguments = ["log", "--config", "gateway.toml", "--refused"];
+    let (code, said) = program.gateway(&arguments);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("worse.test"), "{said}");
+}

@@ -1,0 +1,85 @@
+//! `gateway allow`: the narrowest rule for what was refused, in force at once and after a restart.
+
+use crate::program::Program;
+
+#[test]
+fn what_was_refused_last_is_allowed_exactly_and_stays_so_after_a_restart() {
+    let mut program = Program::start("");
+    assert_eq!(program.ask("http://later.test/").0, 403);
+    // Without a terminal, the rule is shown and nothing is applied.
+    let (code, said) = program.gateway(&["allow", "--last"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(
+        said.contains("resource == Gateway::Host::\"later.test\""),
+        "{said}"
+    );
+    assert!(said.contains("`--yes`"), "{said}");
+    assert_eq!(program.ask("http://later.test/").0, 403);
+    let (code, said) = program.gateway(&["allow", "--last", "--yes"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("applied as generation 2"), "{said}");
+    assert_eq!(program.ask("http://later.test/").0, 200);
+    assert_eq!(program.ask("http://later.test/other").0, 403);
+    let act = program.records("act").pop().unwrap();
+    assert_eq!(act["name"], "policy.allow");
+    assert!(act["subject"].as_str().unwrap().contains("later.test"));
+    let kept = std::fs::read_to_string(program.path("granted.cedar")).unwrap();
+    assert!(
+        kept.starts_with("// Rules that an operator granted"),
+        "{kept}"
+    );
+    program.restart_after_a_crash();
+    assert_eq!(program.ask("http://later.test/").0, 200);
+    // Allowed once more, it is still one rule.
+    let (_, host) = program.gateway(&["allow", "later.test:80", "--yes"]);
+    assert!(host.contains("context.port == 80"), "{host}");
+    assert_eq!(program.ask("http://later.test/other").0, 200);
+    program.gateway(&["allow", "later.test:80", "--yes"]);
+    let kept = std::fs::read_to_string(program.path("granted.cedar")).unwrap();
+    assert_eq!(kept.matches("permit(").count(), 2, "{kept}");
+}
+
+#[test]
+fn an_exchange_is_named_by_the_beginning_of_its_id() {
+    let program = Program::start("");
+    program.ask("http://later.test/");
+    program.ask("http://evil.test/");
+    let refused = program.records("exchange");
+    let id = refused.iter().find(|record| record["host"] == "later.test");
+    let id = id.unwrap()["id"].as_str().unwrap().to_owned();
+    let applied = program.json(&["allow", &id[..8], "--yes"]);
+    assert_eq!(applied["applied"], true);
+    assert_eq!(program.ask("http://later.test/").0, 200);
+    let (code, said) = program.gateway(&["allow", "00000000", "--yes"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("no such exchange was refused"), "{said}");
+}
+
+#[test]
+fn nothing_that_a_rule_cannot_or_must_not_allow_is_granted() {
+    let program = Program::start("");
+    for (host, why) in [
+        ("*.com", "register"),
+        ("169.254.169.254", "metadata"),
+        ("*", ""),
+        ("a.test\") || true; //", ""),
+        ("", ""),
+    ] {
+        let (code, said) = program.gateway(&["allow", host, "--yes"]);
+        assert_ne!(code, 0, "{host}: {said}");
+        assert!(said.contains(why), "{host}: {said}");
+    }
+    program.ask("http://forbidden.test/");
+    let (code, said) = program.gateway(&["allow", "--last", "--yes"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(
+        said.contains("policy_forbids") && said.contains("forbid"),
+        "{said}"
+    );
+    let other = r#"{"host":"later.test","policy":"permit(principal, action, resource);"}"#;
+    let (status, said) = program.call("POST", "/v1/policies/allow", other);
+    assert_eq!(status, 409, "{said}");
+    assert!(!program.path("granted.cedar").exists());
+    let state = program.json(&["status"]);
+    assert_eq!(state["gateways"][0]["policies"]["generation"], 1);
+}

@@ -1,0 +1,10 @@
+//! The control socket of the real program: its commands, who may use it, what it bounds.
+
+mod bounds;
+mod commands;
+mod grants;
+mod metrics;
+mod peers;
+mod program;
+mod sandbox;
+mod sessions;

@@ -1,0 +1,95 @@
+//! Pausing, resuming and ending a session while it works.
+
+use std::io::Read as _;
+use std::time::{Duration, Instant};
+
+use crate::program::Program;
+
+#[test]
+fn a_paused_session_is_refused_while_its_streams_go_on_and_a_resumed_one_is_served() {
+    let program = Program::start("");
+    let (status, mut stream) = program.begin("http://stream.test/endless");
+    assert_eq!(status, 200);
+    let (code, said) = program.gateway(&["pause", "agent-1"]);
+    assert_eq!((code, said.as_str()), (0, "session `agent-1` is paused\n"));
+    let (status, refusal) = program.ask("http://stream.test/");
+    assert_eq!(status, 503);
+    assert!(
+        refusal.contains("session_paused") && refusal.contains("gateway resume"),
+        "{refusal}"
+    );
+    stream.read_exact(&mut [0; 100]).unwrap();
+    assert_eq!(program.json(&["resume", "agent"])["status"], "active");
+    assert_eq!(program.ask("http://stream.test/").0, 200);
+}
+
+#[test]
+fn the_end_of_a_session_cuts_its_streams_within_50_ms_and_its_requests_get_the_reason() {
+    let program = Program::start("");
+    let mut streams: Vec<_> = (0..20)
+        .map(|_| program.begin("http://stream.test/endless").1)
+        .collect();
+    // One of them reads nothing.
+    let (_, deaf) = program.begin("http://stream.test/endless");
+    let (status, ended) = program.call("POST", "/v1/sessions/agent-1/end", "");
+    let answered = Instant::now();
+    assert_eq!(status, 200, "{ended}");
+    assert!(ended.contains(r#""ended":"operator""#), "{ended}");
+    for stream in &mut streams {
+        let mut rest = Vec::new();
+        // A cut of chunked content is an end without its last chunk, or a reset.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(!rest.ends_with(b"0\r\n\r\n"));
+    }
+    let took = answered.elapsed();
+    assert!(took < Duration::from_millis(50), "{took:?}");
+    let (status, refusal) = program.ask("http://stream.test/");
+    assert_eq!(status, 403);
+    assert!(refusal.contains("session_ended"), "{refusal}");
+    for act in ["pause", "resume"] {
+        let (code, said) = program.gateway(&[act, "agent-1"]);
+        assert_eq!(code, 1);
+        assert!(said.contains("an ended session stays so"), "{said}");
+    }
+    drop(deaf);
+    let until = Instant::now() + Duration::from_secs(5);
+    let cut = || {
+        let ends = program.records("end");
+        ends.iter()
+            .filter(|end| end["reason"] == "session_ended")
+            .count()
+    };
+    while cut() < 21 {
+        assert!(Instant::now() < until, "{} of 21", cut());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn each_act_of_an_operator_is_in_the_chain_before_it_is_done() {
+    let program = Program::start("");
+    for act in ["pause", "resume", "end"] {
+        program.json(&[act, "agent-1"]);
+    }
+    program.json(&["reload"]);
+    let acts = program.records("act");
+    let told: Vec<(&str, &str)> = acts
+        .iter()
+        .map(|act| {
+            (
+                act["name"].as_str().unwrap(),
+                act["decision"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let wanted = ["session.pause", "session.resume", "session.end", "reload"];
+    assert_eq!(told, wanted.map(|name| (name, "allow")));
+    let uid = rustix::process::getuid().as_raw();
+    assert!(
+        acts.iter()
+            .all(|act| act["operator"] == format!("uid:{uid}"))
+    );
+    assert_eq!(acts[0]["session"], "agent-1");
+    let (code, said) = program.gateway(&["audit", "verify", "audit/log.jsonl"]);
+    assert_eq!(code, 0, "{said}");
+}
