@@ -182,7 +182,7 @@ fn all_mistakes_of_a_file_are_reported_at_once_and_in_its_order() {
             "2:1: unknown key `certifcate` in [ca] | a key that nothing reads would be a setting that does not hold | did you mean `certificate`?",
             "3:12: `lifetime` of [ca] is `24` | a duration needs its unit | write for example `10s`, `5m` or `24h`",
             "4:2: unknown section or key `adit` | a section that nothing reads would be settings that do not hold | did you mean [audit]?",
-            "6:8: `sync` of [audit] is `never` | it is not one of the known placeholders | write `batch` or `always`",
+            "6:8: `sync` of [audit] is `never` | it is not one of the known words | write `batch` or `always`",
             "7:10: `rotate` of [audit] is of type integer | it takes a text in quotes | write size",
             "8:1: [[listener]] has no `address` | there is nowhere to listen |",
             "9:8: `kind` of [[listener]] is `http` | it is not one of the known words",
@@ -1058,7 +1058,8 @@ fn the_examples_are_taken_without_a_warning() {
     let mut seen = 0;
     for entry in fs::read_dir(&examples).unwrap() {
         let path = entry.unwrap().path().join("gateway.toml");
-        if !path.exists() {
+        // The secret of the unit's example is where systemd puts it; its rehearsal plays that.
+        if !path.exists() || path.ends_with("systemd/gateway.toml") {
             continue;
         }
         let config = Config::load(&path).unwrap_or_else(|refused| panic!("{refused}"));

@@ -103,7 +103,6 @@ impl Exec {
                 granted: config.granted.clone(),
                 runs_as: RunsAs::Exec,
             };
-            let keeping = keeping(&config)?;
             Ok(App::new(config, resolved)?
                 .keeping(keeping)
                 .reloading_from(source))

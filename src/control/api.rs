@@ -23,7 +23,7 @@ use crate::audit::{Act, Decision, Follower};
 use crate::gateway::chain;
 use crate::names::SessionId;
 use crate::policy::Operation;
-use crate::session::SessionStatus;
+use crate::session::{HasEnded, SessionStatus};
 
 /// The content of an answer.
 pub(super) enum Content {
@@ -179,6 +179,10 @@ impl<O: Operations> Control<O> {
         let sessions = &self.shared.sessions;
         let session = sessions.get(id).ok_or_else(unknown_session)?;
         let operation = called.route.operation.ok_or_else(unknown_session)?;
+        let ended = |ended: HasEnded| ControlRefusal::new(StatusCode::CONFLICT, ended.to_string());
+        if session.is_over() && called.route.endpoint != Endpoint::End {
+            return Err(ended(HasEnded));
+        }
         let recorded = self.record(peer, operation, Some(id), ("", Decision::Allow));
         let done = match called.route.endpoint {
             Endpoint::Pause => session.pause(),
@@ -194,7 +198,7 @@ impl<O: Operations> Control<O> {
                 Ok(())
             }
         };
-        done.map_err(|ended| ControlRefusal::new(StatusCode::CONFLICT, ended.to_string()))?;
+        done.map_err(ended)?;
         if session.status() != SessionStatus::Active {
             self.operations.keep_status(id, session.status()).await?;
         }
