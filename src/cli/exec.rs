@@ -97,6 +97,7 @@ impl Exec {
         let app = self.config().and_then(|config| {
             let known_variables = self.virtualises_known();
             let resolved = ResolvedConfig::of(&config, known_variables)?;
+            let keeping = keeping(&config)?;
             let source = ConfigSource {
                 run: self.run.clone(),
                 known_variables,
