@@ -89,7 +89,7 @@ impl Worker {
         mut to: TunnelTarget,
         deadline: Instant,
     ) {
-        let reading = to.first_bytes(&mut io, deadline);
+        let reading = Box::pin(to.first_bytes(&mut io, deadline));
         match self.opening(deadline, reading).await.flatten() {
             None => return,
             Some(FirstBytes::Tls) => {}

@@ -1,5 +1,6 @@
 //! The gateway on one runtime thread.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,15 +61,19 @@ impl Worker {
         deadline: Instant,
         step: impl Future<Output = T>,
     ) -> Option<T> {
-        let given_up = async {
-            self.shared.draining.cancelled().await;
-            tokio::time::sleep(SILENCE).await;
-        };
-        tokio::select! {
-            biased;
-            done = step => Some(done),
-            () = tokio::time::sleep_until(deadline) => None,
-            () = given_up => None,
+        let mut is_stopping = false;
+        let mut timer = pin!(tokio::time::sleep_until(deadline));
+        let mut step = pin!(step);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut step => return Some(done),
+                () = &mut timer => return None,
+                () = self.shared.draining.cancelled(), if !is_stopping => {
+                    is_stopping = true;
+                    timer.as_mut().reset(deadline.min(Instant::now() + SILENCE));
+                }
+            }
         }
     }
 
