@@ -356,6 +356,19 @@ fn weak_and_contradictory_origins_are_refused() {
 }
 
 #[test]
+fn a_loopback_name_in_clear_text_leads_to_loopback() {
+    let origin = |connect: &str| {
+        format!("[[origin]]\nmatch = \"http://localhost:9000\"\ncleartext = true\n{connect}")
+    };
+    assert!(read(&origin("")).is_ok());
+    assert!(read(&origin("connect = \"127.0.0.1:9001\"")).is_ok());
+    refused(
+        &origin("connect = \"203.0.113.5:80\""),
+        &["3:13: `cleartext` contradicts `connect`"],
+    );
+}
+
+#[test]
 fn facts_of_content_are_declared_strictly() {
     let fact = |more: &str| format!("[[fact]]\norigins = [\"https://a.test\"]\n{more}");
     let good = fact("name = \"amount\"\ntype = \"Long\"\nform = \"a[b]\"\n");

@@ -169,7 +169,7 @@ impl Served<'_> {
         loop {
             tokio::select! {
                 hung_up = self.signals.next() => match hung_up {
-                    true => self.reload().await,
+                    true => if !self.reload().await { return },
                     false => return,
                 },
                 Some(outcome) = reloaded.recv() => self.show(outcome),
@@ -177,10 +177,17 @@ impl Served<'_> {
         }
     }
 
-    async fn reload(&self) {
+    /// Reloads. Returns whether the gateway goes on: a secret store may take long, and SIGTERM and
+    /// SIGINT do not wait for it.
+    async fn reload(&mut self) -> bool {
         self.manager.reloading();
-        self.show(self.app.reload().await);
+        let outcome = tokio::select! {
+            outcome = self.app.reload() => outcome,
+            () = self.signals.stop() => return false,
+        };
+        self.show(outcome);
         self.manager.ready();
+        true
     }
 
     /// Prints what came of a reload.

@@ -282,11 +282,18 @@ impl Line {
 
 /// Lets an http origin be reached, with what the file says of it.
 fn clear_text(config: &mut Config, origin: OriginPattern) {
-    let known = config.origins.iter_mut().map(|known| &mut known.rule);
-    match known.into_iter().find(|rule| rule.matches == origin) {
-        Some(rule) => rule.cleartext = true,
-        None => config.origins.push(Origin::in_clear_text(origin)),
+    let mut known = config.origins.iter_mut().map(|known| &mut known.rule);
+    if let Some(rule) = known.find(|rule| rule.matches == origin) {
+        rule.cleartext = true;
+        return;
     }
+    let covering = config
+        .origins
+        .iter()
+        .filter(|known| known.rule.matches.overlaps(&origin))
+        .max_by_key(|known| known.rule.matches.hosts.to_string().len())
+        .cloned();
+    config.origins.push(Origin::in_clear_text(origin, covering));
 }
 
 /// Returns the AWS credentials from the environment, or those the AWS CLI prints for a profile.
@@ -473,6 +480,19 @@ mod tests {
         ] {
             assert!(allow(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_http_host_keeps_what_the_file_says_of_its_domain() {
+        let file = "[[origin]]\nmatch = \"http://*.corp.test\"\ncleartext = true\nconnect = \"127.0.0.1:8081\"\n";
+        let mut config =
+            Config::from_str(file, std::path::Path::new("/nowhere/gateway.toml")).unwrap();
+        clear_text(&mut config, "http://a.corp.test".parse().unwrap());
+        let [domain, host] = &config.origins[..] else {
+            panic!("{:?}", config.origins);
+        };
+        assert_eq!(host.rule.connect, domain.rule.connect);
+        assert_eq!(host.rule.matches.to_string(), "http://a.corp.test");
     }
 
     #[test]

@@ -29,16 +29,15 @@ pub struct Origin {
 pub(super) type Certificates = (PathBuf, Vec<CertificateDer<'static>>);
 
 impl Origin {
-    /// Lets an http origin be reached in clear text.
-    pub(super) fn in_clear_text(matches: OriginPattern) -> Self {
-        let rule = OriginRule {
-            cleartext: true,
-            ..OriginRule::of(matches)
-        };
-        Self {
-            rule,
+    /// Lets an http origin be reached in clear text, and otherwise as the rule says that covers it.
+    pub(super) fn in_clear_text(matches: OriginPattern, covering: Option<Self>) -> Self {
+        let mut origin = covering.unwrap_or_else(|| Self {
+            rule: OriginRule::of(matches.clone()),
             files: Vec::new(),
-        }
+        });
+        origin.rule.matches = matches;
+        origin.rule.cleartext = true;
+        origin
     }
 }
 
@@ -144,6 +143,10 @@ pub(super) fn certificates(path: PathBuf) -> Result<Certificates, Hint> {
     Ok((path, found))
 }
 
+fn is_local(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
 fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
     let rule = &origin.rule;
     let error = |key: &'static str, what: &str, why: &str, remedy: &str| {
@@ -176,10 +179,16 @@ fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
         }
         return;
     }
-    let local = rule.matches.is_loopback()
-        || rule
-            .connect
-            .is_some_and(|address| address.ip().to_canonical().is_loopback());
+    let local = rule.matches.is_loopback() || rule.connect.is_some_and(is_local);
+    if rule.cleartext && rule.matches.is_loopback() && !rule.connect.is_none_or(is_local) {
+        let what = "`cleartext` contradicts `connect`".to_owned();
+        let why = "credentials may be bound to a loopback name, and would go there in clear text";
+        section.error(
+            "cleartext",
+            what,
+            Hint::new(why, "name the host itself in `match`"),
+        );
+    }
     let whole_domain = matches!(rule.matches.hosts, HostPattern::Below(_));
     if rule.cleartext && whole_domain && !local {
         let what = "`cleartext` is for a whole domain beyond loopback";

@@ -140,6 +140,8 @@ impl Conversation {
                     // RFC 9113 §6.8: GOAWAY, twice, so that streams on their way are served.
                     // It closes by itself once all of its streams are written.
                     Closing::Draining => serving.as_mut().graceful_shutdown(),
+                    // Its client had a second or two to say that it has nothing on its way.
+                    Closing::AtRest if guard.is_at_rest() => break,
                     Closing::AtRest => {}
                     Closing::AtOnce => break,
                 },

@@ -34,11 +34,12 @@ impl ListeningSocket {
     /// the next gateway on this address, or nobody. A service manager's socket is left as it is:
     /// its connections wait for the next gateway.
     pub(super) async fn close(self) -> Vec<TcpStream> {
-        if !self.inherited {
-            match SockRef::from(&self.socket).attach_filter(&IGNORE_NEW) {
-                Ok(()) => tokio::time::sleep(SETTLE).await,
-                Err(error) => tracing::debug!(%error, "a listener closes without a filter"),
-            }
+        if self.inherited {
+            return Vec::new();
+        }
+        match SockRef::from(&self.socket).attach_filter(&IGNORE_NEW) {
+            Ok(()) => tokio::time::sleep(SETTLE).await,
+            Err(error) => tracing::debug!(%error, "a listener closes without a filter"),
         }
         match self.socket.into_std() {
             Ok(socket) => std::iter::from_fn(|| accept(&socket)).collect(),

@@ -136,6 +136,16 @@ impl Answers {
         stale
     }
 
+    /// Notes that a family's answer came too late to be waited for. Until then only a fresh answer
+    /// is used: the name servers do answer, so an older one is not called for (RFC 8767 §4).
+    pub(super) fn late(&mut self, name: &str, family: Family, until: Instant) {
+        let entry = &mut self.entries(name)[family as usize];
+        entry.quiet_until = Some(until);
+        if let Some(held) = &mut entry.held {
+            held.stale_until = held.fresh_until;
+        }
+    }
+
     fn entries(&mut self, name: &str) -> &mut [Remembered; 2] {
         self.names.get_or_insert_mut(name.into(), Default::default)
     }
@@ -208,6 +218,18 @@ mod tests {
         assert_eq!(answers.recall(NAME, Family::V6, now), Recalled::Silence);
         assert_eq!(answers.recall(NAME, Family::V4, now), NOTHING);
         assert_eq!(answers.recall(NAME, Family::V6, now + SECOND), NOTHING);
+    }
+
+    #[test]
+    fn beside_servers_that_answer_late_no_old_answer_is_used() {
+        let mut answers = Answers::new(DAY);
+        let start = Instant::now();
+        answers.keep(NAME, Family::V6, &answer("2001:db8::1", 60), start);
+        let at = start + 61 * SECOND;
+        answers.late(NAME, Family::V6, at + 10 * SECOND);
+        assert_eq!(answers.recall(NAME, Family::V6, at), Recalled::Silence);
+        let after = answers.recall(NAME, Family::V6, at + 10 * SECOND);
+        assert_eq!(after, NOTHING);
     }
 
     #[test]

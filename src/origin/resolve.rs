@@ -176,8 +176,9 @@ impl Resolve for StubResolver {
     }
 
     fn was_late(&self, name: &str, family: Family) {
-        let mut answers = self.answers.lock();
-        answers.unanswered(name, family, LATE, Instant::now());
+        self.answers
+            .lock()
+            .late(name, family, Instant::now() + LATE);
     }
 }
 
@@ -188,9 +189,11 @@ fn system_servers(path: &Path) -> Result<NameServers, Unread> {
 /// Reads a hosts file. Without one, no name is listed.
 fn hosts_file(path: &Path) -> Result<Hosts, Unread> {
     let mut hosts = Hosts::default();
-    if let Ok(text) = std::fs::read(path) {
+    match std::fs::read(path) {
         // A comment may be in any encoding.
-        hosts.read_hosts_conf(String::from_utf8_lossy(&text).as_bytes())?;
+        Ok(text) => hosts.read_hosts_conf(String::from_utf8_lossy(&text).as_bytes())?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
     }
     Ok(hosts)
 }
