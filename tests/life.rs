@@ -302,7 +302,7 @@ fn a_service_manager_passes_the_socket_and_hears_of_every_step() {
 
         // A reload, and one that is refused: both are over in the end.
         for (policy, told) in [
-            ("", "policies reloaded, generation"),
+            ("", "configuration reloaded, generation"),
             ("permit(", "the new policies are refused"),
         ] {
             let text = fs::read_to_string(place.at("policy.cedar")).unwrap();
@@ -569,7 +569,7 @@ fn signals_to_the_gateway_process_of_exec_reload_and_never_end_it() {
         (Some(0), "late\n"),
         "{said}"
     );
-    assert!(said.contains("the policies were not reloaded"), "{said}");
+    assert!(said.contains("the new policies are refused"), "{said}");
 }
 
 #[test]

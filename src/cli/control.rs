@@ -1,13 +1,16 @@
 //! The control socket of a running gateway: opens it, and does what operators ask for.
 
+use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
 use http::StatusCode;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use super::app::App;
 use super::failure::{Code, Failure};
@@ -21,8 +24,25 @@ use crate::names::SessionId;
 use crate::policy::{Operators, Source};
 use crate::session::SessionStatus;
 
-/// Opens the control socket and the metrics port, and serves them on a thread of their own. The
-/// socket goes when the returned value is dropped.
+/// The control socket and the metrics port, served until this is dropped.
+pub struct OpenControl {
+    /// Removes the socket on drop.
+    _socket: Option<ControlSocket>,
+    stop: Option<oneshot::Sender<Infallible>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for OpenControl {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // The thread holds the program. It must be gone before the audit log can end in order.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Opens the control socket and the metrics port, and serves them on a thread of their own.
 ///
 /// Without a configured path, a gateway that can have no socket runs without one, and its log says
 /// why.
@@ -30,7 +50,7 @@ use crate::session::SessionStatus;
 /// # Errors
 /// Returns a [`Failure`] if the configured socket or port cannot be had, or if the policies for
 /// operators are refused. Must be called on the runtime that serves.
-pub fn open(app: &Arc<App>, kind: &'static str) -> Result<Option<ControlSocket>, Failure> {
+pub fn open(app: &Arc<App>, kind: &'static str) -> Result<Option<OpenControl>, Failure> {
     let settings = &app.config.control;
     let operators = operators(settings.policy.as_ref())?;
     let port = settings.metrics_address.map(bind_port).transpose()?;
@@ -59,8 +79,12 @@ pub fn open(app: &Arc<App>, kind: &'static str) -> Result<Option<ControlSocket>,
         main: Handle::current(),
     };
     let control = Control::new(about, app.shared.clone(), operators, operations);
-    start(control, listener, port)?;
-    Ok(socket)
+    let (stop, thread) = start(control, listener, port)?;
+    Ok(Some(OpenControl {
+        _socket: socket,
+        stop: Some(stop),
+        thread: Some(thread),
+    }))
 }
 
 fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> {
@@ -111,13 +135,14 @@ fn unopened(unusable: &Unusable) -> Failure {
     Failure::of("the control socket cannot be opened", unusable).next(next)
 }
 
-/// Starts the thread. It ends with the process.
+/// Starts the thread. It ends when the sender is dropped.
 fn start(
     control: Arc<Control<AppOperations>>,
     socket: Option<UnixListener>,
     port: Option<TcpListener>,
-) -> Result<(), Failure> {
+) -> Result<(oneshot::Sender<Infallible>, JoinHandle<()>), Failure> {
     let runtime = serving::runtime()?;
+    let (stop, stopped) = oneshot::channel();
     let serve = async move {
         let served = control.clone();
         let on_socket = async move {
@@ -130,13 +155,20 @@ fn start(
                 crate::control::serve_metrics(listener, control).await;
             }
         };
-        tokio::join!(on_socket, on_port);
+        tokio::select! {
+            _ = async { tokio::join!(on_socket, on_port) } => {}
+            _ = stopped => {}
+        }
+    };
+    let run = move || {
+        runtime.block_on(serve);
+        // Without waiting for a search of the log that somebody asked for.
+        runtime.shutdown_background();
     };
     let thread = std::thread::Builder::new().name("gateway-control".to_owned());
-    let started = thread.spawn(move || runtime.block_on(serve));
-    started
-        .map(drop)
-        .map_err(|error| Failure::of(NOT_SERVED, &error))
+    let started = thread.spawn(run);
+    let started = started.map_err(|error| Failure::of(NOT_SERVED, &error))?;
+    Ok((stop, started))
 }
 
 /// What the program does for operators.

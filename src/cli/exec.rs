@@ -72,8 +72,13 @@ impl Exec {
         }
         // The whole folder, since a log creates further files when it rotates.
         launch.own_folders.extend(config.audit_folder());
-        if let (Some(folder), Keeping::Project(_)) = (config.state_folder(), keeping(&config)?) {
-            // If it cannot be created, the gateway process says so.
+        let kept = [config.state_folder(), state::granted_directory()];
+        for folder in kept.into_iter().flatten() {
+            if changeable(&config, &folder)? {
+                continue;
+            }
+            // It is there before the sandbox is, which hides it as a whole. If it cannot be
+            // created, the gateway process says so.
             let _ = crate::files::private_folder(&folder);
             launch.own_folders.push(folder);
         }
@@ -122,6 +127,12 @@ impl Exec {
         config.granted = project
             .ok()
             .and_then(|project| state::granted_for(&project));
+        // No rule is read from a folder that the command may change.
+        if let Some(folder) = state::granted_directory()
+            && changeable(&config, &folder)?
+        {
+            config.granted = None;
+        }
         Ok(config)
     }
 
@@ -202,19 +213,25 @@ fn refuse_programs_of_the_workload(
 /// Returns the project whose phantoms are kept: the working directory. Nothing is kept in a folder
 /// that the command may change.
 fn keeping(config: &Config) -> Result<Keeping, Failure> {
-    let project = std::env::current_dir().map_err(|error| {
-        Failure::new("the working directory is gone").because(error.to_string())
-    })?;
-    let folder = config.state_folder();
-    let is_in = |shared: &PathBuf| {
-        folder
-            .as_ref()
-            .is_some_and(|folder| folder.starts_with(shared))
-    };
-    if config.sandbox.write.iter().chain([&project]).any(is_in) {
-        return Ok(Keeping::Nothing);
+    match config.state_folder() {
+        Some(folder) if changeable(config, &folder)? => Ok(Keeping::Nothing),
+        _ => Ok(Keeping::Project(working_directory()?)),
     }
-    Ok(Keeping::Project(project))
+}
+
+/// Whether a folder lies in one that the command may change.
+fn changeable(config: &Config, folder: &Path) -> Result<bool, Failure> {
+    let project = working_directory()?;
+    let mut shared = config.sandbox.write.iter().chain([&project]);
+    Ok(shared.any(|shared| {
+        let real = shared.canonicalize();
+        folder.starts_with(shared) || real.is_ok_and(|real| folder.starts_with(real))
+    }))
+}
+
+fn working_directory() -> Result<PathBuf, Failure> {
+    std::env::current_dir()
+        .map_err(|error| Failure::new("the working directory is gone").because(error.to_string()))
 }
 
 /// Refuses to write to a folder that the command could read or change. Creates the folder, so that

@@ -10,7 +10,6 @@ use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
 use super::{control, serving, summary};
-use crate::control::ControlSocket;
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::Inspection;
@@ -91,7 +90,7 @@ async fn sandbox(
     gateway: &GatewayEnd,
     app: &Arc<App>,
     inspection: &mut Option<Inspection>,
-) -> Result<(First, Option<ControlSocket>), Failure> {
+) -> Result<(First, Option<control::OpenControl>), Failure> {
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     let worker = serving::worker(&app.shared)?;

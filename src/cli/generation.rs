@@ -1,6 +1,7 @@
 //! Makes generations of the configuration: the first one, and those that reloads put in force.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::failure::Failure;
@@ -159,7 +160,9 @@ fn sources(
     if !flags.is_empty() {
         sources.push(Source::new("flags", flags));
     }
-    if let Some(granted) = config.granted.as_deref().filter(|path| path.exists()) {
+    let is_listed = |path: &Path| config.policy.paths().iter().any(|one| one == path);
+    let granted = config.granted.as_deref();
+    if let Some(granted) = granted.filter(|path| path.exists() && !is_listed(path)) {
         let read = Source::read(granted);
         sources.extend(read.map_err(|problems| refused("the granted rules", &problems))?);
     }

@@ -32,9 +32,9 @@ pub fn rule(app: &App, asked: &AllowRequest) -> Result<String, ControlRefusal> {
                     .as_deref()
                     .is_some_and(|known| known.starts_with(id.as_str()))
             };
-            of_record(app, &refused_record(app, is_it)?)
+            of_record(app, &refused_record(app, true, is_it)?)
         }
-        (None, None, true) => of_record(app, &refused_record(app, |_| true)?),
+        (None, None, true) => of_record(app, &refused_record(app, false, |_| true)?),
         _ => Err(
             ControlRefusal::new(StatusCode::BAD_REQUEST, "it is not clear what to allow")
                 .next("name a host, an exchange, or the last one"),
@@ -134,9 +134,13 @@ fn permit(session: &SessionId, host: &str, port: u16) -> String {
     generate::permit_host(Some(session), host, Some(port))
 }
 
-/// Returns the last record of a refusal that fits. A policy may have refused it, or a name server,
-/// or a proxy before there was a request.
-fn refused_record(app: &App, fits: impl Fn(&Record) -> bool) -> Result<Record, ControlRefusal> {
+/// Returns the last record of a refusal that fits; with `only`, the only one. A policy may have
+/// refused it, or a name server, or a proxy before there was a request.
+fn refused_record(
+    app: &App,
+    only: bool,
+    fits: impl Fn(&Record) -> bool,
+) -> Result<Record, ControlRefusal> {
     let unreadable = |error: audit::Error| {
         ControlRefusal::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -146,13 +150,19 @@ fn refused_record(app: &App, fits: impl Fn(&Record) -> bool) -> Result<Record, C
     };
     let path = app.shared.log.path().unwrap_or(Path::new(""));
     let files = audit::files(path).map_err(unreadable)?;
-    let mut found = None;
+    let (mut found, mut several) = (None::<Record>, false);
     audit::read(&files, |record| {
         if record.kind == "exchange" && record.reason.is_some() && fits(&record) {
+            several |= found.as_ref().is_some_and(|before| before.id != record.id);
             found = Some(record);
         }
     })
     .map_err(unreadable)?;
+    // A workload knows the ids of its own exchanges, and could make one that begins like another.
+    if only && several {
+        let what = "several refused exchanges have an id that begins like this";
+        return Err(ControlRefusal::new(StatusCode::CONFLICT, what).next("write the whole id"));
+    }
     found.ok_or_else(|| {
         let what = "no such exchange was refused";
         ControlRefusal::new(StatusCode::NOT_FOUND, what).next("`gateway log --refused` lists them")

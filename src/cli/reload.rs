@@ -1,7 +1,7 @@
 //! Reloads: reads the configuration anew, and puts it in force as a whole or not at all.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::publishing;
 use super::reloading::{Applied, ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::watched::WatchedFiles;
-use crate::config::Config;
+use crate::config::{Config, state};
 use crate::gateway::Snapshot;
 use crate::names::CredentialName;
 use crate::session::Session;
@@ -40,7 +40,14 @@ impl App {
     /// then.
     pub async fn reload(self: &Arc<Self>) -> Result<Applied, Failure> {
         let (app, runtime) = (self.clone(), Handle::current());
-        let reloaded = spawn_blocking(move || runtime.block_on(app.reload_here())).await;
+        // A store may take long. The end of the gateway does not wait for it.
+        let run = async move {
+            tokio::select! {
+                reloaded = app.reload_here() => reloaded,
+                () = app.shared.draining.cancelled() => Err(Failure::new("the gateway stops")),
+            }
+        };
+        let reloaded = spawn_blocking(move || runtime.block_on(run)).await;
         let reloaded = reloaded.unwrap_or_else(|error| {
             Err(Failure::new("the reload broke off").because(error.to_string()))
         });
@@ -85,6 +92,7 @@ impl App {
             Failure::new("this command has no configuration that could be reloaded")
         })?;
         let (config, resolved) = source.read()?;
+        let files = WatchedFiles::of(&config);
         self.refuse_fixed(source, &latest.config, &config, &resolved)?;
         let before = self.shared.current();
         let next = generation::next(&before, &latest.config, &config, resolved)?;
@@ -102,7 +110,6 @@ impl App {
         holding.budget.resize(config.limits.max_buffered_total);
         holding.decoding.resize(config.limits.max_decoder_memory);
         self.shared.replace(next);
-        let files = WatchedFiles::of(&config);
         if !files.names().eq(latest.files.names()) {
             latest.files = files;
         }
@@ -162,10 +169,15 @@ impl App {
         }
         let first = ResolvedConfig::of(&self.config, source.known_variables)?;
         let known = outside(&self.config, &first);
-        let folders = self.config.policy.folders();
+        let hidden = self.hidden_folders();
+        let policies = new.policy.paths();
+        let is_hidden = |file: &PathBuf| {
+            let real = file.canonicalize();
+            let folder = real.as_deref().ok().and_then(Path::parent);
+            policies.contains(file) && folder.is_some_and(|folder| hidden.contains(folder))
+        };
         let exposed = outside(new, resolved);
-        let exposed = exposed.difference(&known);
-        let mut exposed = exposed.filter(|file| !folders.iter().any(|at| file.starts_with(at)));
+        let mut exposed = exposed.difference(&known).filter(|file| !is_hidden(file));
         match exposed.next() {
             Some(file) => Err(Failure::usage("the new configuration is refused")
                 .because(format!(
@@ -175,6 +187,25 @@ impl App {
                 .next("end the command and run it again")),
             None => Ok(()),
         }
+    }
+}
+
+impl App {
+    /// The folders of policies that the sandbox of `exec` does not have: not those that hold the
+    /// project or a home.
+    fn hidden_folders(&self) -> BTreeSet<PathBuf> {
+        let own = [std::env::current_dir().ok(), state::home()];
+        let inside: Vec<PathBuf> = own
+            .into_iter()
+            .flatten()
+            .chain(self.config.sandbox.write.iter().cloned())
+            .collect();
+        let mut folders: BTreeSet<PathBuf> = self.config.policy.folders().into_iter().collect();
+        folders.retain(|folder| {
+            let is_user = self.config.sandbox.user.is_none();
+            is_user && !inside.iter().any(|inside| inside.starts_with(folder))
+        });
+        folders
     }
 }
 

@@ -1,7 +1,7 @@
 //! The files of a configuration: those that the gateway itself reads or writes, and those that hold
 //! secrets.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
@@ -9,6 +9,7 @@ use crate::credential::VaultSettings;
 
 use super::credential::Credential;
 use super::listener::ListenerKind;
+use super::state::real;
 use super::{Config, state};
 
 impl Config {
@@ -141,22 +142,4 @@ impl Config {
 /// Returns whether a path leads into a folder.
 pub(super) fn within(path: &Path, folder: &Path) -> bool {
     real(path).starts_with(real(folder))
-}
-
-/// Resolves the links and `..` of a path. A part that does not exist yet is appended by name.
-fn real(path: &Path) -> PathBuf {
-    for there in path.ancestors() {
-        if let Ok(found) = std::fs::canonicalize(there)
-            && let Ok(rest) = path.strip_prefix(there)
-        {
-            return rest.components().fold(found, |mut at, part| {
-                match part {
-                    Component::ParentDir => drop(at.pop()),
-                    part => at.push(part),
-                }
-                at
-            });
-        }
-    }
-    path.to_owned()
 }

@@ -1,7 +1,7 @@
 //! Where the gateway keeps what outlives a session, following the XDG specification.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
@@ -61,6 +61,12 @@ pub fn run_directory() -> Option<PathBuf> {
     }
 }
 
+/// Returns the folder of the rules that operators granted for projects, with links resolved.
+#[must_use]
+pub fn granted_directory() -> Option<PathBuf> {
+    directory().map(|state| real(&state.join("projects")))
+}
+
 /// Returns the file of the rules that operators granted for a project: one for each folder that
 /// `exec` is started in.
 #[must_use]
@@ -70,8 +76,7 @@ pub fn granted_for(project: &Path) -> Option<PathBuf> {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    let projects = directory()?.join("projects");
-    Some(projects.join(name).join("granted.cedar"))
+    Some(granted_directory()?.join(name).join("granted.cedar"))
 }
 
 /// Returns the user's home, if it is an absolute path.
@@ -80,4 +85,22 @@ pub fn home() -> Option<PathBuf> {
     std::env::var_os("HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
+}
+
+/// Resolves the links and `..` of a path. A part that does not exist yet is appended by name.
+pub(super) fn real(path: &Path) -> PathBuf {
+    for there in path.ancestors() {
+        if let Ok(found) = std::fs::canonicalize(there)
+            && let Ok(rest) = path.strip_prefix(there)
+        {
+            return rest.components().fold(found, |mut at, part| {
+                match part {
+                    Component::ParentDir => drop(at.pop()),
+                    part => at.push(part),
+                }
+                at
+            });
+        }
+    }
+    path.to_owned()
 }

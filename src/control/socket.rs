@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
 };
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use crate::files::{self, Replaceable};
@@ -202,10 +202,15 @@ fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket())
 }
 
-/// Whether a process listens there. One that is too busy to accept does.
+/// Whether a process listens there. One that is too busy to accept does, and is not waited for.
 fn is_live(path: &Path) -> bool {
+    let connect = || {
+        let kind = socket2::Type::STREAM.nonblocking().cloexec();
+        let probe = socket2::Socket::new(socket2::Domain::UNIX, kind, None)?;
+        probe.connect(&socket2::SockAddr::unix(path)?)
+    };
     !matches!(
-        UnixStream::connect(path).map_err(|error| error.kind()),
+        connect().map_err(|error| error.kind()),
         Err(io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
     )
 }

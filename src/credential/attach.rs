@@ -47,7 +47,9 @@ impl Credentials {
                 .fetch_bound(session.id(), &head.origin, &fetched)
                 .await?,
             lent: &fetched,
-            strict: put_in().next().is_some() || self.bindings().manages(&head.origin),
+            strict: put_in().next().is_some()
+                || self.bindings().manages(&head.origin)
+                || self.formerly_managed(&head.origin),
             signs: signs.is_some(),
             signed_for: self.bindings().signs_for(&head.origin),
         };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::error::Error;
 use super::given::Given;
@@ -14,9 +14,10 @@ use super::revocation::{Revocation, Revoked};
 use super::secret::Secret;
 use super::store::{CachedSecret, SecretRef, SecretSource, Stores};
 use super::stored::Stored;
+use crate::message::{Origin, OriginPattern};
 use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::PhantomKey;
-use crate::session::{Binding, BindingMalformed, Bindings, DetectedCredentials, Session};
+use crate::session::{Binding, BindingMalformed, Bindings, DetectedCredentials, Role, Session};
 
 /// The credentials of one generation that may be lent, by name.
 pub struct Credentials {
@@ -34,6 +35,36 @@ struct Exposed {
     /// The key for stand-ins of secrets that a session holds no phantom for; `None` if the system
     /// gave no randomness.
     strangers: Option<PhantomKey>,
+    /// Credentials as earlier generations bound them.
+    former: RwLock<Vec<FormerCredential>>,
+}
+
+impl Exposed {
+    /// Keeps what a generation bound, since the next one may bind less.
+    fn keep(&self, bindings: &Bindings, slots: &[CredentialSlot]) {
+        let mut former = self.former.write();
+        for (binding, slot) in bindings.all().zip(slots) {
+            let of_it = |one: &FormerCredential| {
+                one.name == binding.credential && Arc::ptr_eq(&one.history, &slot.history)
+            };
+            let at = former.iter().position(of_it).unwrap_or_else(|| {
+                former.push(FormerCredential {
+                    name: binding.credential.clone(),
+                    origins: Vec::new(),
+                    is_placed: false,
+                    history: slot.history.clone(),
+                });
+                former.len() - 1
+            });
+            let one = &mut former[at];
+            one.is_placed |= matches!(binding.role, Role::Place);
+            for origin in &binding.origins {
+                if !one.origins.contains(origin) {
+                    one.origins.push(origin.clone());
+                }
+            }
+        }
+    }
 }
 
 /// The state of one binding: the source of its secret, and the field values built from the latest
@@ -48,12 +79,47 @@ pub(super) struct CredentialSlot {
 /// same place.
 #[derive(Default)]
 pub(super) struct CredentialHistory {
-    pub(super) given: Given,
+    /// What its stores gave, wherever they are: an origin may still repeat what another gave.
+    pub(super) given: Arc<Given>,
     /// The highest nonce used so far, for signing schemes with increasing nonces.
     pub(super) last: AtomicU64,
     /// How often its secret was had, and how often it was not.
     fetches: [AtomicU64; 2],
     revocation: Arc<Revocation>,
+    /// Those of the places where its secret was stored before.
+    former: Vec<Arc<Revocation>>,
+}
+
+impl CredentialHistory {
+    /// The history of the same credential, once its secret is stored elsewhere.
+    fn moved(&self) -> Self {
+        let former = self.former.iter().chain([&self.revocation]);
+        Self {
+            given: self.given.clone(),
+            former: former.cloned().collect(),
+            ..Self::default()
+        }
+    }
+
+    fn revoke(&self) -> usize {
+        let all = self.former.iter().chain([&self.revocation]);
+        all.map(|revocation| revocation.revoke()).sum()
+    }
+}
+
+/// A credential of a former generation, whose secret origins may still repeat.
+struct FormerCredential {
+    name: CredentialName,
+    origins: Vec<OriginPattern>,
+    /// Whether it was put in, and not signed with.
+    is_placed: bool,
+    history: Arc<CredentialHistory>,
+}
+
+impl FormerCredential {
+    fn matches(&self, origin: &Origin) -> bool {
+        self.origins.iter().any(|pattern| pattern.matches(origin))
+    }
 }
 
 impl CredentialSlot {
@@ -83,6 +149,7 @@ impl Credentials {
         let exposed = Arc::new(Exposed {
             to: Mutex::default(),
             strangers: PhantomKey::random().ok(),
+            former: RwLock::default(),
         });
         Self::with(stored, stores, exposed, |_| None)
     }
@@ -93,11 +160,45 @@ impl Credentials {
     /// # Errors
     /// [`BindingMalformed`] by cause.
     pub fn next(&self, stored: Vec<Stored>, stores: &Stores) -> Result<Self, BindingMalformed> {
+        self.exposed.keep(&self.bindings, &self.slots);
         Self::with(stored, stores, self.exposed.clone(), |stored| {
-            let index = self.bindings.index_of(&stored.binding.credential)?;
+            let name = &stored.binding.credential;
+            let Some(index) = self.bindings.index_of(name) else {
+                let former = self.exposed.former.read();
+                let latest = former.iter().rfind(|one| one.name == *name)?;
+                return Some(Arc::new(latest.history.moved()));
+            };
             let slot = self.slots.get(index)?;
-            (*slot.source.reference() == stored.from).then(|| slot.history.clone())
+            Some(match *slot.source.reference() == stored.from {
+                true => slot.history.clone(),
+                false => Arc::new(slot.history.moved()),
+            })
         })
+    }
+
+    /// What stores gave for credentials that an earlier generation bound to this origin, and this
+    /// one does not.
+    pub(super) fn formerly_bound(&self, origin: &Origin) -> Vec<(CredentialName, Arc<Secret>)> {
+        let mut found = Vec::new();
+        for one in self.exposed.former.read().iter() {
+            if one.matches(origin) && !self.binds(&one.name, origin) {
+                let given = one.history.given.all();
+                found.extend(given.into_iter().map(|secret| (one.name.clone(), secret)));
+            }
+        }
+        found
+    }
+
+    /// Whether an earlier generation put a credential into requests to this origin.
+    pub(super) fn formerly_managed(&self, origin: &Origin) -> bool {
+        let former = self.exposed.former.read();
+        let mut managed = former.iter().filter(|one| one.is_placed);
+        managed.any(|one| one.matches(origin) && one.history.given.is_some())
+    }
+
+    fn binds(&self, name: &CredentialName, origin: &Origin) -> bool {
+        let binding = self.bindings.all().find(|one| one.credential == *name);
+        binding.is_some_and(|one| one.origins.iter().any(|bound| bound.matches(origin)))
     }
 
     fn with(
@@ -156,20 +257,7 @@ impl Credentials {
         };
         let all = self.bindings.all().zip(&self.slots);
         let meant = all.filter(|(binding, _)| is_meant(binding));
-        Some(
-            meant
-                .map(|(_, slot)| slot.history.revocation.revoke())
-                .sum(),
-        )
-    }
-
-    /// Whether one of these credentials is revoked.
-    #[must_use]
-    pub fn revoked<'c>(&self, mut names: impl Iterator<Item = &'c CredentialName>) -> bool {
-        names.any(|name| {
-            let slot = self.bindings.index_of(name).map(|index| &self.slots[index]);
-            slot.is_some_and(|slot| slot.history.revocation.is_revoked())
-        })
+        Some(meant.map(|(_, slot)| slot.history.revoke()).sum())
     }
 
     /// Checks that no credential that a request presents is revoked.

@@ -126,6 +126,13 @@ impl Credentials {
                 ends: None,
             }));
         }
+        // A reload does not make an origin forget.
+        let former = self.formerly_bound(origin).into_iter();
+        bound.extend(former.map(|(credential, secret)| Exposable {
+            credential,
+            secret,
+            ends: None,
+        }));
         // A secret that is too short cannot be lent either.
         bound.retain(|one| one.secret.expose().len() >= scrub::SHORTEST);
         Ok(bound)

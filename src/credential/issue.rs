@@ -91,15 +91,19 @@ impl Credentials {
         let known = binding.shape.as_ref().or(kept.of(name)).cloned();
         // Whether an optional part is there is looked up each time.
         let is_settled = binding.shape.is_some() || !is_optional(binding);
-        if let (Some(shape), None, true) = (&known, private_key, is_settled) {
-            issue.issue(name, shape, |_| false)?;
-            kept.keep(name, shape.clone());
-            return Ok(());
-        }
         let unavailable = |cause| IssueFailure::Unavailable {
             credential: name.clone(),
             cause,
         };
+        if let (Some(shape), None, true) = (&known, private_key, is_settled) {
+            // A look at a variable costs nothing, and one that is not set is told at once.
+            if binding.shape.is_none() && source.reference().is_variable() {
+                source.resolve(Some(session)).await.map_err(unavailable)?;
+            }
+            issue.issue(name, shape, |_| false)?;
+            kept.keep(name, shape.clone());
+            return Ok(());
+        }
         let lease = match source.resolve(Some(session)).await {
             Err(cause) if cause.cause.is_absent() && is_optional(binding) => {
                 return Ok(());

@@ -216,7 +216,7 @@ class Gateway:
         until = time.monotonic() + 60
         while True:
             said = (self.folder / "log").read_text()
-            if "gateway: session" in said:
+            if "gateway: session `" in said:
                 break
             if self.process.poll() is not None or time.monotonic() > until:
                 sys.exit("`gateway serve` did not start: " + said)

@@ -121,7 +121,7 @@ impl Gate {
             child,
         };
         let begin = Instant::now();
-        while !gate.said().contains("gateway: session") {
+        while !gate.said().contains("gateway: session `") {
             if gate.child.try_wait().unwrap().is_some() {
                 return Err(gate.said());
             }

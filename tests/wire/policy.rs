@@ -431,7 +431,7 @@ fn start(rig: &Rig, config: &str, variables: &[(&str, &str)]) -> (Option<i32>, S
         if let Some(status) = child.try_wait().unwrap() {
             return (status.code(), fs::read_to_string(&log).unwrap());
         }
-        if said.contains("gateway: session") || Instant::now() > until {
+        if said.contains("gateway: session `") || Instant::now() > until {
             child.kill().unwrap();
             child.wait().unwrap();
             return (None, said);

@@ -13,8 +13,8 @@ use http_body_util::BodyExt as _;
 
 use super::*;
 use crate::credential::Stores;
-use crate::credential::store::{Lease, MemoryStore};
-use crate::credential::stored::stored;
+use crate::credential::store::{Lease, MemoryStore, SecretRef};
+use crate::credential::stored::{Stored, stored};
 use crate::session::Binding;
 use crate::session::phantom::{KeptShapes, PhantomKey, Phantoms};
 use crate::session::stage::{GITHUB, binding, head, name};
@@ -322,4 +322,60 @@ async fn answers_that_fail_share_a_search_until_something_is_signed() {
     // A signature made for the request itself is searched for, however late its answer arrives.
     let own = searched.with_signatures(&first);
     assert!(own.scrub(made).is_some());
+}
+
+/// A stage in which the secret was shown to its origin, and the next generation of credentials.
+async fn after(next: Vec<Stored>) -> (Stage, Arc<Session>) {
+    let mut stage = github();
+    stage.store.put(STORED, GITHUB.as_bytes(), None);
+    let ours = stage.session("ours", 1).await;
+    stage.asks(&ours, "https://good.example").await.unwrap();
+    let stores = Stores::with(Arc::<MemoryStore>::clone(&stage.store));
+    stage.credentials = stage.credentials.next(next, &stores).unwrap();
+    (stage, ours)
+}
+
+#[tokio::test]
+async fn a_secret_that_is_stored_elsewhere_now_is_still_searched_for_by_everybody() {
+    const NEXT: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let places = ["header:authorization:Bearer"];
+    let mut next = stored(vec![binding("github", &["https://good.example"], &places)]);
+    next[0].from = SecretRef::env("other");
+    let (stage, ours) = after(next).await;
+    stage.store.put("env:other", NEXT.as_bytes(), None);
+    let others = stage.with("others", Phantoms::none());
+    for session in [&ours, &others] {
+        for secret in [GITHUB, NEXT] {
+            let shown = stage.shown(session, "https://good.example", secret).await;
+            assert_ne!(shown, secret);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_secret_of_a_credential_that_was_removed_is_still_searched_for_by_everybody() {
+    let (stage, ours) = after(Vec::new()).await;
+    let others = stage.with("others", Phantoms::none());
+    for session in [&ours, &others] {
+        let shown = stage.shown(session, "https://good.example", GITHUB).await;
+        assert_ne!(shown, GITHUB);
+    }
+    let origin = head("https://good.example", "/", &[]).origin;
+    assert!(stage.credentials.formerly_managed(&origin));
+    let elsewhere = head("https://else.example", "/", &[]).origin;
+    assert!(!stage.credentials.formerly_managed(&elsewhere));
+}
+
+#[tokio::test]
+async fn a_revocation_reaches_what_was_made_with_a_secret_that_was_stored_elsewhere() {
+    let places = ["header:authorization:Bearer"];
+    let bindings = || vec![binding("github", &["https://good.example"], &places)];
+    let mut next = stored(bindings());
+    next[0].from = SecretRef::env("other");
+    let before = github();
+    let stores = Stores::with(Arc::<MemoryStore>::clone(&before.store));
+    let former = before.credentials.revocation(0).ok().unwrap();
+    let credentials = before.credentials.next(next, &stores).unwrap();
+    assert_eq!(credentials.revoke(&name("github")), Some(0));
+    assert!(former.is_revoked());
 }

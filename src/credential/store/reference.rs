@@ -156,6 +156,12 @@ impl SecretRef {
     }
 
     /// The error for a read that lacks this field.
+    /// Whether the secret is in a variable of the environment.
+    #[must_use]
+    pub fn is_variable(&self) -> bool {
+        matches!(self.backend, Backend::Env(_))
+    }
+
     pub(super) fn lacking(&self) -> StoreError {
         self.field
             .clone()

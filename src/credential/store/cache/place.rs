@@ -1,8 +1,8 @@
 //! A place in a store, and the latest read of it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -19,8 +19,9 @@ use crate::names::SessionId;
 pub(super) struct Place {
     backend: Backend,
     store: Arc<dyn SecretStore>,
-    /// All references to it. The secrets of a read are in this order.
-    wanted: Mutex<Vec<SecretRef>>,
+    /// All references to it. The secrets of a read are in this order. Those of a change that was
+    /// refused, or of a former generation, are nobody's any more and are not read.
+    wanted: Mutex<Vec<Weak<SecretRef>>>,
     /// What was read for all sessions.
     pub(super) shared: Arc<CacheSlot>,
     /// What was read for one session, if the store issues secrets per session.
@@ -69,13 +70,17 @@ impl Place {
     }
 
     /// Registers a reference, and returns the index of its secret in reads.
-    pub(super) fn wants(&self, reference: &SecretRef) -> usize {
+    pub(super) fn wants(&self, reference: &SecretRef) -> (usize, Arc<SecretRef>) {
         let mut wanted = self.wanted.lock();
-        let known = wanted.iter().position(|known| known == reference);
-        known.unwrap_or_else(|| {
-            wanted.push(reference.clone());
-            wanted.len() - 1
-        })
+        let known = wanted.iter().map(Weak::upgrade).enumerate();
+        let mut known = known.filter_map(|(at, known)| Some((at, known?)));
+        if let Some(known) = known.find(|(_, known)| **known == *reference) {
+            return known;
+        }
+        drop(known);
+        let reference = Arc::new(reference.clone());
+        wanted.push(Arc::downgrade(&reference));
+        (wanted.len() - 1, reference)
     }
 
     /// Whether its store issues a new secret for each session.
@@ -176,6 +181,8 @@ impl Place {
         let asked = Instant::now();
         let before = slot.held.load_full();
         if let Some(held) = before.as_ref().filter(|held| held.serves(asked))
+            // A reload may have named further fields, which only another read has.
+            && held.secrets.len() == self.wanted.lock().len()
             && let Some(lease) = held.lease.as_ref().filter(|lease| lease.is_renewable())
             && let Ok(lease) = self.store.renew(lease).await
         {
@@ -205,7 +212,10 @@ impl Place {
         before: Option<&Reading>,
     ) -> Result<Vec<Result<Arc<Secret>, StoreError>>, StoreError> {
         let wanted = self.wanted.lock();
-        let one = |(at, reference): (usize, &SecretRef)| {
+        let one = |(at, reference): (usize, &Weak<SecretRef>)| {
+            let Some(reference) = reference.upgrade() else {
+                return Ok(Err(StoreError::Absent));
+            };
             let Some(value) = material.field(reference.field.as_deref()) else {
                 return Ok(Err(reference.lacking()));
             };

@@ -35,7 +35,7 @@ pub struct Unavailable {
 /// One reference's secret: fetched on first use, refreshed before it expires, never used after.
 #[derive(Clone)]
 pub struct SecretSource {
-    reference: SecretRef,
+    reference: Arc<SecretRef>,
     /// Its index among its place's references.
     at: usize,
     place: Arc<Place>,
@@ -43,9 +43,10 @@ pub struct SecretSource {
 
 impl SecretSource {
     pub(super) fn new(reference: &SecretRef, place: &Arc<Place>) -> Self {
+        let (at, reference) = place.wants(reference);
         Self {
-            at: place.wants(reference),
-            reference: reference.clone(),
+            reference,
+            at,
             place: place.clone(),
         }
     }
@@ -123,7 +124,10 @@ impl SecretSource {
 
     fn of(&self, reading: Arc<Reading>) -> Result<CachedSecret, StoreError> {
         Ok(CachedSecret {
-            secret: reading.secrets[self.at].clone()?,
+            secret: match reading.secrets.get(self.at) {
+                Some(secret) => secret.clone()?,
+                None => return Err(self.reference.lacking()),
+            },
             expires: reading.expires,
             place: self.place.clone(),
             reading,
@@ -132,7 +136,7 @@ impl SecretSource {
 
     fn unavailable(&self, cause: StoreError) -> Unavailable {
         Unavailable {
-            reference: Box::new(self.reference.clone()),
+            reference: Box::new(SecretRef::clone(&self.reference)),
             cause,
         }
     }

@@ -289,6 +289,23 @@ async fn a_lease_is_renewed_while_it_can_be_and_then_replaced_and_all_are_revoke
 }
 
 #[tokio::test]
+async fn a_field_that_is_named_later_is_read_anew_and_a_name_that_nobody_has_fails_nothing() {
+    let (store, stores, source) = issuing(Duration::from_secs(60));
+    let session = SessionId::new("one").unwrap();
+    source.resolve(Some(&session)).await.ok().unwrap();
+    let text = "vault-lease:database/creds/app#username";
+    let named = SecretRef::parse(text, |_| Err(ReferenceMalformed::new("", ""))).unwrap();
+    let later = stores.source(&named);
+    // The store has no such field, and says so instead of renewing what was read without it.
+    let lacking = later.resolve(Some(&session)).await.err().unwrap();
+    assert_eq!(lacking.cause, StoreError::NoField("username".into()));
+    assert_eq!(store.renewed.load(Ordering::SeqCst), 0);
+    assert_eq!(store.issued.load(Ordering::SeqCst), 2);
+    drop(later);
+    source.resolve(Some(&session)).await.ok().unwrap();
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_loses_no_lease() {
     let (store, stores, source) = issuing(Duration::from_secs(60));
     let session = SessionId::new("one").unwrap();
