@@ -121,7 +121,7 @@ impl Settings {
         expanded.flatten().collect()
     }
 
-    /// The folders that are searched for files. A file added there is read at the next start.
+    /// The folders that are searched for files. A file added there is read at the next reload.
     #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
         let patterns = self.files.iter().filter_map(|path| pattern_of(path));
