@@ -75,7 +75,7 @@ pub fn duration(text: &str) -> Result<Duration, Hint> {
         })
 }
 
-/// Formats a duration as [`duration`] reads it, in its largest whole unit.
+/// Formats a duration as `duration` reads it, in its largest whole unit.
 #[must_use]
 pub fn show_duration(duration: Duration) -> String {
     let millis = duration.as_millis();

@@ -51,7 +51,7 @@ pub(super) fn write(slots: &[Slot], check: Option<&Check>) -> String {
     text
 }
 
-/// Reads what [`write`] wrote: at most `most` positions. `None` if it is something else.
+/// Reads what `write` wrote: at most `most` positions. `None` if it is something else.
 pub(super) fn read<'t>(
     words: impl Iterator<Item = &'t str>,
     most: usize,
