@@ -96,8 +96,8 @@ impl Credentials {
             cause,
         };
         if let (Some(shape), None, true) = (&known, private_key, is_settled) {
-            // A look at a variable costs nothing, and one that is not set is told at once.
-            if binding.shape.is_none() && source.reference().is_variable() {
+            // One that is at hand and cannot be used is told at once.
+            if binding.shape.is_none() && source.reference().is_at_hand() {
                 source.resolve(Some(session)).await.map_err(unavailable)?;
             }
             issue.issue(name, shape, |_| false)?;

@@ -156,10 +156,10 @@ impl SecretRef {
     }
 
     /// The error for a read that lacks this field.
-    /// Whether the secret is in a variable of the environment.
+    /// Whether the secret is in a variable or a file, where a look costs nothing.
     #[must_use]
-    pub fn is_variable(&self) -> bool {
-        matches!(self.backend, Backend::Env(_))
+    pub fn is_at_hand(&self) -> bool {
+        matches!(self.backend, Backend::Env(_) | Backend::File(_))
     }
 
     pub(super) fn lacking(&self) -> StoreError {
