@@ -51,10 +51,11 @@ pub fn serve_on(
         Ok((app, (first, control))) => {
             serving::settle();
             runtime.spawn(app.clone().watch(tell));
-            runtime.block_on(live(gateway, &app, terminal))?;
+            let lived = runtime.block_on(live(gateway, &app, terminal));
             drop(control);
             runtime.block_on(serving::close(&app.shared));
             app.shared.tell_suppressed();
+            lived?;
             launch::await_end(&first, END_WITHIN);
             let aftermath = aftermath(inspection);
             if let Some(terminal) = terminal {

@@ -74,6 +74,8 @@ pub fn tend(shared: &Arc<SharedState>, mut sessions: Vec<Arc<Session>>) {
 
 /// Revokes issued credentials and the gateway's logins before the process exits.
 pub async fn close(shared: &SharedState) {
+    // Also ends a reload that waits for a store, which could not outlive the runtime.
+    shared.draining.cancel();
     let snapshot = shared.current();
     let closed = tokio::time::timeout(CLOSED_WITHIN, snapshot.credentials.stores().close());
     if closed.await.is_err() {
