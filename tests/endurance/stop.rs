@@ -116,11 +116,20 @@ async fn streams(
             .await
         {
             Ok(response) => answered(response, &tally).await,
-            // GOAWAY came before the request was written.
             Err(error) if error.is_canceled() || error.is_closed() => return,
+            Err(error) if is_not_processed(&error) => return,
             Err(error) => panic!("{path} was accepted, and failed: {error:?}"),
         }
     }
+}
+
+/// Whether GOAWAY came before the request, which the gateway then has not processed (RFC 9113
+/// §6.8). One that it has processed and not answered stands in the audit log, and is counted there.
+fn is_not_processed(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error);
+    source
+        .and_then(|source| source.downcast_ref::<h2::Error>())
+        .is_some_and(|error| error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR))
 }
 
 async fn answered(response: http::Response<hyper::body::Incoming>, tally: &Tally) {
