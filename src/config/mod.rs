@@ -37,7 +37,7 @@ pub use diagnostic::{Diagnostic, Hint, Position, Severity};
 pub use flags::Flags;
 pub use listener::{Listener, ListenerKind, ProxyLogin};
 pub use origin::Origin;
-pub use sandbox::Sandbox;
+pub use sandbox::{Sandbox, SandboxDns};
 pub use settings::{Audit, Ca, PhantomFile, Runtime, StateSettings};
 pub use units::show_duration;
 pub use variable::sandbox_variable;

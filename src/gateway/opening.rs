@@ -87,7 +87,8 @@ impl Worker {
 }
 
 impl Worker {
-    /// Returns an observer of a session's DNS queries. It records each refused name once.
+    /// Returns an observer of a session's DNS queries. It records each name that no policy reaches
+    /// once, whether or not it got an address.
     pub fn name_observer(
         self: &Arc<Self>,
         session: &SessionId,
@@ -96,11 +97,10 @@ impl Worker {
         let seen = Mutex::new(HashSet::new());
         Box::new(move |answer| {
             shared.metrics.name(answer.verdict);
-            let Some(host) = answer
-                .host
-                .as_ref()
-                .filter(|_| answer.verdict == dns::DnsVerdict::NameRefused)
-            else {
+            let Some(host) = answer.host.as_ref().filter(|_| {
+                use dns::DnsVerdict::{NameRefused, Unlisted};
+                matches!(answer.verdict, NameRefused | Unlisted)
+            }) else {
                 return;
             };
             let mut seen = seen.lock();
