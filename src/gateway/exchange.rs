@@ -8,7 +8,8 @@ use hyper::body::Incoming;
 
 use super::answer;
 use super::answer_body::AnswerBody;
-use super::error_format::ErrorFormat;
+use super::error_format::{Asked, ErrorFormat};
+use super::floor::floor;
 use super::guard::{Abort, ExchangeGuard};
 use super::origin_time::OriginTime;
 use super::refusal::Refusal;
@@ -20,7 +21,7 @@ use crate::body::HoldFault;
 use crate::credential::{Credentialed, Redactor, Verified};
 use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{Accepted, Addressed, ConnectionContext, Entry, Rejected};
-use crate::message::{EncodedSlash, Reading};
+use crate::message::{Authority, EncodedSlash, Reading};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
 use crate::policy::{Authorized, Decision, Gathered};
 use crate::session::Identified;
@@ -72,13 +73,13 @@ impl Exchange {
         let addressed = Addressed::read(connection, request)?;
         let bindings = self.snapshot.credentials.bindings();
         let signed_paths = bindings.signed_paths(addressed.origin());
+        self.error_format = ErrorFormat::of(signed_paths, &asked(&addressed));
+        let Authority { host, port } = &addressed.origin().authority;
+        self.trail.authority(host.as_str(), *port);
         let reading = self.reading(&addressed, signed_paths);
         let accepted = Accepted::read(addressed, reading, self.guard.meter.clone())?;
         let request = accepted.request();
-        self.error_format = ErrorFormat::of(signed_paths, &request.head);
-        let (origin, target) = (&request.head.origin, &request.head.target);
-        let host = origin.authority.host.as_str();
-        self.trail.authority(host, origin.authority.port);
+        let target = &request.head.target;
         self.trail.path(target.path());
         self.trail.query(target.query().unwrap_or_default());
         if let Some(bytes) = request.content_length() {
@@ -137,7 +138,14 @@ impl Exchange {
                 self.still_allowed()?;
                 Ok(authorized)
             }
-            Decision::Deny(denied) => Err(denied.into()),
+            Decision::Deny(mut denied) => {
+                if let Some(reason) = floor(&denied.origin, &self.snapshot.origins) {
+                    denied.explanation.proposal = None;
+                    let next = reason.next_step_for("", "");
+                    denied.explanation.next_step = format!("{} {next}", reason.meaning());
+                }
+                Err(denied.into())
+            }
         }
     }
 
@@ -199,6 +207,18 @@ impl Exchange {
             }
             (_, None) => Ok(response),
         }
+    }
+}
+
+/// What chooses the format of an error answer.
+fn asked(addressed: &Addressed) -> Asked<'_> {
+    let request = addressed.request();
+    Asked {
+        method: request.method(),
+        host: addressed.origin().authority.host.as_str(),
+        path: request.uri().path(),
+        query: request.uri().query().unwrap_or_default(),
+        fields: request.headers(),
     }
 }
 

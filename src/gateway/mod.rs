@@ -6,6 +6,7 @@ mod clock;
 mod conversation;
 mod error_format;
 mod exchange;
+mod floor;
 mod guard;
 mod ids;
 mod limits;
@@ -27,6 +28,7 @@ mod upgrade;
 mod watchdog;
 mod worker;
 
+pub use floor::floor;
 pub use ids::Ids;
 pub use limits::Limits;
 pub use listener::{ListenerMode, SessionListener};

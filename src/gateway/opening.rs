@@ -29,8 +29,13 @@ impl Worker {
         refusal: Refusal,
     ) -> io::Result<()> {
         let id = self.record_opening(listener, Entry::Connect, to, refusal.reason());
-        let (status, fields, content) = refusal.answer(id, Version::HTTP_11, ErrorFormat::Gateway);
-        let mut message = format!("HTTP/1.1 {} Refused\r\n", status.as_u16()).into_bytes();
+        let name = to.map_or_else(String::new, |to| {
+            format!("{}:{}", to.host.to_uri(), to.port)
+        });
+        let (status, fields, content) =
+            refusal.answer(id, Version::HTTP_11, ErrorFormat::Gateway, &name);
+        let (status, phrase) = (status.as_u16(), refusal.reason_phrase(&name));
+        let mut message = format!("HTTP/1.1 {status} {phrase}\r\n").into_bytes();
         for (name, value) in &fields {
             message.extend_from_slice(
                 &[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat(),

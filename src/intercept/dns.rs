@@ -9,7 +9,7 @@ use hickory_proto::rr::rdata::{A, AAAA, SOA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 
-use super::synthetic::{Addresses, GATEWAY, Synthetic};
+use super::synthetic::{Addresses, GATEWAY, GATEWAY_NAME, Synthetic};
 use crate::message::Host;
 
 /// The transport of a query.
@@ -263,7 +263,7 @@ fn host(name: &Name) -> Option<Host> {
 /// The addresses of `localhost` (RFC 6761 §6.3) and of the gateway's own name.
 fn local(host: &Host) -> Option<Addresses> {
     match host.as_str() {
-        "gateway.internal" => Some(GATEWAY),
+        GATEWAY_NAME => Some(GATEWAY),
         _ if host.domains().last() == Some("localhost") => Some(Addresses {
             v4: Ipv4Addr::LOCALHOST,
             v6: Ipv6Addr::LOCALHOST,

@@ -31,6 +31,8 @@ pub struct Addresses {
     pub v6: Ipv6Addr,
 }
 
+/// The gateway's own name inside a sandbox.
+pub const GATEWAY_NAME: &str = "gateway.internal";
 /// The address of `gateway.internal`.
 pub const GATEWAY: Addresses = addresses(1);
 /// The address of names that no policy reaches and that have none of their own.
