@@ -20,7 +20,7 @@ use crate::audit::{self, Phase, Trail};
 use crate::body::HoldFault;
 use crate::credential::{Credentialed, Redactor, Verified};
 use crate::intercept::strict::ViolationHandle;
-use crate::intercept::{Accepted, Addressed, ConnectionContext, Entry, Rejected};
+use crate::intercept::{Accepted, Addressed, ConnectionContext, Entry, Rejected, SessionCa};
 use crate::message::{Authority, EncodedSlash, Reading};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
 use crate::policy::{Authorized, Decision, Gathered};
@@ -40,6 +40,8 @@ pub(super) struct Exchange {
     pub(super) error_format: ErrorFormat,
     /// How the connection came in.
     pub(super) entry: Entry,
+    /// The CA of the session's listener.
+    pub(super) ca: Arc<SessionCa>,
     /// What the origin took of its time.
     pub(super) waited: OriginTime,
 }
@@ -54,6 +56,9 @@ impl Exchange {
     ) -> Result<Response<AnswerBody>, Refusal> {
         let accepted = self.accept(connection, request)?;
         let identified = self.identify(accepted)?;
+        if let Some(page) = self.own_page(&identified) {
+            return Ok(page);
+        }
         let gathered = self.gather(identified).await?;
         let authorized = self.decide(gathered)?;
         let verified = self.verify(authorized).await?;

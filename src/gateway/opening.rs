@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::Version;
 use parking_lot::Mutex;
@@ -11,6 +12,7 @@ use tokio::net::TcpStream;
 
 use super::error_format::ErrorFormat;
 use super::listener::SessionListener;
+use super::recent::RecentRefusal;
 use super::refusal::Refusal;
 use super::worker::Worker;
 use crate::audit::Trail;
@@ -86,6 +88,15 @@ impl Worker {
         self.shared
             .refused
             .count(to.map_or("", |to| to.host.as_str()), reason, trail.id());
+        let refusal = RecentRefusal {
+            id: trail.id(),
+            time: SystemTime::now(),
+            reason,
+            to: to.map_or_else(String::new, |to| {
+                format!("{}:{}", to.host.to_uri(), to.port)
+            }),
+        };
+        self.shared.recent.add(listener.session.id(), refusal);
         // A trail that is dropped unanswered writes its record.
         trail.id()
     }

@@ -164,6 +164,7 @@ impl Refusal {
         let (reason, id) = (self.reason(), id.to_string());
         let next = self.next_step(to, &id);
         let retry = match reason.is_final() {
+            true if next.starts_with("Ask your user") => " Do not retry before.",
             true => " Retrying will not help.",
             false => "",
         };

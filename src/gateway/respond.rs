@@ -2,6 +2,7 @@
 //! record before the client gets the answer.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
@@ -12,12 +13,13 @@ use super::error_format::ErrorFormat;
 use super::exchange::Exchange;
 use super::guard::ConnectionGuard;
 use super::origin_time::OriginTime;
+use super::recent::RecentRefusal;
 use super::refusal::Refusal;
 use super::worker::Worker;
 use crate::audit::{End, Length, Outcome, Trail};
 use crate::body::TransformFault;
 use crate::intercept::strict::ViolationHandle;
-use crate::intercept::{ConnectionContext, Rejected};
+use crate::intercept::{ConnectionContext, Rejected, SessionCa};
 use crate::message::Authority;
 
 impl Exchange {
@@ -27,6 +29,7 @@ impl Exchange {
         connection: &ConnectionContext,
         guard: &Arc<ConnectionGuard>,
         violations: Option<ViolationHandle>,
+        ca: Arc<SessionCa>,
     ) -> Self {
         let (log, id) = (&worker.shared.log, worker.shared.ids.next());
         let watched = worker.watchdog.exchange(guard);
@@ -38,6 +41,7 @@ impl Exchange {
             worker: worker.clone(),
             violations,
             error_format: ErrorFormat::default(),
+            ca,
             waited: OriginTime::begin(),
             entry: connection.entry,
         }
@@ -86,6 +90,13 @@ impl Exchange {
         let host = unnamed.as_ref().map(|unnamed| unnamed.host());
         let to = destination(&named, unnamed.as_ref());
         let host = host.unwrap_or(named.said_host());
+        let recent = RecentRefusal {
+            id: self.trail.id(),
+            time: SystemTime::now(),
+            reason: refusal.reason(),
+            to: to.clone(),
+        };
+        self.worker.shared.recent.add(&named.session, recent);
         self.refuse(refusal, version, host, &to).await
     }
 
