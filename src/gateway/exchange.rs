@@ -20,8 +20,8 @@ use crate::audit::{self, Phase, Trail};
 use crate::body::HoldFault;
 use crate::credential::{Credentialed, Redactor, Verified};
 use crate::intercept::strict::ViolationHandle;
-use crate::intercept::{Accepted, Addressed, ConnectionContext, Entry, Rejected, SessionCa};
-use crate::message::{Authority, EncodedSlash, Reading};
+use crate::intercept::{Accepted, Addressed, ConnectionContext, Entry, GATEWAY_NAME, SessionCa};
+use crate::message::{Authority, EncodedSlash, Origin, Reading};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
 use crate::policy::{Authorized, Decision, Gathered};
 use crate::session::Identified;
@@ -72,17 +72,22 @@ impl Exchange {
         &mut self,
         connection: Arc<ConnectionContext>,
         request: http::Request<Incoming>,
-    ) -> Result<Accepted, Rejected> {
+    ) -> Result<Accepted, Refusal> {
         self.trail.method(request.method().as_str());
         self.trail.scheme(connection.scheme.as_str());
-        let addressed = Addressed::read(connection, request)?;
+        let addressed = Addressed::read(connection.clone(), request)?;
         let bindings = self.snapshot.credentials.bindings();
         let signed_paths = bindings.signed_paths(addressed.origin());
         self.error_format = ErrorFormat::of(signed_paths, &asked(&addressed));
         let Authority { host, port } = &addressed.origin().authority;
         self.trail.authority(host.as_str(), *port);
         let reading = self.reading(&addressed, signed_paths);
-        let accepted = Accepted::read(addressed, reading, self.guard.meter.clone())?;
+        let to = addressed.origin().clone();
+        let accepted =
+            Accepted::read(addressed, reading, self.guard.meter.clone()).map_err(|why| {
+                let unreachable = self.unreachable(&connection, &to);
+                unreachable.unwrap_or(Refusal::Rejected(why))
+            })?;
         let request = accepted.request();
         let target = &request.head.target;
         self.trail.path(target.path());
@@ -91,6 +96,19 @@ impl Exchange {
             self.trail.request_bytes(bytes);
         }
         Ok(accepted)
+    }
+
+    /// Returns that no policy reaches the host. A client is told of that rather than of a path,
+    /// which a setting for the host might allow.
+    fn unreachable(&self, connection: &ConnectionContext, to: &Origin) -> Option<Refusal> {
+        let session = self.worker.shared.sessions.get(&connection.session)?;
+        let policies = self.snapshot.policies.generation();
+        let Authority { host, port } = &to.authority;
+        let is_reached = policies.may_resolve(session.id(), session.groups(), host);
+        (!is_reached && host.as_str() != GATEWAY_NAME).then(|| Refusal::Unreachable {
+            host: host.clone(),
+            port: *port,
+        })
     }
 
     /// Returns how the origin reads a request. `signed_paths` is how it reads the path of a signed
