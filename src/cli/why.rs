@@ -105,6 +105,9 @@ impl Why {
 
     /// Returns the record of the exchange, and the log that contains it.
     fn search(&self) -> Result<(Found, Chain), Failure> {
+        if let Some(id) = self.id.as_deref().filter(|id| !is_beginning(id)) {
+            exchange_id(id)?;
+        }
         let config = if self.audit.is_empty() {
             self.config.find()?
         } else {
@@ -134,13 +137,12 @@ impl Why {
     }
 }
 
+fn is_beginning(text: &str) -> bool {
+    (4..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// Finds the only exchange whose id begins like this; without a beginning, the last refused one.
 fn whole_id(chains: &[Chain], begin: Option<&str>) -> Result<ExchangeId, Failure> {
-    let is_begin =
-        |text: &str| text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if begin.is_some_and(|begin| !is_begin(begin)) {
-        return exchange_id(begin.unwrap_or_default());
-    }
     let begin = begin.map(str::to_ascii_lowercase);
     let mut found = BTreeSet::new();
     let mut look = |record: Record| {

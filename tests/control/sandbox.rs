@@ -150,7 +150,16 @@ fn what_an_operator_grants_in_a_project_holds_in_its_next_run_and_in_no_other_pr
     fs::write(folder.path().join("home/project/go"), "").unwrap();
     child.wait_with_output().unwrap();
     // `go` is there: the next run resolves the name, and ends.
-    let resolve = ["exec", "-q", "--", "getent", "hosts", "api.example.com"];
+    let resolve = [
+        "exec",
+        "-q",
+        "--dns",
+        "strict",
+        "--",
+        "getent",
+        "hosts",
+        "api.example.com",
+    ];
     let again = user_command(folder.path(), 0)
         .args(resolve)
         .output()
