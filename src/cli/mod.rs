@@ -35,6 +35,7 @@ mod operate;
 mod policy;
 mod presets;
 mod project;
+mod proposal;
 mod publishing;
 mod reload;
 mod reloading;
