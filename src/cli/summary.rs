@@ -14,7 +14,14 @@ use crate::launch::after::{Aftermath, Found};
 use crate::session::{EndReason, Role, Session, SessionStatus};
 
 /// Prints a short summary of what applies, before the command starts.
-pub fn print_before(terminal: &Terminal, summary: &launch::Summary, resolved: &ResolvedConfig) {
+pub fn print_before(
+    terminal: &Terminal,
+    summary: &launch::Summary,
+    resolved: &ResolvedConfig,
+    profile: Option<&super::profile::Profile>,
+    launch: &launch::Launch,
+) {
+    let _ = (profile, launch);
     let no_host = "nothing: name a host with --allow, or a credential with --secret";
     let mut lines = vec![
         ("network", or_none(&hosts(resolved), no_host)),

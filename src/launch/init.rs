@@ -4,10 +4,11 @@
 //! none over the host's. It never executes another program: that would take away its capabilities
 //! before the work is done.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,8 @@ pub struct Sandbox {
     pub program: Option<OwnedFd>,
     /// The variables for the command, scrubbed.
     pub environment: Vec<(OsString, OsString)>,
+    /// Variables that the command gets unless it has them.
+    pub own_variables: BTreeMap<String, String>,
     /// How much of the machine's resources it may use.
     pub bounds: Bounds,
     /// Which way of capture is forced.
@@ -241,6 +244,15 @@ fn variables(sandbox: &Sandbox, ready: &Ready, directory: &Path) -> Vec<(OsStrin
     );
     environment::set(&mut variables, "TMPDIR", "/tmp");
     trust::set_variables(&mut variables);
+    for (name, value) in &sandbox.own_variables {
+        if environment::value(&variables, name).is_none() {
+            let in_home = value
+                .strip_prefix("~/")
+                .map(|rest| sandbox.plan.home.path().join(rest));
+            let value = in_home.map_or_else(|| OsString::from(value), PathBuf::into_os_string);
+            environment::set(&mut variables, name, value);
+        }
+    }
     variables.retain(|(name, _)| !ready.unset.iter().any(|unset| name == unset.as_str()));
     for (name, value) in &ready.set {
         environment::set(&mut variables, name, value);

@@ -31,6 +31,8 @@ pub struct Preset {
     /// The registry whose hosts the user's own configuration names; see
     /// [`PackageRegistry::origins`].
     pub registry: Option<PackageRegistry>,
+    /// Whether its clients send `%2F` inside a path segment.
+    pub encoded_slash: bool,
     /// Its credentials.
     pub credentials: Vec<PresetCredential>,
 }
@@ -46,6 +48,8 @@ pub struct PresetCredential {
     pub origins: Vec<OriginPattern>,
     /// An example of the user's own host, if the user must name the origins.
     pub your_host: Option<String>,
+    /// How a user gets one, if a command prints it.
+    pub obtain: Option<String>,
     /// Where it may be placed, the usual place first.
     pub places: Vec<Place>,
     /// The shapes in which the service issues it, for declaring one if the secret cannot be read.
@@ -179,6 +183,8 @@ struct RawPreset {
     #[serde(default)]
     home: Vec<String>,
     registry: Option<PackageRegistry>,
+    #[serde(default)]
+    encoded_slash: bool,
     credential: Vec<RawCredential>,
 }
 
@@ -189,6 +195,7 @@ struct RawCredential {
     variables: Vec<String>,
     hosts: Vec<String>,
     your_host: Option<String>,
+    obtain: Option<String>,
     places: Vec<String>,
     #[serde(default)]
     shapes: Vec<String>,
@@ -215,6 +222,7 @@ fn read(text: &str) -> Result<Preset, String> {
             variables: credential.variables.clone(),
             origins: origins(&credential.hosts)?,
             your_host: credential.your_host.clone(),
+            obtain: credential.obtain.clone(),
             places: all_parsed(&credential.places)?,
             shapes: credential
                 .shapes
@@ -234,6 +242,7 @@ fn read(text: &str) -> Result<Preset, String> {
         allow: origins(&raw.allow)?,
         home: raw.home,
         registry: raw.registry,
+        encoded_slash: raw.encoded_slash,
         credentials,
     })
 }
