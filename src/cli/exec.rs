@@ -18,11 +18,12 @@ use super::gateway_process::serve_on;
 use super::keeping::Keeping;
 use super::kept_home::KeptHome;
 use super::launching::{not_launched, start};
+use super::overview::Overview;
 use super::profile::Profile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
+use super::serving;
 use super::terminal::{Terminal, safe};
-use super::{serving, summary};
 use crate::body::Limit;
 use crate::config::{Config, state};
 use crate::credential::Stored;
@@ -104,7 +105,14 @@ impl Exec {
             launch.kept = kept.prepare(summary.user, self.fresh_home)?;
         }
         if !self.run.quiet {
-            summary::print_before(terminal, &summary, &resolved, profile.as_ref(), &launch);
+            let overview = Overview {
+                config: &config,
+                resolved: &resolved,
+                summary: &summary,
+                launch: &launch,
+                profile: profile.as_ref(),
+            };
+            overview.print(terminal)?;
         }
         start(launch, &[])
     }
@@ -402,6 +410,9 @@ mod tests {
             persistent,
             projects: Vec::new(),
             left_out: Vec::new(),
+            guards_git: false,
+            secrets: Vec::new(),
+            sockets: Vec::new(),
         };
         let project = folder.path().canonicalize().unwrap();
         let refused = refuse_programs_of_the_workload(&resolved, &summary(project.clone(), true))

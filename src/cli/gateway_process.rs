@@ -71,7 +71,7 @@ pub fn serve_on(
         Err(failure) => {
             // The launcher may have exited meanwhile; then there is nobody to tell. It reads this
             // only when it expects an answer, so the socket stays open until then.
-            if gateway.refuse(&failure.to_string()).is_ok() {
+            if gateway.refuse(&failure.sent()).is_ok() {
                 runtime.block_on(gone(gateway));
             }
             aftermath(inspection);

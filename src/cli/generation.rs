@@ -11,7 +11,7 @@ use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, 
 use crate::gateway::{Snapshot, chain};
 use crate::origin::resolve::StubResolver;
 use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
-use crate::policy::{Policies, Problems, Source};
+use crate::policy::{HostScope, Policies, Problems, Source};
 use crate::session::{BindingMalformed, Bindings};
 
 /// Makes the first generation, with the given origin rules before those of the configuration.
@@ -143,6 +143,22 @@ fn refused(what: &str, problems: &Problems) -> Failure {
     Failure::usage(format!("{what} are refused"))
         .because(problems.to_string())
         .next("gateway policy check")
+}
+
+/// Returns the hosts that some policy permits, or `None` for any host.
+///
+/// # Errors
+/// As [`first`].
+pub fn hosts(
+    config: &Config,
+    resolved: &ResolvedConfig,
+) -> Result<Option<Vec<HostScope>>, Failure> {
+    let bindings = resolved.stored.iter().map(|stored| stored.binding.clone());
+    let bindings = Bindings::new(bindings.collect()).map_err(|error| ambiguous(&error))?;
+    let sources = sources(config, resolved, &bindings)?;
+    let policies = Policies::load(&sources, config.facts.clone());
+    let policies = policies.map_err(|problems| refused("the policies", &problems))?;
+    Ok(policies.generation().hosts())
 }
 
 /// Returns the policies from files, and those that flags and presets stand for.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
 use super::profile::Profile;
-use super::terminal::{Paint, Terminal, safe};
+use super::terminal::{Terminal, safe};
 use crate::config::state;
 use crate::files::private_folder;
 use crate::launch::kept::{self, Dropped};
@@ -95,8 +95,7 @@ impl KeptHome {
     fn sweep(&self, ours: &[String], terminal: Option<&Terminal>) -> io::Result<()> {
         let note = |text: String| {
             if let Some(terminal) = terminal {
-                let name = terminal.paint(Paint::Dim, "gateway  not kept");
-                terminal.note(format!("{name} {text}"));
+                terminal.entry("not kept", &text);
             }
         };
         let Ok(dropped) = kept::sweep(&self.folder, ours) else {

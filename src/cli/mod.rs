@@ -32,6 +32,7 @@ mod log;
 mod logging;
 mod logs;
 mod operate;
+mod overview;
 mod policy;
 mod presets;
 mod profile;

@@ -278,6 +278,17 @@ pub(super) fn known_preset(text: &str) -> Result<String, Hint> {
     if preset::named(text).is_some() {
         return Ok(text.to_owned());
     }
+    if text.contains(',') {
+        let remedy = "name each by its own flag, as in `--preset github --preset npm`";
+        return Err(Hint::new("it is several names", remedy));
+    }
+    if text.contains(['/', '.']) {
+        let remedy = "write a `[[credential]]` with its origins and places to a file, and name that: `--config FILE`";
+        return Err(Hint::new(
+            "presets are built in, and none is read from a file",
+            remedy,
+        ));
+    }
     let near = keys::nearest(text, preset::names());
     let remedy = near.map_or_else(
         || String::from("see `gateway presets`"),

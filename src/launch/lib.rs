@@ -50,6 +50,7 @@ mod passed;
 mod paths;
 mod prepare;
 pub mod program;
+mod project;
 mod reexec;
 mod refuse;
 mod request;

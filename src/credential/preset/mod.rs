@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use crate::message::{OriginPattern, Place, Route, Taken};
+use crate::message::{Host, OriginPattern, Place, RequestTarget, Route, Taken};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
@@ -127,6 +127,16 @@ fn perhaps_variables(text: &str) -> impl Iterator<Item = &str> {
     let in_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     text.split('"')
         .filter(move |word| !word.is_empty() && word.bytes().all(in_name))
+}
+
+/// Whether a service of a preset takes several requests in one that has this target.
+#[must_use]
+pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
+    let mut credentials = all().flat_map(|preset| &preset.credentials);
+    credentials.any(|one| {
+        one.batches.iter().any(|route| route.holds(target.path()))
+            && one.origins.iter().any(|origin| origin.hosts.matches(host))
+    })
 }
 
 impl PresetCredential {
