@@ -39,7 +39,7 @@ pub(super) fn policies(
 }
 
 /// Whether a credential is lent without a policy file that says so.
-fn is_lent(config: &Config, spoken: &Spoken, binding: &Binding) -> bool {
+pub(super) fn is_lent(config: &Config, spoken: &Spoken, binding: &Binding) -> bool {
     if matches!(binding.role, Role::Part(_)) {
         return false;
     }

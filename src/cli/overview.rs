@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use super::generation;
+use super::lending;
 use super::profile::Profile;
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
@@ -9,7 +10,7 @@ use crate::config::{Allowed, Config};
 use crate::credential::preset::PresetCredential;
 use crate::credential::{Stored, unexpected_reach};
 use crate::launch::{self, Launch};
-use crate::policy::HostScope;
+use crate::policy::{HostScope, Spoken};
 use crate::session::Role;
 
 /// What the summary is made from.
@@ -103,7 +104,15 @@ impl Overview<'_> {
     /// The credentials that the command can use, and where.
     fn lends(&self) -> String {
         let lendable = |stored: &&Stored| !matches!(stored.binding.role, Role::Part(_));
-        let lent = self.resolved.stored.iter().filter(lendable).map(lent_one);
+        let files = self.config.policy.sources().unwrap_or_default();
+        let spoken = Spoken::of(&files);
+        let lent =
+            self.resolved.stored.iter().filter(lendable).map(|stored| {
+                match lending::is_lent(self.config, &spoken, &stored.binding) {
+                    true => lent_one(stored),
+                    false => format!("{}, as the policies say", lent_one(stored)),
+                }
+            });
         match lent.collect::<Vec<_>>() {
             none if none.is_empty() => String::from("no credential"),
             lent => lent.join("; "),
@@ -235,6 +244,7 @@ fn lent_one(stored: &Stored) -> String {
         .map(|origin| origin.hosts.to_string());
     let hosts = some_of(&hosts.collect::<Vec<_>>(), HOSTS_SHOWN, ", ");
     let later = match stored.from.env_name() {
+        Some(name) if std::env::var_os(name).is_none() => format!(", but {name} is not set"),
         Some(_) => String::new(),
         None => format!(", not yet read from {}", stored.from),
     };
