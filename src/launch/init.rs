@@ -5,10 +5,10 @@
 //! before the work is done.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -244,20 +244,29 @@ fn variables(sandbox: &Sandbox, ready: &Ready, directory: &Path) -> Vec<(OsStrin
     );
     environment::set(&mut variables, "TMPDIR", "/tmp");
     trust::set_variables(&mut variables);
-    for (name, value) in &sandbox.own_variables {
-        if environment::value(&variables, name).is_none() {
-            let in_home = value
-                .strip_prefix("~/")
-                .map(|rest| sandbox.plan.home.path().join(rest));
-            let value = in_home.map_or_else(|| OsString::from(value), PathBuf::into_os_string);
-            environment::set(&mut variables, name, value);
-        }
-    }
     variables.retain(|(name, _)| !ready.unset.iter().any(|unset| name == unset.as_str()));
     for (name, value) in &ready.set {
         environment::set(&mut variables, name, value);
     }
+    for (name, value) in &sandbox.own_variables {
+        let value = own_value(value, &variables, sandbox.plan.home.path());
+        if let (Some(value), None) = (value, environment::value(&variables, name)) {
+            environment::set(&mut variables, name, value);
+        }
+    }
     variables
+}
+
+/// What a variable of the launch stands for: `~/` for the home directory, `$NAME` for another
+/// variable, if the command has that.
+fn own_value(value: &str, variables: &[(OsString, OsString)], home: &Path) -> Option<OsString> {
+    if let Some(other) = value.strip_prefix('$') {
+        return environment::value(variables, other).map(OsStr::to_owned);
+    }
+    match value.strip_prefix("~/") {
+        Some(rest) => Some(home.join(rest).into_os_string()),
+        None => Some(value.into()),
+    }
 }
 
 fn start(

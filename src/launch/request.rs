@@ -42,7 +42,7 @@ pub struct Launch {
     /// Folders of the home directory that outlive the sandbox.
     pub kept: Vec<Kept>,
     /// Variables that the command gets unless it has them. `~/` at the start of a value stands for
-    /// its home directory.
+    /// its home directory, and `$NAME` for the value of another variable.
     pub variables: BTreeMap<String, String>,
     /// Files and directories to hide, beyond the built-in ones; absolute.
     pub hide: Vec<PathBuf>,
