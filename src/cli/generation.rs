@@ -186,7 +186,7 @@ fn sources(
 }
 
 /// Returns the origin settings, with the given rules before those of the configuration.
-fn origins(
+pub(super) fn origins(
     config: &Config,
     resolved: &ResolvedConfig,
     mut rules: Vec<OriginRule>,
