@@ -3,9 +3,11 @@
 //!
 //! A command writes them, so nothing in them is run or read outside but to look for credentials.
 
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::failure::Failure;
 use super::profile::Profile;
@@ -20,6 +22,8 @@ pub(super) struct KeptHome {
     /// `PROJECT/home`, and for each further user that root runs commands as, one of its own.
     folder: PathBuf,
     names: Vec<PathBuf>,
+    /// The mark of this run, locked while it lives.
+    held: OnceLock<File>,
 }
 
 impl KeptHome {
@@ -49,6 +53,7 @@ impl KeptHome {
         (!names.is_empty()).then_some(Self {
             folder: granted.parent()?.join(name),
             names,
+            held: OnceLock::new(),
         })
     }
 
@@ -103,7 +108,10 @@ impl KeptHome {
                 std::fs::remove_file(mark).map_err(failed)?;
             }
         }
-        std::fs::File::create(self.mark()).map(drop).map_err(failed)
+        let mark = File::create(self.mark()).map_err(failed)?;
+        mark.try_lock().map_err(|error| failed(error.into()))?;
+        drop(self.held.set(mark));
+        Ok(())
     }
 
     /// Looks through what this run left, unless another one still uses it.
@@ -172,7 +180,8 @@ impl KeptHome {
         name.to_string_lossy().into_owned()
     }
 
-    /// The file that shows that a gateway process has not looked through the folders yet.
+    /// The file that shows that a gateway process has not looked through the folders yet, which
+    /// locks it.
     fn mark(&self) -> PathBuf {
         let name = format!("{}{MARK}{}", self.name(), std::process::id());
         self.folder.with_file_name(name)
@@ -184,7 +193,7 @@ impl KeptHome {
         let start = format!("{}{MARK}", self.name());
         let is_mark = move |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with(&start) && process_of(path).is_some()
+            name.starts_with(&start)
         };
         entries.map(|entry| entry.path()).filter(is_mark)
     }
@@ -203,15 +212,10 @@ fn own_folder(folder: &Path, user: User) -> io::Result<()> {
     std::fs::set_permissions(parent, std::fs::Permissions::from_mode(0o700))
 }
 
-/// The process that left a mark.
-fn process_of(path: &Path) -> Option<i32> {
-    let (_, process) = path.file_name()?.to_str()?.split_once(MARK)?;
-    process.parse().ok()
-}
-
+/// Whether the process that left the mark still holds it.
 fn lives(mark: &Path) -> bool {
-    let process = process_of(mark).and_then(rustix::process::Pid::from_raw);
-    process.is_some_and(|process| rustix::process::test_kill_process(process).is_ok())
+    let opened = File::open(mark).map(|mark| mark.try_lock());
+    matches!(opened, Ok(Err(TryLockError::WouldBlock)))
 }
 
 const MARK: &str = ".in-use-";
