@@ -186,6 +186,7 @@ impl Exec {
             self.profile()?.as_ref(),
             &project,
             summary.user,
+            &config.sandbox.see_home,
         ))
     }
 
@@ -202,6 +203,7 @@ impl Exec {
             sets: config
                 .presets
                 .iter()
+                .chain(&config.offered_presets)
                 .filter_map(|name| preset::named(name))
                 .flat_map(|preset| preset.home.clone())
                 .collect(),

@@ -9,6 +9,7 @@ use super::resolve::ResolvedConfig;
 use crate::config::{self, Config};
 use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
 use crate::gateway::{Snapshot, chain};
+use crate::message::OriginPattern;
 use crate::origin::resolve::StubResolver;
 use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
 use crate::policy::{HostScope, Policies, Problems, Source};
@@ -23,7 +24,7 @@ pub fn first(
     resolved: ResolvedConfig,
     rules: Vec<OriginRule>,
 ) -> Result<Snapshot, Failure> {
-    let origins = Arc::new(origins(config, &resolved, rules)?);
+    let origins = Arc::new(origins(config, &resolved.encoded_slash, rules)?);
     let credentials = credentials(config, resolved.stored.clone())?;
     let credentials = credentials.with_holding(config.limits.holding());
     let sources = sources(config, &resolved, credentials.bindings())?;
@@ -46,7 +47,7 @@ pub fn next(
     config: &Config,
     resolved: ResolvedConfig,
 ) -> Result<Snapshot, Failure> {
-    let origins = origins(config, &resolved, Vec::new())?;
+    let origins = origins(config, &resolved.encoded_slash, Vec::new())?;
     let stored = resolved.stored.clone();
     let credentials = next_credentials(&before.credentials, old, config, stored)?;
     let sources = sources(config, &resolved, credentials.bindings())?;
@@ -172,7 +173,7 @@ fn sources(
             .because(problems.to_string())
             .next("gateway policy check")
     })?;
-    let flags = lending::policies(config, resolved, bindings, &sources);
+    let flags = lending::policies(config, resolved, bindings);
     if !flags.is_empty() {
         sources.push(Source::new("flags", flags));
     }
@@ -188,11 +189,11 @@ fn sources(
 /// Returns the origin settings, with the given rules before those of the configuration.
 pub(super) fn origins(
     config: &Config,
-    resolved: &ResolvedConfig,
+    encoded_slash: &[OriginPattern],
     mut rules: Vec<OriginRule>,
 ) -> Result<OriginSettings, Failure> {
     let mut own = config.origins.clone();
-    for origin in &resolved.encoded_slash {
+    for origin in encoded_slash {
         config::Origin::keep_encoded_slash(&mut own, origin);
     }
     rules.extend(own.into_iter().map(|origin| origin.rule));

@@ -100,7 +100,12 @@ impl Place {
             &self.name,
             flags | OFlags::CLOEXEC,
             Mode::RUSR | Mode::WUSR,
-        )?;
+        );
+        // The command's own folder has the name, or another start made the copy just now.
+        let new = match new {
+            Err(rustix::io::Errno::EXIST) => return Ok(()),
+            new => new?,
+        };
         io::copy(&mut File::open(real)?, &mut File::from(new)).map(|_| ())
     }
 }
