@@ -561,3 +561,30 @@ fn a_home_that_leads_elsewhere_is_not_written_through() {
     assert!(!desk.at("two/.claude.json").exists());
     assert_eq!(desk.agent("one", &["-q"], RECALL), "trusted\nasked\n");
 }
+
+#[test]
+fn git_takes_the_lent_token_over_https_and_turns_ssh_remotes_into_it() {
+    let desk = Desk::new();
+    let ask = "git ls-remote --get-url git@github.com:o/r.git; git ls-remote --get-url ssh://git@github.com/o/r; \
+               printf 'protocol=https\\nhost=github.com\\n\\n' | git credential fill; printenv GITHUB_TOKEN";
+    let told = said(desk.command("one", &["-q", "--", "sh", "-c", ask]));
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(
+        &lines[..2],
+        ["https://github.com/o/r.git", "https://github.com/o/r"],
+        "{told}"
+    );
+    let password = lines.iter().find_map(|line| line.strip_prefix("password="));
+    assert!(lines.contains(&"username=x-access-token"), "{told}");
+    assert!(
+        password.is_some_and(|one| one.starts_with("ghp_") && lines.contains(&one)),
+        "{told}"
+    );
+    // Of a forge that nothing allows, git is told nothing.
+    let ask = "git ls-remote --get-url git@gitlab.com:o/r.git; env";
+    let told = said(desk.command("one", &["-q", "--no-lend", "--", "sh", "-c", ask]));
+    assert!(
+        told.starts_with("git@gitlab.com:o/r.git") && !told.contains("GIT_CONFIG"),
+        "{told}"
+    );
+}

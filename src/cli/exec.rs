@@ -22,8 +22,8 @@ use super::overview::Overview;
 use super::profile::Profile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
-use super::serving;
 use super::terminal::{Terminal, safe};
+use super::{git_access, serving};
 use crate::body::Limit;
 use crate::config::{Config, state};
 use crate::credential::Stored;
@@ -77,6 +77,7 @@ impl Exec {
         let mut launch = self.launch(&config)?;
         let profile = self.profile()?;
         let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
+        launch.variables.extend(git_access::variables(&resolved));
         let summary = launch::summary(&launch).map_err(not_launched)?;
         refuse_programs_of_the_workload(&resolved, &summary)?;
         if let Some(folder) = config.audit_folder() {

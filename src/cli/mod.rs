@@ -23,6 +23,7 @@ mod flags;
 mod gateway_process;
 mod gateways;
 mod generation;
+mod git_access;
 mod grant;
 mod keeping;
 mod kept;

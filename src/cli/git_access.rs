@@ -1,0 +1,66 @@
+//! How git in the sandbox uses a lent token: over https, where the gateway sees its requests.
+//!
+//! Git is told by its own variables, so no file of the user or of the project changes. The helper
+//! names the variable that holds the phantom, and contains nothing of it.
+
+use std::collections::BTreeMap;
+
+use super::resolve::ResolvedConfig;
+use crate::config::Allowed;
+use crate::credential::Stored;
+use crate::message::HostPattern;
+
+/// Returns git's settings as variables: for each forge that the command may reach, SSH remotes mean
+/// https ones. If a password is lent there, git asks for it the variable that holds the phantom.
+pub(super) fn variables(resolved: &ResolvedConfig) -> BTreeMap<String, String> {
+    let mut settings = Vec::new();
+    for host in FORGES.iter().filter(|host| reaches(resolved, host)) {
+        for ssh in [format!("git@{host}:"), format!("ssh://git@{host}/")] {
+            settings.push((format!("url.https://{host}/.insteadOf"), ssh));
+        }
+        if let Some((user, variable)) = resolved.stored.iter().find_map(|one| password(one, host)) {
+            let get = format!("printf 'username={user}\\npassword=%s\\n' \"${variable}\"");
+            let helper = format!("!f() {{ test \"$1\" = get && {get}; }}; f");
+            settings.push((format!("credential.https://{host}.helper"), helper));
+        }
+    }
+    numbered(&settings)
+}
+
+/// Writes settings as git reads them from the environment (git-config(1), `GIT_CONFIG_COUNT`).
+fn numbered(settings: &[(String, String)]) -> BTreeMap<String, String> {
+    let mut variables = BTreeMap::new();
+    if !settings.is_empty() {
+        variables.insert("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string());
+    }
+    for (at, (key, value)) in settings.iter().enumerate() {
+        variables.insert(format!("GIT_CONFIG_KEY_{at}"), key.clone());
+        variables.insert(format!("GIT_CONFIG_VALUE_{at}"), value.clone());
+    }
+    variables
+}
+
+fn reaches(resolved: &ResolvedConfig, host: &str) -> bool {
+    let stored = resolved.stored.iter().flat_map(|one| &one.binding.origins);
+    let mut bound = stored.map(|origin| &origin.hosts);
+    let allowed = resolved.allowed.iter().chain(&resolved.offered);
+    let mut allowed = allowed
+        .filter(|one| one.port == 443)
+        .map(|Allowed { host, .. }| host);
+    bound.any(|one| is(one, host)) || allowed.any(|one| is(one, host))
+}
+
+/// The user name and the variable of a credential that is lent to a host as a password.
+fn password<'a>(stored: &'a Stored, host: &str) -> Option<(&'a str, &'a str)> {
+    let binding = &stored.binding;
+    let is_bound = binding.origins.iter().any(|origin| is(&origin.hosts, host));
+    let user = binding.basic_user.as_deref().filter(|_| is_bound)?;
+    Some((user, binding.variables.first()?))
+}
+
+fn is(pattern: &HostPattern, host: &str) -> bool {
+    matches!(pattern, HostPattern::Exact(exact) if exact.as_str() == host)
+}
+
+/// The forges whose SSH remotes have an https form of the same path.
+const FORGES: [&str; 3] = ["bitbucket.org", "github.com", "gitlab.com"];
