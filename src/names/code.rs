@@ -106,7 +106,8 @@ macro_rules! reasons {
                 !matches!(self.status().as_u16(), 408 | 429 | 502..=504)
             }
 
-            /// Returns the next step of one refusal. An empty `host` leaves the word as it is.
+            /// Returns the next step of one refusal. An empty `host` leaves the word as it
+            /// is.
             #[must_use]
             pub fn next_step_for(self, host: &str, id: &str) -> String {
                 let step = self.next_step().replace(" ID`", &format!(" {id}`"));
