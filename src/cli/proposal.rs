@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::generation;
 use crate::audit::Record;
 use crate::config::Config;
+use crate::credential::preset;
 use crate::gateway::floor;
 use crate::message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
 use crate::names::{CredentialName, ReasonCode, SessionId};
@@ -33,7 +34,7 @@ pub(super) fn of(record: &Record, config: Option<&Config>) -> Result<Option<Stri
 
 /// Returns the settings for origins of a configuration, if they can be had.
 pub(super) fn settings(config: Option<&Config>) -> Arc<OriginSettings> {
-    let of = |config| generation::origins(config, Vec::new()).ok();
+    let of = |config| generation::origins(config, &[], Vec::new()).ok();
     Arc::new(config.and_then(of).unwrap_or_default())
 }
 
@@ -118,6 +119,7 @@ pub(super) fn request(record: &Record, config: Option<&Config>) -> Result<OwnedF
     if record.request_bytes != Some(0) {
         request.content = None;
     }
+    request.batch = preset::is_batch(&request.host, &request.target);
     let lent = record.lent.iter().map(|lent| lent.credential.as_str());
     request.credentials = lent
         .filter_map(|name| CredentialName::new(name).ok())
