@@ -100,7 +100,8 @@ macro_rules! reasons {
                 Self::ALL.iter().copied().find(|code| code.as_str() == text)
             }
 
-            /// Whether the same request would be refused again, so that a client should not repeat it.
+            /// Whether the same request would be refused again, so that a client should not
+            /// repeat it.
             #[must_use]
             pub fn is_final(self) -> bool {
                 !matches!(self.status().as_u16(), 408 | 429 | 502..=504)
