@@ -9,8 +9,8 @@ use http::StatusCode;
 
 use super::app::App;
 use super::failure::Failure;
+use super::proposal;
 use super::write::write;
-use super::{policy, proposal};
 use crate::audit::{self, Record};
 use crate::config::Allowed;
 use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
@@ -215,7 +215,7 @@ fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
     }
     let named = record.session.as_deref();
     let id = session(app, named)?;
-    let Ok(mut request) = policy::request(record, Some(&app.config)) else {
+    let Ok(mut request) = proposal::request(record, Some(&app.config)) else {
         // There was no request yet: only a name, or a tunnel.
         let host = record.host.as_deref().unwrap_or_default();
         let port = record.port.filter(|port| *port != 0).unwrap_or(443);

@@ -8,7 +8,6 @@ mod test;
 mod why;
 
 use clap::Subcommand;
-pub(super) use why::request;
 
 use super::failure::{Code, Failure};
 use super::terminal::Terminal;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use super::failure::Failure;
 use super::generation;
-use super::policy;
 use crate::audit::Record;
 use crate::config::Config;
+use crate::credential::preset;
 use crate::gateway::floor;
-use crate::message::{Authority, Host, Origin, Scheme};
-use crate::names::{ReasonCode, SessionId};
+use crate::message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
+use crate::names::{CredentialName, ReasonCode, SessionId};
 use crate::origin::OriginSettings;
 use crate::policy::{OwnedFacts, Policies, generate};
 
@@ -21,7 +22,7 @@ pub(super) fn of(record: &Record, config: Option<&Config>) -> Result<Option<Stri
     let settings = settings(config);
     let by_name = || of_name(record, &settings);
     match code {
-        Some(ReasonCode::PolicyDefaultDeny) => match policy::request(record, config) {
+        Some(ReasonCode::PolicyDefaultDeny) => match request(record, config) {
             Ok(request) => of_request(&request, &settings),
             // A tunnel was refused before there was a request.
             Err(_) => by_name(),
@@ -81,4 +82,62 @@ fn of_name(record: &Record, settings: &OriginSettings) -> Result<Option<String>,
         host.as_str(),
         Some(port),
     )))
+}
+
+/// Reads a record back into canonical types. If that fails, the request was refused before any
+/// policy saw it.
+///
+/// The record holds no fields, no content and no actions. A policy that needs those allows less
+/// here than it did, or says so.
+///
+/// # Errors
+/// Returns a [`Failure`] if the exchange never became a request that a policy could judge.
+pub(super) fn request(record: &Record, config: Option<&Config>) -> Result<OwnedFacts, Failure> {
+    let text = |part: Option<&str>| part.map(str::to_owned).ok_or_else(unjudged);
+    let session = SessionId::new(&text(record.session.as_deref())?).map_err(|_| unjudged())?;
+    let listeners = config
+        .map(|config| config.listeners.as_slice())
+        .unwrap_or_default();
+    let groups = listeners
+        .iter()
+        .find(|listener| listener.session == session)
+        .map(|listener| listener.groups.as_slice())
+        .unwrap_or_default();
+    let scheme = match text(record.scheme.as_deref())?.as_str() {
+        "http" => Scheme::Http,
+        "https" => Scheme::Https,
+        _ => return Err(unjudged()),
+    };
+    let host = Host::parse(text(record.host.as_deref())?.as_bytes()).map_err(|_| unjudged())?;
+    let target = target(&text(record.path.as_deref())?).ok_or_else(unjudged)?;
+    let mut request = OwnedFacts::new(session, scheme, host, target);
+    request.groups = groups.iter().map(|group| group.as_str().into()).collect();
+    request.entry = text(record.entry.as_deref())?;
+    request.port = record.port.ok_or_else(unjudged)?;
+    request.method = text(record.method.as_deref())?;
+    request.content_length = record.request_bytes;
+    if record.request_bytes != Some(0) {
+        request.content = None;
+    }
+    request.batch = preset::is_batch(&request.host, &request.target);
+    let lent = record.lent.iter().map(|lent| lent.credential.as_str());
+    request.credentials = lent
+        .filter_map(|name| CredentialName::new(name).ok())
+        .collect();
+    Ok(request)
+}
+
+/// Returns the target as it was judged. The path of a signed request to an object store is not
+/// resolved.
+fn target(path: &str) -> Option<RequestTarget> {
+    [EncodedSlash::Keep, EncodedSlash::Key]
+        .into_iter()
+        .filter_map(|slashes| RequestTarget::parse(path.as_bytes(), slashes).ok())
+        .find(|target| target.path() == path)
+}
+
+fn unjudged() -> Failure {
+    Failure::new("the request never came before a policy")
+        .because("it was refused while it was read, so that it has no session, host, method or path to judge")
+        .next("`gateway why ID` says for what it was refused")
 }

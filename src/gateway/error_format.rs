@@ -1,95 +1,18 @@
-//! The formats of an error answer: the gateway's own, and those that the clients of known services
-//! show to their users.
+//! Writes an error answer in its format: the gateway's own, or one that the clients of known
+//! services show to their users.
 
 mod aws;
 mod choose;
+mod details;
+mod format;
 mod service;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
-pub(super) use aws::AwsProtocol;
-
-use crate::names::{PolicyId, ReasonCode};
-
-/// The format of an error answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum ErrorFormat {
-    /// The gateway's own (docs/adr/0009).
-    #[default]
-    Gateway,
-    /// Plain text: git shows it as `remote:`, `go` as the server's response, a browser as a page.
-    Text,
-    /// An AWS service.
-    Aws(AwsProtocol),
-    /// `error.message`, with `type` and `code`: OpenAI, and services with its interface.
-    OpenAi,
-    /// `error.message` in an object of type `error`: Anthropic.
-    Anthropic,
-    /// `error.message`, with a status of `google.rpc.Code`: Google.
-    Google,
-    /// `message`: GitHub, and Git LFS.
-    GitHub,
-    /// `error.message` with a type of Stripe.
-    Stripe,
-    /// `errors` of GraphQL.
-    GraphQl,
-    /// `errors` of the OCI distribution specification: registries of containers.
-    Oci,
-    /// `error` as a text: npm and its kin.
-    Npm,
-    /// A status in the head alone, of this content type ("Trailers-Only").
-    Grpc(&'static str),
-}
-
-/// What is known of the request that an error answers. It is unchecked, and decides the format
-/// alone.
-pub(super) struct Asked<'a> {
-    pub(super) method: &'a Method,
-    pub(super) host: &'a str,
-    pub(super) path: &'a str,
-    pub(super) query: &'a str,
-    pub(super) fields: &'a HeaderMap,
-}
-
-impl Asked<'_> {
-    /// A field's value in lower case; empty if there is none.
-    fn field(&self, name: &str) -> Vec<u8> {
-        let value = self.fields.get(name).map(HeaderValue::as_bytes);
-        value.unwrap_or_default().to_ascii_lowercase()
-    }
-
-    fn has_parameter(&self, name: &str) -> bool {
-        let mut pairs = self.query.split('&');
-        pairs.any(|pair| pair.split('=').next() == Some(name))
-    }
-}
-
-/// What an error answer says.
-pub(super) struct ErrorDetails<'a> {
-    pub(super) reason: ReasonCode,
-    /// What happened, and what to do.
-    pub(super) message: &'a str,
-    /// What to do.
-    pub(super) next: &'a str,
-    /// The host and port that the request is for; may be empty.
-    pub(super) to: &'a str,
-    /// The exchange's id.
-    pub(super) id: &'a str,
-    /// The policies that decided.
-    pub(super) policies: &'a [PolicyId],
-    /// The policy that would allow it.
-    pub(super) proposal: Option<&'a str>,
-}
-
-impl ErrorDetails<'_> {
-    /// The message with the code and the id, for a format without fields of its own for them.
-    fn whole_message(&self) -> String {
-        let (message, reason, id) = (self.message, self.reason, self.id);
-        format!("The gateway refused this request: {message} [{reason} {id}]")
-    }
-}
+pub(super) use details::{ErrorDetails, FailedRequest};
+pub(super) use format::ErrorFormat;
 
 impl ErrorFormat {
     /// Writes the status, fields and content of the answer.
@@ -116,7 +39,8 @@ impl ErrorFormat {
     }
 }
 
-/// What the SDKs of OpenAI, Anthropic (and others made by Stainless) and Stripe read to stop trying.
+/// What the SDKs of OpenAI, Anthropic (and others made by Stainless) and Stripe read, so that they
+/// stop trying.
 const NO_RETRY: [(&str, &str); 2] = [
     ("x-should-retry", "false"),
     ("stripe-should-retry", "false"),

@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 
 use super::answer;
 use super::answer_body::AnswerBody;
-use super::error_format::{Asked, ErrorFormat};
+use super::error_format::{ErrorFormat, FailedRequest};
 use super::floor::floor;
 use super::guard::{Abort, ExchangeGuard};
 use super::origin_time::OriginTime;
@@ -234,9 +234,9 @@ impl Exchange {
 }
 
 /// What chooses the format of an error answer.
-fn asked(addressed: &Addressed) -> Asked<'_> {
+fn asked(addressed: &Addressed) -> FailedRequest<'_> {
     let request = addressed.request();
-    Asked {
+    FailedRequest {
         method: request.method(),
         host: addressed.origin().authority.host.as_str(),
         path: request.uri().path(),

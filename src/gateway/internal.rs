@@ -17,7 +17,7 @@ use crate::policy::HostScope;
 use crate::session::{Identified, Session};
 
 /// A page's status, type and content.
-type Page = (StatusCode, &'static str, String);
+type OwnPage = (StatusCode, &'static str, String);
 
 impl Exchange {
     /// Returns the page of a request to the gateway's own name; `None` for any other request.
@@ -40,7 +40,7 @@ impl Exchange {
         Some(response(page))
     }
 
-    fn about(&self, session: &Session, wants_json: bool) -> Page {
+    fn about(&self, session: &Session, wants_json: bool) -> OwnPage {
         let credentials: Vec<Value> = self.credentials(session);
         let refused = self.worker.shared.recent.of(session.id());
         let about = json!({
@@ -54,7 +54,7 @@ impl Exchange {
         page(&about, wants_json, text_of_session)
     }
 
-    fn refused(&self, session: &Session, wants_json: bool) -> Page {
+    fn refused(&self, session: &Session, wants_json: bool) -> OwnPage {
         let refused = self.worker.shared.recent.of(session.id());
         let all: Vec<Value> = refused.iter().map(refusal).collect();
         page(&json!({ "refused": all }), wants_json, text_of_refused)
@@ -109,7 +109,7 @@ fn refusal(one: &RecentRefusal) -> Value {
     })
 }
 
-fn page(about: &Value, wants_json: bool, text: fn(&Value) -> String) -> Page {
+fn page(about: &Value, wants_json: bool, text: fn(&Value) -> String) -> OwnPage {
     match wants_json {
         true => (StatusCode::OK, "application/json", format!("{about}\n")),
         false => (StatusCode::OK, TEXT, text(about)),
@@ -156,7 +156,7 @@ fn text_of_refused(about: &Value) -> String {
     }
 }
 
-fn response((status, kind, content): Page) -> Response<AnswerBody> {
+fn response((status, kind, content): OwnPage) -> Response<AnswerBody> {
     let mut response = Response::new(AnswerBody::own(Bytes::from(content)));
     *response.status_mut() = status;
     let fields = response.headers_mut();

@@ -100,13 +100,15 @@ macro_rules! reasons {
                 Self::ALL.iter().copied().find(|code| code.as_str() == text)
             }
 
-            /// Whether the same request would be refused again, so that a client should not repeat it.
+            /// Whether the same request would be refused again, so that a client should not
+            /// repeat it.
             #[must_use]
             pub fn is_final(self) -> bool {
                 !matches!(self.status().as_u16(), 408 | 429 | 502..=504)
             }
 
-            /// Returns the next step of one refusal. An empty `host` leaves the word as it is.
+            /// Returns the next step of one refusal. An empty `host` leaves the word as it
+            /// is.
             #[must_use]
             pub fn next_step_for(self, host: &str, id: &str) -> String {
                 let step = self.next_step().replace(" ID`", &format!(" {id}`"));

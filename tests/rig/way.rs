@@ -170,8 +170,10 @@ impl Response {
 
     /// The reason of a refusal, or an empty text.
     pub fn reason(&self) -> String {
-        let json: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
-        json["reason"].as_str().unwrap_or_default().to_owned()
+        // Whatever form the content has for the service's clients.
+        let status = self.field("proxy-status").unwrap_or_default();
+        let details = status.split("details=\"").nth(1).unwrap_or_default();
+        details.split('"').next().unwrap_or_default().to_owned()
     }
 
     /// Content as text.

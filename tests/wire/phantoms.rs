@@ -370,6 +370,13 @@ fn a_phantom_in_a_name_is_refused(rig: &Rig) {
                     .secure(Some(&name), &["http/1.1"])
                     .is_err()
             );
+        } else if way == Way::Transparent {
+            // The name has an address inside, where the request is refused.
+            let wire = rig.tunnel(way, &name, 443).unwrap();
+            let mut wire = wire.secure(Some(&name), &["http/1.1"]).unwrap();
+            let answer = wire.ask(format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n").as_bytes());
+            assert_eq!(answer.status, 403, "{answer:?}");
+            rig.record(way);
         } else {
             assert!(rig.tunnel(way, &name, 443).is_err(), "{way:?}");
         }

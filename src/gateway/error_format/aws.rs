@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::json;
 
-use super::{Asked, ErrorDetails};
+use super::details::{ErrorDetails, FailedRequest};
 use crate::names::ReasonCode;
 
 /// The protocol of an AWS service.
@@ -25,7 +25,7 @@ pub(in crate::gateway) enum AwsProtocol {
 
 impl AwsProtocol {
     /// Chooses the protocol of a request. `objects` says that it is for an object store.
-    pub(super) fn of(objects: bool, asked: &Asked<'_>) -> Self {
+    pub(super) fn of(objects: bool, asked: &FailedRequest<'_>) -> Self {
         let kind = asked.field("content-type");
         let labels = || asked.host.split('.');
         match labels().next().unwrap_or_default() {
@@ -193,9 +193,9 @@ mod tests {
             .collect()
     }
 
-    fn asked<'a>(host: &'a str, target: &'a str, fields: &'a HeaderMap) -> Asked<'a> {
+    fn asked<'a>(host: &'a str, target: &'a str, fields: &'a HeaderMap) -> FailedRequest<'a> {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        Asked {
+        FailedRequest {
             method: &Method::GET,
             host,
             path,

@@ -1,12 +1,17 @@
 //! Chooses the format of an error answer: by the host, then by what the request says of its client.
 
-use super::{Asked, AwsProtocol, ErrorFormat};
+use super::aws::AwsProtocol;
+use super::details::FailedRequest;
+use super::format::ErrorFormat;
 use crate::message::EncodedSlash;
 
 impl ErrorFormat {
-    /// Chooses the format for a request. `signed_paths` is how its origin reads the path of a signed
-    /// request, if a credential signs for it.
-    pub(in crate::gateway) fn of(signed_paths: Option<EncodedSlash>, asked: &Asked<'_>) -> Self {
+    /// Chooses the format for a request. `signed_paths` is how its origin reads the path of a
+    /// signed request, if a credential signs for it.
+    pub(in crate::gateway) fn of(
+        signed_paths: Option<EncodedSlash>,
+        asked: &FailedRequest<'_>,
+    ) -> Self {
         if let Some(paths) = signed_paths {
             return Self::Aws(AwsProtocol::of(paths == EncodedSlash::Key, asked));
         }
@@ -20,7 +25,7 @@ impl ErrorFormat {
 }
 
 /// gRPC over HTTP/2: `application/grpc`, alone or with `+proto` and the like.
-fn grpc(asked: &Asked<'_>) -> Option<ErrorFormat> {
+fn grpc(asked: &FailedRequest<'_>) -> Option<ErrorFormat> {
     let kind = asked.field("content-type");
     let is_web = kind.starts_with(b"application/grpc-web");
     match kind.starts_with(b"application/grpc") {
@@ -31,7 +36,7 @@ fn grpc(asked: &Asked<'_>) -> Option<ErrorFormat> {
 }
 
 /// git's own protocol. Git LFS has another one, in JSON.
-fn is_git(asked: &Asked<'_>) -> bool {
+fn is_git(asked: &FailedRequest<'_>) -> bool {
     asked.path.ends_with("/info/refs") && asked.has_parameter("service")
         || asked
             .field("content-type")
@@ -39,7 +44,7 @@ fn is_git(asked: &Asked<'_>) -> bool {
 }
 
 /// The services that are known by their hosts.
-fn of_host(asked: &Asked<'_>) -> Option<ErrorFormat> {
+fn of_host(asked: &FailedRequest<'_>) -> Option<ErrorFormat> {
     let host = asked.host;
     if host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn") {
         let objects = host
@@ -62,7 +67,7 @@ fn of_host(asked: &Asked<'_>) -> Option<ErrorFormat> {
 }
 
 /// The interfaces that many hosts have, by a field or a path of their own.
-fn of_interface(asked: &Asked<'_>) -> Option<ErrorFormat> {
+fn of_interface(asked: &FailedRequest<'_>) -> Option<ErrorFormat> {
     let path = asked.path;
     let ends = |ends: &[&str]| ends.iter().any(|end| path.ends_with(end));
     let has = |name: &str| asked.fields.contains_key(name);
@@ -88,7 +93,7 @@ fn of_interface(asked: &Asked<'_>) -> Option<ErrorFormat> {
     }
 }
 
-fn is_of_containers(asked: &Asked<'_>) -> bool {
+fn is_of_containers(asked: &FailedRequest<'_>) -> bool {
     let agent = asked.field("user-agent");
     let known: [&[u8]; 6] = [
         b"docker/",
@@ -102,7 +107,7 @@ fn is_of_containers(asked: &Asked<'_>) -> bool {
 }
 
 /// Clients that show one format alone, and browsers.
-fn of_client(asked: &Asked<'_>) -> Option<ErrorFormat> {
+fn of_client(asked: &FailedRequest<'_>) -> Option<ErrorFormat> {
     let agent = asked.field("user-agent");
     let is = |names: &[&[u8]]| names.iter().any(|name| agent.starts_with(name));
     if is(&[b"npm/", b"pnpm/", b"yarn/", b"bun/"]) {
@@ -141,7 +146,7 @@ mod tests {
             )
         });
         let fields: HeaderMap = pairs.collect();
-        let asked = Asked {
+        let asked = FailedRequest {
             method: &Method::GET,
             host,
             path,

@@ -5,7 +5,8 @@ use http::{HeaderMap, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::{ErrorDetails, ErrorFormat};
+use super::details::ErrorDetails;
+use super::format::ErrorFormat;
 use crate::names::PolicyId;
 
 /// Returns the type and the content of a format.

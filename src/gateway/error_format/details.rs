@@ -1,0 +1,53 @@
+//! What the writers of error answers are given.
+
+use http::{HeaderMap, HeaderValue, Method};
+
+use crate::names::{PolicyId, ReasonCode};
+
+/// What is known of the request that an error answers. It is unchecked, and decides the format
+/// alone.
+pub(in crate::gateway) struct FailedRequest<'a> {
+    pub(in crate::gateway) method: &'a Method,
+    pub(in crate::gateway) host: &'a str,
+    pub(in crate::gateway) path: &'a str,
+    pub(in crate::gateway) query: &'a str,
+    pub(in crate::gateway) fields: &'a HeaderMap,
+}
+
+impl FailedRequest<'_> {
+    /// A field's value in lower case; empty if there is none.
+    pub(super) fn field(&self, name: &str) -> Vec<u8> {
+        let value = self.fields.get(name).map(HeaderValue::as_bytes);
+        value.unwrap_or_default().to_ascii_lowercase()
+    }
+
+    pub(super) fn has_parameter(&self, name: &str) -> bool {
+        let mut pairs = self.query.split('&');
+        pairs.any(|pair| pair.split('=').next() == Some(name))
+    }
+}
+
+/// What an error answer says.
+pub(in crate::gateway) struct ErrorDetails<'a> {
+    pub(in crate::gateway) reason: ReasonCode,
+    /// What happened, and what to do.
+    pub(in crate::gateway) message: &'a str,
+    /// What to do.
+    pub(in crate::gateway) next: &'a str,
+    /// The host and port that the request is for; may be empty.
+    pub(in crate::gateway) to: &'a str,
+    /// The exchange's id.
+    pub(in crate::gateway) id: &'a str,
+    /// The policies that decided.
+    pub(in crate::gateway) policies: &'a [PolicyId],
+    /// The policy that would allow it.
+    pub(in crate::gateway) proposal: Option<&'a str>,
+}
+
+impl ErrorDetails<'_> {
+    /// The message with the code and the id, for a format without fields of its own for them.
+    pub(super) fn whole_message(&self) -> String {
+        let (message, reason, id) = (self.message, self.reason, self.id);
+        format!("The gateway refused this request: {message} [{reason} {id}]")
+    }
+}
