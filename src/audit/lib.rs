@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod act;
+mod archive;
 mod builder;
 mod chain;
 mod encode;
@@ -17,6 +18,7 @@ mod find;
 mod lasting;
 mod log;
 mod memory;
+mod private;
 mod read;
 mod record;
 mod redact;
@@ -30,10 +32,11 @@ mod words;
 mod writer;
 
 pub use act::Act;
+pub use archive::{Keep, Pruned, StoredLog, prune, stored};
 pub use chain::{Head, HeadMalformed, LinkBroken, MAX_LINE_BYTES};
 pub use error::Error;
 pub use file::files;
-pub use find::{Found, find};
+pub use find::{Found, chain_of, find};
 pub use log::{Event, Log, Settings};
 pub use memory::Memory;
 pub use read::{Follower, read};

@@ -6,6 +6,7 @@
 
 mod allow;
 mod app;
+mod archive;
 mod audit;
 mod binding;
 mod ca;

@@ -39,7 +39,7 @@ pub use listener::{Listener, ListenerKind, ProxyLogin};
 pub use origin::Origin;
 pub use sandbox::Sandbox;
 pub use settings::{Audit, Ca, PhantomFile, Runtime, StateSettings};
-pub use units::show_duration;
+pub use units::{duration, show_duration, size};
 pub use variable::sandbox_variable;
 
 use crate::credential::VaultSettings;
