@@ -18,6 +18,7 @@ mod find;
 mod lasting;
 mod log;
 mod memory;
+mod phase_times;
 mod private;
 mod read;
 mod record;

@@ -35,6 +35,7 @@ mod policy;
 mod presets;
 mod project;
 mod publishing;
+mod refusal_lines;
 mod reload;
 mod reloading;
 mod renewal;

@@ -13,6 +13,7 @@ use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::keeping::Keeping;
 use super::publishing::publish;
+use super::refusal_lines::RefusalLines;
 use super::reloading::{Applied, ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::service_manager::ServiceManager;
@@ -138,6 +139,8 @@ impl Served<'_> {
         let sessions = listeners.iter().map(|listener| listener.session.clone());
         serving::tend(&app.shared, sessions.collect());
         let _control = control::open(app, "serve")?;
+        let log = app.shared.log.path().filter(|_| !self.quiet);
+        let _refusals = log.and_then(|log| RefusalLines::start(log, *self.terminal));
         self.announce(&listeners);
         serving::settle();
         self.wait().await;
