@@ -40,6 +40,7 @@ pub use file::files;
 pub use find::{Found, chain_of, find};
 pub use log::{Event, Log, Settings};
 pub use memory::Memory;
+pub use phase_times::PhaseTimes;
 pub use read::{Follower, read};
 pub use record::{Injected, Record, Word};
 pub use redact::Redact;

@@ -18,6 +18,7 @@ mod embedded;
 mod env;
 mod escape;
 mod exec;
+mod exporting;
 mod failure;
 mod flags;
 mod gateway_process;

@@ -167,7 +167,10 @@ fn described(record: &Record, kind: &str) -> String {
         (Some(method), Some(path)) => format!(" ({} {})", shown(method), shown(path)),
         _ => String::new(),
     };
-    let why = record.id.as_deref().map(|id| format!("; gateway why {}", shown(id)));
+    let why = record
+        .id
+        .as_deref()
+        .map(|id| format!("; gateway why {}", shown(id)));
     format!("{kind}{request}{}", why.unwrap_or_default())
 }
 

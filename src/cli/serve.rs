@@ -20,7 +20,7 @@ use super::service_manager::ServiceManager;
 use super::signals::Signals;
 use super::terminal::Terminal;
 use super::threads::{self, Door, Thread};
-use super::{logging, serving};
+use super::{exporting, logging, serving};
 use crate::config::{Config, ListenerKind};
 use crate::credential::{Stores, unexpected_reach};
 use crate::gateway::{ListenerMode, SessionListener, Worker};
@@ -141,6 +141,7 @@ impl Served<'_> {
         let _control = control::open(app, "serve")?;
         let log = app.shared.log.path().filter(|_| !self.quiet);
         let _refusals = log.and_then(|log| RefusalLines::start(log, *self.terminal));
+        let _exports = exporting::start(app)?;
         self.announce(&listeners);
         serving::settle();
         self.wait().await;

@@ -6,6 +6,7 @@ mod clock;
 mod conversation;
 mod error_format;
 mod exchange;
+mod export_counts;
 mod guard;
 mod ids;
 mod limits;
@@ -27,6 +28,7 @@ mod upgrade;
 mod watchdog;
 mod worker;
 
+pub use export_counts::ExportCounts;
 pub use ids::Ids;
 pub use limits::Limits;
 pub use listener::{ListenerMode, SessionListener};
