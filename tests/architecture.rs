@@ -88,6 +88,10 @@ const MODULES: [(&str, &[&str]); 12] = [
         &["names", "files", "audit", "policy", "session", "gateway"],
     ),
     (
+        "export",
+        &["audit", "message", "credential", "origin", "gateway"],
+    ),
+    (
         "config",
         &[
             "names",
@@ -103,6 +107,7 @@ const MODULES: [(&str, &[&str]); 12] = [
             "credential",
             "origin",
             "gateway",
+            "export",
         ],
     ),
     (
@@ -121,6 +126,7 @@ const MODULES: [(&str, &[&str]); 12] = [
             "origin",
             "gateway",
             "control",
+            "export",
             "config",
             "launch",
         ],

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use http::StatusCode;
+
 use super::settings::{ExportFormat, ExportSettings};
 use super::{ocsf, otlp};
 use crate::audit::Record;
@@ -13,9 +15,12 @@ pub(super) struct Batch {
     /// The number of the last.
     pub(super) last: u64,
     pub(super) requests: VecDeque<ExportRequest>,
+    /// The status with which the server refused one of them for good.
+    pub(super) refused: Option<StatusCode>,
 }
 
 /// One request of a batch.
+#[derive(Clone)]
 pub(super) struct ExportRequest {
     pub(super) path: String,
     pub(super) media_type: &'static str,
@@ -57,6 +62,7 @@ impl Batch {
             records: records.len() as u64,
             last: records.last()?.seq,
             requests,
+            refused: None,
         })
     }
 }

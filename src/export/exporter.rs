@@ -206,26 +206,24 @@ impl Sending {
         written.len()
     }
 
-    /// Sends the pending batch. Its requests that were taken are not sent again.
+    /// Sends the pending batch. Its requests that were taken are not sent again. If the future is
+    /// dropped, the batch is still pending.
     async fn deliver(&mut self, client: &StoreClient) -> Result<(), String> {
-        let Some(mut batch) = self.pending.take() else {
+        while let Some(request) = self.next_request() {
+            match self.send(client, request).await {
+                Ok(()) => {}
+                Err(Untaken::Ever(status)) => self.mark_refused(status),
+                Err(Untaken::Yet(why)) => return Err(why),
+            }
+            if let Some(batch) = &mut self.pending {
+                batch.requests.pop_front();
+            }
+        }
+        let Some(batch) = self.pending.take() else {
             return Ok(());
         };
-        let mut refused = None;
-        while let Some(request) = batch.requests.front() {
-            let sent = self.send(client, request).await;
-            match sent {
-                Ok(()) => {}
-                Err(Untaken::Ever(status)) => refused = Some(status),
-                Err(Untaken::Yet(why)) => {
-                    self.pending = Some(batch);
-                    return Err(why);
-                }
-            }
-            batch.requests.pop_front();
-        }
         let (records, last, server) = (batch.records, batch.last, &self.counts.server);
-        match refused {
+        match batch.refused {
             None => self.counts.sent(records, last),
             Some(status) => {
                 self.counts.refused(records, last);
@@ -238,8 +236,18 @@ impl Sending {
         Ok(())
     }
 
-    async fn send(&mut self, client: &StoreClient, request: &ExportRequest) -> Result<(), Untaken> {
-        let content = Zeroizing::new(request.content.clone());
+    fn next_request(&self) -> Option<ExportRequest> {
+        self.pending.as_ref()?.requests.front().cloned()
+    }
+
+    fn mark_refused(&mut self, status: StatusCode) {
+        if let Some(batch) = &mut self.pending {
+            batch.refused = Some(status);
+        }
+    }
+
+    async fn send(&mut self, client: &StoreClient, request: ExportRequest) -> Result<(), Untaken> {
+        let content = Zeroizing::new(request.content);
         let mut message = Request::post(&*request.path)
             .header(CONTENT_TYPE, request.media_type)
             .body(content)

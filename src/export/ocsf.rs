@@ -21,12 +21,6 @@ pub fn event(record: &Record) -> Value {
     } else {
         (1, "Success")
     };
-    let (action, action_name) = if refused {
-        (2, "Denied")
-    } else {
-        (1, "Allowed")
-    };
-    let disposition = if refused { "Blocked" } else { "Allowed" };
     let (activity, activity_name) = class.activity(record);
     let mut event = json!({
         "class_uid": class.uid, "class_name": class.name,
@@ -37,8 +31,6 @@ pub fn event(record: &Record) -> Value {
         "time": u64::try_from(nanoseconds(record) / 1_000_000).unwrap_or(0),
         "severity_id": severity, "severity": severity_name,
         "status_id": status, "status": status_name,
-        "action_id": action, "action": action_name,
-        "disposition_id": action, "disposition": disposition,
         "metadata": metadata(record),
         "unmapped": unmapped(record),
     });
@@ -48,13 +40,26 @@ pub fn event(record: &Record) -> Value {
     if let Some(total) = record.us.get("total") {
         event["duration"] = (total / 1_000).into();
     }
+    if class.category == NETWORK.0 {
+        judged(refused, &mut event);
+    }
     class.details(record, &mut event);
     event
 }
 
+/// Adds what was decided, in the words of OCSF's profile for security controls.
+fn judged(refused: bool, event: &mut Value) {
+    event["metadata"]["profiles"] = json!(["security_control"]);
+    (event["action_id"], event["action"], event["disposition"]) = match refused {
+        true => (json!(2), json!("Denied"), json!("Blocked")),
+        false => (json!(1), json!("Allowed"), json!("Allowed")),
+    };
+    event["disposition_id"] = event["action_id"].clone();
+}
+
 fn metadata(record: &Record) -> Value {
     let mut metadata = json!({
-        "version": "1.3.0", "profiles": ["security_control"], "log_name": "audit",
+        "version": "1.3.0", "log_name": "audit",
         "product": {
             "name": "gateway", "vendor_name": "gateway", "version": env!("CARGO_PKG_VERSION"),
         },
@@ -115,7 +120,9 @@ impl Class {
     }
 
     fn details(&self, record: &Record, event: &mut Value) {
-        event["app_name"] = "gateway".into();
+        if self.category == NETWORK.0 {
+            event["app_name"] = "gateway".into();
+        }
         match self.uid {
             4002 => http(record, event),
             4003 => {
