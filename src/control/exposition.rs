@@ -91,6 +91,12 @@ fn exchanges(page: &mut Page, shared: &SharedState) {
             page.sample("gateway_secrets_total", &labels, count);
         }
     }
+    let last = "gateway_secret_last_success_timestamp_seconds";
+    let help = "When a store last gave the credential's secret for a request; 0 if never.";
+    page.family(last, "gauge", help);
+    for (credential, at) in shared.current().credentials.last_had() {
+        page.sample(last, &[("credential", credential.as_str())], at);
+    }
 }
 
 fn load(page: &mut Page, shared: &SharedState) {
