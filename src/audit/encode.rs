@@ -168,11 +168,7 @@ impl<T: Value> Value for Vec<T> {
 
 /// Writes a JSON string, with `serde_json`'s escapes if it needs any.
 fn text(text: &str, out: &mut Vec<u8>) {
-    // Without a way out of the loop the compiler compares many bytes at once.
-    if text
-        .bytes()
-        .fold(true, |plain, byte| plain & is_plain(byte))
-    {
+    if text.bytes().all(|byte| PLAIN[usize::from(byte)]) {
         plain(text, out);
     } else {
         text.serialize(&mut Serializer::with_formatter(out, Ascii))
@@ -188,9 +184,15 @@ fn plain(text: &str, out: &mut Vec<u8>) {
 }
 
 /// Whether a byte can appear unescaped in a JSON string.
-fn is_plain(byte: u8) -> bool {
-    (byte >= b' ') & (byte <= b'~') & (byte != b'"') & (byte != b'\\')
-}
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = b' ';
+    while byte <= b'~' {
+        plain[byte as usize] = byte != b'"' && byte != b'\\';
+        byte += 1;
+    }
+    plain
+};
 
 /// `2026-11-21T09:15:17.123456Z`: UTC, microseconds. RFC 3339 §5.6.
 ///
@@ -201,23 +203,23 @@ pub(super) fn timestamp(at: SystemTime) -> String {
     let at = OffsetDateTime::UNIX_EPOCH.saturating_add(since);
     let ((year, month, day), (hour, minute, second, micro)) =
         (at.to_calendar_date(), at.to_hms_micro());
-    let year = u32::try_from(year).expect("a year after 1970");
-    let parts = [
-        (year, 4, b'-'),
-        (u8::from(month).into(), 2, b'-'),
-        (day.into(), 2, b'T'),
-        (hour.into(), 2, b':'),
-        (minute.into(), 2, b':'),
-        (second.into(), 2, b'.'),
-        (micro, 6, b'Z'),
-    ];
+    let year = u16::try_from(year).expect("a year from 1970 to 9999");
     let mut out = String::with_capacity("2026-11-21T09:15:17.123456Z".len());
-    for (value, digits, after) in parts {
-        for place in (0..digits).rev() {
-            let digit = value / 10_u32.pow(place) % 10;
-            out.push(char::from_digit(digit, 10).expect("a remainder of ten"));
-        }
-        out.push(after.into());
+    for (value, after) in [
+        ((year / 100) as u8, None),
+        ((year % 100) as u8, Some('-')),
+        (month.into(), Some('-')),
+        (day, Some('T')),
+        (hour, Some(':')),
+        (minute, Some(':')),
+        (second, Some('.')),
+        ((micro / 10_000) as u8, None),
+        ((micro / 100 % 100) as u8, None),
+        ((micro % 100) as u8, Some('Z')),
+    ] {
+        out.push((b'0' + value / 10).into());
+        out.push((b'0' + value % 10).into());
+        out.extend(after);
     }
     out
 }

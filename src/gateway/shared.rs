@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::export_counts::ExportCounts;
 use super::ids::Ids;
 use super::metrics::Metrics;
+use super::recent::RecentRefusals;
 use super::refusal_counts::RefusalCounts;
 use super::snapshot::Snapshot;
 use crate::audit::Log;
@@ -29,6 +30,8 @@ pub struct SharedState {
     pub ids: Ids,
     /// Counts what was refused.
     pub refused: RefusalCounts,
+    /// The latest refusals, for the workloads' own pages.
+    pub recent: RecentRefusals,
     /// Counts what happens, for `/metrics`.
     pub metrics: Arc<Metrics>,
     /// Counts what became of exported records, for each destination.
@@ -53,6 +56,7 @@ impl SharedState {
             log,
             ids,
             refused: RefusalCounts::default(),
+            recent: RecentRefusals::default(),
             metrics: Arc::default(),
             exports: Mutex::default(),
             open: Arc::default(),

@@ -7,5 +7,6 @@ mod grants;
 mod metrics;
 mod peers;
 mod program;
+mod refusals;
 mod sandbox;
 mod sessions;
