@@ -67,7 +67,7 @@ pub fn stored(folder: &Path) -> Result<Vec<StoredLog>, Error> {
             logs.extend(look(&path));
         }
     }
-    logs.sort_by(|one, other| other.written.cmp(&one.written));
+    logs.sort_by_key(|log| std::cmp::Reverse(log.written));
     Ok(logs)
 }
 
