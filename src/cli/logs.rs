@@ -81,7 +81,7 @@ fn by_chain(named: &[PathBuf]) -> Result<Vec<Chain>, Failure> {
         chains.entry(key).or_default().push(file);
     }
     let mut chains: Vec<Chain> = chains.into_values().collect();
-    chains.iter_mut().for_each(|chain| oldest_first(chain));
+    chains.iter_mut().for_each(oldest_first);
     chains.sort();
     Ok(chains)
 }

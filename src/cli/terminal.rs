@@ -116,12 +116,6 @@ impl Terminal {
         painted(self.out, paint, text)
     }
 
-    /// Colours a text for standard error.
-    #[must_use]
-    pub fn paint_note(&self, paint: Paint, text: &str) -> String {
-        painted(self.err, paint, text)
-    }
-
     /// Prints the warnings of a configuration to standard error.
     pub fn warn(&self, warnings: &[Diagnostic]) {
         for warning in warnings {

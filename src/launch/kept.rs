@@ -207,7 +207,11 @@ mod tests {
             "-----BEGIN PRIVATE KEY-----",
         )
         .unwrap();
-        fs::set_permissions(home.path().join("closed"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(
+            home.path().join("closed"),
+            fs::Permissions::from_mode(0o000),
+        )
+        .unwrap();
         assert_eq!(sweep(home.path(), &[]).unwrap().len(), 1);
         fs::create_dir_all(home.path().join("x/".repeat(DEEPEST + 2))).unwrap();
         assert!(sweep(home.path(), &[]).is_err());
