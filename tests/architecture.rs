@@ -21,7 +21,7 @@ const LEAVES: [(&str, &[&str]); 7] = [
 ];
 
 /// The modules of the program, each with what it may use: of its modules, and of the crates.
-const MODULES: [(&str, &[&str]); 12] = [
+const MODULES: [(&str, &[&str]); 13] = [
     ("files", &[]),
     ("state", &["names", "files"]),
     ("intercept", &["names", "message", "body", "audit"]),
