@@ -30,7 +30,7 @@ impl RefusalLines {
         let printer = Printer {
             follower,
             terminal,
-            kinds: Kinds::default(),
+            kinds: RefusalKinds::default(),
         };
         let thread = std::thread::Builder::new()
             .name("refusals".to_owned())
@@ -55,7 +55,7 @@ impl Drop for RefusalLines {
 struct Printer {
     follower: Follower,
     terminal: Terminal,
-    kinds: Kinds,
+    kinds: RefusalKinds,
 }
 
 impl Printer {
@@ -101,7 +101,7 @@ impl Printer {
 
 /// The kinds of refusals since the last summary, each with how often it was not printed.
 #[derive(Default)]
-struct Kinds {
+struct RefusalKinds {
     since: Option<Instant>,
     counts: BTreeMap<String, u64>,
     /// How many records were counted without a look at their kind.
@@ -109,7 +109,7 @@ struct Kinds {
     read: usize,
 }
 
-impl Kinds {
+impl RefusalKinds {
     /// Counts a refusal. Returns its line if it is the first of its kind.
     fn take(&mut self, line: &[u8], now: Instant) -> Option<String> {
         self.since.get_or_insert(now);
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn equal_refusals_are_counted_and_summed_up() {
-        let (mut kinds, now) = (Kinds::default(), Instant::now());
+        let (mut kinds, now) = (RefusalKinds::default(), Instant::now());
         let first = kinds.take(&record("a", "h.test", "/x"), now).unwrap();
         let wanted = "a h.test: policy_default_deny (GET /x); gateway why 07";
         assert_eq!(first, wanted);
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_kinds_takes_a_bounded_number_of_lines_and_all_are_counted() {
-        let (mut kinds, now) = (Kinds::default(), Instant::now());
+        let (mut kinds, now) = (RefusalKinds::default(), Instant::now());
         let flood = (0..50_000).map(|at| record("a", &format!("h{at}.test"), "/"));
         let printed = flood.filter_map(|line| kinds.take(&line, now)).count();
         assert_eq!(printed, MOST_KINDS);
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn no_text_of_a_workload_steers_the_terminal_or_begins_a_line() {
         let hostile = format!("/\u{1b}[2J\r\ngateway: fine\u{202e}{}", "é".repeat(500));
-        let line = Kinds::default().take(&record("a", "h.test", &hostile), Instant::now());
+        let line = RefusalKinds::default().take(&record("a", "h.test", &hostile), Instant::now());
         let line = line.unwrap();
         assert!(!line.contains(['\u{1b}', '\r', '\n', '\u{202e}']), "{line}");
         assert!(line.chars().count() < 400, "{line}");

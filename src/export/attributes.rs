@@ -46,24 +46,23 @@ pub(super) fn attributes(record: &Record) -> Vec<Value> {
         response_bytes,
         scrubbed,
         us,
-        name,
-        operator,
-        subject,
-        count,
-        chain,
+        name: _,
+        operator: _,
+        subject: _,
+        count: _,
+        chain: _,
         version: _,
-        pid,
-        cause,
+        pid: _,
+        cause: _,
         torn_at: _,
-        torn_bytes,
+        torn_bytes: _,
         torn_sha256: _,
-        lost,
+        lost: _,
         hash,
     } = record;
     let mut list = List::default();
     list.number("gateway.audit.seq", Some(*seq));
     list.text("gateway.audit.hash", Some(hash));
-    list.text("gateway.audit.chain", chain.as_deref());
     list.text("gateway.exchange.id", id.as_deref());
     list.text("gateway.session", session.as_deref());
     list.text("gateway.entry", entry.as_deref());
@@ -99,16 +98,22 @@ pub(super) fn attributes(record: &Record) -> Vec<Value> {
     list.number("http.request.body.size", *request_bytes);
     list.number("http.response.body.size", *response_bytes);
     list.number("gateway.scrubbed", *scrubbed);
-    list.text("gateway.event.name", name.as_deref());
-    list.text("gateway.operator", operator.as_deref());
-    list.text("gateway.subject", subject.as_deref());
-    list.number("gateway.count", *count);
-    list.number("process.pid", pid.map(u64::from));
-    list.text("gateway.recover.cause", cause.as_deref());
-    list.number("gateway.recover.torn_bytes", *torn_bytes);
-    list.number("gateway.recover.lost", *lost);
+    happened(&mut list, record);
     times(&mut list, us);
     list.0
+}
+
+/// What happened apart from exchanges: events, acts of operators, and the log's own life.
+fn happened(list: &mut List, record: &Record) {
+    list.text("gateway.event.name", record.name.as_deref());
+    list.text("gateway.operator", record.operator.as_deref());
+    list.text("gateway.subject", record.subject.as_deref());
+    list.number("gateway.count", record.count);
+    list.text("gateway.audit.chain", record.chain.as_deref());
+    list.number("process.pid", record.pid.map(u64::from));
+    list.text("gateway.recover.cause", record.cause.as_deref());
+    list.number("gateway.recover.torn_bytes", record.torn_bytes);
+    list.number("gateway.recover.lost", record.lost);
 }
 
 fn times(list: &mut List, us: &PhaseTimes) {

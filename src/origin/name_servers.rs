@@ -81,7 +81,7 @@ impl NameServers {
     /// The last failure, if no server answered.
     pub(super) async fn ask(&self, name: &str, family: Family) -> Result<FamilyAnswer, NetError> {
         let mut plan = self.plan(Instant::now()).into_iter().enumerate();
-        let mut asking = Asking::default();
+        let mut asking = OpenQueries::default();
         let mut failure = NetError::NoConnections;
         let mut next_at = Instant::now();
         loop {
@@ -132,24 +132,24 @@ impl NameServers {
     }
 }
 
-type Asked = Result<FamilyAnswer, NetError>;
+type ServerAnswer = Result<FamilyAnswer, NetError>;
 
 /// The queries of one lookup.
 #[derive(Default)]
-struct Asking {
-    queries: JoinSet<(usize, Asked)>,
+struct OpenQueries {
+    queries: JoinSet<(usize, ServerAnswer)>,
     /// Until when a denial of a later server waits for each server.
     awaited: BTreeMap<usize, Instant>,
     /// The denial of a server, with its place.
     denial: Option<(usize, FamilyAnswer)>,
 }
 
-impl Asking {
+impl OpenQueries {
     fn begin(
         &mut self,
         place: usize,
         head_start: Duration,
-        query: impl Future<Output = Asked> + Send + 'static,
+        query: impl Future<Output = ServerAnswer> + Send + 'static,
     ) {
         if !head_start.is_zero() {
             self.awaited.insert(place, Instant::now() + PATIENCE);
@@ -157,8 +157,8 @@ impl Asking {
         self.queries.spawn(async move { (place, query.await) });
     }
 
-    /// Takes the end of a query. `None` for a denial, which [`Asking::settled`] weighs.
-    fn ended(&mut self, ended: Result<(usize, Asked), JoinError>) -> Option<Asked> {
+    /// Takes the end of a query. `None` for a denial, which [`OpenQueries::settled`] weighs.
+    fn ended(&mut self, ended: Result<(usize, ServerAnswer), JoinError>) -> Option<ServerAnswer> {
         let Ok((place, asked)) = ended else {
             return Some(Err(NetError::NoConnections));
         };
@@ -187,7 +187,7 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for OpenQueries {
     /// Lets the queries that were not waited for go on for their second: a server that is silent
     /// is noticed although another one answered.
     fn drop(&mut self) {
