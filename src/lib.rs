@@ -27,8 +27,9 @@ pub mod origin;
 pub mod policy;
 pub mod session;
 
-// What an operator of a running gateway asks of it.
+// What an operator of a running gateway asks of it, and where its records go.
 pub mod control;
+pub mod export;
 
 // The top: what a person types.
 pub mod cli;

@@ -21,7 +21,7 @@ const LEAVES: [(&str, &[&str]); 7] = [
 ];
 
 /// The modules of the program, each with what it may use: of its modules, and of the crates.
-const MODULES: [(&str, &[&str]); 12] = [
+const MODULES: [(&str, &[&str]); 13] = [
     ("files", &[]),
     ("state", &["names", "files"]),
     ("intercept", &["names", "message", "body", "audit"]),
@@ -88,6 +88,10 @@ const MODULES: [(&str, &[&str]); 12] = [
         &["names", "files", "audit", "policy", "session", "gateway"],
     ),
     (
+        "export",
+        &["audit", "message", "credential", "origin", "gateway"],
+    ),
+    (
         "config",
         &[
             "names",
@@ -103,6 +107,7 @@ const MODULES: [(&str, &[&str]); 12] = [
             "credential",
             "origin",
             "gateway",
+            "export",
         ],
     ),
     (
@@ -121,6 +126,7 @@ const MODULES: [(&str, &[&str]); 12] = [
             "origin",
             "gateway",
             "control",
+            "export",
             "config",
             "launch",
         ],

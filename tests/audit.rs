@@ -6,14 +6,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gateway::audit::{
-    Durability, Error, Event, Expected, Length, Log, Report, Settings, Trail, find, verify,
+    Durability, Error, Event, Expected, Keep, Length, Log, Report, Settings, StoredLog, Trail,
+    find, prune, stored, verify,
 };
 use gateway::names::ExchangeId;
 
@@ -588,6 +589,152 @@ fn python(script: &Path, files: &[PathBuf]) -> (bool, String) {
         done.status.success(),
         String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr),
     )
+}
+
+/// Writes one log as a session does, and returns what its folder takes on the disk afterwards.
+fn one_session(path: &Path) -> u64 {
+    let log = Log::open(&Settings::at(path)).expect("a log");
+    let mut trail = Trail::begin(&log, id(1), "transparent");
+    trail.reserve().expect("room");
+    wait(trail.answer(200, Length::Known(0))).expect("room");
+    drop(trail);
+    let blocks = |path: &Path| fs::metadata(path).expect("ours").blocks() * 512;
+    assert!(blocks(path) >= 1 << 20, "nothing was reserved");
+    drop(log);
+    let entries = fs::read_dir(path.parent().expect("a folder")).expect("ours");
+    entries
+        .map(|entry| blocks(&entry.expect("ours").path()))
+        .sum()
+}
+
+#[test]
+fn a_closed_log_takes_what_its_records_take_and_leaves_no_other_file() {
+    let folder = folder();
+    let path = folder.path().join("audit.jsonl");
+    let taken = one_session(&path);
+    assert!(taken <= 16 << 10, "{taken} bytes");
+    let count = fs::read_dir(folder.path()).expect("ours").count();
+    assert_eq!(count, 1);
+    // The next start reserves anew, and gives back anew.
+    let taken = one_session(&path);
+    assert!(taken <= 16 << 10, "{taken} bytes");
+    checked(&path);
+}
+
+#[test]
+fn what_a_killed_process_left_reserved_is_given_back_and_its_log_keeps_its_age() {
+    if let Some(path) = child_path() {
+        let log = Log::open(&Settings::at(&path)).expect("a log");
+        let mut trail = Trail::begin(&log, id(1), "transparent");
+        trail.reserve().expect("room");
+        println!("reserved");
+        std::thread::sleep(Duration::from_secs(60));
+    }
+    let folder = folder();
+    let path = folder.path().join("audit.jsonl");
+    let this = "what_a_killed_process_left_reserved_is_given_back_and_its_log_keeps_its_age";
+    let mut child = again(this, &path).spawn().expect("a child");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("reserved")));
+    let about = || fs::metadata(&path).expect("ours");
+    // It is in use: nothing is touched.
+    let whole = prune(folder.path(), Keep::default(), false).expect("readable");
+    assert_eq!((whole.given_back, about().blocks() >= 2048), (0, true));
+    kill(child);
+    let before = about().modified().expect("a time");
+    let pruned = prune(folder.path(), Keep::default(), false).expect("readable");
+    assert!(pruned.given_back >= 1 << 20, "{pruned:?}");
+    assert!(about().blocks() <= 32);
+    assert_eq!(about().modified().expect("a time"), before);
+    checked(&path);
+}
+
+#[test]
+fn prune_removes_whole_closed_logs_and_nothing_else() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let small = |name: &str| Settings {
+        rotate_bytes: 64 << 10,
+        ..Settings::at(&at(name))
+    };
+    for name in ["old.jsonl", "live.jsonl", "new.jsonl"] {
+        let log = Log::open(&small(name)).expect("a log");
+        for number in 0..400 {
+            answer(&log, number).expect("room");
+        }
+    }
+    let live = Log::open(&small("live.jsonl")).expect("a log");
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(3 * 86_400);
+    for log in ["old.jsonl", "live.jsonl"] {
+        for file in files(&at(log)) {
+            let file = fs::File::options().append(true).open(file).expect("ours");
+            file.set_modified(long_ago).expect("ours");
+        }
+    }
+    let outside = tempfile::tempdir().expect("a folder");
+    let victim = outside.path().join("victim.jsonl");
+    fs::write(&victim, "precious").expect("room");
+    symlink(&victim, at("link.jsonl")).expect("room");
+    symlink(&victim, at("old.jsonl.00000000000000000999")).expect("room");
+    fs::write(at("notes.txt"), "mine").expect("room");
+    let keep = Keep {
+        within: Some(Duration::from_secs(86_400)),
+        ..Keep::default()
+    };
+    let names = |logs: &[StoredLog]| -> Vec<String> {
+        let name = |log: &StoredLog| log.path.file_name().unwrap().to_string_lossy().into_owned();
+        logs.iter().map(name).collect()
+    };
+    let told = prune(folder.path(), keep, true).expect("readable");
+    assert_eq!(names(&told.removed), ["old.jsonl"]);
+    assert!(at("old.jsonl").exists(), "a dry run removes nothing");
+    let done = prune(folder.path(), keep, false).expect("readable");
+    assert_eq!(names(&done.removed), ["old.jsonl"]);
+    assert_eq!(done.failed, []);
+    let left = fs::read_dir(folder.path()).expect("ours");
+    let mut left: Vec<String> = left
+        .map(|entry| {
+            entry
+                .expect("ours")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .filter(|name| !name.contains(".jsonl.0"))
+        .collect();
+    left.sort();
+    assert_eq!(left, ["link.jsonl", "live.jsonl", "new.jsonl", "notes.txt"]);
+    assert_eq!(fs::read_to_string(&victim).expect("ours"), "precious");
+    answer(&live, 1 << 40).expect("room");
+    drop(live);
+    checked(&at("live.jsonl"));
+    checked(&at("new.jsonl"));
+    let all = stored(folder.path()).expect("readable");
+    assert_eq!(names(&all), ["live.jsonl", "new.jsonl"]);
+    let one = Keep {
+        logs: Some(1),
+        ..Keep::default()
+    };
+    let done = prune(folder.path(), one, false).expect("readable");
+    assert_eq!(names(&done.removed), ["new.jsonl"]);
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    assert!(
+        prune(folder.path(), one, false).is_err(),
+        "others may write"
+    );
+}
+
+#[test]
+fn a_log_between_two_files_belongs_to_its_writer() {
+    let folder = folder();
+    let path = folder.path().join("audit.jsonl");
+    let log = Log::open(&Settings::at(&path)).expect("a log");
+    answer(&log, 1).expect("room");
+    let older = path.with_extension(format!("jsonl.{:020}", 0));
+    // As its writer does when it rotates, the moment before it makes the new file.
+    fs::rename(&path, &older).expect("ours");
+    let other = Log::open(&Settings::at(&path));
+    assert!(matches!(other, Err(Error::Locked { .. })), "{other:?}");
 }
 
 #[test]

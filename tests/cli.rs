@@ -298,6 +298,87 @@ fn a_log_that_turned_over_is_verified_and_searched_as_a_whole_by_its_name() {
 }
 
 #[test]
+fn logs_of_several_sessions_are_verified_chain_by_chain() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for name in ["logs/one.jsonl", "logs/two.jsonl"] {
+        let small = Settings {
+            rotate_bytes: 64 << 10,
+            ..Settings::at(&at.join(name))
+        };
+        let log = Log::open(&small).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        for count in 0..400_u64 {
+            let mut id = ID;
+            id[..8].copy_from_slice(&count.to_be_bytes());
+            let mut trail = Trail::begin(&log, ExchangeId::from_bytes(id), "proxy");
+            runtime
+                .block_on(trail.answer(200, Length::Known(0)))
+                .unwrap();
+        }
+    }
+    let verify = ["audit", "verify", "logs/two.jsonl", "logs/one.jsonl"];
+    let said = ends_with(&verify, at, 0, &["logs/one.jsonl", "logs/two.jsonl"]);
+    assert_eq!(said.matches(": holds: ").count(), 2, "{said}");
+    // Every file by itself, in any order, is still two chains.
+    let mut files: Vec<String> = fs::read_dir(at.join("logs"))
+        .unwrap()
+        .map(|entry| format!("logs/{}", entry.unwrap().file_name().to_string_lossy()))
+        .collect();
+    files.sort_by_key(|name| name.len());
+    let mut all = vec!["audit", "verify"];
+    all.extend(files.iter().map(String::as_str));
+    let said = ends_with(&all, at, 0, &[]);
+    assert_eq!(said.matches(": holds: ").count(), 2, "{said}");
+    // A change is blamed on its own chain.
+    let path = at.join("logs/one.jsonl.00000000000000000000");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\"pid\":", "\"pid\":1", 1)).unwrap();
+    let said = ends_with(&verify, at, 1, &["does not hold", "one.jsonl.0"]);
+    assert_eq!(said.matches(": holds: ").count(), 1, "{said}");
+    let missing = at.join("logs/two.jsonl.00000000000000000000");
+    fs::remove_file(missing).unwrap();
+    ends_with(&verify, at, 1, &["earlier files are missing"]);
+}
+
+#[test]
+fn logs_of_sessions_are_listed_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let prune = ["audit", "prune", "--keep", "1"];
+    ends_with(&prune, at, 0, &["0 logs removed"]);
+    for name in ["a", "b"] {
+        log_a_denial(&at.join(format!(".local/state/gateway/audit/{name}.jsonl")));
+    }
+    let listed = ends_with(&["audit", "ls"], at, 0, &["a.jsonl", "b.jsonl", "KiB"]);
+    assert!(!listed.contains("live"), "{listed}");
+    let dry = ["audit", "prune", "--keep", "1", "--dry-run"];
+    ends_with(&dry, at, 0, &["1 logs would be removed", "a.jsonl"]);
+    let live = Log::open(&Settings::at(
+        &at.join(".local/state/gateway/audit/a.jsonl"),
+    ))
+    .unwrap();
+    ends_with(&["audit", "ls"], at, 0, &["a.jsonl live"]);
+    ends_with(
+        &["audit", "prune", "--keep", "0"],
+        at,
+        0,
+        &["1 logs removed", "b.jsonl"],
+    );
+    ends_with(
+        &["audit", "prune", "--older-than", "1d"],
+        at,
+        0,
+        &["0 logs removed"],
+    );
+    drop(live);
+    ends_with(&["audit", "prune", "--keep", "1B"], at, 0, &["a.jsonl"]);
+    ends_with(&["audit", "prune", "--keep", "many"], at, 2, &["--keep"]);
+}
+
+#[test]
 fn nothing_is_proposed_after_a_log_that_does_not_hold() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -45,6 +45,26 @@ impl RecordBuilder {
         }
     }
 
+    /// Keeps the client's trace if it is well-formed: W3C Trace Context §3.2.
+    pub(super) fn traceparent(&mut self, field: &[u8]) {
+        let hex = |part: &[u8]| {
+            part.iter()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        let parts: Vec<&[u8]> = field.split(|byte| *byte == b'-').collect();
+        let is_set = |part: &[u8]| part.iter().any(|byte| *byte != b'0');
+        let fits = match parts[..] {
+            [b"00", trace, parent, flags] => {
+                (trace.len(), parent.len(), flags.len()) == (32, 16, 2)
+                    && [trace, parent, flags].into_iter().all(hex)
+                    && is_set(trace)
+                    && is_set(parent)
+            }
+            _ => false,
+        };
+        self.record.traceparent = kept(field).filter(|_| fits);
+    }
+
     pub(super) fn path(&mut self, path: &[u8]) {
         self.record.path = kept(path);
         self.record.path_bytes = (path.len() > MOST_PATH).then_some(path.len() as u64);
@@ -133,6 +153,7 @@ impl RecordBuilder {
             id: self.record.id.clone(),
             time: Some(timestamp(SystemTime::now()).into()),
             session: self.record.session.clone(),
+            traceparent: self.record.traceparent.clone(),
             outcome: Some(end.outcome.name().into()),
             status,
             reason: end.reason.map(Word::Borrowed),
@@ -153,6 +174,7 @@ impl RecordBuilder {
     fn texts(&mut self) -> impl Iterator<Item = (&mut Text, usize)> {
         let record = &mut self.record;
         let heads = [
+            (record.traceparent.as_mut(), TRACEPARENT_BYTES),
             (record.method.as_mut(), MOST_METHOD),
             (record.host.as_mut(), MOST_HOST),
             (record.path.as_mut(), MOST_PATH),
@@ -226,6 +248,7 @@ const TOTAL: &str = "total";
 const CONCEALED: &[u8] = b"[phantom]";
 /// More than the shown part plus any phantom, so that no phantom is cut before it is found.
 const MOST_KEPT: usize = 32 * 1024;
+const TRACEPARENT_BYTES: usize = 55;
 const MOST_METHOD: usize = 32;
 const MOST_HOST: usize = 255;
 const MOST_PATH: usize = 2048;

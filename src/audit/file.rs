@@ -1,21 +1,22 @@
-//! The log's file: its permissions, its lock, its earlier content, its reserved space and its
-//! rotation.
+//! The log's file: its earlier content, its reserved space and its rotation.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 use super::chain::{Head, MAX_LINE_BYTES};
 use super::error::Error;
+use super::private::{lock, lock_at, opening, options, private_directory, private_file};
 use super::scan::{Scan, Torn, scan};
 use super::sink::{Durable, Short, Sink, write_counted};
 
-/// The file that the log appends to, and the lock that keeps other processes out.
+/// The file that the log appends to. A lock on it keeps other processes out, and shows them that
+/// the log is in use.
 pub(super) struct LogFile {
     path: PathBuf,
     file: Arc<File>,
@@ -27,7 +28,6 @@ pub(super) struct LogFile {
     due_at: u64,
     reserved_to: u64,
     reserves: bool,
-    lock: File,
 }
 
 /// What an opened log contained, and where its chain continues.
@@ -47,7 +47,6 @@ impl LogFile {
     /// it, [`Error::Foreign`] if the file is not a log, [`Error::Open`] otherwise.
     pub(super) fn open(path: &Path, rotate_bytes: u64) -> Result<(Self, OpenedChain), Error> {
         let directory = private_directory(folder_of(path))?;
-        let lock = lock(path)?;
         let (file, found, ended_elsewhere) = find_end(path)?;
         if found.head.is_none()
             && found.torn.is_some()
@@ -68,7 +67,6 @@ impl LogFile {
             due_at: rotate_bytes,
             reserved_to: 0,
             reserves: true,
-            lock,
         };
         Ok((
             log,
@@ -102,6 +100,9 @@ impl LogFile {
         }
         fs::rename(&self.path, &older)?;
         let made = options().create_new(true).open(&self.path);
+        // Another process may have opened it meanwhile. It lets go as soon as it has seen the lock
+        // on the file before.
+        let made = made.and_then(|made| lock(&made).map(|()| made));
         if made.is_err() {
             fs::rename(older, &self.path)?;
         }
@@ -111,7 +112,7 @@ impl LogFile {
     /// Creates a new file after ours was taken away. Accepts an empty file that was put in its
     /// place.
     fn replace_moved(&self) -> Result<File, Error> {
-        let made = private_file(&self.path)?;
+        let made = lock_at(&self.path)?;
         if made.metadata().map_err(opening(&self.path))?.len() > 0 {
             return Err(Error::Foreign {
                 path: self.path.clone(),
@@ -119,14 +120,27 @@ impl LogFile {
         }
         Ok(made)
     }
+
+    /// Gives back the space that was reserved and not used, and the lock.
+    fn release(&self) {
+        // If the space cannot be given back (`chattr +a`), `gateway audit prune` does it later.
+        let _ = give_back(&self.file);
+        // Closing the file is not enough: a child that was forked but has not yet called exec would
+        // keep the lock.
+        let _ = self.file.unlock();
+    }
 }
 
 impl Drop for LogFile {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child that was forked but has not yet called exec would
-        // keep the lock.
-        let _ = self.lock.unlock();
+        self.release();
     }
+}
+
+/// Gives back the space after a file's end. Only for the holder of its lock.
+pub(super) fn give_back(file: &File) -> io::Result<()> {
+    // Cutting a file at its end removes nothing but what was reserved behind it.
+    file.set_len(file.metadata()?.len())
 }
 
 impl Sink for LogFile {
@@ -186,6 +200,7 @@ impl Sink for LogFile {
         } else {
             self.replace_full().map_err(opening(&self.path))?
         };
+        self.release();
         self.retired.push(self.current());
         self.retired
             .push(Arc::new(Directory(Arc::clone(&self.directory))));
@@ -236,7 +251,7 @@ impl Durable for Directory {
 ///
 /// An empty file continues the newest full one; the last value is then true.
 fn find_end(path: &Path) -> Result<(File, Scan, bool), Error> {
-    let file = private_file(path)?;
+    let file = lock_at(path)?;
     let found = scan(&file).map_err(opening(path))?;
     let older = match found.len {
         0 => siblings(path).map_err(opening(path))?.pop(),
@@ -245,96 +260,24 @@ fn find_end(path: &Path) -> Result<(File, Scan, bool), Error> {
     let Some(older) = older else {
         return Ok((file, found, false));
     };
-    let before = private_file(&older).and_then(|file| scan(&file).map_err(opening(&older)))?;
+    let full = private_file(&older)?;
+    // Its writer is between two files.
+    lock(&full).map_err(|_| Error::Locked {
+        path: path.to_owned(),
+    })?;
+    let before = scan(&full).map_err(opening(&older))?;
     if before.torn.is_some() {
         // The power failed during rotation. The older file is not finished yet.
         fs::rename(&older, path).map_err(opening(path))?;
-        return Ok((private_file(path)?, before, false));
+        return Ok((full, before, false));
     }
+    let _ = full.unlock();
     let found = Scan {
         len: 0,
         first_seq: before.head.map(|head| head.seq + 1),
         ..before
     };
     Ok((file, found, true))
-}
-
-fn private_directory(path: &Path) -> Result<File, Error> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(opening(path))?;
-    let directory = File::open(path).map_err(opening(path))?;
-    let found = directory.metadata().map_err(opening(path))?;
-    let why = if !found.is_dir() {
-        "it is no directory"
-    } else if found.uid() != rustix::process::geteuid().as_raw() {
-        "its directory belongs to another user"
-    } else if found.mode() & 0o077 != 0 {
-        "its directory is open to other users (chmod 700 it)"
-    } else {
-        return Ok(directory);
-    };
-    Err(Error::Exposed {
-        path: path.to_owned(),
-        why,
-    })
-}
-
-fn private_file(path: &Path) -> Result<File, Error> {
-    let file = options().create(true).open(path).map_err(opening(path))?;
-    let found = file.metadata().map_err(opening(path))?;
-    let why = if !found.is_file() {
-        "it is no regular file"
-    } else if found.uid() != rustix::process::geteuid().as_raw() {
-        "it belongs to another user"
-    } else if found.mode() & 0o077 != 0 {
-        "it is open to other users (chmod 600 it)"
-    } else if found.nlink() != 1 {
-        "it has a second name"
-    } else {
-        return Ok(file);
-    };
-    Err(Error::Exposed {
-        path: path.to_owned(),
-        why,
-    })
-}
-
-/// Options to read and append. They never follow a symbolic link, and never wait for the other end
-/// of a pipe.
-fn options() -> OpenOptions {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .append(true)
-        .mode(0o600)
-        .custom_flags(flags.bits() as i32);
-    options
-}
-
-/// Takes the lock, on a separate file that is never renamed.
-fn lock(path: &Path) -> Result<File, Error> {
-    let name = path
-        .file_name()
-        .ok_or_else(|| opening(path)(io::ErrorKind::InvalidInput.into()))?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(".lock");
-    let beside = path.with_file_name(hidden);
-    let file = private_file(&beside)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked {
-            path: path.to_owned(),
-        }),
-        Err(TryLockError::Error(source)) => Err(Error::Open {
-            path: beside,
-            source,
-        }),
-    }
 }
 
 fn with_suffix(path: &Path, first_seq: u64) -> PathBuf {
@@ -358,7 +301,7 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// The full files of this log, sorted by the number of their first record.
-fn siblings(path: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn siblings(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let mut found = Vec::new();
     for entry in fs::read_dir(folder_of(path))? {
@@ -376,7 +319,7 @@ fn siblings(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn folder_of(path: &Path) -> &Path {
+pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent()
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."))
@@ -396,11 +339,6 @@ fn is_torn_beginning(file: &File, len: u64) -> io::Result<bool> {
         .all(|(found, expected)| found == expected);
     Ok(len < MAX_LINE_BYTES as u64
         && (content.iter().all(|&byte| byte == 0) || ours && !content.contains(&b'\n')))
-}
-
-fn opening(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
-    let path = path.to_owned();
-    |source| Error::Open { path, source }
 }
 
 /// Space reserved beyond the request, so that the next records need not reserve any.

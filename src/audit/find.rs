@@ -1,6 +1,6 @@
 //! Searches the files of a log for an exchange.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -58,4 +58,25 @@ pub fn find(paths: &[PathBuf], id: ExchangeId) -> Result<Option<Found>, Error> {
         exchange,
         end,
     }))
+}
+
+/// Returns the id of the chain that a file belongs to; `None` if no intact record names one.
+///
+/// # Errors
+/// [`Error::Open`] if the file cannot be read.
+pub fn chain_of(path: &Path) -> Result<Option<String>, Error> {
+    let mut lines = Lines::new(open(path)?);
+    let unreadable = |source| Error::Open {
+        path: path.to_owned(),
+        source,
+    };
+    while let Some(piece) = lines.next().map_err(unreadable)? {
+        if unseal(piece.bytes).is_ok()
+            && let Ok(record) = serde_json::from_slice::<Record>(piece.bytes)
+            && record.chain.is_some()
+        {
+            return Ok(record.chain);
+        }
+    }
+    Ok(None)
 }

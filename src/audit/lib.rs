@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod act;
+mod archive;
 mod builder;
 mod chain;
 mod encode;
@@ -18,6 +19,7 @@ mod lasting;
 mod log;
 mod memory;
 mod phase_times;
+mod private;
 mod read;
 mod record;
 mod redact;
@@ -31,12 +33,14 @@ mod words;
 mod writer;
 
 pub use act::Act;
+pub use archive::{Keep, Pruned, StoredLog, prune, stored};
 pub use chain::{Head, HeadMalformed, LinkBroken, MAX_LINE_BYTES};
 pub use error::Error;
 pub use file::files;
-pub use find::{Found, find};
+pub use find::{Found, chain_of, find};
 pub use log::{Event, Log, Settings};
 pub use memory::Memory;
+pub use phase_times::PhaseTimes;
 pub use read::{Follower, read};
 pub use record::{Injected, Record, Word};
 pub use redact::Redact;

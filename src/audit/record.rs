@@ -56,6 +56,8 @@ record! {
     time: Option<Text>,
     /// Name of the session.
     session: Option<Text>,
+    /// The client's trace, as it sent it.
+    traceparent: Option<Text>,
     /// How the client connected.
     entry: Option<Word>,
     /// Client's protocol.

@@ -99,6 +99,11 @@ impl Trail {
         self.builder.record.protocol = Some(protocol_name(version).into());
     }
 
+    /// Notes the client's trace, if the field is well-formed.
+    pub fn traceparent(&mut self, field: impl AsRef<[u8]>) {
+        self.builder.traceparent(field.as_ref());
+    }
+
     /// Notes the method, as bytes because a refused one may be anything.
     pub fn method(&mut self, method: impl AsRef<[u8]>) {
         self.builder.record.method = kept(method.as_ref());

@@ -1,4 +1,4 @@
-//! `gateway audit verify`: checks from its bytes alone whether an audit log is intact.
+//! `gateway audit`: checks from its bytes alone whether an audit log is intact.
 
 use std::path::PathBuf;
 
@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::audit::{Expected, Head, Report, verify};
 
+use super::archive::{ListLogs, PruneLogs};
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
 use super::logs;
@@ -17,13 +18,15 @@ use super::terminal::{Paint, Terminal, safe};
 pub(super) enum AuditCommand {
     /// Check that no record was changed, removed, inserted or moved
     Verify(Verify),
+    Ls(ListLogs),
+    Prune(PruneLogs),
 }
 
 /// Checks audit logs.
 #[derive(Args)]
 pub(super) struct Verify {
-    /// The files of one log, in any order, with what they were rotated into [default: that of
-    /// `--config`, or those of your state directory]
+    /// The files of one log or of several, in any order, with what they were rotated into [default:
+    /// that of `--config`, or those of your state directory]
     files: Vec<PathBuf>,
     /// A record that must be there, as `gateway audit verify` printed it earlier: finds a cut end
     #[arg(long, value_name = "SEQ:HASH")]
@@ -39,6 +42,8 @@ impl AuditCommand {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         match self {
             Self::Verify(command) => command.run(terminal),
+            Self::Ls(command) => command.run(terminal),
+            Self::Prune(command) => command.run(terminal),
         }
     }
 }

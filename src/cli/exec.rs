@@ -131,10 +131,14 @@ impl Exec {
                 granted: config.granted.clone(),
                 runs_as: RunsAs::Exec,
             };
-            Ok(App::new(config, resolved)?
+            let app = App::new(config, resolved)?
                 .keeping(keeping)
                 .keeping_home(kept)
-                .reloading_from(source))
+                .reloading_from(source);
+            if app.config.audit.path.is_none() {
+                super::archive::prune_aside();
+            }
+            Ok(app)
         });
         serve_on(
             &runtime,

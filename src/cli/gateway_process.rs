@@ -9,7 +9,8 @@ use super::launching::END_WITHIN;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{control, serving, summary};
+use super::{control, exporting, serving, summary};
+use crate::export::Exporter;
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::Inspection;
@@ -48,11 +49,11 @@ pub fn serve_on(
     let aftermath =
         |inspection: Option<Inspection>| inspection.map(Inspection::end).unwrap_or_default();
     match served {
-        Ok((app, (first, control))) => {
+        Ok((app, (first, control, exports))) => {
             serving::settle();
             runtime.spawn(app.clone().watch(tell));
             let lived = runtime.block_on(live(gateway, &app, terminal));
-            drop(control);
+            drop((control, exports));
             runtime.block_on(serving::close(&app.shared));
             app.shared.tell_suppressed();
             lived?;
@@ -90,12 +91,12 @@ fn tell(outcome: Result<Applied, Failure>) {
     }
 }
 
-/// Serves the sandbox. Returns a handle of its first process, and the control socket.
+/// Serves the sandbox. Returns a handle of its first process, and what lives as long as it does.
 async fn sandbox(
     gateway: &GatewayEnd,
     app: &Arc<App>,
     inspection: &mut Option<Inspection>,
-) -> Result<(First, Option<control::OpenControl>), Failure> {
+) -> Result<(First, Option<control::OpenControl>, Vec<Exporter>), Failure> {
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     if let Some(kept) = &app.kept_home {
@@ -112,13 +113,14 @@ async fn sandbox(
         .map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
     serve_network(app, &worker, &session, &ca, listeners)?;
     let control = control::open(app, "exec")?;
+    let exports = exporting::start(app)?;
     if let Some(inspection) = inspection {
         inspection.await_survey();
     }
     gateway
         .ready(&ready(app, &session, &ca))
         .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
-    Ok((first, control))
+    Ok((first, control, exports))
 }
 
 /// Serves the sandbox's TCP and DNS sockets.

@@ -11,6 +11,7 @@ use super::gateways::{ChosenGateway, Gateway};
 use super::terminal::{Paint, Terminal, safe};
 use super::{logs, serving};
 use crate::audit::{self, Record};
+use crate::export;
 
 /// Show what was asked and refused, from the audit log: the last records, and those that come
 #[derive(Args)]
@@ -27,6 +28,9 @@ pub(super) struct LogCommand {
     /// How many records of the past to show
     #[arg(long, short = 'n', value_name = "NUMBER", default_value_t = 50)]
     lines: usize,
+    /// What each record is printed as: a line for a person, or an event of OCSF as JSON
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    format: LogFormat,
     /// An audit log, with what it was rotated into [default: those of the running gateways and of
     /// your state directory]
     #[arg(long, value_name = "FILE")]
@@ -35,6 +39,15 @@ pub(super) struct LogCommand {
     config: ConfigFile,
     #[command(flatten)]
     chosen: ChosenGateway,
+}
+
+/// A form of printed records.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    /// A line for a person, or with `--json` the record itself.
+    Text,
+    /// An event of OCSF.
+    Ocsf,
 }
 
 impl LogCommand {
@@ -70,7 +83,7 @@ impl LogCommand {
                 let record = serde_json::from_slice::<Record>(line).ok();
                 let is_new = |record: &Record| past.is_none_or(|past| record.seq > past);
                 if let Some(record) = record.filter(|record| is_new(record) && self.wants(record)) {
-                    print(terminal, &record);
+                    self.print(terminal, &record);
                 }
             }
         }
@@ -146,7 +159,14 @@ impl LogCommand {
         let from = records.len().saturating_sub(self.lines);
         records[from..]
             .iter()
-            .for_each(|record| print(terminal, record));
+            .for_each(|record| self.print(terminal, record));
+    }
+
+    fn print(&self, terminal: &Terminal, record: &Record) {
+        match self.format {
+            LogFormat::Ocsf => terminal.document(&export::event(record)),
+            LogFormat::Text => print(terminal, record),
+        }
     }
 }
 

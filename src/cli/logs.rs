@@ -1,5 +1,6 @@
 //! Finds the audit logs for a command: named, configured, or in the user's state directory.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::audit;
@@ -12,19 +13,14 @@ use super::failure::Failure;
 /// The files of one chain: the log and its rotated files.
 pub(super) type Chain = Vec<PathBuf>;
 
-/// Returns the chains to read. Named files form one chain, together with their rotated files.
+/// Returns the chains to read. Named files are told apart by the ids of their chains, and come with
+/// what they were rotated into.
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no log at all, or its folder cannot be read.
 pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<Chain>, Failure> {
     if !named.is_empty() {
-        let mut chain = Chain::new();
-        for path in named {
-            let found = files_of(path)?.into_iter();
-            let new: Chain = found.filter(|path| !chain.contains(path)).collect();
-            chain.extend(new);
-        }
-        return Ok(vec![chain]);
+        return by_chain(named);
     }
     if let Some(path) = config.and_then(|config| config.audit.path.as_deref()) {
         return files_of(path).map(|chain| vec![chain]);
@@ -60,12 +56,58 @@ pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<C
     Ok(chains)
 }
 
+/// Sorts files by the chain that they belong to. A file without an intact record that names its
+/// chain belongs to that of its log.
+fn by_chain(named: &[PathBuf]) -> Result<Vec<Chain>, Failure> {
+    let mut files = Chain::new();
+    for path in named {
+        files.extend(files_of(path)?);
+    }
+    files.sort();
+    files.dedup();
+    let (mut of_file, mut of_log) = (BTreeMap::new(), BTreeMap::new());
+    for file in &files {
+        let id = audit::chain_of(file).map_err(|error| unreadable(file, &error))?;
+        if let Some(id) = id {
+            of_file.insert(file.clone(), id.clone());
+            of_log.insert(log_of(file), id);
+        }
+    }
+    let mut chains: BTreeMap<_, Chain> = BTreeMap::new();
+    for file in files {
+        let log = log_of(&file);
+        let id = of_file.get(&file).or_else(|| of_log.get(&log)).cloned();
+        let key = id.unwrap_or_else(|| log.display().to_string());
+        chains.entry(key).or_default().push(file);
+    }
+    let mut chains: Vec<Chain> = chains.into_values().collect();
+    chains.iter_mut().for_each(oldest_first);
+    chains.sort();
+    Ok(chains)
+}
+
+/// A log's own file sorts before the older ones, and holds what comes after them.
+fn oldest_first(chain: &mut Chain) {
+    chain.sort_by_key(|file| (log_of(file), log_of(file) == *file, file.clone()));
+}
+
+/// Returns the log that a file belongs to by its name: itself, unless it is a rotated one.
+fn log_of(file: &Path) -> PathBuf {
+    let number = file.extension().unwrap_or_default().as_encoded_bytes();
+    if number.len() == 20 && number.iter().all(u8::is_ascii_digit) {
+        file.with_extension("")
+    } else {
+        file.to_owned()
+    }
+}
+
 /// Returns the log and its rotated files, oldest first.
 fn files_of(path: &Path) -> Result<Chain, Failure> {
-    audit::files(path).map_err(|error| {
-        Failure::new(format!("the audit log `{}` cannot be read", path.display()))
-            .because(chain(&error))
-    })
+    audit::files(path).map_err(|error| unreadable(path, &error))
+}
+
+fn unreadable(path: &Path, error: &audit::Error) -> Failure {
+    Failure::new(format!("the audit log `{}` cannot be read", path.display())).because(chain(error))
 }
 
 /// Returns the `gateway why` command for an exchange, in a form that works in any folder. It names

@@ -6,6 +6,7 @@
 
 mod allow;
 mod app;
+mod archive;
 mod audit;
 mod binding;
 mod ca;
@@ -18,6 +19,7 @@ mod embedded;
 mod env;
 mod escape;
 mod exec;
+mod exporting;
 mod failure;
 mod flags;
 mod gateway_process;
@@ -42,6 +44,7 @@ mod profile;
 mod project;
 mod proposal;
 mod publishing;
+mod refusal_lines;
 mod reload;
 mod reloading;
 mod renewal;

@@ -243,6 +243,7 @@ fn fixed(runs_as: RunsAs, old: &Config, new: &Config) -> Vec<&'static str> {
             "`[audit] session_burst` and `session_rate`",
             audit.allowance != other.allowance,
         ),
+        ("`[[export]]`", old.exports != new.exports),
         (
             "`[ca] certificate`",
             old.ca.certificate != new.ca.certificate,

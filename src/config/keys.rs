@@ -107,6 +107,7 @@ pub const SECTIONS: &[ConfigSection] = &[
     section("ca"),
     section("state"),
     section("audit"),
+    sections("export"),
     section("policy"),
     section("runtime"),
     section("resolver"),
@@ -344,6 +345,17 @@ pub const KEYS: &[ConfigKey] = &[
         "none: the own user and root may all",
     ),
     fixed("control", "metrics_address", "address and port", "none"),
+    fixed("export", "url", "URL", "required"),
+    fixed("export", "format", "`otlp` or `ocsf`", "`otlp`"),
+    fixed("export", "signals", "list of `logs`, `traces`", "both"),
+    fixed("export", "token", "reference", "none"),
+    fixed(
+        "export",
+        "token_field",
+        "name of a field",
+        "`authorization: Bearer`",
+    ),
+    fixed("export", "roots", "list of paths", "those of the system"),
     key("phantoms", "env_file", "path", "not written"),
 ];
 

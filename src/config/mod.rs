@@ -8,6 +8,7 @@ mod control;
 mod credential;
 mod diagnostic;
 mod document;
+mod export;
 mod fact;
 mod flags;
 pub mod keys;
@@ -39,10 +40,11 @@ pub use listener::{Listener, ListenerKind, ProxyLogin};
 pub use origin::Origin;
 pub use sandbox::{Sandbox, SandboxDns};
 pub use settings::{Audit, Ca, PhantomFile, Runtime, StateSettings};
-pub use units::show_duration;
+pub use units::{duration, show_duration, size};
 pub use variable::sandbox_variable;
 
 use crate::credential::VaultSettings;
+use crate::export::ExportSettings;
 use crate::gateway::Limits;
 use crate::message::{HostPattern, Scheme};
 use crate::origin::resolve::ResolverSettings;
@@ -63,6 +65,8 @@ pub struct Config {
     pub state: StateSettings,
     /// The audit log.
     pub audit: Audit,
+    /// Where its records are exported to.
+    pub exports: Vec<ExportSettings>,
     /// The policy files.
     pub policy: policy::Settings,
     /// The threads.

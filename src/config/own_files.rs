@@ -77,6 +77,7 @@ impl Config {
             .chain(roots)
             .chain(self.recipe_files())
             .chain(self.vault.iter().flat_map(|vault| vault.files.clone()))
+            .chain(self.exports.iter().flat_map(|export| export.files.clone()))
             .collect()
     }
 
@@ -127,6 +128,11 @@ impl Config {
             .chain(passwords)
             .chain(self.vault.iter().flat_map(VaultSettings::references))
             .chain(&self.state.key)
+            .chain(
+                self.exports
+                    .iter()
+                    .filter_map(|export| export.token.as_ref()),
+            )
             .filter_map(|reference| reference.path().map(Path::to_owned))
             .chain(keys)
             .chain(

@@ -15,8 +15,8 @@ use super::literal::shown;
 use super::section::Section;
 use super::validate::{self, Spans};
 use super::{
-    Config, ConfigError, control, credential, fact, listener, origin, sandbox, settings, state,
-    vault,
+    Config, ConfigError, control, credential, export, fact, listener, origin, sandbox, settings,
+    state, vault,
 };
 
 impl Config {
@@ -169,6 +169,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             }
         }
         "vault" => config.vault = vault::vault(section),
+        "export" => config.exports.extend(export::export(section)),
         "listener" => take(
             listener::listener(section),
             section,

@@ -143,7 +143,7 @@ fn refuse_others(section: &Section<'_, '_>, chosen: &str) {
 
 /// Reads a reference to a store of this machine. The vault cannot hold the credential for its own
 /// login.
-fn local(section: &Section<'_, '_>, key: &'static str) -> Option<SecretRef> {
+pub(super) fn local(section: &Section<'_, '_>, key: &'static str) -> Option<SecretRef> {
     let from = reference::read(section, key, "")?.allowing_short(true);
     if from.is_in_vault() {
         let hint = Hint::new(

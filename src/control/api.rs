@@ -12,6 +12,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::events::Events;
 use super::exposition;
@@ -24,6 +25,18 @@ use crate::gateway::chain;
 use crate::names::SessionId;
 use crate::policy::Operation;
 use crate::session::{HasEnded, SessionStatus};
+
+/// A page of metrics, with its place among those that are being read.
+struct MetricsPage {
+    text: String,
+    _place: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for MetricsPage {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
 
 /// The content of an answer.
 pub(super) enum Content {
@@ -55,10 +68,7 @@ impl<O: Operations> Control<O> {
         match called.route.endpoint {
             Endpoint::Health => Ok(document(&json!({ "status": "ok" }))),
             Endpoint::Ready => self.ready(),
-            Endpoint::Metrics => Ok(page(
-                exposition::MEDIA_TYPE,
-                exposition::metrics(&self.shared),
-            )),
+            Endpoint::Metrics => self.metrics(),
             Endpoint::Gateway => Ok(self.gateway().await),
             Endpoint::Sessions => Ok(self.sessions()),
             Endpoint::Session => self.session(&called),
@@ -68,6 +78,21 @@ impl<O: Operations> Control<O> {
             Endpoint::Events => self.events(),
             Endpoint::Allow => self.allow(&content, peer).await,
         }
+    }
+
+    /// Returns the metrics. Their page has its place until it is written.
+    fn metrics(&self) -> Answered {
+        let place = self.pages.clone().try_acquire_owned();
+        let place = place.map_err(|_| {
+            let what = "too many read the metrics now";
+            ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, what).next("ask again later")
+        })?;
+        let text = exposition::metrics(&self.shared);
+        let written = Bytes::from_owner(MetricsPage {
+            text,
+            _place: place,
+        });
+        Ok(page(exposition::MEDIA_TYPE, written))
     }
 
     /// Asks the policies for operators. A refused act is recorded.

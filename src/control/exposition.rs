@@ -14,6 +14,7 @@ pub(super) fn metrics(shared: &SharedState) -> String {
     let mut page = Page::default();
     exchanges(&mut page, shared);
     load(&mut page, shared);
+    exports(&mut page, shared);
     changes(&mut page, shared);
     page.0
 }
@@ -90,6 +91,12 @@ fn exchanges(page: &mut Page, shared: &SharedState) {
             page.sample("gateway_secrets_total", &labels, count);
         }
     }
+    let last = "gateway_secret_last_success_timestamp_seconds";
+    let help = "When a store last gave the credential's secret for a request; 0 if never.";
+    page.family(last, "gauge", help);
+    for (credential, at) in shared.current().credentials.last_had() {
+        page.sample(last, &[("credential", credential.as_str())], at);
+    }
 }
 
 fn load(page: &mut Page, shared: &SharedState) {
@@ -113,6 +120,55 @@ fn load(page: &mut Page, shared: &SharedState) {
         "Records that were written and are not yet on the disk.",
         shared.log.backlog(),
     );
+}
+
+/// What became of the records for each `[[export]]`.
+fn exports(page: &mut Page, shared: &SharedState) {
+    let all = shared.exports.lock().clone();
+    if all.is_empty() {
+        return;
+    }
+    let next = shared.log.head().map_or(0, |head| head.seq() + 1);
+    page.family(
+        "gateway_export_records_total",
+        "counter",
+        "Records for an export, by whether the server took them or refused them for good.",
+    );
+    for (server, result, count) in all.iter().flat_map(|one| {
+        let records = one.records().into_iter();
+        records.map(|(result, count)| (&one.server, result, count))
+    }) {
+        let labels = [("server", server.as_str()), ("result", result)];
+        page.sample("gateway_export_records_total", &labels, count);
+    }
+    page.family(
+        "gateway_export_failures_total",
+        "counter",
+        "Attempts to send records that failed and are made again.",
+    );
+    for one in &all {
+        let labels = [("server", one.server.as_str())];
+        page.sample("gateway_export_failures_total", &labels, one.failures());
+    }
+    page.family(
+        "gateway_export_backlog_records",
+        "gauge",
+        "Records that wait in the log to be exported.",
+    );
+    for one in &all {
+        let labels = [("server", one.server.as_str())];
+        page.sample("gateway_export_backlog_records", &labels, one.behind(next));
+    }
+    page.family(
+        "gateway_export_last_success_timestamp_seconds",
+        "gauge",
+        "When records were last taken; 0 if never.",
+    );
+    for one in &all {
+        let labels = [("server", one.server.as_str())];
+        let name = "gateway_export_last_success_timestamp_seconds";
+        page.sample(name, &labels, one.sent_at());
+    }
 }
 
 fn changes(page: &mut Page, shared: &SharedState) {

@@ -100,7 +100,7 @@ pub static ROUTES: [Route; 13] = [
         "/metrics",
         "The metrics, in the text format of Prometheus.",
         (Endpoint::Metrics, Operation::MetricsRead),
-        &[200],
+        &[200, 503],
     ),
     route(
         Method::GET,

@@ -28,6 +28,8 @@ pub struct Control<O> {
     pub(super) operations: O,
     /// The places for streams of records.
     pub(super) streams: Arc<Semaphore>,
+    /// The places for pages of metrics, so that some are left for health.
+    pub(super) pages: Arc<Semaphore>,
 }
 
 /// Who asks.
@@ -54,6 +56,7 @@ impl<O: Operations> Control<O> {
             operators,
             operations,
             streams: Arc::new(Semaphore::new(STREAMS)),
+            pages: Arc::new(Semaphore::new(PAGES)),
         })
     }
 }
@@ -147,6 +150,8 @@ async fn connection<O: Operations, S>(
 const CONNECTIONS: usize = 64;
 /// How many of them may follow the records.
 const STREAMS: usize = 16;
+/// How many of them may read the metrics.
+const PAGES: usize = 16;
 const ACCEPTS_AGAIN: Duration = Duration::from_millis(50);
 /// How long a request's head may take.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);

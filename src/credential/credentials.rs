@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -85,6 +86,8 @@ pub(super) struct CredentialHistory {
     pub(super) last: AtomicU64,
     /// How often its secret was had, and how often it was not.
     fetches: [AtomicU64; 2],
+    /// When its store last gave it, in seconds since 1970.
+    had_at: AtomicU64,
     revocation: Arc<Revocation>,
     /// Those of the places where its secret was stored before.
     former: Vec<Arc<Revocation>>,
@@ -126,6 +129,11 @@ impl CredentialSlot {
     /// Counts whether its secret was had.
     pub(super) fn count(&self, had: bool) {
         self.history.fetches[usize::from(!had)].fetch_add(1, Ordering::Relaxed);
+        if had {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let now = now.unwrap_or_default().as_secs();
+            self.history.had_at.store(now, Ordering::Relaxed);
+        }
     }
 
     /// The secrets that its store gave and that are still searched for.
@@ -326,6 +334,15 @@ impl Credentials {
                 .map(|n| n.load(Ordering::Relaxed));
             (name, had, failed)
         })
+    }
+
+    /// When the secret of each credential was last had for a request, in seconds since 1970; 0 if
+    /// never.
+    pub fn last_had(&self) -> impl Iterator<Item = (&CredentialName, u64)> {
+        let names = self.bindings.all().map(|binding| &binding.credential);
+        names
+            .zip(&self.slots)
+            .map(|(name, slot)| (name, slot.history.had_at.load(Ordering::Relaxed)))
     }
 
     /// The stores. The caller must renew and end their leases.

@@ -1,5 +1,6 @@
 //! The secret itself: bytes that no other module can read, print, copy or compare.
 
+use http::HeaderValue;
 use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -125,6 +126,16 @@ impl Secret {
     #[must_use]
     pub fn authentication(&self, user: &[u8]) -> Authentication {
         Authentication::new(user, self.expose())
+    }
+
+    /// A field's value with this secret behind a word such as `Bearer `, for a request of the
+    /// gateway's own. It is not printed by Debug.
+    #[must_use]
+    pub fn own_field(&self, before: &str) -> Option<HeaderValue> {
+        let whole = Zeroizing::new([before.as_bytes(), self.expose()].concat());
+        let mut value = HeaderValue::from_bytes(&whole).ok()?;
+        value.set_sensitive(true);
+        Some(value)
     }
 
     /// The key that seals the gateway's state, with this secret as its text; `None` if it has

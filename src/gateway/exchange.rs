@@ -75,6 +75,10 @@ impl Exchange {
     ) -> Result<Accepted, Refusal> {
         self.trail.method(request.method().as_str());
         self.trail.scheme(connection.scheme.as_str());
+        let mut traces = request.headers().get_all("traceparent").iter();
+        if let (Some(trace), None) = (traces.next(), traces.next()) {
+            self.trail.traceparent(trace);
+        }
         let addressed = Addressed::read(connection.clone(), request)?;
         let bindings = self.snapshot.credentials.bindings();
         let signed_paths = bindings.signed_paths(addressed.origin());

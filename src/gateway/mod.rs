@@ -6,6 +6,7 @@ mod clock;
 mod conversation;
 mod error_format;
 mod exchange;
+mod export_counts;
 mod floor;
 mod guard;
 mod ids;
@@ -30,6 +31,7 @@ mod upgrade;
 mod watchdog;
 mod worker;
 
+pub use export_counts::ExportCounts;
 pub use floor::floor;
 pub use ids::Ids;
 pub use limits::Limits;

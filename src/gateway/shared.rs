@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::export_counts::ExportCounts;
 use super::ids::Ids;
 use super::metrics::Metrics;
 use super::recent::RecentRefusals;
@@ -32,6 +34,8 @@ pub struct SharedState {
     pub recent: RecentRefusals,
     /// Counts what happens, for `/metrics`.
     pub metrics: Arc<Metrics>,
+    /// Counts what became of exported records, for each destination.
+    pub exports: Mutex<Vec<Arc<ExportCounts>>>,
     /// How many connections are open.
     pub open: Arc<AtomicUsize>,
     /// How many listeners accept connections.
@@ -54,6 +58,7 @@ impl SharedState {
             refused: RefusalCounts::default(),
             recent: RecentRefusals::default(),
             metrics: Arc::default(),
+            exports: Mutex::default(),
             open: Arc::default(),
             listening: Arc::default(),
             draining: CancellationToken::new(),

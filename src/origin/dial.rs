@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -63,9 +64,21 @@ async fn to_name(
     let mut six = resolver.resolve(name, Family::V6);
     let mut four = resolver.resolve(name, Family::V4);
     let (mut six_due, mut four_due) = (true, true);
+    let mut failed_at = None;
     while six_due || four_due || !race.is_idle() {
+        // Every address of one family failed. The other one's answer is not waited for at length.
+        let all_failed = race.is_idle() && race.has_failed();
+        let give_up = all_failed.then(|| *failed_at.get_or_insert_with(Instant::now) + LAST_WAIT);
         tokio::select! {
             biased;
+            () = sleep_until(give_up.unwrap_or(began)), if all_failed => {
+                for (family, due) in [(Family::V6, six_due), (Family::V4, four_due)] {
+                    if due {
+                        resolver.was_late(name, family);
+                    }
+                }
+                break;
+            }
             found = &mut six, if six_due => {
                 six_due = false;
                 race.found(found, four_due);
@@ -86,6 +99,9 @@ async fn to_name(
     }
     Err(race.error())
 }
+
+/// How long the answer for one family is waited for when every address of the other has failed.
+const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Performs the TLS handshake for the judged host, whatever the address was.
 pub(super) async fn handshake<IO: AsyncRead + AsyncWrite + Unpin>(

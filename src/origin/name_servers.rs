@@ -1,5 +1,6 @@
-//! Asks name servers: in their order, the next one as well when one is silent.
+//! Asks name servers: in their order, the next one as well when one takes its time.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,16 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::RecordType;
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::runtime::Handle;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answers::{Family, FamilyAnswer};
 
-/// How long a name server may be silent before the next one is asked as well.
+/// How long a name server has before the next one is asked as well.
+const HEAD_START: Duration = Duration::from_millis(100);
+/// How long a name server has before a denial of a later one counts instead, and before it is
+/// checked whether it is there.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a silent name server comes last. After that it is tried again beside another, so that
 /// the trial costs no time.
@@ -67,33 +72,41 @@ impl NameServers {
         servers.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Asks for one family of an absolute name. The first server that answers decides, also if it
-    /// says that there is none. One that fails to answer makes way for the next at once.
+    /// Asks for one family of an absolute name. The first server that knows addresses decides. A
+    /// denial is an answer as well, but not while a server before it still has its second: with
+    /// split DNS, only the first may know the name. A server that fails to answer makes way for
+    /// the next at once.
     ///
     /// # Errors
     /// The last failure, if no server answered.
     pub(super) async fn ask(&self, name: &str, family: Family) -> Result<FamilyAnswer, NetError> {
-        let mut plan = self.plan(Instant::now()).into_iter();
-        let mut asking = JoinSet::new();
+        let mut plan = self.plan(Instant::now()).into_iter().enumerate();
+        let mut asking = OpenQueries::default();
         let mut failure = NetError::NoConnections;
         let mut next_at = Instant::now();
         loop {
-            if asking.is_empty() && plan.len() == 0 {
+            if let Some(denial) = asking.settled(Instant::now()) {
+                return Ok(denial);
+            }
+            if asking.queries.is_empty() && plan.len() == 0 {
                 return Err(failure);
             }
-            let waiting = !asking.is_empty();
+            let is_denied = asking.denial.is_some();
             tokio::select! {
-                () = sleep_until(next_at), if plan.len() > 0 => {
-                    if let Some((server, patience)) = plan.next() {
-                        asking.spawn(server.ask(name.to_owned(), family));
-                        next_at = Instant::now() + patience;
+                () = sleep_until(next_at), if plan.len() > 0 && !is_denied => {
+                    if let Some((place, (server, head_start))) = plan.next() {
+                        asking.begin(place, head_start, server.ask(name.to_owned(), family));
+                        next_at = Instant::now() + head_start;
                     }
                 }
-                Some(ended) = asking.join_next(), if waiting => match ended {
-                    Ok(Ok(answer)) => return Ok(answer),
-                    Ok(Err(error)) => { failure = error; next_at = Instant::now(); }
-                    Err(_) => next_at = Instant::now(),
-                },
+                () = sleep_until(asking.awaited_until().unwrap_or(next_at)), if is_denied => {}
+                Some(ended) = asking.queries.join_next(), if !asking.queries.is_empty() => {
+                    match asking.ended(ended) {
+                        Some(Ok(answer)) => return Ok(answer),
+                        Some(Err(error)) => { failure = error; next_at = Instant::now(); }
+                        None => {}
+                    }
+                }
             }
         }
     }
@@ -108,14 +121,83 @@ impl NameServers {
                 Standing::Silent => &mut silent,
                 Standing::Answers | Standing::OnTrial => &mut plan,
             };
-            let patience = match standing {
+            let head_start = match standing {
                 Standing::OnTrial => Duration::ZERO,
-                Standing::Answers | Standing::Silent => PATIENCE,
+                Standing::Answers | Standing::Silent => HEAD_START,
             };
-            list.push((Arc::clone(server), patience));
+            list.push((Arc::clone(server), head_start));
         }
         plan.append(&mut silent);
         plan
+    }
+}
+
+type ServerAnswer = Result<FamilyAnswer, NetError>;
+
+/// The queries of one lookup.
+#[derive(Default)]
+struct OpenQueries {
+    queries: JoinSet<(usize, ServerAnswer)>,
+    /// Until when a denial of a later server waits for each server.
+    awaited: BTreeMap<usize, Instant>,
+    /// The denial of a server, with its place.
+    denial: Option<(usize, FamilyAnswer)>,
+}
+
+impl OpenQueries {
+    fn begin(
+        &mut self,
+        place: usize,
+        head_start: Duration,
+        query: impl Future<Output = ServerAnswer> + Send + 'static,
+    ) {
+        if !head_start.is_zero() {
+            self.awaited.insert(place, Instant::now() + PATIENCE);
+        }
+        self.queries.spawn(async move { (place, query.await) });
+    }
+
+    /// Takes the end of a query. `None` for a denial, which [`OpenQueries::settled`] weighs.
+    fn ended(&mut self, ended: Result<(usize, ServerAnswer), JoinError>) -> Option<ServerAnswer> {
+        let Ok((place, asked)) = ended else {
+            return Some(Err(NetError::NoConnections));
+        };
+        self.awaited.remove(&place);
+        match asked {
+            Ok(answer) if answer.addresses.is_empty() => {
+                let before = self.denial.take().filter(|(other, _)| *other < place);
+                self.denial = before.or(Some((place, answer)));
+                None
+            }
+            asked => Some(asked),
+        }
+    }
+
+    /// How long the denial must wait; `None` if no server before it is waited for.
+    fn awaited_until(&self) -> Option<Instant> {
+        let (place, _) = self.denial.as_ref()?;
+        self.awaited.range(..place).map(|(_, until)| *until).max()
+    }
+
+    /// Takes the denial, if it counts by now.
+    fn settled(&mut self, now: Instant) -> Option<FamilyAnswer> {
+        let waits = self.awaited_until().is_some_and(|until| now < until);
+        let denial = self.denial.take_if(|_| !waits);
+        denial.map(|(_, denial)| denial)
+    }
+}
+
+impl Drop for OpenQueries {
+    /// Lets the queries that were not waited for go on for their second: a server that is silent
+    /// is noticed although another one answered.
+    fn drop(&mut self) {
+        let mut queries = std::mem::take(&mut self.queries);
+        if let (false, Ok(runtime)) = (queries.is_empty(), Handle::try_current()) {
+            runtime.spawn(async move {
+                let all = async { while queries.join_next().await.is_some() {} };
+                let _ = timeout(PATIENCE, all).await;
+            });
+        }
     }
 }
 
@@ -139,6 +221,8 @@ struct NameServer {
 struct History {
     heard: Option<Instant>,
     silent: Option<Instant>,
+    /// Whether it is being checked.
+    suspected: bool,
 }
 
 impl NameServer {
@@ -170,12 +254,39 @@ impl NameServer {
         let waiting = Waiting::new(&self);
         let answered = self.resolver.lookup(name, kind).await;
         match &answered {
-            Err(NetError::Timeout | NetError::Io(_) | NetError::NoConnections) => {
-                waiting.failed();
-            }
+            Err(NetError::Timeout) => drop(waiting),
+            Err(NetError::Io(_) | NetError::NoConnections) => waiting.failed(),
             _ => waiting.heard(),
         }
         read(answered)
+    }
+
+    /// Finds out whether a server that left a question unanswered answers at all.
+    ///
+    /// Whoever runs the servers of a name can have its questions go unanswered. So the name says
+    /// nothing, and the server is asked for the root, which every resolver knows.
+    async fn check(self: Arc<Self>) {
+        let waiting = Waiting::new(&self);
+        let root = self.resolver.lookup(".", RecordType::NS);
+        match timeout(PATIENCE, root).await {
+            Ok(Err(NetError::Timeout | NetError::Io(_) | NetError::NoConnections)) | Err(_) => {
+                waiting.failed();
+            }
+            Ok(_) => waiting.heard(),
+        }
+        self.history.lock().suspected = false;
+    }
+
+    /// Has the server checked, if that is not under way and it answered nothing since.
+    fn suspect(self: &Arc<Self>, since: Instant) {
+        let mut past = self.history.lock();
+        if past.suspected || past.heard.is_some_and(|heard| heard >= since) {
+            return;
+        }
+        if let Ok(runtime) = Handle::try_current() {
+            past.suspected = true;
+            runtime.spawn(Arc::clone(self).check());
+        }
     }
 
     fn standing(&self, now: Instant) -> Standing {
@@ -215,15 +326,15 @@ fn read(answered: Result<Lookup, NetError>) -> Result<FamilyAnswer, NetError> {
     }
 }
 
-/// A query under way. If it is dropped after a while without an answer, the server was silent.
+/// A query under way. If it is dropped after a while without an answer, the server is checked.
 struct Waiting<'a> {
-    server: &'a NameServer,
+    server: &'a Arc<NameServer>,
     since: Instant,
     over: bool,
 }
 
 impl<'a> Waiting<'a> {
-    fn new(server: &'a NameServer) -> Self {
+    fn new(server: &'a Arc<NameServer>) -> Self {
         Self {
             server,
             since: Instant::now(),
@@ -233,19 +344,13 @@ impl<'a> Waiting<'a> {
 
     fn heard(mut self) {
         self.over = true;
-        *self.server.history.lock() = History {
-            heard: Some(Instant::now()),
-            silent: None,
-        };
+        let mut past = self.server.history.lock();
+        (past.heard, past.silent) = (Some(Instant::now()), None);
     }
 
+    /// Notes that the server is not there. One that answered something else meanwhile is.
     fn failed(mut self) {
         self.over = true;
-        self.silent();
-    }
-
-    /// A server that answered something else meanwhile is not silent: the name is slow.
-    fn silent(&self) {
         let mut past = self.server.history.lock();
         if past.heard.is_none_or(|heard| heard < self.since) {
             past.silent = Some(Instant::now());
@@ -256,7 +361,7 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if !self.over && self.since.elapsed() >= PATIENCE {
-            self.silent();
+            self.server.suspect(self.since);
         }
     }
 }

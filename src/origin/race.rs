@@ -103,6 +103,11 @@ impl<'a> Race<'a> {
         self.attempts.is_empty() && !self.has_next()
     }
 
+    /// Whether an address could not be used.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.is_some() || self.refused.is_some()
+    }
+
     /// Waits for what happens next, and returns the end of the race, if it is that. Nothing is lost
     /// if the future is dropped. Without any address it never ends.
     pub(super) async fn step(&mut self) -> Option<Result<TcpStream, Error>> {

@@ -4,6 +4,7 @@ use crate::names::ReasonCode;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use rustix::io::Errno;
 
 /// Why an address is not dialled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,13 +81,23 @@ fn is_own(address: IpAddr, port: u16) -> bool {
     } else {
         Ipv6Addr::UNSPECIFIED.into()
     };
-    let Ok(socket) = UdpSocket::bind((any, 0)) else {
-        return false;
+    let socket = match UdpSocket::bind((any, 0)) {
+        Ok(socket) => socket,
+        // Without the family, no address of it can be reached either. After any other error it is
+        // not known, and the connection may find what the check lacked, such as a descriptor.
+        Err(error) => return !lacks_family(&error),
     };
     socket.connect((address, port.max(1))).is_ok()
         && socket
             .local_addr()
             .is_ok_and(|local| local.ip().to_canonical() == address)
+}
+
+fn lacks_family(error: &std::io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL)
+    )
 }
 
 /// The metadata services of the clouds, which hand out a machine's own credentials: AWS, GCP and
@@ -159,6 +170,19 @@ mod tests {
 
     fn verdict(text: &str) -> Result<(), Prohibited> {
         vet(text.parse().unwrap(), 443, &[])
+    }
+
+    #[test]
+    fn an_address_counts_as_own_if_it_cannot_be_checked() {
+        for (errno, lacks) in [
+            (Errno::MFILE, false),
+            (Errno::NFILE, false),
+            (Errno::NOBUFS, false),
+            (Errno::AFNOSUPPORT, true),
+            (Errno::ADDRNOTAVAIL, true),
+        ] {
+            assert_eq!(lacks_family(&errno.into()), lacks, "{errno}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod commands;
+mod exports;
 mod grants;
 mod metrics;
 mod peers;

