@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -48,6 +49,8 @@ pub(super) struct Keeper {
     /// The user that runs the command, if it is not this one.
     user: Option<String>,
     renewal: Renewal,
+    /// Whether the phantoms of other sessions were asked for.
+    recognises: AtomicBool,
 }
 
 impl Keeper {
@@ -67,6 +70,7 @@ impl Keeper {
             fresh: config.state.fresh,
             begun: Mutex::default(),
             user: config.sandbox.user.clone(),
+            recognises: AtomicBool::new(false),
         };
         let path = match keeping {
             Keeping::Nothing => None,
@@ -208,8 +212,12 @@ impl Keeper {
         }
     }
 
-    /// The phantoms of other sessions that are kept, each with the id of its record.
+    /// The phantoms of other sessions that are kept, each with the id of its record. They are asked
+    /// for with the first session: those that are opened later are known then.
     pub(super) async fn others(&self, own: &RecalledSession) -> Vec<(SessionId, Vec<Phantom>)> {
+        if self.recognises.swap(true, Ordering::Relaxed) {
+            return Vec::new();
+        }
         let records = self.store.sessions(RECOGNISED).await.unwrap_or_default();
         let others = records.iter().filter(|record| record.id != own.id.as_str());
         // A record that cannot be opened takes away a word of explanation, and nothing else.
