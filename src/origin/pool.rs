@@ -106,7 +106,10 @@ impl Pools {
     /// P04).
     fn entry(&mut self, key: PoolKey) -> Option<&mut HostPool> {
         if !self.by_key.contains_key(&key) {
-            let session = self.of_session.entry(key.identity.session.clone()).or_default();
+            let session = self
+                .of_session
+                .entry(key.identity.session.clone())
+                .or_default();
             if *session >= MOST_HOST_POOLS {
                 return None;
             }

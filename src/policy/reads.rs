@@ -311,12 +311,21 @@ mod tests {
             ("principal in Gateway::Group::\"g\"", false),
             ("!(principal in Gateway::Group::\"g\")", false),
             ("principal is Gateway::Session", false),
-            ("principal is Gateway::Session in Gateway::Group::\"g\"", false),
+            (
+                "principal is Gateway::Session in Gateway::Group::\"g\"",
+                false,
+            ),
             ("principal == Gateway::Session::\"s\"", true),
             ("principal in Gateway::Session::\"s\"", true),
-            ("principal in [Gateway::Group::\"g\", Gateway::Session::\"s\"]", true),
+            (
+                "principal in [Gateway::Group::\"g\", Gateway::Session::\"s\"]",
+                true,
+            ),
             ("Gateway::Session::\"s\" in principal", true),
-            ("(if true then principal else principal) in Gateway::Group::\"g\"", true),
+            (
+                "(if true then principal else principal) in Gateway::Group::\"g\"",
+                true,
+            ),
             ("[principal].contains(Gateway::Session::\"s\")", true),
             ("{ a: principal }.a == Gateway::Session::\"s\"", true),
         ] {

@@ -75,8 +75,7 @@ impl RuleSet {
                     .map(|guard| (&guard.judged, &guard.reads)),
             ),
         });
-        let mut inputs: BTreeSet<Input> =
-            whole.reads.iter().map(|fact| fact.row().input).collect();
+        let mut inputs: BTreeSet<Input> = whole.reads.iter().map(|fact| fact.row().input).collect();
         inputs.extend(whole.session.then_some(Input::Session));
         inputs.extend(whole.hierarchy.principal.then_some(Input::Groups));
         Self {
