@@ -50,11 +50,15 @@ impl ExposedSecrets {
     }
 
     /// Returns the secrets behind temporary credentials.
-    pub(super) fn minted(&self, phantoms: &Arc<TemporaryPhantoms>) -> Option<[Arc<Secret>; 3]> {
+    pub(super) fn minted(
+        &self,
+        phantoms: &Arc<TemporaryPhantoms>,
+    ) -> Option<Arc<TemporarySecrets>> {
         let now = self.now.load();
         let mut minted = now.minted.iter();
-        let found = minted.find(|one| Arc::ptr_eq(&one.phantoms, phantoms))?;
-        Some(found.secrets.clone())
+        minted
+            .find(|one| Arc::ptr_eq(&one.phantoms, phantoms))
+            .cloned()
     }
 
     /// Keeps temporary credentials and searches later answers for them.
