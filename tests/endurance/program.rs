@@ -125,6 +125,21 @@ impl Program {
         self.await_service();
     }
 
+    /// Its control socket.
+    pub fn control_socket(&self) -> PathBuf {
+        let name = format!("serve-{}.sock", self.process.id());
+        self.folder.join(".local/state/gateway/run").join(name)
+    }
+
+    /// Runs a command of the operator, and returns what it prints.
+    pub fn command(&self, arguments: &[&str]) -> String {
+        let output = command(env!("CARGO_BIN_EXE_gateway"), &self.folder)
+            .args(arguments)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// Sends SIGTERM.
     pub fn terminate(&self) {
         let pid = rustix::process::Pid::from_child(&self.process);
