@@ -21,7 +21,7 @@ use super::worker::Worker;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::paced::{Flooded, Paced};
 use crate::intercept::strict::{Strict, ViolationHandle};
-use crate::intercept::{ConnectionContext, Entry, Rejected};
+use crate::intercept::{ConnectionContext, Entry, Rejected, SessionCa};
 use crate::names::ReasonCode;
 
 /// How many bytes of one upload a client may send before the origin accepts them. A connection
@@ -55,6 +55,7 @@ impl Worker {
             worker: self,
             connection: Arc::new(connection),
             authentication,
+            ca: listener.ca.clone(),
             violations: None,
         }
     }
@@ -65,6 +66,7 @@ pub(super) struct Conversation {
     worker: Arc<Worker>,
     connection: Arc<ConnectionContext>,
     authentication: Option<Arc<Authentication>>,
+    ca: Arc<SessionCa>,
     guard: Arc<ConnectionGuard>,
     violations: Option<ViolationHandle>,
 }
@@ -164,6 +166,7 @@ impl Conversation {
             &self.connection,
             &self.guard,
             violations.clone(),
+            self.ca.clone(),
         );
         let (connection, guard) = (self.connection.clone(), self.guard.clone());
         async move {

@@ -6,5 +6,6 @@ mod grants;
 mod metrics;
 mod peers;
 mod program;
+mod refusals;
 mod sandbox;
 mod sessions;

@@ -232,7 +232,7 @@ pub fn free() -> SocketAddr {
 }
 
 /// An origin that answers `/` at once, and everything else with a byte every five milliseconds.
-fn origin() -> SocketAddr {
+pub fn origin() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
