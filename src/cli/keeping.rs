@@ -347,8 +347,8 @@ fn groups(session: &Session) -> Vec<String> {
         .collect()
 }
 
-/// Says that the phantoms of a run are its own, since what is kept cannot be opened. A login without
-/// the key ring must not stop a command.
+/// Says that the phantoms of a run are its own, since what is kept cannot be opened. A login
+/// without the key ring must not stop a command.
 fn note_run_alone(failure: &Failure, state: &Path) {
     let why = failure.why.as_deref().unwrap_or(&failure.what);
     Terminal::new(false, Color::Auto).note(format!(

@@ -156,8 +156,8 @@ impl Credentials {
     }
 
     /// Makes the credentials of the next generation. Those whose secrets are stored where they were
-    /// keep what is known of them, and stay revoked if they were, even if generations between lacked
-    /// them or had them elsewhere.
+    /// keep what is known of them, and stay revoked if they were, even if generations between
+    /// lacked them or had them elsewhere.
     ///
     /// # Errors
     /// [`BindingMalformed`] by cause.

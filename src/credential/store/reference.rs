@@ -155,8 +155,8 @@ impl SecretRef {
         }
     }
 
-    /// Whether it refers to the same place as another, whatever the secret there must be and however
-    /// long it is used.
+    /// Whether it refers to the same place as another, whatever the secret there must be and
+    /// however long it is used.
     #[must_use]
     pub fn is_same_place(&self, other: &Self) -> bool {
         let is_same = match (&self.backend, &other.backend) {
