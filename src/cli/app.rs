@@ -9,6 +9,7 @@ use super::failure::Failure;
 use super::generation;
 use super::keeping::{Keeper, Keeping};
 use super::kept::RecalledSession;
+use super::kept_home::KeptHome;
 use super::reloading::Reloading;
 use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
@@ -32,6 +33,8 @@ pub struct App {
     pub(super) reloading: Reloading,
     /// Which sessions outlive the process.
     keeping: Keeping,
+    /// What the command keeps of its home.
+    pub(super) kept_home: Option<KeptHome>,
     /// The store of sessions, opened with the first of them.
     keeper: OnceCell<Keeper>,
 }
@@ -62,6 +65,7 @@ impl App {
             reloading: Reloading::of(&config),
             config,
             keeping: Keeping::Nothing,
+            kept_home: None,
             keeper: OnceCell::new(),
         })
     }
@@ -69,6 +73,11 @@ impl App {
     /// Keeps sessions between two starts.
     pub fn keeping(self, keeping: Keeping) -> Self {
         Self { keeping, ..self }
+    }
+
+    /// Keeps folders of the command's home.
+    pub fn keeping_home(self, kept_home: Option<KeptHome>) -> Self {
+        Self { kept_home, ..self }
     }
 
     /// Opens a session: issues its phantoms, creates its CA and starts to recognise its requests.
