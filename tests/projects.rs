@@ -239,15 +239,33 @@ fn phantoms_are_those_of_one_user_and_one_project_until_fresh_ones_are_asked_for
             assert!(!found, "{:?} holds {needle}", file.path());
         }
     }
-    // Without its key, nothing is made anew in silence.
-    fs::remove_file(folder.join("key")).unwrap();
-    let refused = host.exec("ann", "ann-one", &[], "true");
-    let told = said(&refused);
-    assert!(
-        !refused.status.success() && told.contains("--fresh"),
-        "{told}"
-    );
-    assert_ne!(host.phantom("ann", "ann-one", &["--fresh"]), fresh);
+}
+
+#[test]
+fn without_the_key_of_the_state_a_run_has_phantoms_of_its_own_and_forgets_no_project() {
+    let host = Host::new();
+    let one = host.phantom("ann", "ann-one", &[]);
+    let two = host.phantom("ann", "ann-two", &[]);
+    // As in a login without the key ring.
+    let key = host.at("ann/.local/state/gateway/sessions/key");
+    fs::rename(&key, host.at("ann/elsewhere")).unwrap();
+    for flags in [&[][..], &["--fresh"]] {
+        let run = host.exec("ann", "ann-one", flags, "printf %s \"$TOKEN\"");
+        let told = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(run.status.success(), "{told}");
+        assert_eq!(
+            told.matches("the phantoms of this run are its own").count(),
+            1,
+            "{told}"
+        );
+        let own = String::from_utf8(run.stdout).unwrap();
+        assert!(own.starts_with("ghp_") && own != SECRET && own != one && own != two);
+    }
+    assert!(!key.exists(), "no key was made in its place");
+    fs::rename(host.at("ann/elsewhere"), &key).unwrap();
+    assert_eq!(host.phantom("ann", "ann-one", &[]), one);
+    assert_ne!(host.phantom("ann", "ann-one", &["--fresh"]), one);
+    assert_eq!(host.phantom("ann", "ann-two", &[]), two);
 }
 
 const SERVER: &str = r#"

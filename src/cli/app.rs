@@ -21,7 +21,7 @@ use crate::message::Host;
 use crate::names::SessionId;
 use crate::origin::OriginRule;
 use crate::session::phantom::Phantoms;
-use crate::session::{Lifetime, Moment, Session, SessionStatus};
+use crate::session::{EndReason, Lifetime, Moment, Session, SessionStatus};
 
 /// The program without listeners and threads, ready to serve.
 pub struct App {
@@ -131,9 +131,14 @@ impl App {
         kept: &RecalledSession,
     ) -> Arc<Session> {
         let groups = groups.iter().map(|group| Arc::from(group.as_str()));
-        if kept.is_ended() {
+        if let Some(why) = kept.ended() {
+            let why = match why {
+                EndReason::Operator => "was ended",
+                EndReason::Expired => "was not renewed before its lifetime was over",
+                EndReason::Idle => "was not used for too long",
+            };
             Terminal::new(false, super::Color::Auto).note(format!(
-                "gateway: session `{id}` was ended and refuses every request; `--fresh` begins it anew"
+                "gateway: session `{id}` {why} and refuses every request; `--fresh` begins it anew"
             ));
         }
         let lasts = match self.keeping {
@@ -141,10 +146,10 @@ impl App {
             // It ends with its command.
             Keeping::Project(_) | Keeping::Nothing => None,
         };
-        let life = |lasts| Lifetime::new(Moment::now(), lasts).with_idle(kept.idle());
-        let lifetime = lasts.map(life);
+        let lifetime = lasts.map(|lasts| Lifetime::new(Moment::now(), lasts));
         let session = Session::new(id.clone(), groups.collect(), phantoms, lifetime);
         let session = session.with_key(kept.key());
+        session.limit_idle(self.config.ca.idle);
         kept.restore(&session);
         Arc::new(session)
     }

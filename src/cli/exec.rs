@@ -153,7 +153,7 @@ impl Exec {
         let project = std::env::current_dir().and_then(std::fs::canonicalize);
         config.granted = project
             .ok()
-            .and_then(|project| state::granted_for(&project));
+            .and_then(|project| state::granted_for(&project, config.file.as_deref()));
         // No rule is read from a folder that the command may change.
         if let Some(folder) = state::granted_directory()
             && changeable(&config, &folder)?

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -14,13 +15,13 @@ use super::failure::Failure;
 use super::kept::RecalledSession;
 use super::project::{project_folders, project_id};
 use super::renewal::Renewal;
-use super::sealing::KeyPlaces;
+use super::sealing::{KeyPlaces, NoKey};
 use super::terminal::Terminal;
 use crate::config::Config;
 use crate::intercept::SessionCa;
 use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
-use crate::session::{Session, SessionStatus};
+use crate::session::{EndReason, Session, SessionStatus};
 use crate::state::{
     KeptCertificate, KeptSecrets, MemoryState, SealingKey, SessionDecision, SessionRecord,
     SqliteState, StateError, StateStore, unix,
@@ -48,6 +49,8 @@ pub(super) struct Keeper {
     /// The user that runs the command, if it is not this one.
     user: Option<String>,
     renewal: Renewal,
+    /// Whether the phantoms of other sessions were asked for.
+    recognises: AtomicBool,
 }
 
 impl Keeper {
@@ -67,6 +70,7 @@ impl Keeper {
             fresh: config.state.fresh,
             begun: Mutex::default(),
             user: config.sandbox.user.clone(),
+            recognises: AtomicBool::new(false),
         };
         let path = match keeping {
             Keeping::Nothing => None,
@@ -83,8 +87,17 @@ impl Keeper {
         match opened {
             Ok(store) => {
                 let folder = path.parent().unwrap_or(Path::new("/"));
-                let key = KeyPlaces::new(config, folder).key(&store).await?;
-                Ok(with(Arc::new(store), key))
+                // `--fresh` begins one project of `exec` anew, and every session of a `serve`.
+                let listens = keeping == Keeping::Listeners;
+                let forgets = config.state.fresh && listens;
+                match KeyPlaces::new(config, folder).key(&store, forgets).await {
+                    Ok(key) => Ok(with(Arc::new(store), key)),
+                    Err(NoKey::Lost(failure)) if !listens => {
+                        note_run_alone(&failure, &path);
+                        Ok(with(Arc::<MemoryState>::default(), passing()?))
+                    }
+                    Err(NoKey::Lost(failure) | NoKey::Unusable(failure)) => Err(failure),
+                }
             }
             Err(error) if config.state.path.is_none() && error.is_no_place() => {
                 Terminal::new(false, Color::Auto).note(format!(
@@ -178,6 +191,7 @@ impl Keeper {
             SessionStatus::Ended(_) => SessionDecision::End {
                 session,
                 at: unix(SystemTime::now()),
+                was_idle: status == SessionStatus::Ended(EndReason::Idle),
             },
         };
         match self.decide(vec![decision]).await? {
@@ -203,13 +217,17 @@ impl Keeper {
 
     /// Renews a session as long as this process lives, if it has a record of its own to renew.
     pub(super) fn tend(&self, kept: &RecalledSession, session: &Arc<Session>) {
-        if session.lifetime().is_some() && !kept.is_ended() {
+        if session.lifetime().is_some() && kept.ended().is_none() {
             self.renewal.add(kept.id.clone(), session);
         }
     }
 
-    /// The phantoms of other sessions that are kept, each with the id of its record.
+    /// The phantoms of other sessions that are kept, each with the id of its record. They are asked
+    /// for with the first session: those that are opened later are known then.
     pub(super) async fn others(&self, own: &RecalledSession) -> Vec<(SessionId, Vec<Phantom>)> {
+        if self.recognises.swap(true, Ordering::Relaxed) {
+            return Vec::new();
+        }
         let records = self.store.sessions(RECOGNISED).await.unwrap_or_default();
         let others = records.iter().filter(|record| record.id != own.id.as_str());
         // A record that cannot be opened takes away a word of explanation, and nothing else.
@@ -260,13 +278,14 @@ impl Keeper {
                 SessionDecision::Create(record)
             }]);
         };
-        if record.ended.is_some() {
+        if kept.ended().is_some() && self.keeps_ca() {
             return Ok(Vec::new());
         }
         let mut decisions = kept.new_shapes();
         let pem = record.certificate.as_ref().map(|kept| kept.pem.as_str());
         let is_another = self.keeps_ca() && pem != Some(ca.certificate_pem().as_str());
-        if is_another || record.parents != groups(session) {
+        let idle = session.idle().map(|idle| idle.as_secs());
+        if is_another || record.parents != groups(session) || record.idle != idle {
             decisions.push(SessionDecision::Reissue(self.record(kept, session, ca)?));
         }
         if let (Some(lifetime), true) = (session.lifetime(), self.keeps_ca()) {
@@ -294,7 +313,8 @@ impl Keeper {
             parents: groups(session),
             made: unix(SystemTime::now()),
             ends: session.lifetime().map(|lifetime| unix(lifetime.ends())),
-            idle: None,
+            idle: session.idle().map(|idle| idle.as_secs()),
+            was_idle: false,
             paused: false,
             ended: None,
             shapes: kept.shapes.all().map(named).collect(),
@@ -325,6 +345,16 @@ fn groups(session: &Session) -> Vec<String> {
         .iter()
         .map(|group| group.to_string())
         .collect()
+}
+
+/// Says that the phantoms of a run are its own, since what is kept cannot be opened. A login
+/// without the key ring must not stop a command.
+fn note_run_alone(failure: &Failure, state: &Path) {
+    let why = failure.why.as_deref().unwrap_or(&failure.what);
+    Terminal::new(false, Color::Auto).note(format!(
+        "gateway: the phantoms of this run are its own: the key of {} cannot be had ({why}). Unlock the key ring or give the key back; if it is lost for good, remove that file",
+        state.display()
+    ));
 }
 
 /// A key for records that end with the process.

@@ -1,12 +1,12 @@
 //! What is kept of one session, and what is made of it at the next start.
 
-use std::time::Duration;
+use std::time::SystemTime;
 
 use crate::intercept::KeptCa;
 use crate::names::SessionId;
 use crate::session::phantom::{KeptShapes, PhantomKey};
 use crate::session::{EndReason, Session, SessionStatus};
-use crate::state::{KeptSecrets, SessionDecision, SessionRecord};
+use crate::state::{KeptSecrets, SessionDecision, SessionRecord, unix};
 
 /// What is kept of one session.
 pub(super) struct RecalledSession {
@@ -36,23 +36,28 @@ impl RecalledSession {
         })
     }
 
-    /// After how long without a request it ends, if it does.
-    pub(super) fn idle(&self) -> Option<Duration> {
-        let idle = self.record.as_ref()?.idle?;
-        Some(Duration::from_secs(idle))
-    }
-
     /// Gives a session the status that was kept.
     pub(super) fn restore(&self, session: &Session) {
-        if let Some(record) = &self.record {
-            session.narrow(status(record));
+        let Some(record) = &self.record else {
+            return;
+        };
+        match self.ended() {
+            Some(why) => session.narrow(SessionStatus::Ended(why)),
+            None => session.narrow(status(record)),
         }
     }
 
-    /// Whether the session was ended by decision.
-    pub(super) fn is_ended(&self) -> bool {
-        let record = self.record.as_ref();
-        record.is_some_and(|record| record.ended.is_some())
+    /// Why the session has ended, if it has: by decision, or because its time was over before
+    /// somebody renewed it.
+    pub(super) fn ended(&self) -> Option<EndReason> {
+        let record = self.record.as_ref()?;
+        if let SessionStatus::Ended(why) = status(record) {
+            return Some(why);
+        }
+        let is_over = record
+            .ends
+            .is_some_and(|ends| ends <= unix(SystemTime::now()));
+        is_over.then_some(EndReason::Expired)
     }
 
     /// The decisions that keep the shapes which the record does not have yet.
@@ -69,9 +74,10 @@ impl RecalledSession {
     }
 }
 
-/// What operators made of a session.
+/// What was made of a session by decision.
 pub(super) fn status(record: &SessionRecord) -> SessionStatus {
     match (record.ended, record.paused) {
+        (Some(_), _) if record.was_idle => SessionStatus::Ended(EndReason::Idle),
         (Some(_), _) => SessionStatus::Ended(EndReason::Operator),
         (None, true) => SessionStatus::Paused,
         (None, false) => SessionStatus::Active,

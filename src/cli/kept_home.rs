@@ -43,7 +43,7 @@ impl KeptHome {
             shown.any(|one| name.starts_with(one))
         };
         names.retain(|name| !is_shown(name));
-        let granted = state::granted_for(project)?;
+        let granted = state::granted_for(project, None)?;
         let own = rustix::process::geteuid().as_raw() == user.uid;
         let name = if own {
             "home".to_owned()

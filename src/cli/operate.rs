@@ -85,6 +85,11 @@ fn print(terminal: &Terminal, state: &Value) {
         let (address, session) = (shown(&listener["address"]), shown(&listener["session"]));
         terminal.line(format!("  listener  {address} of session {session}"));
     }
+    let revoked = texts(&state["revoked"]);
+    if !revoked.is_empty() {
+        let revoked = revoked.join(", ");
+        terminal.line(format!("  revoked   {revoked}"));
+    }
     terminal.line(format!(
         "  load      {} sessions, {} connections, {} exchanges under way; {} refused so far",
         number(&state["sessions"]),
@@ -125,12 +130,11 @@ fn print_session(terminal: &Terminal, session: &Value) {
         Some(seconds) => format!("ends in {}", duration(seconds)),
         None => shown(&session["ended"]),
     };
-    let credentials: Vec<String> = session["credentials"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(shown)
-        .collect();
+    let revoked = texts(&session["revoked"]);
+    let mut credentials = texts(&session["credentials"]);
+    for credential in credentials.iter_mut().filter(|one| revoked.contains(one)) {
+        credential.push_str(" (revoked)");
+    }
     terminal.line(format!(
         "{:<16} {status}  {:<12} {} connections, {} under way  {ends}  {}",
         shown(&session["id"]),
@@ -226,6 +230,10 @@ impl Revoke {
         }
         Ok(Code::Ok)
     }
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().map(shown).collect()
 }
 
 fn shown(value: &Value) -> String {

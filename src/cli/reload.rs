@@ -106,6 +106,9 @@ impl App {
         for (session, phantoms) in &renewed {
             session.hold(phantoms);
         }
+        for session in self.shared.sessions.all() {
+            session.limit_idle(config.ca.idle);
+        }
         let holding = next.credentials.holding();
         holding.budget.resize(config.limits.max_buffered_total);
         holding.decoding.resize(config.limits.max_decoder_memory);

@@ -3,13 +3,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
 use super::kept::status;
 use crate::names::SessionId;
-use crate::session::{Moment, Session};
+use crate::session::{EndReason, Moment, Session};
 use crate::state::{Revision, SessionDecision, StateError, StateStore, unix};
 
 /// The sessions of this process that are renewed.
@@ -48,14 +48,18 @@ impl Renewal {
         if !self.0.runs.swap(true, Ordering::Relaxed) {
             let shared = Arc::downgrade(&self.0);
             tokio::spawn(async move {
-                let mut seen = None;
+                let (mut seen, mut looked) = (None, None);
                 loop {
                     tokio::time::sleep(EVERY).await;
                     let Some(shared) = shared.upgrade() else {
                         return;
                     };
                     seen = shared.follow(seen).await;
-                    shared.renew().await;
+                    let now = Moment::now();
+                    if looked.is_none_or(|before| now.is_later_than(before, LOOK)) {
+                        looked = Some(now);
+                        shared.renew().await;
+                    }
                 }
             });
         }
@@ -97,40 +101,81 @@ impl Shared {
         }
     }
 
+    /// Renews the sessions that are due, and keeps the ends of those that were idle for too long.
     async fn renew(&self) {
-        for one in self.tended() {
-            let Some(session) = one.session.upgrade() else {
-                self.forget(&one.id);
-                continue;
-            };
-            let now = Moment::now();
-            let Some(life) = session.lifetime().filter(|life| life.is_half_over(now)) else {
-                continue;
-            };
-            let next = life.again(now);
-            let (id, ends) = (one.id.clone(), unix(next.ends()));
-            let extended = SessionDecision::Extend { session: id, ends };
-            match self.store.decide(vec![extended]).await {
-                Ok(_) => session.extend(next),
-                // It was ended, which `follow` applies.
-                Err(StateError::Refused(_)) => {}
-                // It lives for the other half, and each round tries again.
-                Err(error) => {
-                    tracing::warn!(session = %one.id, %error, "the session could not be renewed");
-                }
+        let now = Moment::now();
+        for (id, session) in self.due(now) {
+            session.end_if_idle();
+            match session.ended() {
+                Some(EndReason::Idle) => self.keep_idle_end(&id).await,
+                // The store has it, or it is over by the store's record.
+                Some(EndReason::Operator | EndReason::Expired) => {}
+                None => self.extend(&id, &session, now).await,
             }
         }
+    }
+
+    async fn extend(&self, id: &SessionId, session: &Session, now: Moment) {
+        let Some(next) = session.lifetime().map(|life| life.again(now)) else {
+            return;
+        };
+        let (own, ends) = (id.clone(), unix(next.ends()));
+        let extended = SessionDecision::Extend { session: own, ends };
+        match self.store.decide(vec![extended]).await {
+            Ok(_) => session.extend(next),
+            // It was ended, which `follow` applies.
+            Err(StateError::Refused(_)) => {}
+            // It lives for the other half, and each round tries again.
+            Err(error) => {
+                tracing::warn!(session = %id, %error, "the session could not be renewed");
+            }
+        }
+    }
+
+    /// Keeps the end of a session that was idle for too long. It is asked for no more then.
+    async fn keep_idle_end(&self, id: &SessionId) {
+        let end = SessionDecision::End {
+            session: id.clone(),
+            at: unix(SystemTime::now()),
+            was_idle: true,
+        };
+        match self.store.decide(vec![end]).await {
+            Ok(_) | Err(StateError::Refused(_)) => {
+                self.tended.lock().retain(|one| one.id != *id);
+            }
+            // Each round tries again.
+            Err(error) => {
+                tracing::warn!(session = %id, %error, "the end of an idle session could not be kept");
+            }
+        }
+    }
+
+    /// The sessions that must be renewed or are over. Those that are gone are forgotten.
+    fn due(&self, now: Moment) -> Vec<(SessionId, Arc<Session>)> {
+        let mut due = Vec::new();
+        self.tended.lock().retain(|one| {
+            let Some(session) = one.session.upgrade() else {
+                return false;
+            };
+            let is_half_over = session
+                .lifetime()
+                .is_some_and(|life| life.is_half_over(now));
+            if is_half_over || session.ended().is_some() {
+                due.push((one.id.clone(), session));
+            }
+            true
+        });
+        due
     }
 
     fn tended(&self) -> Vec<Tended> {
         self.tended.lock().clone()
     }
-
-    fn forget(&self, id: &SessionId) {
-        self.tended.lock().retain(|one| one.id != *id);
-    }
 }
 
-/// How often it is looked whether something was decided or is due. A lifetime has a minute or more;
-/// after a machine slept for longer than that, requests are refused for so long at most.
+/// How often it is looked whether something was decided. After a machine slept for longer than a
+/// lifetime, requests are refused for so long at most.
 const EVERY: Duration = Duration::from_millis(250);
+/// How often it is looked which sessions are due, of which there may be many. A lifetime has a
+/// minute or more.
+const LOOK: Duration = Duration::from_secs(2);

@@ -21,6 +21,20 @@ pub(super) struct KeyPlaces<'c> {
     ring: SecretRef,
 }
 
+/// Why there is no key.
+pub(super) enum NoKey {
+    /// The store is in use, and its key cannot be had here and now.
+    Lost(Failure),
+    /// Something is wrong with the place of the key, or with the store.
+    Unusable(Failure),
+}
+
+impl From<Failure> for NoKey {
+    fn from(failure: Failure) -> Self {
+        Self::Unusable(failure)
+    }
+}
+
 /// A key, and the word for its place in the store's mark.
 type Placed = (SealingKey, &'static str);
 
@@ -34,18 +48,23 @@ impl<'c> KeyPlaces<'c> {
         }
     }
 
-    /// Returns the key of a store. A new store gets one.
+    /// Returns the key of a store. A new store gets one. If the key is lost, `forgets` says whether
+    /// to begin anew with another one, without any session of before.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if the key of a store that is in use cannot be had, or is another one.
-    pub(super) async fn key(&self, store: &dyn StateStore) -> Result<SealingKey, Failure> {
+    /// Returns [`NoKey`] if the key of a store that is in use cannot be had, or is another one.
+    pub(super) async fn key(
+        &self,
+        store: &dyn StateStore,
+        forgets: bool,
+    ) -> Result<SealingKey, NoKey> {
         // One process at a time makes a key, or two would keep different ones.
         let _alone = self.lock()?;
         let unreadable = |error| Failure::of("the state cannot be read", &error);
         if let Some(mark) = store.key_mark().await.map_err(unreadable)? {
             match self.known(&mark).await {
-                Err(_) if self.config.state.fresh => store.forget().await.map_err(unreadable)?,
-                known => return known,
+                Err(_) if forgets => store.forget().await.map_err(unreadable)?,
+                known => return known.map_err(NoKey::Lost),
             }
         }
         let (key, source) = self.first().await?;

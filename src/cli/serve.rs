@@ -91,6 +91,7 @@ impl Serve {
         let mut config = self.run.config(&super::presets::known_variable)?;
         config.granted = config.file.as_deref().map(granted_beside);
         terminal.warn(&config.warnings);
+        note_former_grants(&config, terminal);
         if config.listeners.is_empty() {
             return Err(Failure::usage("there is nothing to listen on")
                 .because("the configuration has no `[[listener]]`")
@@ -263,9 +264,25 @@ async fn listeners(app: &App) -> Result<Vec<Arc<SessionListener>>, Failure> {
     Ok(listeners)
 }
 
-/// The rules that operators grant stand in a file beside the configuration.
+/// The rules that operators grant stand in a file beside the configuration: `gateway.granted.cedar`
+/// for `gateway.toml`.
 fn granted_beside(config: &Path) -> PathBuf {
-    config.with_file_name("granted.cedar")
+    config.with_extension(crate::policy::GRANTED)
+}
+
+/// Says that the file which all configurations of a folder shared is not read any more.
+fn note_former_grants(config: &Config, terminal: &Terminal) {
+    let Some(granted) = &config.granted else {
+        return;
+    };
+    let former = granted.with_file_name("granted.cedar");
+    if former.exists() && !config.policy.paths().contains(&former) {
+        terminal.note(format!(
+            "gateway: {} is no longer read, since every configuration there shared it. If its rules are for this one, move it to {}",
+            former.display(),
+            granted.display()
+        ));
+    }
 }
 
 async fn authentication(asked: &crate::config::ProxyLogin) -> Result<Authentication, Failure> {

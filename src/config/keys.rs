@@ -126,6 +126,7 @@ pub const SECTIONS: &[ConfigSection] = &[
 pub const KEYS: &[ConfigKey] = &[
     fixed("ca", "certificate", "path", "not written"),
     fixed("ca", "lifetime", "duration", "24h"),
+    key("ca", "idle", "duration", "never"),
     fixed("state", "path", "path", "the state directory of the user"),
     fixed(
         "state",

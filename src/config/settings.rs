@@ -28,6 +28,8 @@ pub struct Ca {
     /// How long a session of `gateway serve` lives without being renewed, and the longest life of
     /// the certificates of hosts.
     pub lifetime: Duration,
+    /// After how long without a request a session of `gateway serve` ends; `None` for never.
+    pub idle: Option<Duration>,
 }
 
 /// Where sessions are kept between two starts.
@@ -113,6 +115,7 @@ impl Default for Ca {
         Self {
             certificate: None,
             lifetime: DAY,
+            idle: None,
         }
     }
 }
@@ -150,6 +153,7 @@ pub(super) fn ca(section: &Section<'_, '_>) -> Ca {
     if let Some(lifetime) = within(section, "lifetime", Duration::from_secs(60)..=200 * DAY) {
         ca.lifetime = lifetime;
     }
+    ca.idle = within(section, "idle", Duration::from_secs(60)..=200 * DAY);
     ca
 }
 

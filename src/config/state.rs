@@ -68,10 +68,16 @@ pub fn granted_directory() -> Option<PathBuf> {
 }
 
 /// Returns the file of the rules that operators granted for a project: one for each folder that
-/// `exec` is started in.
+/// `exec` is started in, and for each configuration file that it is started with there.
 #[must_use]
-pub fn granted_for(project: &Path) -> Option<PathBuf> {
-    let digest = Sha256::digest(project.as_os_str().as_encoded_bytes());
+pub fn granted_for(project: &Path, config: Option<&Path>) -> Option<PathBuf> {
+    let mut digest = Sha256::new_with_prefix(project.as_os_str().as_encoded_bytes());
+    if let Some(config) = config {
+        // No path holds a NUL.
+        digest.update(b"\0");
+        digest.update(real(config).as_os_str().as_encoded_bytes());
+    }
+    let digest = digest.finalize();
     let name: String = digest[..16]
         .iter()
         .map(|byte| format!("{byte:02x}"))

@@ -225,7 +225,8 @@ impl<O: Operations> Control<O> {
         };
         done.map_err(ended)?;
         if session.status() != SessionStatus::Active {
-            self.operations.keep_status(id, session.status()).await?;
+            let kept = self.operations.keep_status(id, session.status()).await;
+            kept.map_err(|why| not_kept(session.status(), why))?;
         }
         Ok(document(&SessionView::of(&session, &self.shared)))
     }
@@ -302,6 +303,19 @@ fn refuse_browsers(fields: &HeaderMap, peer: Peer) -> Result<(), ControlRefusal>
     } else {
         Err(forbidden("the host is not the gateway").next("send `Host: gateway`"))
     }
+}
+
+/// Says what holds when a session was paused or ended, and the next start will not know.
+fn not_kept(status: SessionStatus, why: ControlRefusal) -> ControlRefusal {
+    let status = status.as_str();
+    let causes = [Some(why.what), why.why].into_iter().flatten();
+    let causes: Vec<String> = causes.collect();
+    ControlRefusal::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        format!("the session is {status}, and that could not be kept for the next start"),
+    )
+    .because(causes.join(": "))
+    .next("do it again before the gateway is started anew")
 }
 
 fn unknown_session() -> ControlRefusal {

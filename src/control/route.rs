@@ -128,7 +128,7 @@ pub static ROUTES: [Route; 13] = [
         "/v1/sessions/{id}/pause",
         "Refuses the session's requests until it is resumed. What is under way goes on.",
         (Endpoint::Pause, Operation::SessionPause),
-        &[200, 404, 409],
+        &[200, 404, 409, 503],
     ),
     route(
         Method::POST,
@@ -142,7 +142,7 @@ pub static ROUTES: [Route; 13] = [
         "/v1/sessions/{id}/end",
         "Ends the session for good, and cuts what is under way.",
         (Endpoint::End, Operation::SessionEnd),
-        &[200, 404],
+        &[200, 404, 503],
     ),
     route(
         Method::POST,

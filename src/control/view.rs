@@ -7,7 +7,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::gateway::SharedState;
+use crate::gateway::{SharedState, Snapshot};
 use crate::session::{Moment, Session, SessionStatus};
 
 /// What is known of the gateway from its start.
@@ -36,6 +36,8 @@ pub(super) struct GatewayView<'a> {
     audit: Option<&'a Path>,
     listeners: Vec<ListenerView>,
     policies: PoliciesView,
+    /// The credentials that an operator revoked.
+    revoked: Vec<String>,
     sessions: usize,
     connections: usize,
     exchanges: usize,
@@ -63,6 +65,8 @@ pub(super) struct SessionView {
     ended: Option<&'static str>,
     groups: Vec<String>,
     credentials: Vec<String>,
+    /// Those of them that an operator revoked.
+    revoked: Vec<String>,
     connections: usize,
     exchanges: usize,
     ends_in_seconds: Option<u64>,
@@ -92,12 +96,18 @@ impl<'a> GatewayView<'a> {
                 generation: policies.number(),
                 count: policies.len(),
             },
+            revoked: revoked(&shared.current()),
             connections: shared.open.load(std::sync::atomic::Ordering::Relaxed),
             exchanges: sessions.iter().map(|session| session.load().1).sum(),
             sessions: sessions.len(),
             refused: shared.refused.reasons().map(|(_, count)| count).sum(),
         }
     }
+}
+
+fn revoked(snapshot: &Snapshot) -> Vec<String> {
+    let revoked = snapshot.credentials.revoked();
+    revoked.map(ToString::to_string).collect()
 }
 
 impl SessionView {
@@ -118,6 +128,7 @@ impl SessionView {
             credentials: credentials
                 .map(|binding| binding.credential.to_string())
                 .collect(),
+            revoked: revoked(&snapshot),
             connections,
             exchanges,
             ends_in_seconds: session

@@ -73,10 +73,13 @@ impl Credentials {
         let mut minting = None;
         if let Some(SignedGrant { grant, proof }) = proof {
             let lend = grants.get(grant).ok_or(Error::Unknown)?.lend();
-            minting = proof.mints().then(|| Minting {
-                session: session.clone(),
-                parent: lend.credential().clone(),
-            });
+            if proof.mints() {
+                minting = Some(Minting {
+                    session: session.clone(),
+                    parent: lend.credential().clone(),
+                    revocation: self.revocation(lend.index())?,
+                });
+            }
             if minting.is_some() {
                 // An answer that must be read is requested without a content coding.
                 head.fields
@@ -121,8 +124,8 @@ impl Credentials {
             None => None,
         };
         let parts = match &temporary {
-            Some((names, secrets)) => {
-                let texts = secrets.iter().map(|secret| secret.expose());
+            Some((names, minted)) => {
+                let texts = minted.secrets.iter().map(|secret| secret.expose());
                 names.iter().copied().zip(texts).collect()
             }
             None => {

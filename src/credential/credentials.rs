@@ -11,7 +11,7 @@ use super::error::Error;
 use super::given::Given;
 use super::holding::Holding;
 use super::inject::Prepared;
-use super::revocation::{Revocation, Revoked};
+use super::revocation::Revocation;
 use super::secret::Secret;
 use super::store::{CachedSecret, SecretRef, SecretSource, Stores};
 use super::stored::Stored;
@@ -41,6 +41,13 @@ struct Exposed {
 }
 
 impl Exposed {
+    /// The revocations of a credential in earlier generations.
+    fn revocations(&self, credential: &CredentialName) -> Vec<Arc<Revocation>> {
+        let former = self.former.read();
+        let of_it = former.iter().filter(|one| one.name == *credential);
+        of_it.map(|one| one.history.revocation.clone()).collect()
+    }
+
     /// Keeps what a generation bound, since the next one may bind less.
     fn keep(&self, bindings: &Bindings, slots: &[CredentialSlot]) {
         let mut former = self.former.write();
@@ -51,6 +58,7 @@ impl Exposed {
             let at = former.iter().position(of_it).unwrap_or_else(|| {
                 former.push(FormerCredential {
                     name: binding.credential.clone(),
+                    from: slot.source.reference().clone(),
                     origins: Vec::new(),
                     is_placed: false,
                     history: slot.history.clone(),
@@ -89,30 +97,23 @@ pub(super) struct CredentialHistory {
     /// When its store last gave it, in seconds since 1970.
     had_at: AtomicU64,
     revocation: Arc<Revocation>,
-    /// Those of the places where its secret was stored before.
-    former: Vec<Arc<Revocation>>,
 }
 
 impl CredentialHistory {
     /// The history of the same credential, once its secret is stored elsewhere.
     fn moved(&self) -> Self {
-        let former = self.former.iter().chain([&self.revocation]);
         Self {
             given: self.given.clone(),
-            former: former.cloned().collect(),
             ..Self::default()
         }
-    }
-
-    fn revoke(&self) -> usize {
-        let all = self.former.iter().chain([&self.revocation]);
-        all.map(|revocation| revocation.revoke()).sum()
     }
 }
 
 /// A credential of a former generation, whose secret origins may still repeat.
 struct FormerCredential {
     name: CredentialName,
+    /// Where its secret was stored.
+    from: SecretRef,
     origins: Vec<OriginPattern>,
     /// Whether it was put in, and not signed with.
     is_placed: bool,
@@ -163,24 +164,25 @@ impl Credentials {
     }
 
     /// Makes the credentials of the next generation. Those whose secrets are stored where they were
-    /// keep what is known of them, and stay revoked if they were.
+    /// keep what is known of them, and stay revoked if they were, even if generations between
+    /// lacked them or had them elsewhere.
     ///
     /// # Errors
     /// [`BindingMalformed`] by cause.
     pub fn next(&self, stored: Vec<Stored>, stores: &Stores) -> Result<Self, BindingMalformed> {
         self.exposed.keep(&self.bindings, &self.slots);
         Self::with(stored, stores, self.exposed.clone(), |stored| {
-            let name = &stored.binding.credential;
-            let Some(index) = self.bindings.index_of(name) else {
-                let former = self.exposed.former.read();
-                let latest = former.iter().rfind(|one| one.name == *name)?;
-                return Some(Arc::new(latest.history.moved()));
-            };
-            let slot = self.slots.get(index)?;
-            Some(match *slot.source.reference() == stored.from {
-                true => slot.history.clone(),
-                false => Arc::new(slot.history.moved()),
-            })
+            let former = self.exposed.former.read();
+            let mut known = former
+                .iter()
+                .filter(|one| one.name == stored.binding.credential);
+            let latest = known.clone().next_back()?;
+            Some(
+                match known.find(|one| one.from.is_same_place(&stored.from)) {
+                    Some(same) => same.history.clone(),
+                    None => Arc::new(latest.history.moved()),
+                },
+            )
         })
     }
 
@@ -253,8 +255,8 @@ impl Credentials {
     /// secret leaves. Returns how many connections that could carry it were open; `None` if there
     /// is no such credential.
     ///
-    /// The credential stays revoked in later generations, as long as they store its secret in the
-    /// same place.
+    /// The credential stays revoked in later generations that store its secret in the same place.
+    /// What was lent from places of earlier generations is revoked as well.
     #[must_use]
     pub fn revoke(&self, credential: &CredentialName) -> Option<usize> {
         self.bindings.index_of(credential)?;
@@ -265,7 +267,20 @@ impl Credentials {
         };
         let all = self.bindings.all().zip(&self.slots);
         let meant = all.filter(|(binding, _)| is_meant(binding));
-        Some(meant.map(|(_, slot)| slot.history.revoke()).sum())
+        let revoke = |(binding, slot): (&Binding, &CredentialSlot)| {
+            let former = self.exposed.revocations(&binding.credential);
+            let known = former.into_iter().map(|one| one.revoke()).sum::<usize>();
+            // Unless it was among them.
+            known + slot.history.revocation.revoke()
+        };
+        Some(meant.map(revoke).sum())
+    }
+
+    /// The credentials that are revoked.
+    pub fn revoked(&self) -> impl Iterator<Item = &CredentialName> {
+        let names = self.bindings.all().map(|binding| &binding.credential);
+        let with_slots = names.zip(&self.slots);
+        with_slots.filter_map(|(name, slot)| slot.history.revocation.is_revoked().then_some(name))
     }
 
     /// Checks that no credential that a request presents is revoked.
@@ -281,11 +296,7 @@ impl Credentials {
 
     /// The revocation of the binding at `index`, which is not revoked yet.
     pub(super) fn revocation(&self, index: usize) -> Result<Arc<Revocation>, Error> {
-        let revocation = &self.slot(index)?.history.revocation;
-        match revocation.is_revoked() {
-            true => Err(Revoked.into()),
-            false => Ok(revocation.clone()),
-        }
+        Ok(self.slot(index)?.history.revocation.admitted()?)
     }
 
     /// The limits for held content.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::credentials::Credentials;
+use super::credentials::{CredentialSlot, Credentials};
 use super::error::Error;
 use super::fetch::Fetched;
 use super::issue::is_optional;
@@ -50,11 +50,15 @@ impl ExposedSecrets {
     }
 
     /// Returns the secrets behind temporary credentials.
-    pub(super) fn minted(&self, phantoms: &Arc<TemporaryPhantoms>) -> Option<[Arc<Secret>; 3]> {
+    pub(super) fn minted(
+        &self,
+        phantoms: &Arc<TemporaryPhantoms>,
+    ) -> Option<Arc<TemporarySecrets>> {
         let now = self.now.load();
         let mut minted = now.minted.iter();
-        let found = minted.find(|one| Arc::ptr_eq(&one.phantoms, phantoms))?;
-        Some(found.secrets.clone())
+        minted
+            .find(|one| Arc::ptr_eq(&one.phantoms, phantoms))
+            .cloned()
     }
 
     /// Keeps temporary credentials and searches later answers for them.
@@ -158,8 +162,9 @@ impl Credentials {
                 true => Ok(None),
                 false => self.extended(session, now, wanted).map(Some),
             })?;
-            if has_grown {
+            if has_grown && !self.is_told(wanted) {
                 self.tell_others(session, wanted);
+                self.note_told(wanted);
             }
         }
         Ok(Some(Redactor {
@@ -179,7 +184,9 @@ impl Credentials {
     ) -> Result<&'s ExposedSecrets, Error> {
         let none = || {
             let mut all = self.exposed_to();
-            all.retain(|one| one.strong_count() > 0);
+            if all.len() == all.capacity() {
+                all.retain(|one| one.strong_count() > 0);
+            }
             all.push(Arc::downgrade(session));
             ExposedSecrets {
                 now: Arc::new(ArcSwap::from_pointee(Searched::none(session.id()))),
@@ -187,6 +194,27 @@ impl Credentials {
             }
         };
         session.state(none).ok_or(Error::Unknown)
+    }
+
+    /// Whether every session was told of these secrets. One that is searched for a credential later
+    /// has all that its store gave.
+    fn is_told(&self, wanted: &Wanted<'_>) -> bool {
+        let given = |one: &Exposable| Some(&self.slot_of(&one.credential)?.history.given);
+        wanted
+            .all()
+            .all(|one| given(&one).is_some_and(|given| given.is_told(&one.secret)))
+    }
+
+    fn note_told(&self, wanted: &Wanted<'_>) {
+        for one in wanted.all() {
+            if let Some(slot) = self.slot_of(&one.credential) {
+                slot.history.given.note_told(&one.secret);
+            }
+        }
+    }
+
+    fn slot_of(&self, credential: &CredentialName) -> Option<&CredentialSlot> {
+        self.slot(self.bindings().index_of(credential)?).ok()
     }
 
     /// Extends the search of other sessions whose answers are in transit.

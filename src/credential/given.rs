@@ -18,6 +18,8 @@ struct One {
     secret: Arc<Secret>,
     /// When its lease ends. For a replaced secret, no earlier than its replacement.
     ends: Option<Instant>,
+    /// Whether every session that is searched for the credential was told of it.
+    told: bool,
 }
 
 impl Given {
@@ -47,6 +49,7 @@ impl Given {
         given.push(One {
             secret: secret.clone(),
             ends,
+            told: false,
         });
         prune(&mut given, now);
     }
@@ -55,6 +58,22 @@ impl Given {
         let mut given = self.0.lock();
         prune(&mut given, now);
         given.iter().map(|one| one.secret.clone()).collect()
+    }
+
+    /// Whether every session was told of a secret.
+    pub(super) fn is_told(&self, secret: &Arc<Secret>) -> bool {
+        let given = self.0.lock();
+        let mut told = given.iter().filter(|one| one.told);
+        told.any(|one| Arc::ptr_eq(&one.secret, secret))
+    }
+
+    /// Notes that every session was told of a secret.
+    pub(super) fn note_told(&self, secret: &Arc<Secret>) {
+        let mut given = self.0.lock();
+        let of_it = |one: &&mut One| Arc::ptr_eq(&one.secret, secret);
+        if let Some(one) = given.iter_mut().find(of_it) {
+            one.told = true;
+        }
     }
 
     /// Whether the store ever gave a secret.

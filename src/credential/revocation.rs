@@ -35,6 +35,17 @@ impl Revocation {
         self.revoked.load(Ordering::Acquire)
     }
 
+    /// This revocation, if it did not come yet.
+    ///
+    /// # Errors
+    /// [`Revoked`].
+    pub(super) fn admitted(self: &Arc<Self>) -> Result<Arc<Self>, Revoked> {
+        match self.is_revoked() {
+            true => Err(Revoked),
+            false => Ok(self.clone()),
+        }
+    }
+
     /// Registers a connection that may carry the secret.
     ///
     /// # Errors

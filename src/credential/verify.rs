@@ -135,10 +135,17 @@ impl Credentials {
         authorized: Authorized,
         proof: Option<SignedGrant>,
     ) -> Result<Verified, Error> {
-        let grants = authorized.grants().iter();
-        let revocations = grants.map(|grant| self.revocation(grant.lend().index()));
+        let mut revocations = Vec::new();
+        for grant in authorized.grants() {
+            let lend = grant.lend();
+            revocations.push(self.revocation(lend.index())?);
+            if let Some((minted, _)) = lend.claimed().and_then(|claimed| claimed.temporary()) {
+                let minted = self.exposed(authorized.session())?.minted(minted);
+                revocations.push(minted.ok_or(Error::Unknown)?.revocation.admitted()?);
+            }
+        }
         Ok(Verified {
-            revocations: revocations.collect::<Result<_, _>>()?,
+            revocations,
             authorized,
             proof,
         })

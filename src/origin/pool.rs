@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::body::Content;
 use crate::message::Origin;
-use crate::names::{Identity, Map};
+use crate::names::{Identity, Map, SessionId};
 
 /// What two exchanges must have in common to use one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,9 +93,49 @@ impl HostPool {
     }
 }
 
+/// Every pool, and how many of them each session has.
+#[derive(Default)]
+struct Pools {
+    by_key: Map<PoolKey, HostPool>,
+    of_session: Map<SessionId, usize>,
+}
+
+impl Pools {
+    /// The pool of a key. Without one, makes it, unless the session has too many already: a client
+    /// can invent many names below a domain that it may reach, but descriptors are finite (threats
+    /// P04).
+    fn entry(&mut self, key: PoolKey) -> Option<&mut HostPool> {
+        if !self.by_key.contains_key(&key) {
+            let session = self
+                .of_session
+                .entry(key.identity.session.clone())
+                .or_default();
+            if *session >= MOST_HOST_POOLS {
+                return None;
+            }
+            *session += 1;
+        }
+        Some(self.by_key.entry(key).or_default())
+    }
+
+    fn retain(&mut self, mut is_kept: impl FnMut(&PoolKey, &mut HostPool) -> bool) {
+        let of_session = &mut self.of_session;
+        self.by_key.retain(|key, pool| {
+            let keeps = is_kept(key, pool);
+            if !keeps && let Some(count) = of_session.get_mut(&key.identity.session) {
+                *count -= 1;
+                if *count == 0 {
+                    of_session.remove(&key.identity.session);
+                }
+            }
+            keeps
+        });
+    }
+}
+
 /// The pool of one runtime thread.
 pub(super) struct Pool {
-    pools: Mutex<Map<PoolKey, HostPool>>,
+    pools: Mutex<Pools>,
     most_idle: usize,
     idle_timeout: Duration,
 }
@@ -109,14 +149,14 @@ impl Pool {
         }
     }
 
-    fn pools(&self) -> MutexGuard<'_, Map<PoolKey, HostPool>> {
+    fn pools(&self) -> MutexGuard<'_, Pools> {
         self.pools.lock()
     }
 
     /// Takes an open HTTP/1.1 connection, the most recently used first. It may not be ready yet.
     pub(super) fn take(&self, key: &PoolKey) -> Option<Idle> {
         let mut pools = self.pools();
-        let pool = pools.get_mut(key)?;
+        let pool = pools.by_key.get_mut(key)?;
         while let Some(idle) = pool.idle.pop() {
             if !idle.sender.is_closed() && idle.since.elapsed() < self.idle_timeout {
                 return Some(idle);
@@ -132,12 +172,14 @@ impl Pool {
         }
         let mut pools = self.pools();
         // Usually there is a pool, and the key need not be moved.
-        if let Some(pool) = pools.get_mut(&key) {
+        if let Some(pool) = pools.by_key.get_mut(&key) {
             if pool.idle.len() < self.most_idle {
                 pool.idle.push(idle);
             }
-        } else if self.most_idle > 0 && has_room(&pools, &key) {
-            pools.entry(key).or_default().idle.push(idle);
+        } else if self.most_idle > 0
+            && let Some(pool) = pools.entry(key)
+        {
+            pool.idle.push(idle);
         }
     }
 
@@ -147,7 +189,7 @@ impl Pool {
         key: &PoolKey,
     ) -> Option<(http2::SendRequest<Content>, StreamSlot, SocketAddr)> {
         let mut pools = self.pools();
-        let pool = pools.get_mut(key)?;
+        let pool = pools.by_key.get_mut(key)?;
         pool.shared.retain(|shared| !shared.sender.is_closed());
         let shared = pool.shared.iter_mut().find(|shared| {
             shared.sender.is_ready() && Arc::strong_count(&shared.streams) <= MOST_SHARING
@@ -165,8 +207,8 @@ impl Pool {
     ) -> StreamSlot {
         let slot = StreamSlot::default();
         let mut pools = self.pools();
-        if has_room(&pools, &key) {
-            pools.entry(key).or_default().shared.push(SharedConnection {
+        if let Some(pool) = pools.entry(key) {
+            pool.shared.push(SharedConnection {
                 sender,
                 remote,
                 since: Instant::now(),
@@ -179,30 +221,11 @@ impl Pool {
     /// Drops connections that are closed, were idle for too long, or belong to an earlier
     /// generation.
     pub(super) fn sweep(&self, generation: u64) {
-        let mut pools = self.pools();
-        pools.retain(|key, _| key.generation >= generation);
-        sweep(&mut pools, self.idle_timeout);
+        self.pools().retain(|key, pool| {
+            pool.retain_fresh(self.idle_timeout);
+            key.generation >= generation && pool.len() > 0
+        });
     }
-}
-
-/// Whether a connection may be kept under this key. A client can invent many names below a domain
-/// that it may reach, but descriptors are finite (threats P04).
-fn has_room(pools: &Map<PoolKey, HostPool>, key: &PoolKey) -> bool {
-    let session = &key.identity.session;
-    // The keys are counted only for a new one.
-    pools.contains_key(key)
-        || pools
-            .keys()
-            .filter(|known| known.identity.session == *session)
-            .count()
-            < MOST_HOST_POOLS
-}
-
-fn sweep(pools: &mut Map<PoolKey, HostPool>, idle_timeout: Duration) {
-    pools.retain(|_, pool| {
-        pool.retain_fresh(idle_timeout);
-        pool.len() > 0
-    });
 }
 
 /// How many keys of one session may have idle connections. Each has up to `most_idle`, swept once a
@@ -213,7 +236,6 @@ const MOST_HOST_POOLS: usize = 64;
 mod tests {
     use super::*;
     use crate::message::{Authority, Host, Scheme};
-    use crate::names::{Identity, SessionId};
 
     fn key(session: &str, host: &str) -> PoolKey {
         PoolKey {
@@ -235,15 +257,15 @@ mod tests {
 
     #[test]
     fn names_that_a_session_makes_up_fill_its_own_part_of_the_pool_alone() {
-        let mut pools = Map::default();
+        let mut pools = Pools::default();
         for host in 0..1000 {
-            let key = key("flood", &format!("h{host}.wild.test"));
-            if has_room(&pools, &key) {
-                pools.insert(key, HostPool::default());
-            }
+            let _ = pools.entry(key("flood", &format!("h{host}.wild.test")));
         }
-        assert_eq!(pools.len(), MOST_HOST_POOLS);
-        assert!(has_room(&pools, &key("flood", "h0.wild.test")));
-        assert!(has_room(&pools, &key("other", "good.test")));
+        assert_eq!(pools.by_key.len(), MOST_HOST_POOLS);
+        assert!(pools.entry(key("flood", "h0.wild.test")).is_some());
+        assert!(pools.entry(key("flood", "new.wild.test")).is_none());
+        assert!(pools.entry(key("other", "good.test")).is_some());
+        pools.retain(|key, _| key.identity.session.as_str() == "other");
+        assert!(pools.entry(key("flood", "new.wild.test")).is_some());
     }
 }

@@ -65,8 +65,6 @@ impl DecisionCache {
 fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<Vec<u8>> {
     let mut key = DecisionKey(Vec::with_capacity(USUAL_BYTES));
     key.number(set.number);
-    key.text(facts.session.as_str());
-    key.texts(facts.groups.iter().map(|group| &**group));
     key.text(facts.host.as_str());
     match loan {
         Some(loan) => {
@@ -97,6 +95,8 @@ impl DecisionKey {
         match input {
             // Every key holds these already.
             Input::Question => {}
+            Input::Session => self.text(facts.session.as_str()),
+            Input::Groups => self.texts(facts.groups.iter().map(|group| &**group)),
             Input::Entry => self.text(facts.entry),
             Input::Scheme => self.text(facts.scheme.as_str()),
             Input::Port => self.number(facts.port.into()),
@@ -191,6 +191,7 @@ mod tests {
         other.actions = vec!["s3:GetObject".into()];
         for condition in [
             r#"context.session == "s1""#,
+            r#"principal == Gateway::Session::"s1""#,
             "context.groups.isEmpty()",
             r#"!(principal in Gateway::Group::"g")"#,
             r#"context.entry == "exec""#,
@@ -233,6 +234,24 @@ mod tests {
             let is_tried = tried.contains(&format!("context.{}", row.name));
             assert!(is_tried || row.name == "content", "{}", row.name);
         }
+    }
+
+    #[test]
+    fn sessions_of_the_same_groups_share_verdicts_unless_a_rule_tells_them_apart() {
+        let verdicts = |condition: &str| {
+            let text = format!("permit(principal, action, resource) when {{ {condition} }};");
+            let generation = policies(&text).current();
+            for nth in 0..10_000 {
+                let mut request = owned();
+                request.session = SessionId::new(&format!("s{nth}")).unwrap();
+                request.groups = vec!["team".into()];
+                let _ = generation.ask(&request.facts());
+            }
+            generation.decisions.0.lock().len()
+        };
+        assert_eq!(verdicts(r#"principal in Gateway::Group::"team""#), 1);
+        assert_eq!(verdicts("context.port == 443"), 1);
+        assert_eq!(verdicts(r#"context.session == "s1""#), MOST_VERDICTS);
     }
 
     #[test]

@@ -53,8 +53,10 @@ pub(super) enum Scope {
 /// The part of a request that a fact is made from, for the keys of the decision cache.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Input {
-    /// The session, host, action and loan in question, which every key holds.
+    /// The host, action and loan in question, which every key holds.
     Question,
+    Session,
+    Groups,
     Entry,
     Clock,
     Scheme,
@@ -104,10 +106,10 @@ macro_rules! facts {
 }
 
 facts! {
-    Session "session" String Any Question
+    Session "session" String Any Session
         "the session's id"
         |of| Ok(text(of.facts.session.as_str()));
-    Groups "groups" Strings Any Question
+    Groups "groups" Strings Any Groups
         "the names of its groups; `principal in Gateway::Group::\"…\"` is usually better"
         |of| Ok(texts(of.facts.groups));
     Entry "entry" String Any Entry

@@ -40,5 +40,5 @@ pub use policies::Policies;
 pub use question::Facts;
 pub(crate) use question::OwnedFacts;
 pub use schema::schema_text;
-pub use source::{Problem, Problems, Settings, Source};
+pub use source::{GRANTED, Problem, Problems, Settings, Source};
 pub use stages::{Authorized, Decision, Denied, Grant};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cedar_policy::pst::{BinaryOp, Expr, Var};
+use cedar_policy::pst::{BinaryOp, Expr, Literal, Var};
 
 use super::context::Reads;
 use super::fact::Fact;
@@ -16,6 +16,8 @@ pub(super) struct Read {
     pub content: BTreeSet<String>,
     /// The entities whose ancestors it asks about.
     pub hierarchy: Hierarchy,
+    /// Whether it may differ between two sessions of the same groups.
+    pub session: bool,
 }
 
 /// The entities whose ancestors a condition asks about.
@@ -86,6 +88,7 @@ impl Read {
         self.facts.extend(&other.facts);
         self.content.extend(other.content.iter().cloned());
         self.hierarchy = self.hierarchy.or(other.hierarchy);
+        self.session |= other.session;
     }
 }
 
@@ -108,6 +111,10 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
     match expr {
         Expr::Literal(_) => Ok(()),
         Expr::Var(Var::Context) => Err(WHOLE_CONTEXT),
+        Expr::Var(Var::Principal) => {
+            read.session = true;
+            Ok(())
+        }
         Expr::Var(_) => Ok(()),
         Expr::HasAttr { expr, attrs } => match path_of(expr) {
             Some(mut path) => {
@@ -128,14 +135,21 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
             if *op == BinaryOp::In {
                 read.hierarchy = read.hierarchy.or(Hierarchy::of(left));
             }
-            follow(left, read)?;
+            // Sessions are members of groups alone, so this is known from the groups.
+            let by_groups = *op == BinaryOp::In && is_principal(left) && is_group(right);
+            if !by_groups {
+                follow(left, read)?;
+            }
             follow(right, read)
         }
         Expr::Is { expr, in_expr, .. } => {
             if in_expr.is_some() {
                 read.hierarchy = read.hierarchy.or(Hierarchy::of(expr));
             }
-            follow(expr, read)?;
+            // Every principal is a session.
+            if !is_principal(expr) || !in_expr.as_deref().is_none_or(is_group) {
+                follow(expr, read)?;
+            }
             in_expr.iter().try_for_each(|inner| follow(inner, read))
         }
         Expr::IfThenElse {
@@ -184,6 +198,18 @@ fn take(path: &[&str], read: &mut Read) -> Result<(), NotRead> {
 
 fn is_context(expr: &Expr) -> bool {
     matches!(expr, Expr::Var(Var::Context))
+}
+
+fn is_principal(expr: &Expr) -> bool {
+    matches!(expr, Expr::Var(Var::Principal))
+}
+
+/// Whether an expression names a group.
+fn is_group(expr: &Expr) -> bool {
+    let Expr::Literal(Literal::EntityUID(uid)) = expr else {
+        return false;
+    };
+    uid.ty.0.id.as_str() == "Group"
 }
 
 const WHOLE_CONTEXT: NotRead = NotRead {
@@ -275,6 +301,35 @@ mod tests {
             ),
         ] {
             assert_eq!(asked(condition), expected, "{condition}");
+        }
+    }
+
+    #[test]
+    fn sessions_of_the_same_groups_differ_only_where_the_session_is_read() {
+        for (condition, expected) in [
+            ("context.port == 443", false),
+            ("principal in Gateway::Group::\"g\"", false),
+            ("!(principal in Gateway::Group::\"g\")", false),
+            ("principal is Gateway::Session", false),
+            (
+                "principal is Gateway::Session in Gateway::Group::\"g\"",
+                false,
+            ),
+            ("principal == Gateway::Session::\"s\"", true),
+            ("principal in Gateway::Session::\"s\"", true),
+            (
+                "principal in [Gateway::Group::\"g\", Gateway::Session::\"s\"]",
+                true,
+            ),
+            ("Gateway::Session::\"s\" in principal", true),
+            (
+                "(if true then principal else principal) in Gateway::Group::\"g\"",
+                true,
+            ),
+            ("[principal].contains(Gateway::Session::\"s\")", true),
+            ("{ a: principal }.a == Gateway::Session::\"s\"", true),
+        ] {
+            assert_eq!(read(condition).unwrap().session, expected, "{condition}");
         }
     }
 

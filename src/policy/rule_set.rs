@@ -55,6 +55,8 @@ pub(super) struct Part {
     pub reads: Reads,
     /// The entities whose ancestors a condition asks about.
     pub hierarchy: Hierarchy,
+    /// Whether a condition may tell sessions of the same groups apart.
+    pub session: bool,
 }
 
 impl RuleSet {
@@ -73,10 +75,12 @@ impl RuleSet {
                     .map(|guard| (&guard.judged, &guard.reads)),
             ),
         });
-        let read = whole.reads.iter().map(|fact| fact.row().input);
+        let mut inputs: BTreeSet<Input> = whole.reads.iter().map(|fact| fact.row().input).collect();
+        inputs.extend(whole.session.then_some(Input::Session));
+        inputs.extend(whole.hierarchy.principal.then_some(Input::Groups));
         Self {
             number,
-            inputs: read.collect(),
+            inputs,
             tells_apart: whole
                 .reads
                 .iter()
@@ -96,6 +100,7 @@ impl Part {
         for (policy, read) in policies {
             part.reads.extend(&read.facts);
             part.hierarchy = part.hierarchy.or(read.hierarchy);
+            part.session |= read.session;
             let added = part.set.add(policy.clone());
             added.expect("a number is one rule's, and no rule is here twice");
         }

@@ -131,6 +131,9 @@ impl Settings {
     }
 }
 
+/// The extension of the files that hold what operators granted in one configuration.
+pub const GRANTED: &str = "granted.cedar";
+
 impl Problem {
     fn of_file(path: &Path, reason: impl Into<String>, help: impl Into<String>) -> Self {
         Self {
@@ -185,7 +188,9 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(|error| fail(error.to_string()))? {
         let entry = entry.map_err(|error| fail(error.to_string()))?;
-        if stands_for(&name, &entry.file_name().to_string_lossy()) {
+        let file = entry.file_name();
+        let file = file.to_string_lossy();
+        if stands_for(&name, &file) && !is_granted(&file) {
             found.push(entry.path());
         }
     }
@@ -194,6 +199,13 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Whether a file holds what operators granted in one configuration, which others in the folder do
+/// not read.
+fn is_granted(file: &str) -> bool {
+    let stem = file.strip_suffix(GRANTED);
+    stem.is_some_and(|stem| stem.ends_with('.') && stem.len() > 1)
 }
 
 /// The pattern, if the path is a folder or has `*` in its last part.

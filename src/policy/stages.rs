@@ -188,7 +188,7 @@ impl Authorized {
 
     /// The session it belongs to.
     #[must_use]
-    pub fn session(&self) -> &Session {
+    pub fn session(&self) -> &Arc<Session> {
         self.judged.session()
     }
 

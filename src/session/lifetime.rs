@@ -24,31 +24,26 @@ impl Moment {
             wall: SystemTime::now(),
         }
     }
+
+    /// Whether so much time has passed since another moment, by either clock.
+    #[must_use]
+    pub fn is_later_than(&self, other: Self, by: Duration) -> bool {
+        Lifetime::new(other, by).is_over(*self)
+    }
 }
 
-/// A stretch of time, and how much of it may pass without use.
+/// A stretch of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetime {
     begins: Moment,
     lasts: Duration,
-    idle: Option<Duration>,
 }
 
 impl Lifetime {
     /// A stretch that begins at a moment.
     #[must_use]
     pub fn new(begins: Moment, lasts: Duration) -> Self {
-        Self {
-            begins,
-            lasts,
-            idle: None,
-        }
-    }
-
-    /// Ends it as well when it was not used for so long.
-    #[must_use]
-    pub fn with_idle(self, idle: Option<Duration>) -> Self {
-        Self { idle, ..self }
+        Self { begins, lasts }
     }
 
     /// The same stretch once more, from another moment on.
@@ -69,11 +64,10 @@ impl Lifetime {
         self.lasts.saturating_sub(self.passed(now))
     }
 
-    /// Whether it is over. `used` is the time since boot when it was last used.
+    /// Whether it is over.
     #[must_use]
-    pub fn is_over(&self, now: Moment, used: Duration) -> bool {
-        let unused = now.since_boot.saturating_sub(used);
-        self.passed(now) >= self.lasts || self.idle.is_some_and(|idle| unused >= idle)
+    pub fn is_over(&self, now: Moment) -> bool {
+        self.passed(now) >= self.lasts
     }
 
     /// Whether half of it has passed.
@@ -104,7 +98,7 @@ mod tests {
     #[test]
     fn a_lifetime_ends_when_either_clock_says_so() {
         let life = Lifetime::new(at(DAY, DAY), DAY);
-        let over = |booted, wall| life.is_over(at(booted, wall), DAY);
+        let over = |booted, wall| life.is_over(at(booted, wall));
         assert!(!over(DAY, DAY));
         assert!(!over(2 * DAY - Duration::from_secs(1), DAY));
         // The machine slept, or the wall clock was set forward.
@@ -118,20 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lifetime_ends_early_when_it_is_not_used() {
-        let life = Lifetime::new(at(DAY, DAY), 9 * DAY).with_idle(Some(DAY));
-        assert!(life.is_over(at(2 * DAY, 2 * DAY), DAY));
-        assert!(!life.is_over(at(3 * DAY, 3 * DAY), 2 * DAY + DAY / 2));
-    }
-
-    #[test]
     fn a_year_of_renewals_half_way_leaves_no_moment_without_life() {
         let hour = DAY / 24;
         let mut life = Lifetime::new(at(DAY, DAY), DAY);
         let mut renewals = 0;
         for passed in 0..365 * 24 {
             let now = at(DAY + passed * hour, DAY + passed * hour);
-            assert!(!life.is_over(now, now.since_boot), "{passed}");
+            assert!(!life.is_over(now), "{passed}");
             if life.is_half_over(now) {
                 life = life.again(now);
                 renewals += 1;

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use tokio::sync::watch;
 
 use super::bindings::Bindings;
 use super::detected::DetectedCredentials;
+use super::idle::IdleClock;
 use super::lifetime::{Lifetime, Moment};
 use super::phantom::{Phantom, PhantomKey, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
-use super::status::{OperatorStatus, SessionStatus};
+use super::status::{DecidedStatus, EndReason, SessionStatus};
 use crate::audit::{Account, Log, Redact};
 use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
@@ -33,10 +34,9 @@ pub struct Session {
     registry: OnceLock<Arc<Registry>>,
     /// Until when it lives; `None` if it does not end by itself.
     lifetime: ArcSwapOption<Lifetime>,
-    /// When it was last used, in seconds since the machine started.
-    used: AtomicU64,
-    /// What operators made of it.
-    pub(super) status: OperatorStatus,
+    idle: IdleClock,
+    /// What was made of it.
+    pub(super) status: DecidedStatus,
     connections: AtomicUsize,
     exchanges: AtomicUsize,
     held: OnceLock<Arc<HoldBudget>>,
@@ -93,8 +93,8 @@ impl Session {
             phantoms: ArcSwap::from_pointee(phantoms),
             registry: OnceLock::new(),
             lifetime: ArcSwapOption::from_pointee(lifetime),
-            used: AtomicU64::new(Moment::now().since_boot.as_secs()),
-            status: OperatorStatus::default(),
+            idle: IdleClock::new(Moment::now()),
+            status: DecidedStatus::default(),
             connections: AtomicUsize::new(0),
             exchanges: AtomicUsize::new(0),
             held: OnceLock::new(),
@@ -162,17 +162,46 @@ impl Session {
         self.phantoms.rcu(|now| next.with_minted_of(now));
     }
 
-    /// Whether it has ended: its time is over, or an operator ended it.
+    /// Whether it has ended: its time is over, it was not used for too long, or an operator ended
+    /// it.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        matches!(self.status.load(), SessionStatus::Ended(_)) || self.is_expired()
+        self.ended().is_some()
     }
 
-    fn is_expired(&self) -> bool {
-        let used = Duration::from_secs(self.used.load(Ordering::Relaxed));
+    /// Why it has ended, if it has.
+    #[must_use]
+    pub fn ended(&self) -> Option<EndReason> {
+        if let SessionStatus::Ended(why) = self.status.load() {
+            return Some(why);
+        }
         let lifetime = self.lifetime.load();
-        let over = |lifetime: &Arc<Lifetime>| lifetime.is_over(Moment::now(), used);
-        lifetime.as_ref().is_some_and(over)
+        let now = lifetime.as_ref().map(|_| Moment::now())?;
+        if lifetime.as_ref().is_some_and(|life| life.is_over(now)) {
+            return Some(EndReason::Expired);
+        }
+        // What is under way uses it.
+        let is_idle = self.exchanges.load(Ordering::Relaxed) == 0 && self.idle.is_over(now);
+        is_idle.then_some(EndReason::Idle)
+    }
+
+    /// Sets after how long without a request it ends; `None` if it may be idle for ever. Only a
+    /// session with a lifetime ends so.
+    pub fn limit_idle(&self, most: Option<Duration>) {
+        self.idle.limit(most);
+    }
+
+    /// After how long without a request it ends, if it does.
+    #[must_use]
+    pub fn idle(&self) -> Option<Duration> {
+        self.idle.most()
+    }
+
+    /// Makes the end of a session that was not used for too long final.
+    pub fn end_if_idle(&self) {
+        if self.ended() == Some(EndReason::Idle) {
+            self.status.store(SessionStatus::Ended(EndReason::Idle));
+        }
     }
 
     /// Until when it lives; `None` if nothing ends it.
@@ -225,12 +254,10 @@ impl Session {
     /// Takes one of the session's exchange slots. `None` if `most` are already in progress.
     #[must_use]
     pub fn exchange(self: &Arc<Self>, most: usize) -> Option<Underway> {
-        let before = self.exchanges.fetch_add(1, Ordering::Relaxed);
         // A session that was not used for too long is not brought back by being refused.
-        if self.lifetime.load().is_some() && !self.is_over() {
-            let now = Moment::now().since_boot.as_secs();
-            self.used.store(now, Ordering::Relaxed);
-        }
+        self.end_if_idle();
+        let before = self.exchanges.fetch_add(1, Ordering::Relaxed);
+        self.idle.note(Moment::now());
         let underway = Underway(self.clone());
         (before < most).then_some(underway)
     }
@@ -249,6 +276,7 @@ impl Underway {
 
 impl Drop for Underway {
     fn drop(&mut self) {
+        self.0.idle.note(Moment::now());
         self.0.exchanges.fetch_sub(1, Ordering::Relaxed);
     }
 }

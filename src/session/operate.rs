@@ -44,11 +44,9 @@ impl Session {
     /// What the session may do now.
     #[must_use]
     pub fn status(&self) -> SessionStatus {
-        match self.status.load() {
-            SessionStatus::Active | SessionStatus::Paused if self.is_over() => {
-                SessionStatus::Ended(EndReason::Expired)
-            }
-            status => status,
+        match self.ended() {
+            Some(why) => SessionStatus::Ended(why),
+            None => self.status.load(),
         }
     }
 

@@ -20,6 +20,8 @@ pub enum EndReason {
     Operator,
     /// Its time was over.
     Expired,
+    /// It was not used for too long.
+    Idle,
 }
 
 impl SessionStatus {
@@ -41,19 +43,22 @@ impl EndReason {
         match self {
             Self::Operator => "operator",
             Self::Expired => "expired",
+            Self::Idle => "idle",
         }
     }
 }
 
-/// What operators made of a session. One that was ended stays so.
+/// What was made of a session. One that was ended stays so, with its first reason.
 #[derive(Default)]
-pub(super) struct OperatorStatus(AtomicU8);
+pub(super) struct DecidedStatus(AtomicU8);
 
-impl OperatorStatus {
+impl DecidedStatus {
     pub(super) fn load(&self) -> SessionStatus {
         match self.0.load(Ordering::Acquire) {
             ACTIVE => SessionStatus::Active,
             PAUSED => SessionStatus::Paused,
+            EXPIRED => SessionStatus::Ended(EndReason::Expired),
+            IDLE => SessionStatus::Ended(EndReason::Idle),
             _ => SessionStatus::Ended(EndReason::Operator),
         }
     }
@@ -63,18 +68,24 @@ impl OperatorStatus {
         let code = match wanted {
             SessionStatus::Active => ACTIVE,
             SessionStatus::Paused => PAUSED,
-            SessionStatus::Ended(_) => ENDED,
+            SessionStatus::Ended(EndReason::Operator) => ENDED,
+            SessionStatus::Ended(EndReason::Expired) => EXPIRED,
+            SessionStatus::Ended(EndReason::Idle) => IDLE,
         };
-        let change = |now: u8| (now != ENDED || code == ENDED).then_some(code);
-        self.0
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, change)
-            .is_ok()
+        let change = |now: u8| (now < ENDED).then_some(code);
+        let changed = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
+        changed.is_ok() || code >= ENDED
     }
 }
 
 const ACTIVE: u8 = 0;
 const PAUSED: u8 = 1;
+/// From here on, every code is an end.
 const ENDED: u8 = 2;
+const EXPIRED: u8 = 3;
+const IDLE: u8 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -82,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_paused_session_resumes_and_an_ended_one_never_does() {
-        let status = OperatorStatus::default();
+        let status = DecidedStatus::default();
         assert_eq!(status.load(), SessionStatus::Active);
         assert!(status.store(SessionStatus::Paused));
         assert_eq!(status.load(), SessionStatus::Paused);
@@ -90,6 +101,7 @@ mod tests {
         assert!(status.store(SessionStatus::Ended(EndReason::Operator)));
         assert!(!status.store(SessionStatus::Active) && !status.store(SessionStatus::Paused));
         assert_eq!(status.load(), SessionStatus::Ended(EndReason::Operator));
-        assert!(status.store(SessionStatus::Ended(EndReason::Operator)));
+        assert!(status.store(SessionStatus::Ended(EndReason::Idle)));
+        assert_eq!(status.load(), SessionStatus::Ended(EndReason::Operator));
     }
 }

@@ -11,7 +11,7 @@ pub enum SessionDecision {
     Create(SessionRecord),
     /// Adds a session in place of any that has its id.
     Replace(SessionRecord),
-    /// Takes the groups, the certificate and the sealed part from this record.
+    /// Takes the groups, the idle time, the certificate and the sealed part from this record.
     Reissue(SessionRecord),
     /// Moves the end of a session that was not ended.
     Extend {
@@ -41,6 +41,8 @@ pub enum SessionDecision {
         session: SessionId,
         /// When, in seconds since 1970.
         at: u64,
+        /// Whether it was not used for too long.
+        was_idle: bool,
     },
 }
 
@@ -70,8 +72,10 @@ impl SessionDecision {
             _ => {}
         }
         let mut record = now.ok_or(StateError::Refused("there is no such session"))?;
-        if let Self::End { at, .. } = self {
-            record.ended.get_or_insert(at);
+        if let Self::End { at, was_idle, .. } = self {
+            if record.ended.is_none() {
+                (record.ended, record.was_idle) = (Some(at), was_idle);
+            }
             return Ok(record);
         }
         if record.ended.is_some() {
@@ -80,6 +84,7 @@ impl SessionDecision {
         match self {
             Self::Reissue(with) => {
                 record.parents = with.parents;
+                record.idle = with.idle;
                 record.certificate = with.certificate;
                 record.sealed = with.sealed;
             }

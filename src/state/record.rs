@@ -31,6 +31,9 @@ pub struct SessionRecord {
     pub paused: bool,
     /// When it was ended by decision.
     pub ended: Option<u64>,
+    /// Whether it was ended because it was not used for too long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_idle: bool,
     /// The shape of each credential's phantom, by the credential's name.
     pub shapes: BTreeMap<String, String>,
     /// The certificate of its CA, if that is kept.

@@ -20,6 +20,7 @@ fn record(name: &str) -> SessionRecord {
         made: 100,
         ends: Some(200),
         idle: None,
+        was_idle: false,
         paused: false,
         ended: None,
         shapes: BTreeMap::new(),
@@ -44,7 +45,11 @@ fn extend(session: &str, ends: u64) -> SessionDecision {
 
 fn end(session: &str, at: u64) -> SessionDecision {
     let session = id(session);
-    SessionDecision::End { session, at }
+    SessionDecision::End {
+        session,
+        at,
+        was_idle: false,
+    }
 }
 
 type Test = fn(Arc<dyn StateStore>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;

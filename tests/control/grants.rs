@@ -23,7 +23,7 @@ fn what_was_refused_last_is_allowed_exactly_and_stays_so_after_a_restart() {
     let act = program.records("act").pop().unwrap();
     assert_eq!(act["name"], "policy.allow");
     assert!(act["subject"].as_str().unwrap().contains("later.test"));
-    let kept = std::fs::read_to_string(program.path("granted.cedar")).unwrap();
+    let kept = std::fs::read_to_string(program.path("gateway.granted.cedar")).unwrap();
     assert!(
         kept.starts_with("// Rules that an operator granted"),
         "{kept}"
@@ -35,7 +35,7 @@ fn what_was_refused_last_is_allowed_exactly_and_stays_so_after_a_restart() {
     assert!(host.contains("context.port == 80"), "{host}");
     assert_eq!(program.ask("http://later.test/other").0, 200);
     program.gateway(&["allow", "later.test:80", "--yes"]);
-    let kept = std::fs::read_to_string(program.path("granted.cedar")).unwrap();
+    let kept = std::fs::read_to_string(program.path("gateway.granted.cedar")).unwrap();
     assert_eq!(kept.matches("permit(").count(), 2, "{kept}");
 }
 
@@ -79,7 +79,7 @@ fn nothing_that_a_rule_cannot_or_must_not_allow_is_granted() {
     let other = r#"{"host":"later.test","policy":"permit(principal, action, resource);"}"#;
     let (status, said) = program.call("POST", "/v1/policies/allow", other);
     assert_eq!(status, 409, "{said}");
-    assert!(!program.path("granted.cedar").exists());
+    assert!(!program.path("gateway.granted.cedar").exists());
     let state = program.json(&["status"]);
     assert_eq!(state["gateways"][0]["policies"]["generation"], 1);
 }

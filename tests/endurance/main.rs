@@ -14,6 +14,7 @@ mod origin;
 mod program;
 mod reload;
 mod restarts;
+mod revocation;
 mod sessions;
 mod stop;
 mod volume;

@@ -18,6 +18,8 @@ pub struct Setup {
     pub limits: &'static str,
     /// `lifetime` of `[ca]`.
     pub lifetime: &'static str,
+    /// `idle` of `[ca]`.
+    pub idle: &'static str,
     /// `sync` of `[audit]`.
     pub sync: &'static str,
     /// Policy files by name, instead of one that permits everything.
@@ -33,6 +35,7 @@ impl Default for Setup {
         Self {
             limits: "",
             lifetime: "24h",
+            idle: "200d",
             sync: "batch",
             policies: vec![("all.cedar".to_owned(), permit_all())],
             threads: 1,
@@ -120,6 +123,21 @@ impl Program {
         self.process = launch(&self.folder, flags);
         self.starts += 1;
         self.await_service();
+    }
+
+    /// Its control socket.
+    pub fn control_socket(&self) -> PathBuf {
+        let name = format!("serve-{}.sock", self.process.id());
+        self.folder.join(".local/state/gateway/run").join(name)
+    }
+
+    /// Runs a command of the operator, and returns what it prints.
+    pub fn command(&self, arguments: &[&str]) -> String {
+        let output = command(env!("CARGO_BIN_EXE_gateway"), &self.folder)
+            .args(arguments)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// Sends SIGTERM.
@@ -294,12 +312,12 @@ fn config([address, proxy]: [SocketAddr; 2], origin: &Origin, setup: &Setup) -> 
     })
     .concat();
     format!(
-        "[ca]\ncertificate = \"ca.pem\"\nlifetime = \"{}\"\n[audit]\npath = \"log/audit.jsonl\"\nsync = \"{}\"\n[policy]\nfiles = [\"policies/*.cedar\"]
+        "[ca]\ncertificate = \"ca.pem\"\nlifetime = \"{}\"\nidle = \"{}\"\n[audit]\npath = \"log/audit.jsonl\"\nsync = \"{}\"\n[policy]\nfiles = [\"policies/*.cedar\"]
          [phantoms]\nenv_file = \"phantoms.env\"\n[limits]\n{}\n[runtime]\nthreads = {}\n[[listener]]\nkind = \"tls\"\naddress = \"{address}\"\nsession = \"agent-1\"
          [[listener]]\nkind = \"proxy\"\naddress = \"{proxy}\"\nsession = \"agent-1\"
          [[credential]]\nname = \"TOKEN\"\nfrom = \"file:secret\"\norigins = [\"https://*.origin.test\"]
          places = [\"header:authorization:Bearer\"]\n{hosts}",
-        setup.lifetime, setup.sync, setup.limits, setup.threads
+        setup.lifetime, setup.idle, setup.sync, setup.limits, setup.threads
     )
 }
 

@@ -142,7 +142,12 @@ fn a_session_that_was_ended_says_so_to_every_client_and_after_a_restart() {
     let folder = stage.gateway.folder.join(".local/state/gateway/sessions");
     let store = SqliteState::open(&state_file(&folder)).unwrap();
     let session = SessionId::new("agent-1").unwrap();
-    run(store.decide(vec![SessionDecision::End { session, at: 1 }])).unwrap();
+    run(store.decide(vec![SessionDecision::End {
+        session,
+        at: 1,
+        was_idle: false,
+    }]))
+    .unwrap();
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(said(&stage), [StatusCode::FORBIDDEN; 2]);
     stage.gateway.stop();
@@ -159,6 +164,64 @@ fn a_session_that_was_ended_says_so_to_every_client_and_after_a_restart() {
     assert_eq!(said(&stage), [StatusCode::OK; 2]);
     // The old certificate and the old phantom are worth nothing now.
     assert_eq!(stage.origin.seen.of(|seen| &seen.without_secret), 0);
+}
+
+#[test]
+fn a_session_whose_time_was_over_while_its_gateway_was_stopped_does_not_come_back() {
+    let mut stage = Stage::new(Setup::default());
+    let said = |stage: &Stage| run(async { once(&stage.client, true).await.unwrap() });
+    assert_eq!(said(&stage), StatusCode::OK);
+    stage.gateway.stop();
+    let folder = stage.gateway.folder.join(".local/state/gateway/sessions");
+    let store = SqliteState::open(&state_file(&folder)).unwrap();
+    let session = SessionId::new("agent-1").unwrap();
+    let kept = run(store.session(&session)).unwrap().unwrap();
+    assert!(kept.ends.unwrap() > 1_700_000_000, "{:?}", kept.ends);
+    // As if the machine had been off for years.
+    let ends = 1_700_000_000;
+    run(store.decide(vec![SessionDecision::Extend { session, ends }])).unwrap();
+    for _ in 0..2 {
+        stage.gateway.restart();
+        assert_eq!(said(&stage), StatusCode::FORBIDDEN);
+        assert!(
+            stage
+                .gateway
+                .said()
+                .contains("was not renewed before its lifetime was over")
+        );
+        stage.gateway.stop();
+    }
+    stage.gateway.restart_with(&["--fresh"]);
+    stage.client = Client::of(&stage.gateway);
+    assert_eq!(said(&stage), StatusCode::OK);
+}
+
+#[test]
+fn a_session_that_was_idle_for_too_long_says_so_also_after_a_restart() {
+    let mut stage = Stage::new(Setup {
+        idle: "1m",
+        ..Setup::default()
+    });
+    let said = |stage: &Stage| run(async { once(&stage.client, true).await.unwrap() });
+    // A session that is used goes on.
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_secs(25));
+        assert_eq!(said(&stage), StatusCode::OK);
+    }
+    std::thread::sleep(Duration::from_secs(64));
+    for _ in 0..2 {
+        assert_eq!(
+            said(&stage),
+            StatusCode::FORBIDDEN,
+            "and a refused request is no use"
+        );
+    }
+    let ended = |record: &&serde_json::Value| record["reason"] == "session_ended";
+    assert_eq!(stage.gateway.records().iter().filter(ended).count(), 2);
+    stage.gateway.stop();
+    stage.gateway.restart();
+    assert_eq!(said(&stage), StatusCode::FORBIDDEN);
+    assert!(stage.gateway.said().contains("was not used for too long"));
 }
 
 /// Looks through every file of the state for what must not be there.
@@ -230,6 +293,7 @@ fn record(id: &str) -> SessionRecord {
         made: 1,
         ends: Some(1),
         idle: None,
+        was_idle: false,
         paused: false,
         ended: None,
         shapes: std::collections::BTreeMap::new(),

@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -194,12 +195,11 @@ fn revoke(socket: &str, credential: &str) -> (Duration, String) {
     (took, String::from_utf8_lossy(&first).into_owned())
 }
 
-/// The credential that is revoked. Each turn its secret is stored elsewhere, which lifts the last
-/// revocation.
+/// The credential that is revoked. Each turn its secret is stored elsewhere: the last revocation
+/// does not reach that place.
 fn credential(turn: usize) -> String {
-    let place = ["bearer", "basic"][turn % 2];
     format!(
-        "[[credential]]\nname = \"doomed\"\nfrom = \"file:secrets/{place}\"\norigins = [\"https://{HOST}\", \"https://{OTHER}\"]\n\
+        "[[credential]]\nname = \"doomed\"\nfrom = \"file:secrets/doomed-{turn}\"\norigins = [\"https://{HOST}\", \"https://{OTHER}\"]\n\
          places = [\"header:x-doomed\"]\nenv = [\"DOOMED_TOKEN\"]\nshape = \"doomed-[40 alnum]\"\n"
     )
 }
@@ -213,6 +213,9 @@ fn secret(rig: &Rig, turn: usize) -> String {
 
 /// Puts the credential of a turn in force, and returns its phantom.
 fn put(rig: &Rig, good: &str, more: &str, turn: usize) -> String {
+    let file = rig.dir.path().join(format!("secrets/doomed-{turn}"));
+    fs::write(&file, secret(rig, turn)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let text = format!("{good}{}{more}", credential(turn));
     fs::write(rig.dir.path().join("serve.toml"), text).unwrap();
     let permit = crate::policy::permit("doomed/host", HOST, "true");
@@ -264,7 +267,19 @@ fn a_revoked_credential_is_refused_and_what_it_was_lent_to_is_cut(rig: &Rig) {
     assert!(crate::policy::hang_up(rig));
     refused();
     assert_eq!(revoke(&control, "doomed").1, "HTTP/1.1 200", "again");
-    // Another secret does.
+    // Nor does it if the credential is removed, and added again.
+    fs::write(rig.dir.path().join("serve.toml"), &good).unwrap();
+    assert!(reload(rig, &policies()));
+    put(rig, &good, "", 0);
+    refused();
+    // Another place does, as long as its secret is stored there.
+    put(rig, &good, "", 1);
+    let mut answer = begin(rig, OTHER, "GET /x", &phantom, "");
+    assert_eq!(answer.response().status, 200);
+    rig.record(Way::Connect);
+    rig.seen();
+    put(rig, &good, "", 0);
+    refused();
     put(rig, &good, "", 1);
     let mut answer = begin(rig, OTHER, "GET /x", &phantom, "");
     assert_eq!(answer.response().status, 200);

@@ -155,13 +155,26 @@ impl SecretRef {
         }
     }
 
-    /// The error for a read that lacks this field.
+    /// Whether it refers to the same place as another, whatever the secret there must be and
+    /// however long it is used.
+    #[must_use]
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        let is_same = match (&self.backend, &other.backend) {
+            (Backend::Command(one), Backend::Command(other)) => {
+                one.program == other.program && one.arguments == other.arguments
+            }
+            (one, other) => one == other,
+        };
+        is_same && self.field == other.field
+    }
+
     /// Whether the secret is in a variable or a file, where a look costs nothing.
     #[must_use]
     pub fn is_at_hand(&self) -> bool {
         matches!(self.backend, Backend::Env(_) | Backend::File(_))
     }
 
+    /// The error for a read that lacks this field.
     pub(super) fn lacking(&self) -> StoreError {
         self.field
             .clone()

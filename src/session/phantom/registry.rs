@@ -12,8 +12,9 @@ use crate::names::{Map, SessionId};
 ///
 /// It distinguishes another session's phantom from any other foreign credential.
 ///
-/// Its size is bounded, and it forgets the oldest first. A forgotten phantom is still refused, as
-/// foreign.
+/// Its size is bounded. Of a session with too many phantoms it forgets the oldest, so no session
+/// displaces those of another; of too many sessions it forgets the oldest. A forgotten phantom is
+/// still refused, as foreign.
 #[derive(Default)]
 pub struct Registry {
     known: Mutex<Known>,
@@ -22,7 +23,36 @@ pub struct Registry {
 #[derive(Default)]
 struct Known {
     owners: Map<Arc<str>, SessionId>,
-    order: VecDeque<Arc<str>>,
+    /// Those of each session, the oldest first.
+    of: Map<SessionId, VecDeque<Arc<str>>>,
+    /// The sessions, the oldest first.
+    sessions: VecDeque<SessionId>,
+}
+
+impl Known {
+    fn enter(&mut self, session: &SessionId, text: &Arc<str>) {
+        if self.owners.insert(text.clone(), session.clone()).is_some() {
+            return;
+        }
+        let of_session = self.of.entry(session.clone()).or_insert_with(|| {
+            self.sessions.push_back(session.clone());
+            VecDeque::new()
+        });
+        of_session.push_back(text.clone());
+        if of_session.len() > MOST_OF_SESSION
+            && let Some(oldest) = of_session.pop_front()
+        {
+            self.owners.remove(&oldest);
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.sessions.pop_front();
+        let texts = oldest.and_then(|session| self.of.remove(&session));
+        for text in texts.into_iter().flatten() {
+            self.owners.remove(&text);
+        }
+    }
 }
 
 impl Registry {
@@ -30,18 +60,10 @@ impl Registry {
     pub fn enter(&self, session: &SessionId, phantoms: &[Phantom]) {
         let mut known = self.known();
         for phantom in phantoms {
-            if known
-                .owners
-                .insert(Arc::clone(&phantom.text), session.clone())
-                .is_none()
-            {
-                known.order.push_back(Arc::clone(&phantom.text));
-            }
+            known.enter(session, &phantom.text);
         }
-        while known.order.len() > MAX_KNOWN {
-            if let Some(oldest) = known.order.pop_front() {
-                known.owners.remove(&oldest);
-            }
+        while known.owners.len() > MAX_KNOWN {
+            known.forget_oldest();
         }
     }
 
@@ -59,7 +81,10 @@ impl Registry {
     }
 }
 
-const MAX_KNOWN: usize = 65_536;
+/// Twenty-six for each of 10,000 sessions.
+const MAX_KNOWN: usize = 262_144;
+/// Temporary credentials are three phantoms each time.
+const MOST_OF_SESSION: usize = 4_096;
 
 #[cfg(test)]
 mod tests {
@@ -97,5 +122,32 @@ mod tests {
         );
         assert_eq!(registry.owner(b"ghp_unknown"), None);
         assert_eq!(registry.owner(b"\xff"), None);
+    }
+
+    #[test]
+    fn ten_thousand_sessions_are_known_and_none_displaces_the_phantoms_of_another() {
+        let texts = |from: usize, count: usize| -> Vec<Phantom> {
+            let credential = CredentialName::new("github").unwrap();
+            let one = |nth| Phantom {
+                credential: credential.clone(),
+                text: format!("phantom-{nth:010}").into(),
+            };
+            (from..from + count).map(one).collect()
+        };
+        let id = |nth: usize| SessionId::new(&format!("s{nth}")).unwrap();
+        let registry = Registry::default();
+        for nth in 0..10_000 {
+            registry.enter(&id(nth), &texts(nth * 10, 10));
+        }
+        for nth in 0..20 {
+            registry.enter(&id(9_999), &texts(1_000_000 + nth * 1_000, 1_000));
+        }
+        for nth in [0, 5_000, 9_998] {
+            let owner = registry.owner(texts(nth * 10, 1)[0].reveal().as_bytes());
+            assert_eq!(owner, Some(id(nth)));
+        }
+        let known = registry.known();
+        assert_eq!(known.of[&id(9_999)].len(), MOST_OF_SESSION);
+        assert_eq!(known.owners.len(), 9_999 * 10 + MOST_OF_SESSION);
     }
 }

@@ -83,8 +83,14 @@ impl Stores {
     /// it does not use. Call it once `next` is in force.
     pub async fn give_back(&self, next: &Self) {
         let kept: Vec<Arc<Place>> = next.places().values().cloned().collect();
+        let is_kept = |place: &Arc<Place>| kept.iter().any(|kept| Arc::ptr_eq(kept, place));
+        // An exchange that began before may still ask. It would be issued what nobody gives back.
+        let gone: Vec<_> = self.places().values().cloned().collect();
+        gone.iter()
+            .filter(|place| !is_kept(place))
+            .for_each(|place| place.close());
         let mut gone = self.issued(|_| true);
-        gone.retain(|(place, _)| !kept.iter().any(|kept| Arc::ptr_eq(kept, place)));
+        gone.retain(|(place, _)| !is_kept(place));
         for (place, slot) in gone {
             slot.end(&place).await;
         }

@@ -26,6 +26,8 @@ pub(super) struct Place {
     pub(super) shared: Arc<CacheSlot>,
     /// What was read for one session, if the store issues secrets per session.
     of_sessions: Mutex<HashMap<SessionId, Arc<CacheSlot>>>,
+    /// Whether no generation in force names it: nothing is issued there any more.
+    is_gone: AtomicBool,
 }
 
 /// The latest read of a place.
@@ -66,6 +68,7 @@ impl Place {
             wanted: Mutex::default(),
             shared: Arc::default(),
             of_sessions: Mutex::default(),
+            is_gone: AtomicBool::new(false),
         }
     }
 
@@ -86,6 +89,13 @@ impl Place {
     /// Whether its store issues a new secret for each session.
     pub(super) fn is_issued(&self) -> bool {
         self.backend.is_issued()
+    }
+
+    /// Issues nothing from now on. What was issued is among the slots when this returns.
+    pub(super) fn close(&self) {
+        if self.is_issued() {
+            self.is_gone.store(true, Ordering::Release);
+        }
     }
 
     pub(super) fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<CacheSlot>>> {
@@ -151,7 +161,7 @@ impl Place {
         slot: &CacheSlot,
         mut flight: InFlight,
     ) -> Result<Arc<Reading>, StoreError> {
-        if flight.ended {
+        if flight.ended || self.is_gone.load(Ordering::Acquire) {
             return Err(StoreError::Ended);
         }
         if let Some(cause) = flight.failed_lately() {
