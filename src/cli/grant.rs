@@ -200,7 +200,7 @@ fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
         return of_host(app, &asked, &pattern);
     };
     if let Some(session) = app.shared.sessions.get(&id) {
-        request.groups = session.groups().to_vec();
+        request.groups = session.last_groups().to_vec();
     }
     let generation = app.shared.current().policies.current();
     let verdict = generation.ask(&request.facts());

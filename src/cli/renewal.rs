@@ -100,7 +100,7 @@ impl Shared {
     async fn renew(&self) {
         for one in self.tended() {
             let Some(session) = one.session.upgrade() else {
-                self.forget(&one.id);
+                self.forget(&one);
                 continue;
             };
             let now = Moment::now();
@@ -126,8 +126,9 @@ impl Shared {
         self.tended.lock().clone()
     }
 
-    fn forget(&self, id: &SessionId) {
-        self.tended.lock().retain(|one| one.id != *id);
+    fn forget(&self, gone: &Tended) {
+        let is_it = |one: &Tended| Weak::ptr_eq(&one.session, &gone.session);
+        self.tended.lock().retain(|one| !is_it(one));
     }
 }
 

@@ -29,7 +29,7 @@ mod worker;
 
 pub use ids::Ids;
 pub use limits::Limits;
-pub use listener::{ListenerMode, SessionListener};
+pub use listener::{ListenerMode, ListenerSlot, SessionListener};
 pub use listening_socket::ListeningSocket;
 pub use metrics::{Distribution, Metrics};
 pub use refusal::chain;

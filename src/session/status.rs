@@ -20,6 +20,8 @@ pub enum EndReason {
     Operator,
     /// Its time was over.
     Expired,
+    /// The configuration has no listener of it any more.
+    Listener,
 }
 
 impl SessionStatus {
@@ -41,6 +43,7 @@ impl EndReason {
         match self {
             Self::Operator => "operator",
             Self::Expired => "expired",
+            Self::Listener => "listener",
         }
     }
 }
@@ -54,6 +57,7 @@ impl OperatorStatus {
         match self.0.load(Ordering::Acquire) {
             ACTIVE => SessionStatus::Active,
             PAUSED => SessionStatus::Paused,
+            LEFT => SessionStatus::Ended(EndReason::Listener),
             _ => SessionStatus::Ended(EndReason::Operator),
         }
     }
@@ -63,9 +67,10 @@ impl OperatorStatus {
         let code = match wanted {
             SessionStatus::Active => ACTIVE,
             SessionStatus::Paused => PAUSED,
+            SessionStatus::Ended(EndReason::Listener) => LEFT,
             SessionStatus::Ended(_) => ENDED,
         };
-        let change = |now: u8| (now != ENDED || code == ENDED).then_some(code);
+        let change = |now: u8| (now < ENDED || code == now).then_some(code);
         self.0
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, change)
             .is_ok()
@@ -75,6 +80,7 @@ impl OperatorStatus {
 const ACTIVE: u8 = 0;
 const PAUSED: u8 = 1;
 const ENDED: u8 = 2;
+const LEFT: u8 = 3;
 
 #[cfg(test)]
 mod tests {
