@@ -3,6 +3,7 @@
 mod bounds;
 mod commands;
 mod grants;
+mod keys;
 mod listeners;
 mod metrics;
 mod peers;

@@ -102,6 +102,17 @@ origins = ["https://api.test"]
         before
     }
 
+    /// Ends it, and starts it with a configuration whose control socket is `serve-1.sock`.
+    pub fn configure(&mut self, config: &str) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap();
+        fs::write(self.path("gateway.toml"), config).unwrap();
+        self.child = spawn(self.folder.path());
+        self.socket = self.path("run/gateway/serve-1.sock");
+        self.wait();
+    }
+
     /// Reloads, which must be applied.
     pub fn reload(&self) {
         let (code, said) = self.gateway(&["reload"]);
@@ -252,7 +263,7 @@ pub fn free() -> SocketAddr {
 }
 
 /// An origin that answers `/` at once, and everything else with a byte every five milliseconds.
-fn origin() -> SocketAddr {
+pub fn origin() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
