@@ -27,6 +27,7 @@ mod grant;
 mod keeping;
 mod kept;
 mod launching;
+mod listener_change;
 mod listening;
 mod log;
 mod logging;

@@ -10,7 +10,7 @@ use super::app::{App, log_settings};
 use super::control::operators;
 use super::failure::Failure;
 use super::generation;
-use super::listening::ListenerChange;
+use super::listener_change::ListenerChange;
 use super::publishing::Publication;
 use super::reloading::{Applied, ConfigSource, RunsAs};
 use crate::config::Config;
@@ -136,7 +136,7 @@ impl App {
         if source.runs_as == RunsAs::Serve {
             listeners = self.change_listeners(&next, &config, None).await?;
             let bindings = next.credentials.bindings();
-            for (session, ca) in self.listening.sessions_of(&config, &listeners) {
+            for (session, ca) in self.listening.sessions_of(&config, &listeners.opened) {
                 let mut gained = renewed.iter();
                 let gained = gained.find(|(renewed, _)| Arc::ptr_eq(renewed, &session));
                 let held = session.phantoms();

@@ -12,6 +12,7 @@ use super::draining::drain;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::keeping::Keeping;
+use super::listener_change::refuse_none;
 use super::reloading::{Applied, ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::service_manager::ServiceManager;
@@ -89,11 +90,7 @@ impl Serve {
         let mut config = self.run.config(&super::presets::known_variable)?;
         config.granted = config.file.as_deref().map(granted_beside);
         terminal.warn(&config.warnings);
-        if config.listeners.is_empty() {
-            return Err(Failure::usage("there is nothing to listen on")
-                .because("the configuration has no `[[listener]]`")
-                .next("add one: kind = \"proxy\", address = \"127.0.0.1:8080\", session = \"agent-1\""));
-        }
+        refuse_none(&config)?;
         Ok(config)
     }
 }

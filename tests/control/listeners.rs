@@ -175,6 +175,12 @@ fn a_removed_listener_ends_in_order_and_comes_back_as_the_session_that_it_was() 
     assert_eq!(sessions(&program), ["agent-1"]);
     let (_, head) = other.ask(ONE, "");
     assert!(!head.contains("connection: close"), "{head}");
+    let without = program.edit(|_| with.clone());
+    program.reload();
+    assert_eq!(Client::of(address).ask(ONE, "").0, 200);
+    // At once, while the socket still closes.
+    program.edit(|_| without);
+    program.reload();
     program.edit(|_| with);
     program.reload();
     assert_eq!(Client::of(address).ask(ONE, "").0, 200);
@@ -382,6 +388,17 @@ fn a_file_that_only_a_refused_change_names_is_watched_and_mending_it_applies_the
     fs::write(program.path("last.cedar"), "").unwrap();
     let why = program.refuse();
     assert!(why.contains("roots.pem"), "{why}");
+    program.edit(|_| before);
+    program.reload();
+}
+
+#[test]
+fn a_change_that_leaves_no_listener_is_refused() {
+    let program = program("");
+    let before = program.edit(|text| text.replace(&listener(program.proxy, "agent-1", ""), ""));
+    let why = program.refuse();
+    assert!(why.contains("there is nothing to listen on"), "{why}");
+    assert_eq!(program.ask(ONE).0, 200);
     program.edit(|_| before);
     program.reload();
 }

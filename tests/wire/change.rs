@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::policy::{hang_up, reload};
 use crate::reload::{begin, stream};
+use crate::rig::origin::ok;
 use crate::rig::way::Way;
-use crate::rig::{GOOD, OTHER, Rig, SECOND, policies};
+use crate::rig::{Doors, GOOD, OTHER, Rig, SECOND, policies};
 use crate::rows;
 use crate::verdicts::{allowed, refused};
 
@@ -18,6 +19,7 @@ rows![
     a_refused_change_leaves_all_of_the_old_configuration,
     a_changed_file_is_read_without_a_signal,
     what_is_lent_and_what_is_allowed_come_from_one_generation,
+    a_secret_that_a_reload_took_away_is_still_found_in_answers,
 ];
 
 /// Changes a file of the rig.
@@ -345,4 +347,60 @@ fn what_is_lent_and_what_is_allowed_come_from_one_generation(rig: &Rig) {
     assert!(reload(rig, &policies()));
     rig.seen();
     rig.ends_now();
+}
+
+/// I01 after a reload: an origin that was shown a secret may repeat it to every session, wherever
+/// the credential is kept by now, and if it is none any more.
+fn a_secret_that_a_reload_took_away_is_still_found_in_answers(rig: &Rig) {
+    let secrets = ["gained-one-6kQ2vX9mB4tR", "gained-two-8wF3zN7cL1pY"];
+    for (name, secret) in ["gained-one", "gained-two"].iter().zip(secrets) {
+        let path = rig.dir.path().join("secrets").join(name);
+        fs::write(&path, secret).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(&path, mode).unwrap();
+    }
+    let both = secrets.concat();
+    rig.origins.on("/leak", move |_| ok("", both.as_bytes()));
+    let good = fs::read_to_string(rig.dir.path().join("serve.toml")).unwrap();
+    let bound = |from: &str| good.clone() + &GAINED.replace("secrets/bearer", from);
+    let put = |text: String| {
+        fs::write(rig.dir.path().join("serve.toml"), text).unwrap();
+        assert!(reload(rig, &format!("{}{LEND_GAINED}", policies())));
+    };
+    let lend = || {
+        let gained = phantom(&variables(rig), "GAINED_TOKEN");
+        let asks = format!("GET {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\nX-Gained: {gained}\r\n\r\n");
+        allowed(rig, Way::Connect, OTHER, &asks);
+    };
+    let leaks = |count: usize| {
+        let plain = "GET {T}/leak HTTP/1.1\r\nHost: {H}\r\n\r\n";
+        let own = allowed(rig, Way::Connect, OTHER, plain).text();
+        let other = Doors {
+            proxy: rig.ports.proxy_b,
+            tls: rig.ports.tls_b,
+            relay: &rig.relay,
+        };
+        let tunnel = rig.tunnel_by(&other, Way::Connect, OTHER, 443).unwrap();
+        let mut wire = tunnel.secure(Some(OTHER), &["http/1.1"]).unwrap();
+        let theirs = wire.ask(&rig.fill(Way::Connect, OTHER, plain));
+        rig.record(Way::Connect);
+        assert_eq!(theirs.status, 200);
+        for text in [own, theirs.text()] {
+            for secret in &secrets[..count] {
+                assert!(!text.contains(secret), "{count}: {text}");
+            }
+            // What it was never shown, it cannot repeat; the test's origin says it all the same.
+            assert_eq!(text.contains(secrets[1]), count < 2, "{text}");
+        }
+    };
+    put(bound("secrets/gained-one"));
+    lend();
+    leaks(1);
+    put(bound("secrets/gained-two"));
+    lend();
+    leaks(2);
+    put(good.clone());
+    leaks(2);
+    assert!(reload(rig, &policies()));
+    rig.seen();
 }
