@@ -103,8 +103,8 @@ impl Listening {
 }
 
 impl Listening {
-    /// Has these listeners from now on, and the sessions that they gained. Returns the sessions that
-    /// no listener has any more.
+    /// Has these listeners from now on, and the sessions that they gained. Returns the sessions
+    /// that no listener has any more.
     pub(super) fn replace(
         &self,
         open: Vec<OpenListener>,

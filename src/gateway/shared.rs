@@ -89,7 +89,8 @@ impl SharedState {
         Some(severed)
     }
 
-    /// Tells of each later generation, revocation and change of listeners. Several may be told as one.
+    /// Tells of each later generation, revocation and change of listeners. Several may be told as
+    /// one.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()

@@ -3,9 +3,10 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::program::{Program, RULES, free};
+use crate::program::{Program, RULES, command, free};
 
 /// A connection to a proxy port.
 struct Client(BufReader<TcpStream>);
@@ -401,4 +402,56 @@ fn a_change_that_leaves_no_listener_is_refused() {
     assert_eq!(program.ask(ONE).0, 200);
     program.edit(|_| before);
     program.reload();
+}
+
+/// A credential whose program takes a minute to print its secret.
+const SLOW: &str = "[[credential]]\nname = \"slow\"\norigins = [\"https://slow.test\"]\nfrom = { command = [\"/bin/sleep\", \"60\"] }\n";
+
+#[test]
+fn a_reload_that_waits_for_a_store_ends_with_the_gateway() {
+    let mut program = program("");
+    program.edit(|text| text.to_owned() + SLOW);
+    let mut reload = command(program.folder.path())
+        .arg("reload")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(reload.try_wait().unwrap().is_none(), "it does not wait");
+    let stopped = Instant::now();
+    let pid = rustix::process::Pid::from_child(&program.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let ended = program.child.wait().unwrap();
+    assert_eq!(ended.code(), Some(0));
+    assert!(stopped.elapsed() < Duration::from_secs(15));
+    assert_eq!(program.records("stop").len(), 1);
+    assert_ne!(reload.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_secret_at_hand_that_cannot_be_used_is_told_at_a_second_start_too() {
+    let mut program = program("");
+    let path = program.path("secret");
+    fs::write(&path, "a-secret-of-the-test").unwrap();
+    let mode = |mode: u32| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(&path, mode).unwrap();
+    };
+    mode(0o600);
+    let filed = "[[credential]]\nname = \"filed\"\nfrom = \"file:secret\"\norigins = [\"https://filed.test\"]\n";
+    program.edit(|text| text.to_owned() + filed);
+    program.reload();
+    program.child.kill().unwrap();
+    program.child.wait().unwrap();
+    // The shape of its phantom is known by now, so that nothing else would read it.
+    mode(0o644);
+    let (code, said) = program.gateway(&["serve", "--config", "gateway.toml"]);
+    assert!(
+        code != 0 && said.contains("filed") && said.contains("0644"),
+        "{said}"
+    );
+    mode(0o600);
+    program.restart_after_a_crash();
+    assert_eq!(program.ask(ONE).0, 200);
 }

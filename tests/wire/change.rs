@@ -352,15 +352,11 @@ fn what_is_lent_and_what_is_allowed_come_from_one_generation(rig: &Rig) {
 /// I01 after a reload: an origin that was shown a secret may repeat it to every session, wherever
 /// the credential is kept by now, and if it is none any more.
 fn a_secret_that_a_reload_took_away_is_still_found_in_answers(rig: &Rig) {
-    let secrets = ["gained-one-6kQ2vX9mB4tR", "gained-two-8wF3zN7cL1pY"];
-    for (name, secret) in ["gained-one", "gained-two"].iter().zip(secrets) {
-        let path = rig.dir.path().join("secrets").join(name);
-        fs::write(&path, secret).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        fs::set_permissions(&path, mode).unwrap();
-    }
-    let both = secrets.concat();
-    rig.origins.on("/leak", move |_| ok("", both.as_bytes()));
+    let secrets = ["slack", "gitlab"].map(|name| rig.secret(name).to_owned());
+    let shown = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+    let told = shown.clone();
+    rig.origins
+        .on("/leak", move |_| ok("", told.lock().unwrap().as_bytes()));
     let good = fs::read_to_string(rig.dir.path().join("serve.toml")).unwrap();
     let bound = |from: &str| good.clone() + &GAINED.replace("secrets/bearer", from);
     let put = |text: String| {
@@ -372,7 +368,9 @@ fn a_secret_that_a_reload_took_away_is_still_found_in_answers(rig: &Rig) {
         let asks = format!("GET {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\nX-Gained: {gained}\r\n\r\n");
         allowed(rig, Way::Connect, OTHER, &asks);
     };
+    // An origin repeats what it was shown. [`Rig::settle`] looks for each secret, too.
     let leaks = |count: usize| {
+        *shown.lock().unwrap() = secrets[..count].join(" ");
         let plain = "GET {T}/leak HTTP/1.1\r\nHost: {H}\r\n\r\n";
         let own = allowed(rig, Way::Connect, OTHER, plain).text();
         let other = Doors {
@@ -386,17 +384,14 @@ fn a_secret_that_a_reload_took_away_is_still_found_in_answers(rig: &Rig) {
         rig.record(Way::Connect);
         assert_eq!(theirs.status, 200);
         for text in [own, theirs.text()] {
-            for secret in &secrets[..count] {
-                assert!(!text.contains(secret), "{count}: {text}");
-            }
-            // What it was never shown, it cannot repeat; the test's origin says it all the same.
-            assert_eq!(text.contains(secrets[1]), count < 2, "{text}");
+            let found = secrets.iter().find(|secret| text.contains(*secret));
+            assert!(text.len() > 10 && found.is_none(), "{count}: {text}");
         }
     };
-    put(bound("secrets/gained-one"));
+    put(bound("secrets/slack"));
     lend();
     leaks(1);
-    put(bound("secrets/gained-two"));
+    put(bound("secrets/gitlab"));
     lend();
     leaks(2);
     put(good.clone());
