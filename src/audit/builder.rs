@@ -41,7 +41,7 @@ impl RecordBuilder {
         if phase > self.phase {
             self.phase = phase;
             let elapsed = self.elapsed_us();
-            self.record.us.insert(phase.name().into(), elapsed);
+            self.record.us.add(phase.name(), elapsed);
         }
     }
 
@@ -122,7 +122,7 @@ impl RecordBuilder {
         record.phase = Some(self.phase.name().into());
         record.status = status;
         record.outcome = Some(outcome.name().into());
-        record.us.insert(TOTAL, total);
+        record.us.add(TOTAL, total);
         record.encode()
     }
 
@@ -139,7 +139,7 @@ impl RecordBuilder {
             request_bytes: end.request_bytes,
             response_bytes: end.response_bytes,
             scrubbed: Some(end.scrubbed),
-            us: [(TOTAL, self.elapsed_us())].into(),
+            us: [(TOTAL.into(), self.elapsed_us())].into(),
             ..Record::default()
         }
         .encode()
@@ -222,7 +222,7 @@ fn redacted(whole: &[u8], places: &[Range<usize>]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-const TOTAL: Word = Word::Borrowed("total");
+const TOTAL: &str = "total";
 const CONCEALED: &[u8] = b"[phantom]";
 /// More than the shown part plus any phantom, so that no phantom is cut before it is found.
 const MOST_KEPT: usize = 32 * 1024;

@@ -1,10 +1,8 @@
 //! Writes records as JSON in printable ASCII, so that each is one line on any terminal.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::num::NonZeroU8;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -12,8 +10,6 @@ use serde_json::Serializer;
 use serde_json::ser::Formatter;
 use smol_str::SmolStr;
 use time::OffsetDateTime;
-use time::format_description::well_known::Iso8601;
-use time::format_description::well_known::iso8601::{Config, EncodedConfig, TimePrecision};
 
 /// A JSON object being written. Unset members are left out.
 pub(super) struct Object<'a> {
@@ -69,7 +65,7 @@ macro_rules! number {
     )*};
 }
 
-number!(u16 u32 u64);
+number!(u8 u16 u32 u64);
 
 impl<T: Value> Value for &T {
     fn is_unset(&self) -> bool {
@@ -121,8 +117,23 @@ impl Value for SocketAddr {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        // Digits, colons and brackets.
-        write!(out, "\"{self}\"").expect("a vector takes every byte");
+        match self {
+            // Most addresses are these, and the formatter would take ten times as long.
+            Self::V4(address) => {
+                let mut before = b'"';
+                for octet in address.ip().octets() {
+                    out.push(std::mem::replace(&mut before, b'.'));
+                    octet.write(out);
+                }
+                out.push(b':');
+                address.port().write(out);
+                out.push(b'"');
+            }
+            // Digits, colons and brackets.
+            Self::V6(address) => {
+                write!(out, "\"{address}\"").expect("a vector takes every byte");
+            }
+        }
     }
 }
 
@@ -152,25 +163,6 @@ impl<T: Value> Value for Vec<T> {
             value.write(out);
         }
         out.push(b']');
-    }
-}
-
-impl Value for BTreeMap<Cow<'static, str>, u64> {
-    fn is_unset(&self) -> bool {
-        self.is_empty()
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        out.push(b'{');
-        for (at, (key, value)) in self.iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
-            key.write(out);
-            out.push(b':');
-            value.write(out);
-        }
-        out.push(b'}');
     }
 }
 
@@ -208,10 +200,28 @@ const PLAIN: [bool; 256] = {
 pub(super) fn timestamp(at: SystemTime) -> String {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let since = time::Duration::try_from(since).unwrap_or(time::Duration::MAX);
-    OffsetDateTime::UNIX_EPOCH
-        .saturating_add(since)
-        .format(&Iso8601::<MICROSECONDS>)
-        .expect("the years 1970 to 9999 have four digits")
+    let at = OffsetDateTime::UNIX_EPOCH.saturating_add(since);
+    let ((year, month, day), (hour, minute, second, micro)) =
+        (at.to_calendar_date(), at.to_hms_micro());
+    let year = u16::try_from(year).expect("a year from 1970 to 9999");
+    let mut out = String::with_capacity("2026-11-21T09:15:17.123456Z".len());
+    for (value, after) in [
+        ((year / 100) as u8, None),
+        ((year % 100) as u8, Some('-')),
+        (month.into(), Some('-')),
+        (day, Some('T')),
+        (hour, Some(':')),
+        (minute, Some(':')),
+        (second, Some('.')),
+        ((micro / 10_000) as u8, None),
+        ((micro / 100 % 100) as u8, None),
+        ((micro % 100) as u8, Some('Z')),
+    ] {
+        out.push((b'0' + value / 10).into());
+        out.push((b'0' + value % 10).into());
+        out.extend(after);
+    }
+    out
 }
 
 /// Escapes what `serde_json` does not: DEL and every non-ASCII character, such as bidi controls.
@@ -234,12 +244,6 @@ impl Formatter for Ascii {
         Ok(())
     }
 }
-
-const MICROSECONDS: EncodedConfig = Config::DEFAULT
-    .set_time_precision(TimePrecision::Second {
-        decimal_digits: NonZeroU8::new(6),
-    })
-    .encode();
 
 #[cfg(test)]
 mod tests {
@@ -292,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_key_that_was_read_from_a_file_stays_a_key() {
-        let keys = ["a\"b", "a\\", "a\":1},\"x\":{\"b", "a\n\u{202e}"];
+        let keys = ["a\n\u{202e}", "a\":1},\"x\":{\"b", "a\"b", "a\\"];
         let record = Record {
             us: keys.map(|key| (key.to_owned().into(), 0)).into(),
             ..Record::default()

@@ -17,6 +17,7 @@ mod find;
 mod lasting;
 mod log;
 mod memory;
+mod phase_times;
 mod read;
 mod record;
 mod redact;

@@ -1,7 +1,6 @@
 //! The keys of a record. This one list both writes and reads it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::ser::Error as _;
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use smol_str::SmolStr;
 
 use super::encode::{Object, Value};
+use super::phase_times::PhaseTimes;
 
 /// A word of this program: borrowed when written, owned when read.
 pub type Word = Cow<'static, str>;
@@ -115,7 +115,7 @@ record! {
     /// Echoes replaced in the response.
     scrubbed: Option<u64>,
     /// Microseconds from accept to each phase.
-    us: BTreeMap<Word, u64>,
+    us: PhaseTimes,
     /// What happened.
     name: Option<Word>,
     /// Who did it, on the control socket.

@@ -18,7 +18,7 @@ use super::reloading::Reloading;
 use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};
-use crate::config::{self, Config};
+use crate::config::{self, Config, SandboxDns};
 use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::intercept::{CaSettings, SessionCa};
 use crate::message::Host;
@@ -184,6 +184,7 @@ impl App {
             // outlives its configuration (ADR 33).
             constraints: None,
             leaves_kept: config.limits.cached_certificates,
+            explains: self.explains(),
             ..CaSettings::default()
         };
         let (shared, asks) = (self.shared.clone(), session.clone());
@@ -208,6 +209,13 @@ impl App {
             };
             live.as_ref().map(change).is_some()
         });
+    }
+
+    /// Whether a name that no policy reaches resolves, so that its requests are refused with an
+    /// explanation. The listeners of `serve` refuse such a host before TLS.
+    pub(super) fn explains(&self) -> bool {
+        let in_sandbox = !matches!(self.keeping, Keeping::Listeners);
+        in_sandbox && self.config.sandbox.dns == SandboxDns::Explain
     }
 
     /// Issues the phantoms that a session lacks in the next generation, and keeps their shapes.

@@ -126,8 +126,12 @@ fn serve_network(
         Failure::new("a socket of the sandbox cannot be used").because(error.to_string())
     };
     let (shared, asks) = (app.shared.clone(), session.clone());
+    let pool = match app.explains() {
+        true => Synthetic::new(NAMES).explaining(),
+        false => Synthetic::new(NAMES),
+    };
     let responder = Arc::new(Responder::new(
-        Synthetic::new(NAMES),
+        pool,
         Box::new(move |host| {
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();

@@ -206,7 +206,10 @@ fn flag_policies(config: &Config, allowed: &[config::Allowed], bindings: &Bindin
 }
 
 /// Returns the origin settings, with the given rules before those of the configuration.
-fn origins(config: &Config, mut rules: Vec<OriginRule>) -> Result<OriginSettings, Failure> {
+pub(super) fn origins(
+    config: &Config,
+    mut rules: Vec<OriginRule>,
+) -> Result<OriginSettings, Failure> {
     rules.extend(config.origins.iter().map(|origin| origin.rule.clone()));
     let mut settings = config.limits.origins();
     settings.resolver = config.resolver.clone();

@@ -9,12 +9,13 @@ use http::StatusCode;
 
 use super::app::App;
 use super::failure::Failure;
-use super::policy;
 use super::write::write;
+use super::{policy, proposal};
 use crate::audit::{self, Record};
 use crate::config::Allowed;
 use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
-use crate::gateway::chain;
+use crate::gateway::{chain, floor};
+use crate::message::{Authority, HostPattern, Origin, Scheme};
 use crate::names::{ReasonCode, SessionId};
 use crate::policy::generate;
 
@@ -106,8 +107,36 @@ fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<String, Contro
             .because(hint.why)
             .next(hint.remedy)
     })?;
+    if let HostPattern::Exact(host) = &allowed.host {
+        let authority = Authority {
+            host: host.clone(),
+            port: allowed.port,
+        };
+        above_floor(
+            app,
+            &Origin {
+                scheme: Scheme::Https,
+                authority,
+            },
+        )?;
+    }
     let session = session(app, asked.session.as_deref())?;
     Ok(permit(&session, &allowed.host.to_string(), allowed.port))
+}
+
+/// Refuses a rule for what the gateway refuses whatever policies permit.
+fn above_floor(app: &App, origin: &Origin) -> Result<(), ControlRefusal> {
+    let refused = |reason: ReasonCode| {
+        let host = origin.authority.host.as_str();
+        ControlRefusal::new(
+            StatusCode::CONFLICT,
+            format!("no rule would allow `{host}`"),
+        )
+        .because(reason.meaning())
+        .next(reason.next_step_for(host, ""))
+    };
+    let snapshot = app.shared.current();
+    floor(origin, &snapshot.origins).map_or(Ok(()), |reason| Err(refused(reason)))
 }
 
 /// Returns the session that is named, else the only one.
@@ -175,7 +204,9 @@ fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
     let reason = record.reason.as_deref().unwrap_or_default();
     let code = ReasonCode::named(reason);
     match code {
-        Some(ReasonCode::PolicyDefaultDeny | ReasonCode::DnsName) => {}
+        Some(
+            ReasonCode::PolicyDefaultDeny | ReasonCode::DnsName | ReasonCode::HostNotPermitted,
+        ) => {}
         _ => {
             let next = code.map_or("", ReasonCode::next_step);
             let what = format!("it was refused for `{reason}`, which no further rule changes");
@@ -199,6 +230,7 @@ fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
         };
         return of_host(app, &asked, &pattern);
     };
+    above_floor(app, &proposal::origin(&request))?;
     if let Some(session) = app.shared.sessions.get(&id) {
         request.groups = session.last_groups().to_vec();
     }

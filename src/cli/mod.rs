@@ -9,6 +9,7 @@ mod app;
 mod audit;
 mod binding;
 mod ca;
+mod completions;
 mod control;
 mod demo;
 mod doctor;
@@ -32,11 +33,13 @@ mod listening;
 mod log;
 mod logging;
 mod logs;
+mod manual;
 mod opened;
 mod operate;
 mod policy;
 mod presets;
 mod project;
+mod proposal;
 mod publishing;
 mod reload;
 mod reloading;
@@ -60,7 +63,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use failure::{Code, Failure};
 pub use flags::{ConfigFile, RunFlags};
@@ -68,7 +71,7 @@ pub use terminal::{Color, Terminal, safe};
 
 /// Everything that can be typed.
 #[derive(Parser)]
-#[command(name = "gateway", version, about = ABOUT, after_help = AFTER, disable_help_subcommand = true)]
+#[command(name = "gateway", version, about = ABOUT, after_help = AFTER)]
 struct Cli {
     /// Print JSON, one document
     #[arg(long, global = true, help_heading = "Output")]
@@ -119,6 +122,8 @@ enum Command {
     Ca(ca::CaCommand),
     /// Print the variables that point a client at a running `gateway serve`
     Env(env::Env),
+    Completions(completions::Completions),
+    Man(manual::Manual),
 }
 
 /// Runs the command that the arguments name, prints its result, and returns the exit code.
@@ -218,6 +223,8 @@ impl Command {
             Self::Presets(command) => command.run(terminal),
             Self::Ca(command) => command.run(terminal),
             Self::Env(command) => command.run(terminal),
+            Self::Completions(command) => command.run(Cli::command()),
+            Self::Man(command) => command.run(Cli::command(), terminal),
         }
     }
 }
@@ -229,7 +236,7 @@ const AFTER: &str = "Exit codes: 0 it worked, 1 it failed or does not hold, 2 th
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::CommandFactory as _;
 
     #[test]
     fn every_command_and_flag_is_declared_without_contradiction() {

@@ -1,23 +1,35 @@
-//! `gateway why ID`: explains from the audit log what became of one request.
+//! `gateway why`: explains from the audit log what became of one request, and what would allow it.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::json;
 
-use crate::audit::{Expected, Found, Record, find, verify};
+use crate::audit::{Expected, Found, Record, find, read, verify};
 use crate::config::Config;
+use crate::config::keys::nearest;
 use crate::names::{ExchangeId, ReasonCode};
 
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
 use super::logs::{self, Chain};
+use super::proposal;
 use super::terminal::{Paint, Terminal, safe};
 
 /// Tells what became of a request.
 #[derive(Args)]
 pub(super) struct Why {
-    /// The id in the response: 20 hexadecimal digits
-    id: String,
+    /// The id in the response (`Gateway-Exchange`), or its beginning: at least 4 of 20 hexadecimal
+    /// digits
+    #[arg(required_unless_present_any = ["last", "code"], conflicts_with_all = ["last", "code"])]
+    id: Option<String>,
+    /// What was refused last
+    #[arg(long, conflicts_with = "code")]
+    last: bool,
+    /// Explain a code instead, such as `policy_default_deny`
+    #[arg(long, value_name = "CODE")]
+    code: Option<String>,
     /// An audit log, with what it was rotated into [default: that of `--config`, or those of your
     /// state directory]
     #[arg(long, value_name = "FILE")]
@@ -28,13 +40,42 @@ pub(super) struct Why {
 
 impl Why {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let found = self.find()?;
+        if let Some(code) = &self.code {
+            return explain(terminal, code);
+        }
+        let (found, chain) = self.search()?;
         if terminal.json() {
             terminal.document(&found);
         } else {
             print(terminal, &found);
+            self.print_proposal(terminal, &found, &chain)?;
         }
         Ok(Code::Ok)
+    }
+
+    /// Prints the policy that would allow the request, if one would, and if the log is intact.
+    fn print_proposal(
+        &self,
+        terminal: &Terminal,
+        found: &Found,
+        chain: &Chain,
+    ) -> Result<(), Failure> {
+        let config = self.config()?;
+        let text = match proposal::of(&found.exchange, config.as_ref()) {
+            Ok(Some(text)) => text,
+            Ok(None) => return Ok(()),
+            Err(floor) => {
+                terminal.line(format!("  no policy would allow it: {}", floor.meaning()));
+                return Ok(());
+            }
+        };
+        if !verify(chain, Expected::default()).is_ok_and(|report| report.holds()) {
+            terminal.line("  nothing is proposed: the audit log does not verify");
+            return Ok(());
+        }
+        terminal.line("");
+        text.lines().for_each(|line| terminal.line(safe(line)));
+        Ok(())
     }
 
     /// Returns the configuration, if one is named.
@@ -62,23 +103,21 @@ impl Why {
         .next("see `gateway audit verify`"))
     }
 
-    /// Returns the record of the exchange.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] if the id is invalid, or no log contains it.
-    fn find(&self) -> Result<Found, Failure> {
-        self.search().map(|(found, _)| found)
-    }
-
     /// Returns the record of the exchange, and the log that contains it.
     fn search(&self) -> Result<(Found, Chain), Failure> {
-        let id = exchange_id(&self.id)?;
+        if let Some(id) = self.id.as_deref().filter(|id| !is_beginning(id)) {
+            exchange_id(id)?;
+        }
         let config = if self.audit.is_empty() {
             self.config.find()?
         } else {
             None
         };
         let chains = logs::chains(&self.audit, config.as_ref())?;
+        let id = match &self.id {
+            Some(id) if id.len() == 20 => exchange_id(id)?,
+            begin => whole_id(&chains, begin.as_deref())?,
+        };
         let mut files = Vec::new();
         for chain in chains {
             let found = find(&chain, id)
@@ -86,12 +125,86 @@ impl Why {
             if let Some(found) = found {
                 return Ok((found, chain));
             }
-            files.extend(chain.iter().map(|path| path.display().to_string()));
+            files.extend(chain.last().map(|path| path.display().to_string()));
         }
+        let searched = match files.as_slice() {
+            [few @ ..] if few.len() <= 3 => format!("searched {}", few.join(", ")),
+            many => format!("searched {} logs, such as {}", many.len(), many[0]),
+        };
         Err(Failure::new(format!("no record has the id {id}"))
-            .because(format!("searched {}", files.join(", ")))
+            .because(searched)
             .next("name the audit log of that gateway: `--audit FILE`"))
     }
+}
+
+fn is_beginning(text: &str) -> bool {
+    (4..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Finds the only exchange whose id begins like this; without a beginning, the last refused one.
+fn whole_id(chains: &[Chain], begin: Option<&str>) -> Result<ExchangeId, Failure> {
+    let begin = begin.map(str::to_ascii_lowercase);
+    let mut found = BTreeSet::new();
+    let mut look = |record: Record| {
+        let (Some(id), Some(time)) = (record.id, record.time) else {
+            return;
+        };
+        let fits = match &begin {
+            Some(begin) => id.starts_with(begin.as_str()),
+            None => record.kind == "exchange" && record.reason.is_some(),
+        };
+        if fits {
+            // An `end` record has the id again, and another time.
+            let time = begin.is_none().then(|| time.to_string());
+            found.insert((time, id.to_string()));
+        }
+    };
+    for chain in chains {
+        read(chain, &mut look)
+            .map_err(|error| Failure::of("the audit log cannot be read", &error))?;
+    }
+    if begin.is_some() && found.len() > 1 {
+        let all: Vec<&str> = found.iter().take(5).map(|(_, id)| id.as_str()).collect();
+        return Err(Failure::usage("several exchanges begin like this")
+            .because(all.join(", "))
+            .next("write more of it"));
+    }
+    match found.last() {
+        Some((_, id)) => exchange_id(id),
+        None if begin.is_some() => Err(Failure::new("no exchange has an id that begins like this")
+            .next("`gateway log --refused` lists what was refused")),
+        None => Err(
+            Failure::new("nothing was refused, as far as the audit logs tell")
+                .next("name the log of that gateway: `--audit FILE`"),
+        ),
+    }
+}
+
+/// Explains a code.
+fn explain(terminal: &mut Terminal, code: &str) -> Result<Code, Failure> {
+    let Some(code) = ReasonCode::named(code) else {
+        let known = ReasonCode::ALL.iter().map(|code| code.as_str());
+        let failure = Failure::usage(format!("`{}` is no code of a refusal", safe(code)));
+        return Err(match nearest(code, known) {
+            Some(near) => failure.next(format!("did you mean `{near}`?")),
+            None => failure.next("copy it from the response: `reason` in the JSON"),
+        });
+    };
+    if terminal.json() {
+        terminal.document(&json!({
+            "code": code.as_str(), "status": code.status().as_u16(),
+            "side": code.blame().as_str(), "meaning": code.meaning(),
+            "next": code.next_step(), "retry": !code.is_final(),
+        }));
+        return Ok(Code::Ok);
+    }
+    let name = terminal.paint(Paint::Bold, code.as_str());
+    let (status, side) = (code.status().as_u16(), code.blame().as_str());
+    terminal.line(format!("{name} status {status}, side: {side}"));
+    terminal.line(format!("  {}", code.meaning()));
+    let next = terminal.paint(Paint::Bold, "next");
+    terminal.line(format!("{next} {}", code.next_step()));
+    Ok(Code::Ok)
 }
 
 /// Parses an id as written in a response.
@@ -113,7 +226,9 @@ pub(super) fn exchange_id(text: &str) -> Result<ExchangeId, Failure> {
     }
     Err(Failure::usage("the id cannot be read")
         .because("an id has 20 hexadecimal digits")
-        .next("copy it from the response: `request_id` in the JSON, or the `Proxy-Status` field"))
+        .next(
+            "copy it from the response: `request_id` in the JSON, or the `Gateway-Exchange` field",
+        ))
 }
 
 fn print(terminal: &Terminal, found: &Found) {
@@ -146,7 +261,8 @@ fn print(terminal: &Terminal, found: &Found) {
         terminal.line(format!("{} {outcome}{reason}", bold("ended")));
     }
     if let Some(reason) = &record.reason {
-        terminal.line(format!("{} {}", bold("next"), next_step(reason)));
+        let next = next_step(record, reason);
+        terminal.line(format!("{} {}", bold("next"), safe(&next)));
     }
     let file = safe(&found.file.display().to_string());
     terminal.line(format!("  {file}:{}", found.line));
@@ -154,6 +270,12 @@ fn print(terminal: &Terminal, found: &Found) {
 
 /// Prints what was requested, by whom and when.
 fn print_request(terminal: &Terminal, record: &Record) {
+    if record.entry.as_deref() == Some("dns") {
+        let name = or_dash(record.host.as_deref());
+        let what = terminal.paint(Paint::Bold, "request");
+        terminal.line(format!("{what} lookup of the name {name}"));
+        return print_origin(terminal, record);
+    }
     let port = record.port.map(|port| format!(":{port}"));
     terminal.line(format!(
         "{} {} {}://{}{}{}",
@@ -164,6 +286,10 @@ fn print_request(terminal: &Terminal, record: &Record) {
         port.unwrap_or_default(),
         record.path.as_deref().map(safe).unwrap_or_default()
     ));
+    print_origin(terminal, record);
+}
+
+fn print_origin(terminal: &Terminal, record: &Record) {
     terminal.line(format!(
         "  session {}, by {}, {}",
         or_dash(record.session.as_deref()),
@@ -208,10 +334,17 @@ fn verdict(terminal: &Terminal, record: &Record) -> String {
     }
 }
 
-/// Returns what the user can do about a refusal, by its code.
-fn next_step(reason: &str) -> &'static str {
-    match ReasonCode::named(reason).map_or("", ReasonCode::next_step) {
-        "" => "The client's request is at fault: docs/refusals.md has the code.",
-        next => next,
-    }
+/// Returns what happened and what the user can do about it, by its code.
+fn next_step(record: &Record, reason: &str) -> String {
+    let Some(code) = ReasonCode::named(reason) else {
+        return String::from("The code is of another version of the gateway.");
+    };
+    let host = record.host.as_deref().unwrap_or_default();
+    let to = match record.port {
+        None | Some(0 | 443) => host.to_owned(),
+        Some(port) => format!("{host}:{port}"),
+    };
+    let to = if host.is_empty() { "" } else { &to };
+    let id = record.id.as_deref().unwrap_or("ID");
+    format!("{} {}", code.meaning(), code.next_step_for(to, id))
 }

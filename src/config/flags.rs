@@ -76,6 +76,10 @@ pub struct Flags {
     /// Pass a variable to the workload, in addition to the harmless ones; `PREFIX*` passes several
     #[arg(long, value_name = "NAME")]
     pub pass_env: Vec<String>,
+    /// What DNS tells of a name that no policy reaches: `explain` gives it an address, where the
+    /// gateway refuses with the reason; `strict` says that it does not exist
+    #[arg(long, value_name = "explain|strict")]
+    pub dns: Option<String>,
     /// Run the workload as this user; needed if you are root
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
@@ -235,6 +239,10 @@ impl Flags {
                 .sandbox
                 .pass_env
                 .extend(line.value("--pass-env", text, variables(text)));
+        }
+        if let Some(text) = &self.dns {
+            let read = line.value("--dns", text, sandbox::SandboxDns::read(text));
+            config.sandbox.dns = read.unwrap_or(config.sandbox.dns);
         }
         if let Some(user) = &self.user {
             let fits = !user.is_empty()

@@ -321,6 +321,7 @@ pub const KEYS: &[ConfigKey] = &[
     fixed("sandbox", "write", "list of paths", "none"),
     fixed("sandbox", "memory_files", "size", "half of the memory"),
     fixed("sandbox", "processes", "number", "4096"),
+    fixed("sandbox", "dns", "`explain` or `strict`", "explain"),
     key("limits", "connections_per_session", "number", "1024"),
     key("limits", "connections", "number", "10000"),
     key("limits", "exchanges_per_session", "number", "1024"),

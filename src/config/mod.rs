@@ -37,7 +37,7 @@ pub use diagnostic::{Diagnostic, Hint, Position, Severity};
 pub use flags::Flags;
 pub use listener::{Listener, ListenerKind, ProxyLogin};
 pub use origin::Origin;
-pub use sandbox::Sandbox;
+pub use sandbox::{Sandbox, SandboxDns};
 pub use settings::{Audit, Ca, PhantomFile, Runtime, StateSettings};
 pub use units::show_duration;
 pub use variable::sandbox_variable;
@@ -112,14 +112,21 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Reads `HOST`, `HOST:PORT` or `*.DOMAIN[:PORT]`; the port is 443 unless given.
+    /// Reads `HOST`, `HOST:PORT` or `*.DOMAIN[:PORT]`, or an https URL, whose path is left out. The
+    /// port is 443 unless given.
     ///
     /// # Errors
     /// Returns a [`Hint`] if it is none of them, an address that no origin can have, or a domain
     /// under which anybody may register.
     pub fn parse(text: &str) -> Result<Self, Hint> {
-        let port = Scheme::Https.default_port();
-        let (host, port) = network::host_and_port(text, port)?;
+        let read = network::allowed(text)?;
+        if read.scheme == Scheme::Http {
+            return Err(Hint::new(
+                "clear text is a setting of the gateway, not a rule",
+                "use https, or start anew with `--allow http://HOST`",
+            ));
+        }
+        let (host, port) = (read.hosts, read.port);
         Ok(Self { host, port })
     }
 }

@@ -33,11 +33,18 @@ pub fn origin(text: &str) -> Result<OriginPattern, Hint> {
 /// # Errors
 /// Returns a [`Hint`] as [`host_and_port`] does, or if an http origin is a whole domain.
 pub(super) fn allowed(text: &str) -> Result<OriginPattern, Hint> {
-    let pattern = origin(text)?;
+    let pattern = origin(without_path(text))?;
     match (pattern.scheme, &pattern.hosts) {
         (Scheme::Http, HostPattern::Below(_)) => Err(whole_domain_in_clear_text()),
         _ => Ok(pattern),
     }
+}
+
+/// Leaves out the path of a URL: a person pastes one to say which host they mean.
+pub(super) fn without_path(text: &str) -> &str {
+    let begin = text.find("://").map_or(0, |at| at + 3);
+    let end = text[begin..].find(['/', '?', '#']);
+    end.map_or(text, |end| &text[..begin + end])
 }
 
 /// Why a whole domain is not reached in clear text.

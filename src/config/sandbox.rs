@@ -34,8 +34,35 @@ pub struct Sandbox {
     pub memory_files: Option<Limit>,
     /// The limit of simultaneous processes and threads. Unless set, the launcher's own applies.
     pub processes: Option<u64>,
+    /// What DNS tells of a name that no policy reaches.
+    pub dns: SandboxDns,
     /// The user that the workload runs as if the launcher is root.
     pub user: Option<String>,
+}
+
+/// What DNS tells the workload of a name that no policy reaches. No question is ever forwarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SandboxDns {
+    /// An address, where the gateway refuses the request and says why.
+    #[default]
+    Explain,
+    /// That the name does not exist.
+    Strict,
+}
+
+impl SandboxDns {
+    const WORDS: [(&str, Self); 2] = [("explain", Self::Explain), ("strict", Self::Strict)];
+
+    /// Reads the value of the flag.
+    pub(super) fn read(text: &str) -> Result<Self, Hint> {
+        let known = Self::WORDS.iter().find(|(word, _)| *word == text);
+        known.map(|(_, dns)| *dns).ok_or_else(|| {
+            Hint::new(
+                "it is neither `explain` nor `strict`",
+                "write `--dns strict`, or leave it out",
+            )
+        })
+    }
 }
 
 pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
@@ -61,6 +88,9 @@ pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
             .collect(),
         memory_files: memory_files(section),
         processes: section.count("processes", 16..=4_194_304),
+        dns: section
+            .choice("dns", &SandboxDns::WORDS)
+            .unwrap_or_default(),
         user: None,
     }
 }

@@ -21,7 +21,7 @@ use super::worker::Worker;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::paced::{Flooded, Paced};
 use crate::intercept::strict::{Strict, ViolationHandle};
-use crate::intercept::{ConnectionContext, Entry, Rejected};
+use crate::intercept::{ConnectionContext, Entry, Rejected, SessionCa};
 use crate::names::ReasonCode;
 
 /// How many bytes of one upload a client may send before the origin accepts them. A connection
@@ -51,6 +51,7 @@ impl Worker {
             connection: Arc::new(connection),
             listener: listener.state.clone(),
             login,
+            ca: listener.ca.clone(),
             violations: None,
         }
     }
@@ -63,6 +64,7 @@ pub(super) struct Conversation {
     listener: Arc<ListenerState>,
     /// What its tunnel was opened with.
     login: Option<Arc<Authentication>>,
+    ca: Arc<SessionCa>,
     guard: Arc<ConnectionGuard>,
     violations: Option<ViolationHandle>,
 }
@@ -162,6 +164,7 @@ impl Conversation {
             &self.connection,
             &self.guard,
             violations.clone(),
+            self.ca.clone(),
         );
         let (connection, guard) = (self.connection.clone(), self.guard.clone());
         async move {

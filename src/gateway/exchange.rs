@@ -8,7 +8,8 @@ use hyper::body::Incoming;
 
 use super::answer;
 use super::answer_body::AnswerBody;
-use super::error_format::ErrorFormat;
+use super::error_format::{Asked, ErrorFormat};
+use super::floor::floor;
 use super::guard::{Abort, ExchangeGuard};
 use super::origin_time::OriginTime;
 use super::refusal::Refusal;
@@ -19,8 +20,8 @@ use crate::audit::{self, Phase, Trail};
 use crate::body::HoldFault;
 use crate::credential::{Credentialed, Redactor, Verified};
 use crate::intercept::strict::ViolationHandle;
-use crate::intercept::{Accepted, Addressed, ConnectionContext, Entry, Rejected};
-use crate::message::{EncodedSlash, Reading};
+use crate::intercept::{Accepted, Addressed, ConnectionContext, Entry, GATEWAY_NAME, SessionCa};
+use crate::message::{Authority, EncodedSlash, Origin, Reading};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
 use crate::policy::{Authorized, Decision, Gathered};
 use crate::session::Identified;
@@ -39,6 +40,8 @@ pub(super) struct Exchange {
     pub(super) error_format: ErrorFormat,
     /// How the connection came in.
     pub(super) entry: Entry,
+    /// The CA of the session's listener.
+    pub(super) ca: Arc<SessionCa>,
     /// What the origin took of its time.
     pub(super) waited: OriginTime,
 }
@@ -53,6 +56,9 @@ impl Exchange {
     ) -> Result<Response<AnswerBody>, Refusal> {
         let accepted = self.accept(connection, request)?;
         let identified = self.identify(accepted)?;
+        if let Some(page) = self.own_page(&identified) {
+            return Ok(page);
+        }
         let gathered = self.gather(identified).await?;
         let authorized = self.decide(gathered)?;
         let verified = self.verify(authorized).await?;
@@ -66,25 +72,44 @@ impl Exchange {
         &mut self,
         connection: Arc<ConnectionContext>,
         request: http::Request<Incoming>,
-    ) -> Result<Accepted, Rejected> {
+    ) -> Result<Accepted, Refusal> {
         self.trail.method(request.method().as_str());
         self.trail.scheme(connection.scheme.as_str());
-        let addressed = Addressed::read(connection, request)?;
+        let addressed = Addressed::read(connection.clone(), request)?;
         let bindings = self.snapshot.credentials.bindings();
         let signed_paths = bindings.signed_paths(addressed.origin());
+        self.error_format = ErrorFormat::of(signed_paths, &asked(&addressed));
+        let Authority { host, port } = &addressed.origin().authority;
+        self.trail.authority(host.as_str(), *port);
         let reading = self.reading(&addressed, signed_paths);
-        let accepted = Accepted::read(addressed, reading, self.guard.meter.clone())?;
+        let to = addressed.origin().clone();
+        let accepted =
+            Accepted::read(addressed, reading, self.guard.meter.clone()).map_err(|why| {
+                let unreachable = self.unreachable(&connection, &to);
+                unreachable.unwrap_or(Refusal::Rejected(why))
+            })?;
         let request = accepted.request();
-        self.error_format = ErrorFormat::of(signed_paths, &request.head);
-        let (origin, target) = (&request.head.origin, &request.head.target);
-        let host = origin.authority.host.as_str();
-        self.trail.authority(host, origin.authority.port);
+        let target = &request.head.target;
         self.trail.path(target.path());
         self.trail.query(target.query().unwrap_or_default());
         if let Some(bytes) = request.content_length() {
             self.trail.request_bytes(bytes);
         }
         Ok(accepted)
+    }
+
+    /// Returns that no policy reaches the host. A client is told of that rather than of a path,
+    /// which a setting for the host might allow.
+    fn unreachable(&self, connection: &ConnectionContext, to: &Origin) -> Option<Refusal> {
+        let session = self.worker.shared.sessions.get(&connection.session)?;
+        let policies = self.snapshot.policies.generation();
+        let Authority { host, port } = &to.authority;
+        let is_reached =
+            policies.may_resolve(session.id(), session.groups(policies.number()), host);
+        (!is_reached && host.as_str() != GATEWAY_NAME).then(|| Refusal::Unreachable {
+            host: host.clone(),
+            port: *port,
+        })
     }
 
     /// Returns how the origin reads a request. `signed_paths` is how it reads the path of a signed
@@ -137,7 +162,14 @@ impl Exchange {
                 self.still_allowed()?;
                 Ok(authorized)
             }
-            Decision::Deny(denied) => Err(denied.into()),
+            Decision::Deny(mut denied) => {
+                if let Some(reason) = floor(&denied.origin, &self.snapshot.origins) {
+                    denied.explanation.proposal = None;
+                    let next = reason.next_step_for("", "");
+                    denied.explanation.next_step = format!("{} {next}", reason.meaning());
+                }
+                Err(denied.into())
+            }
         }
     }
 
@@ -199,6 +231,18 @@ impl Exchange {
             }
             (_, None) => Ok(response),
         }
+    }
+}
+
+/// What chooses the format of an error answer.
+fn asked(addressed: &Addressed) -> Asked<'_> {
+    let request = addressed.request();
+    Asked {
+        method: request.method(),
+        host: addressed.origin().authority.host.as_str(),
+        path: request.uri().path(),
+        query: request.uri().query().unwrap_or_default(),
+        fields: request.headers(),
     }
 }
 

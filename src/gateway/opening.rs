@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::Version;
 use parking_lot::Mutex;
@@ -11,6 +12,7 @@ use tokio::net::TcpStream;
 
 use super::error_format::ErrorFormat;
 use super::listener::SessionListener;
+use super::recent::RecentRefusal;
 use super::refusal::Refusal;
 use super::worker::Worker;
 use crate::audit::Trail;
@@ -29,8 +31,13 @@ impl Worker {
         refusal: Refusal,
     ) -> io::Result<()> {
         let id = self.record_opening(listener, Entry::Connect, to, refusal.reason());
-        let (status, fields, content) = refusal.answer(id, Version::HTTP_11, ErrorFormat::Gateway);
-        let mut message = format!("HTTP/1.1 {} Refused\r\n", status.as_u16()).into_bytes();
+        let name = to.map_or_else(String::new, |to| {
+            format!("{}:{}", to.host.to_uri(), to.port)
+        });
+        let (status, fields, content) =
+            refusal.answer(id, Version::HTTP_11, ErrorFormat::Gateway, &name);
+        let (status, phrase) = (status.as_u16(), refusal.reason_phrase(&name));
+        let mut message = format!("HTTP/1.1 {status} {phrase}\r\n").into_bytes();
         for (name, value) in &fields {
             message.extend_from_slice(
                 &[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat(),
@@ -81,13 +88,23 @@ impl Worker {
         self.shared
             .refused
             .count(to.map_or("", |to| to.host.as_str()), reason, trail.id());
+        let refusal = RecentRefusal {
+            id: trail.id(),
+            time: SystemTime::now(),
+            reason,
+            to: to.map_or_else(String::new, |to| {
+                format!("{}:{}", to.host.to_uri(), to.port)
+            }),
+        };
+        self.shared.recent.add(listener.session.id(), refusal);
         // A trail that is dropped unanswered writes its record.
         trail.id()
     }
 }
 
 impl Worker {
-    /// Returns an observer of a session's DNS queries. It records each refused name once.
+    /// Returns an observer of a session's DNS queries. It records each name that no policy reaches
+    /// once, whether or not it got an address.
     pub fn name_observer(
         self: &Arc<Self>,
         session: &SessionId,
@@ -96,11 +113,10 @@ impl Worker {
         let seen = Mutex::new(HashSet::new());
         Box::new(move |answer| {
             shared.metrics.name(answer.verdict);
-            let Some(host) = answer
-                .host
-                .as_ref()
-                .filter(|_| answer.verdict == dns::DnsVerdict::NameRefused)
-            else {
+            let Some(host) = answer.host.as_ref().filter(|_| {
+                use dns::DnsVerdict::{NameRefused, Unlisted};
+                matches!(answer.verdict, NameRefused | Unlisted)
+            }) else {
                 return;
             };
             let mut seen = seen.lock();

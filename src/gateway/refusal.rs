@@ -119,41 +119,63 @@ impl Refusal {
         )
     }
 
-    /// Says in a sentence or two what happened, why, and what to do next. Contains no raw text from
-    /// the request or the origin.
-    fn explanation(&self) -> String {
+    /// Says what happened and why. Contains no raw text from the request or the origin.
+    fn cause(&self) -> String {
         match self {
-            Self::Denied(denied) => {
-                let why = &denied.explanation;
-                let next = [Some(&why.next_step), why.proposal.as_ref()];
-                let reason = format!("{}.", why.reason);
-                next.into_iter()
-                    .flatten()
-                    .fold(reason, |text, part| format!("{text}\n{part}"))
-            }
-            Self::Unreachable { host, port } => {
-                format!("{self}. Allow it with `--allow {host}:{port}` or a Cedar policy.")
-            }
-            _ => match self.reason().next_step() {
-                "" => format!("{self}."),
-                next => format!("{self}. {next}"),
-            },
+            Self::Denied(denied) => format!("{}.", denied.explanation.reason),
+            _ => format!("{self}."),
         }
     }
 
-    /// Returns the status, fields and content of the answer.
+    /// Says what to do next, and who does it. `to` is the host and port that the request is for.
+    fn next_step(&self, to: &str, id: &str) -> String {
+        let usual = self.reason().next_step_for(to, id);
+        match self {
+            Self::Denied(denied) if self.reason() == ReasonCode::PolicyDefaultDeny => {
+                let why = &denied.explanation;
+                match (&why.proposal, &denied.credential) {
+                    (Some(_), None) if !to.is_empty() => format!(
+                        "Ask your user to run, outside the sandbox: `gateway allow {to}`, or \
+                         `gateway allow {id}` for this request alone."
+                    ),
+                    (Some(_), Some(credential)) => format!(
+                        "Ask your user for a policy that lends `{credential}` there: `gateway why {id}`."
+                    ),
+                    (Some(_), None) => usual,
+                    (None, _) => why.next_step.clone(),
+                }
+            }
+            Self::Unreachable { host, port } => {
+                format!("Ask your user to run, outside the sandbox: `gateway allow {host}:{port}`.")
+            }
+            _ => usual,
+        }
+    }
+
+    /// Returns the status, fields and content of the answer. `to` is the host and port that the
+    /// request is for, if they are known.
     pub(super) fn answer(
         &self,
         id: ExchangeId,
         version: Version,
         format: ErrorFormat,
+        to: &str,
     ) -> (StatusCode, HeaderMap, Bytes) {
         let (reason, id) = (self.reason(), id.to_string());
-        let (mut fields, content) = format.write(&ErrorDetails {
+        let next = self.next_step(to, &id);
+        let retry = match reason.is_final() {
+            true if next.starts_with("Ask your user") => " Do not retry before.",
+            true => " Retrying will not help.",
+            false => "",
+        };
+        let (status, mut fields, content) = format.write(&ErrorDetails {
             reason,
-            message: &self.explanation(),
+            message: &format!("{} {next}{retry}", self.cause()),
+            next: &next,
+            to,
             id: &id,
             policies: self.policies(),
+            proposal: self.proposal(),
         });
         fields.insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
         fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -174,7 +196,39 @@ impl Refusal {
         if self.closes() && version < Version::HTTP_2 {
             fields.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        (reason.status(), fields, content)
+        (status, fields, content)
+    }
+
+    /// Returns what HTTP/1.1 says beside the status. Some clients show nothing else.
+    pub(super) fn reason_phrase(&self, to: &str) -> String {
+        let reason = self.reason();
+        let name = reason.status().canonical_reason().unwrap_or("Refused");
+        match reason {
+            ReasonCode::PolicyDefaultDeny if !to.is_empty() && self.is_grantable() => {
+                format!(
+                    "{name} by gateway: no policy permits it; your user may run `gateway allow {to}`"
+                )
+            }
+            _ => format!("{name} by gateway: {reason}"),
+        }
+    }
+
+    /// Whether `gateway allow HOST` would allow it.
+    fn is_grantable(&self) -> bool {
+        match self {
+            Self::Denied(denied) => {
+                denied.credential.is_none() && denied.explanation.proposal.is_some()
+            }
+            _ => matches!(self, Self::Unreachable { .. }),
+        }
+    }
+
+    /// The policy that would allow it.
+    fn proposal(&self) -> Option<&str> {
+        match self {
+            Self::Denied(denied) => denied.explanation.proposal.as_deref(),
+            _ => None,
+        }
     }
 
     /// The policies that decided.

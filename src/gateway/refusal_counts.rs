@@ -62,11 +62,17 @@ impl RefusalCounts {
         all.filter(|(_, count)| *count > 0)
     }
 
-    /// Everything that was refused, by host and reason.
+    /// Everything that was refused, by host and reason. That a name was asked for is left out if a
+    /// connection to it was refused later.
     #[must_use]
     pub fn all(&self) -> Vec<(String, ReasonCode, RefusalCount)> {
         let all = self.kinds.lock();
+        let is_told = |host: &str| {
+            let mut kinds = all.keys();
+            kinds.any(|(known, reason)| known == host && *reason != ReasonCode::DnsName)
+        };
         all.iter()
+            .filter(|((host, reason), _)| *reason != ReasonCode::DnsName || !is_told(host))
             .map(|((host, reason), counted)| (host.clone(), *reason, *counted))
             .collect()
     }

@@ -2,21 +2,25 @@
 //! record before the client gets the answer.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
+use hyper::ext::ReasonPhrase;
 
 use super::answer_body::AnswerBody;
 use super::error_format::ErrorFormat;
 use super::exchange::Exchange;
 use super::guard::ConnectionGuard;
 use super::origin_time::OriginTime;
+use super::recent::RecentRefusal;
 use super::refusal::Refusal;
 use super::worker::Worker;
 use crate::audit::{End, Length, Outcome, Trail};
 use crate::body::TransformFault;
 use crate::intercept::strict::ViolationHandle;
-use crate::intercept::{ConnectionContext, Rejected};
+use crate::intercept::{ConnectionContext, Rejected, SessionCa};
+use crate::message::Authority;
 
 impl Exchange {
     /// Begins an exchange on a connection.
@@ -25,6 +29,7 @@ impl Exchange {
         connection: &ConnectionContext,
         guard: &Arc<ConnectionGuard>,
         violations: Option<ViolationHandle>,
+        ca: Arc<SessionCa>,
     ) -> Self {
         let (log, id) = (&worker.shared.log, worker.shared.ids.next());
         let watched = worker.watchdog.exchange(guard);
@@ -36,6 +41,7 @@ impl Exchange {
             worker: worker.clone(),
             violations,
             error_format: ErrorFormat::default(),
+            ca,
             waited: OriginTime::begin(),
             entry: connection.entry,
         }
@@ -50,7 +56,7 @@ impl Exchange {
     ) -> Response<AnswerBody> {
         let version = request.version();
         self.trail.protocol(version);
-        let (unnamed, named) = (host_of_unnamed(&connection, &request), connection.clone());
+        let (unnamed, named) = (named_by_itself(&connection, &request), connection.clone());
         let refusal = self.admit(&connection).err().or(refusal);
         let guard = self.guard.clone();
         let result = match refusal {
@@ -81,8 +87,17 @@ impl Exchange {
             }
             Err(refusal) => self.blame(refusal),
         };
-        let host = unnamed.as_deref().unwrap_or(named.said_host());
-        self.refuse(refusal, version, host).await
+        let host = unnamed.as_ref().map(|unnamed| unnamed.host());
+        let to = destination(&named, unnamed.as_ref());
+        let host = host.unwrap_or(named.said_host());
+        let recent = RecentRefusal {
+            id: self.trail.id(),
+            time: SystemTime::now(),
+            reason: refusal.reason(),
+            to: to.clone(),
+        };
+        self.worker.shared.recent.add(&named.session, recent);
+        self.refuse(refusal, version, host, &to).await
     }
 
     /// Counts the exchange, and the time of an answered one.
@@ -151,13 +166,14 @@ impl Exchange {
         refusal: Refusal,
         version: Version,
         host: &str,
+        to: &str,
     ) -> Response<AnswerBody> {
         let (id, reason) = (self.trail.id(), refusal.reason());
         self.count(version, false);
         self.worker.shared.refused.count(host, reason, id);
         self.trail.refuse(reason);
         refusal.log(id);
-        let (status, fields, content) = refusal.answer(id, version, self.error_format);
+        let (status, fields, content) = refusal.answer(id, version, self.error_format, to);
         let length = Length::Known(content.len() as u64);
         let recorded = self.trail.answer(status.as_u16(), length).await;
         // The answer is a few bytes of our own. Whether the client reads them is not worth a second
@@ -170,16 +186,42 @@ impl Exchange {
         let mut response = Response::new(AnswerBody::own(content));
         *response.status_mut() = status;
         *response.headers_mut() = fields;
+        // HTTP/2 has no place for it.
+        let phrase = ReasonPhrase::try_from(refusal.reason_phrase(to).into_bytes());
+        if let Ok(phrase) = phrase {
+            response.extensions_mut().insert(phrase);
+        }
         response
     }
 }
 
-/// The host that the request names, if its connection names none. It is only shown to the user, and
-/// decides nothing.
-fn host_of_unnamed(connection: &ConnectionContext, request: &Request<Incoming>) -> Option<String> {
-    let host = request.uri().host();
-    host.filter(|_| connection.said_host().is_empty())
-        .map(str::to_owned)
+/// The authority that the request names, if its connection names none. It is only shown to the
+/// user, and decides nothing.
+fn named_by_itself(
+    connection: &ConnectionContext,
+    request: &Request<Incoming>,
+) -> Option<http::uri::Authority> {
+    let authority = request.uri().authority();
+    authority
+        .filter(|_| connection.said_host().is_empty())
+        .cloned()
+}
+
+/// The host and port that a request is for, as `gateway allow` takes them; empty if they are not
+/// known, or malformed.
+fn destination(connection: &ConnectionContext, named: Option<&http::uri::Authority>) -> String {
+    let default = connection.scheme.default_port();
+    let by_itself = |named: &http::uri::Authority| {
+        Authority::parse(named.as_str().as_bytes(), Some(default)).ok()
+    };
+    let to = match named {
+        Some(named) => by_itself(named),
+        None => connection.said_authority(),
+    };
+    to.map_or_else(String::new, |to| match to.port {
+        443 => to.host.to_uri(),
+        port => format!("{}:{port}", to.host.to_uri()),
+    })
 }
 
 const END_OF_OUR_OWN: End = End {

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ids::Ids;
 use super::metrics::Metrics;
+use super::recent::RecentRefusals;
 use super::refusal_counts::RefusalCounts;
 use super::snapshot::Snapshot;
 use crate::audit::Log;
@@ -27,6 +28,8 @@ pub struct SharedState {
     pub ids: Ids,
     /// Counts what was refused.
     pub refused: RefusalCounts,
+    /// The latest refusals, for the workloads' own pages.
+    pub recent: RecentRefusals,
     /// Counts what happens, for `/metrics`.
     pub metrics: Arc<Metrics>,
     /// How many connections are open.
@@ -49,6 +52,7 @@ impl SharedState {
             log,
             ids,
             refused: RefusalCounts::default(),
+            recent: RecentRefusals::default(),
             metrics: Arc::default(),
             open: Arc::default(),
             listening: Arc::default(),

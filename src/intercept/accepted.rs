@@ -119,6 +119,12 @@ impl Addressed {
         &self.origin
     }
 
+    /// The request as it was received, of which nothing else was checked yet.
+    #[must_use]
+    pub fn request(&self) -> &http::Request<Incoming> {
+        &self.request
+    }
+
     /// Whether the request seems to carry an AWS signature, by its prefix. It is verified later.
     ///
     /// A query parameter counts only from its first letter. Anything else would not be verified

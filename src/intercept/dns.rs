@@ -1,5 +1,6 @@
-//! Answers DNS queries. Allowed names get synthetic addresses, everything else is refused here, and
-//! no query is ever forwarded.
+//! Answers DNS queries. Names get synthetic addresses, and no query is ever forwarded. A name that
+//! no policy reaches gets one too, so that the connection to it is refused with an explanation; or
+//! it does not exist (ADR 38).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +9,7 @@ use hickory_proto::rr::rdata::{A, AAAA, SOA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 
-use super::synthetic::{Addresses, GATEWAY, Synthetic};
+use super::synthetic::{Addresses, GATEWAY, GATEWAY_NAME, Synthetic};
 use crate::message::Host;
 
 /// The transport of a query.
@@ -40,7 +41,9 @@ pub enum DnsVerdict {
     Local,
     /// An allowed name, but a type that does not exist here (HTTPS, SVCB, TXT, MX …): no data.
     NoData,
-    /// A name that policy does not allow, or that is not a host name: it does not exist.
+    /// A name that no policy reaches: an address where the gateway says so.
+    Unlisted,
+    /// A name that no policy reaches, or that is not a host name: it does not exist.
     NameRefused,
     /// A class, a zone transfer or an operation that is not for clients.
     Refused,
@@ -52,10 +55,11 @@ pub enum DnsVerdict {
 
 impl DnsVerdict {
     /// Every verdict, in the order of the declaration.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Synthetic,
         Self::Local,
         Self::NoData,
+        Self::Unlisted,
         Self::NameRefused,
         Self::Refused,
         Self::Malformed,
@@ -69,6 +73,7 @@ impl DnsVerdict {
             Self::Synthetic => "answered",
             Self::Local => "local",
             Self::NoData => "no_data",
+            Self::Unlisted => "unlisted",
             Self::NameRefused => "name_refused",
             Self::Refused => "refused",
             Self::Malformed => "malformed",
@@ -81,7 +86,7 @@ impl DnsVerdict {
 ///
 /// `allowed` says whether any policy could permit a request to a name. An allowed name gets its
 /// synthetic address, whether or not it exists in the world: the gateway resolves it after the
-/// request is authorized.
+/// request is authorized. A name that is not allowed gets what the pool has for such names.
 ///
 /// A reply is always shorter than 512 bytes, so none is ever truncated.
 pub fn answer(
@@ -182,8 +187,10 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
     if let Some(addresses) = local(&host) {
         return addressed(message, addresses, DnsVerdict::Local, host);
     }
-    let (code, verdict) = if host.ip().is_some() || host.as_str() == CANARY || !allowed(&host) {
+    let (code, verdict) = if host.ip().is_some() || host.as_str() == CANARY {
         (ResponseCode::NXDomain, DnsVerdict::NameRefused)
+    } else if !allowed(&host) {
+        return unlisted(message, host, pool);
     } else if !matches!(kind, RecordType::A | RecordType::AAAA) {
         (ResponseCode::NoError, DnsVerdict::NoData)
     } else if let Some(addresses) = pool.addresses(&host) {
@@ -194,18 +201,33 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
     full(message, code, verdict, Some(host), None)
 }
 
+/// Answers a name that no policy reaches. Other types than addresses have no data, because the name
+/// exists.
+fn unlisted(message: &Message, host: Host, pool: &mut Synthetic) -> Answer {
+    let top = host.domains().last();
+    let is_nowhere = top.is_some_and(|top| NOWHERE.contains(&top));
+    match pool.unlisted(&host).filter(|_| !is_nowhere) {
+        Some(addresses) => addressed(message, addresses, DnsVerdict::Unlisted, host),
+        None => full(
+            message,
+            ResponseCode::NXDomain,
+            DnsVerdict::NameRefused,
+            Some(host),
+            None,
+        ),
+    }
+}
+
 fn addressed(message: &Message, addresses: Addresses, verdict: DnsVerdict, host: Host) -> Answer {
     let data = match message.queries[0].query_type() {
         RecordType::A => RData::A(A(addresses.v4)),
         RecordType::AAAA => RData::AAAA(AAAA(addresses.v6)),
         _ => {
-            return full(
-                message,
-                ResponseCode::NoError,
-                DnsVerdict::NoData,
-                Some(host),
-                None,
-            );
+            let verdict = match verdict {
+                DnsVerdict::Unlisted => DnsVerdict::Unlisted,
+                _ => DnsVerdict::NoData,
+            };
+            return full(message, ResponseCode::NoError, verdict, Some(host), None);
         }
     };
     full(
@@ -241,7 +263,7 @@ fn host(name: &Name) -> Option<Host> {
 /// The addresses of `localhost` (RFC 6761 §6.3) and of the gateway's own name.
 fn local(host: &Host) -> Option<Addresses> {
     match host.as_str() {
-        "gateway.internal" => Some(GATEWAY),
+        GATEWAY_NAME => Some(GATEWAY),
         _ if host.domains().last() == Some("localhost") => Some(Addresses {
             v4: Ipv4Addr::LOCALHOST,
             v6: Ipv6Addr::LOCALHOST,
@@ -347,6 +369,9 @@ impl Header {
 
 /// Firefox queries it to learn whether it may use DNS over HTTPS; NXDOMAIN means no.
 const CANARY: &str = "use-application-dns.net";
+/// Top-level domains that never have an address: reverse lookups (RFC 1035 §3.5), and names that
+/// resolvers must not know (RFC 6761 §6.4, RFC 7686).
+const NOWHERE: [&str; 3] = ["arpa", "invalid", "onion"];
 /// Short, so that a program that outlives the session notices the change.
 const TTL_SECONDS: u32 = 30;
 const NEGATIVE_TTL_SECONDS: u32 = 1;

@@ -17,6 +17,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::ca::SessionCa;
 use super::mint::MintRefused;
+use super::synthetic::is_synthetic;
 use crate::message::{Host, HostMalformed};
 use crate::names::ReasonCode;
 
@@ -221,6 +222,8 @@ fn choose(
         }
         (None, Destination::Named(host)) if host.ip().is_some() => unnamed(host.clone(), ca),
         (None, Destination::Named(_)) => Err(HandshakeError::NoSni),
+        // A synthetic address that leads back to no name is no host.
+        (None, Destination::Address(ip)) if is_synthetic(ip) => Err(HandshakeError::NoSni),
         (None, Destination::Address(ip)) => unnamed(Host::from_ip(ip), ca),
     }
 }

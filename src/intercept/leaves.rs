@@ -1,5 +1,5 @@
-//! The leaves of a session: minted at the first handshake with a name, then cached. A name that
-//! policy does not permit gets none.
+//! The leaves of a session: minted at the first handshake with a name, then cached. A name that no
+//! policy reaches gets none, or one from a budget of its own, under which its requests are refused.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
@@ -37,6 +37,8 @@ pub(super) struct Leaves {
     may_mint: MayMint,
     // Minting takes about 20 µs, so it happens under the lock, and no name is minted twice at once.
     cache: Mutex<LeafCache>,
+    /// For hosts that no policy reaches; `None` if their handshakes fail.
+    refusing: Option<Mutex<LeafCache>>,
 }
 
 struct LeafCache {
@@ -45,6 +47,17 @@ struct LeafCache {
     most: usize,
     budget: Budget,
     minted: u64,
+}
+
+impl LeafCache {
+    fn new(most: usize, burst: u32, per_second: u32) -> Self {
+        Self {
+            leaves: LruCache::unbounded(),
+            most,
+            budget: Budget::new(burst, per_second, Instant::now()),
+            minted: 0,
+        }
+    }
 }
 
 struct Leaf {
@@ -63,21 +76,14 @@ impl Leaf {
 
 impl Leaves {
     pub(super) fn new(mint: Mint, settings: &CaSettings, may_mint: MayMint) -> Self {
-        let budget = Budget::new(
-            settings.mint_burst,
-            settings.mint_per_second,
-            Instant::now(),
-        );
-        let cache = LeafCache {
-            leaves: LruCache::unbounded(),
-            most: settings.leaves_kept.max(1),
-            budget,
-            minted: 0,
-        };
+        let (burst, per_second) = (settings.mint_burst, settings.mint_per_second);
+        let cache = LeafCache::new(settings.leaves_kept.max(1), burst, per_second);
+        let refusing = || LeafCache::new(REFUSING_KEPT, burst, per_second);
         Self {
             mint,
             may_mint,
             cache: Mutex::new(cache),
+            refusing: settings.explains.then(|| Mutex::new(refusing())),
         }
     }
 
@@ -91,14 +97,15 @@ impl Leaves {
         now: OffsetDateTime,
         tick: Instant,
     ) -> Result<Arc<CertifiedKey>, MintRefused> {
-        // Checked each time, before the cache: a name whose permit is gone gets no handshake.
-        if !(self.may_mint)(host) {
-            return Err(MintRefused::NotPermitted);
-        }
+        // Checked each time, before the cache: a name whose permit is gone is refused.
+        let cache = match (self.may_mint)(host) {
+            true => &self.cache,
+            false => self.refusing.as_ref().ok_or(MintRefused::NotPermitted)?,
+        };
         if !self.mint.covers(host) {
             return Err(MintRefused::OutsideConstraints);
         }
-        let mut cache = self.cache();
+        let mut cache = cache.lock();
         if let Some(leaf) = cache.leaves.get(host).filter(|leaf| leaf.is_fresh(now)) {
             return Ok(Arc::clone(&leaf.key));
         }
@@ -127,10 +134,13 @@ impl Leaves {
     /// Changes how long leaves live, and how many are kept. Those that would live too long are
     /// minted again.
     pub(super) fn change(&self, lifetime: Duration, kept: usize) {
-        let mut cache = self.cache();
+        let mut cache = self.cache.lock();
         cache.most = kept.max(1);
         if self.mint.live(lifetime) {
             cache.leaves.clear();
+            if let Some(refusing) = &self.refusing {
+                refusing.lock().leaves.clear();
+            }
         }
         while cache.leaves.len() > cache.most {
             cache.leaves.pop_lru();
@@ -142,13 +152,9 @@ impl Leaves {
     }
 
     pub(super) fn counted(&self) -> (usize, u64) {
-        let cache = self.cache();
+        // After a panic under the lock, the cache lacks at most one leaf, so it stays in use.
+        let cache = self.cache.lock();
         (cache.leaves.len(), cache.minted)
-    }
-
-    /// After a panic under the lock, the cache lacks at most one leaf, so it stays in use.
-    fn cache(&self) -> MutexGuard<'_, LeafCache> {
-        self.cache.lock()
     }
 }
 
@@ -164,6 +170,9 @@ impl fmt::Debug for Leaves {
         f.debug_struct("Leaves").finish_non_exhaustive()
     }
 }
+
+/// How many leaves of hosts that no policy reaches are cached.
+const REFUSING_KEPT: usize = 128;
 
 /// How far a clock may be set back before leaves are minted anew. It is well within what leaves are
 /// backdated by.

@@ -37,6 +37,9 @@ pub struct CaSettings {
     pub mint_burst: u32,
     /// See [`CaSettings::mint_burst`].
     pub mint_per_second: u32,
+    /// Whether hosts that no policy reaches get a leaf too, so that their requests are refused in
+    /// TLS, with an explanation. These leaves have a cache and a rate of their own.
+    pub explains: bool,
 }
 
 impl Default for CaSettings {
@@ -47,6 +50,7 @@ impl Default for CaSettings {
             leaves_kept: 1_024,
             mint_burst: 512,
             mint_per_second: 32,
+            explains: false,
         }
     }
 }

@@ -31,4 +31,4 @@ pub use leaves::leaves_minted;
 pub use mint::{CaSettings, KeptCa};
 pub use request::{Request, Upgrade};
 pub use responder::{Responder, serve_tcp, serve_udp};
-pub use synthetic::Synthetic;
+pub use synthetic::{GATEWAY_NAME, Synthetic, is_synthetic};

@@ -10,10 +10,14 @@ use crate::message::Host;
 ///
 /// IPv4 from 198.18.0.0/15 (RFC 2544: never routed), IPv6 from fd65::/16 (RFC 4193: never global).
 /// Both are bounded: the first `capacity` names get addresses, later ones none, so no name ever
-/// loses its address to another.
+/// loses its address to another. Names that no policy reaches have a bound of their own.
 #[derive(Debug)]
 pub struct Synthetic {
     capacity: usize,
+    /// How many names that no policy reaches may have an address of their own; `None` if such a
+    /// name has no address at all.
+    unlisted_capacity: Option<usize>,
+    unlisted: usize,
     names: Vec<Host>,
     slots: HashMap<Host, u32>,
 }
@@ -27,8 +31,12 @@ pub struct Addresses {
     pub v6: Ipv6Addr,
 }
 
+/// The gateway's own name inside a sandbox.
+pub const GATEWAY_NAME: &str = "gateway.internal";
 /// The address of `gateway.internal`.
 pub const GATEWAY: Addresses = addresses(1);
+/// The address of names that no policy reaches and that have none of their own.
+const UNLISTED: Addresses = addresses(2);
 
 impl Synthetic {
     /// A pool for up to `capacity` names, at most 131,056.
@@ -36,8 +44,21 @@ impl Synthetic {
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity: capacity.min(CAPACITY_MAX),
+            unlisted_capacity: None,
+            unlisted: 0,
             names: Vec::new(),
             slots: HashMap::new(),
+        }
+    }
+
+    /// Gives addresses to names that no policy reaches too, so that a connection to one arrives at
+    /// the gateway, which refuses it with an explanation.
+    #[must_use]
+    pub fn explaining(self) -> Self {
+        Self {
+            capacity: self.capacity.min(CAPACITY_MAX - UNLISTED_MAX),
+            unlisted_capacity: Some(UNLISTED_MAX),
+            ..self
         }
     }
 
@@ -50,9 +71,29 @@ impl Synthetic {
         if let Some(slot) = self.slots.get(host) {
             return Some(addresses(*slot));
         }
-        if self.names.len() >= self.capacity {
+        if self.names.len() - self.unlisted >= self.capacity {
             return None;
         }
+        self.take(host)
+    }
+
+    /// The addresses of a name that no policy reaches; `None` if such names have none.
+    ///
+    /// When these names have used up their share, further ones have one address together: TLS and
+    /// HTTP name the host again. They never take an address from a name that a policy reaches.
+    pub fn unlisted(&mut self, host: &Host) -> Option<Addresses> {
+        let most = self.unlisted_capacity?;
+        if let Some(slot) = self.slots.get(host) {
+            return Some(addresses(*slot));
+        }
+        if self.unlisted >= most {
+            return Some(UNLISTED);
+        }
+        self.unlisted += 1;
+        self.take(host)
+    }
+
+    fn take(&mut self, host: &Host) -> Option<Addresses> {
         let slot = RESERVED + u32::try_from(self.names.len()).ok()?;
         self.names.push(host.clone());
         self.slots.insert(host.clone(), slot);
@@ -109,6 +150,8 @@ const V6_PREFIX: u16 = 0xfd65;
 const RESERVED: u32 = 16;
 /// The last address of the range is left out: it would be the broadcast address.
 const CAPACITY_MAX: usize = (1 << 17) - RESERVED as usize - 1;
+/// How many names that no policy reaches have an address of their own: about a megabyte.
+const UNLISTED_MAX: usize = 4_096;
 
 #[cfg(test)]
 mod tests {
@@ -143,6 +186,27 @@ mod tests {
         assert!(pool.addresses(&host("b.test")).is_some());
         assert_eq!(pool.addresses(&host("c.test")), None);
         assert_eq!(pool.addresses(&host("a.test")), first);
+    }
+
+    #[test]
+    fn names_that_no_policy_reaches_have_a_share_of_their_own() {
+        assert_eq!(Synthetic::new(2).unlisted(&host("evil.test")), None);
+        let mut pool = Synthetic::new(2).explaining();
+        let first = pool.unlisted(&host("evil.test"));
+        for n in 0..UNLISTED_MAX {
+            pool.unlisted(&host(&format!("h{n}.evil.test")));
+        }
+        // Beyond it, they share an address that leads back to no name.
+        let shared = pool.unlisted(&host("one-more.test")).unwrap();
+        assert_eq!(Some(shared), pool.unlisted(&host("another.test")));
+        assert_eq!(pool.name(shared.v4.into()), None);
+        assert_eq!(pool.unlisted(&host("evil.test")), first);
+        // Listed names have all of theirs.
+        assert!(pool.addresses(&host("a.test")).is_some());
+        assert!(pool.addresses(&host("b.test")).is_some());
+        assert_eq!(pool.addresses(&host("c.test")), None);
+        // A name that a policy reaches now keeps the address that its client may have cached.
+        assert_eq!(pool.addresses(&host("evil.test")), first);
     }
 
     #[test]

@@ -1,342 +1,424 @@
 //! The reason codes of refusals: one table with everything that depends on a code.
 //!
 //! A code appears in the response, in the audit log and in `gateway why`. A new code needs a row
-//! here and the code that returns it.
-
-use std::fmt;
+//! here and the code that returns it. `docs/refusals.md` is made from this table.
 
 use http::StatusCode;
 
-/// The side at fault when an exchange is refused or cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Blame {
-    /// The workload sent something unacceptable.
-    Client,
-    /// A policy refused.
-    Policy,
-    /// A credential was unavailable or unusable.
-    Credential,
-    /// The server failed or sent something invalid.
-    Origin,
-    /// The gateway itself failed.
-    Gateway,
-}
-
-impl Blame {
-    /// Returns the side as written in records.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Policy => "policy",
-            Self::Credential => "credential",
-            Self::Origin => "origin",
-            Self::Gateway => "gateway",
-        }
-    }
-}
-
-/// Generates the enum and its lookups from the table.
-macro_rules! reasons {
-    ($($name:ident $code:literal $status:ident $blame:ident $kind:literal $next:literal)*) => {
-        /// Why an exchange was refused or cut.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[expect(missing_docs, reason = "the code beside each name says it")]
-        pub enum ReasonCode {
-            $($name,)*
-        }
-
-        impl ReasonCode {
-            /// Every code, in the order of the table.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-
-            /// Returns the code as written in responses and records.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$name => $code,)*
-                }
-            }
-
-            /// Returns the status of the refusal.
-            #[must_use]
-            pub const fn status(self) -> StatusCode {
-                match self {
-                    $(Self::$name => StatusCode::$status,)*
-                }
-            }
-
-            /// Returns the side at fault.
-            #[must_use]
-            pub const fn blame(self) -> Blame {
-                match self {
-                    $(Self::$name => Blame::$blame,)*
-                }
-            }
-
-            /// Returns the error type for `Proxy-Status` (RFC 9209 §2.3).
-            #[must_use]
-            pub const fn proxy_error(self) -> &'static str {
-                match self {
-                    $(Self::$name => $kind,)*
-                }
-            }
-
-            /// Returns a sentence on what to do about it; empty if the cause already says it.
-            #[must_use]
-            pub const fn next_step(self) -> &'static str {
-                match self {
-                    $(Self::$name => $next,)*
-                }
-            }
-        }
-    };
-}
+pub use crate::code::Blame;
+use crate::code::reasons;
 
 reasons! {
 // The request as it was sent.
-AuthorityHostConflict "authority_host_conflict" BAD_REQUEST Client "http_request_error" ""
-AuthorityMismatch "authority_mismatch" MISDIRECTED_REQUEST Client "http_request_error" ""
-ConnectNested "connect_nested" METHOD_NOT_ALLOWED Client "http_request_error" ""
-Expectation "expectation" EXPECTATION_FAILED Client "http_request_error" ""
-FieldAlias "field_alias" BAD_REQUEST Client "http_request_error" ""
-FieldDuplicate "field_duplicate" BAD_REQUEST Client "http_request_error" ""
+AuthorityHostConflict "authority_host_conflict" BAD_REQUEST Client "http_request_error"
+    "`:authority` and `Host` of the request name different hosts."
+    "Send one of them, or the same in both."
+AuthorityMismatch "authority_mismatch" MISDIRECTED_REQUEST Client "http_request_error"
+    "The request names another host or port than the connection was made to."
+    "Open a connection to the host that the request names."
+ConnectNested "connect_nested" METHOD_NOT_ALLOWED Client "http_request_error"
+    "A CONNECT was sent inside a connection that already has a destination."
+    "Send CONNECT to the proxy port, once."
+Expectation "expectation" EXPECTATION_FAILED Client "http_request_error"
+    "The request expects something other than `100-continue`."
+    "Leave the `Expect` field out."
+FieldAlias "field_alias" BAD_REQUEST Client "http_request_error"
+    "A field has the name of another one, written with underscores."
+    "Send the field once, with hyphens."
+FieldDuplicate "field_duplicate" BAD_REQUEST Client "http_request_error"
+    "A field that may occur once occurs twice."
+    "Send the field once."
 FieldName "field_name" BAD_REQUEST Client "http_request_error"
-    "The operator can allow `_` and `.` for an origin with `underscores` in `[[origin]]`."
-FieldOverride "field_override" BAD_REQUEST Client "http_request_error" ""
-FieldValue "field_value" BAD_REQUEST Client "http_request_error" ""
-FieldsTooLarge "fields_too_large" REQUEST_HEADER_FIELDS_TOO_LARGE Client "http_request_error" ""
-Framing "framing" BAD_REQUEST Client "http_request_error" ""
-HostCharset "host_charset" BAD_REQUEST Client "http_request_error" ""
-HostCount "host_count" BAD_REQUEST Client "http_request_error" ""
-HostIdna "host_idna" BAD_REQUEST Client "http_request_error" ""
-HostMismatch "host_mismatch" BAD_REQUEST Client "http_request_error" ""
-HostSyntax "host_syntax" BAD_REQUEST Client "http_request_error" ""
-HostZone "host_zone" BAD_REQUEST Client "http_request_error" ""
-Method "method" BAD_REQUEST Client "http_request_error" ""
-MethodOverride "method_override" BAD_REQUEST Client "http_request_error" ""
-MethodProhibited "method_prohibited" METHOD_NOT_ALLOWED Client "http_request_error" ""
-NoSni "no_sni" MISDIRECTED_REQUEST Client "http_request_error" ""
-Path "path" BAD_REQUEST Client "http_request_error" ""
-Port "port" BAD_REQUEST Client "http_request_error" ""
-Scheme "scheme" BAD_REQUEST Client "http_request_error" ""
-SniConnectMismatch "sni_connect_mismatch" MISDIRECTED_REQUEST Client "http_request_error" ""
-Syntax "syntax" BAD_REQUEST Client "http_request_error" ""
-TargetForm "target_form" BAD_REQUEST Client "http_request_error" ""
-TargetLength "target_length" URI_TOO_LONG Client "http_request_error" ""
-Trailer "trailer" BAD_REQUEST Client "http_request_error" ""
-Upgrade "upgrade" NOT_IMPLEMENTED Client "http_request_error" ""
-Version "version" HTTP_VERSION_NOT_SUPPORTED Client "http_request_error" ""
+    "A field's name holds a character that servers read in different ways."
+    "Use letters, digits and hyphens. Or ask your user to set `underscores` in `[[origin]]`, which allows `_` and `.`."
+FieldOverride "field_override" BAD_REQUEST Client "http_request_error"
+    "The query asks the server for other fields than those that were judged."
+    "Send the fields as fields."
+FieldValue "field_value" BAD_REQUEST Client "http_request_error"
+    "A field's value holds a control character, or begins or ends with white space."
+    "Send the value without it."
+FieldsTooLarge "fields_too_large" REQUEST_HEADER_FIELDS_TOO_LARGE Client "http_request_error"
+    "The request has more than 100 fields, or fields of more than 32 KiB."
+    "Send fewer or shorter fields; old cookies are the usual cause."
+Framing "framing" BAD_REQUEST Client "http_request_error"
+    "The length of the request's content is not given in exactly one way."
+    "Send either `Content-Length` or `Transfer-Encoding: chunked`."
+HostCharset "host_charset" BAD_REQUEST Client "http_request_error"
+    "The host holds a character that no host may hold."
+    "Correct the host of the URL."
+HostCount "host_count" BAD_REQUEST Client "http_request_error"
+    "The request does not name exactly one host."
+    "Send one `Host` field."
+HostIdna "host_idna" BAD_REQUEST Client "http_request_error"
+    "The host is not a valid internationalised name."
+    "Correct the host of the URL, or write it in its `xn--` form."
+HostMismatch "host_mismatch" BAD_REQUEST Client "http_request_error"
+    "The request's target and its `Host` field name different hosts."
+    "Send the same host in both."
+HostSyntax "host_syntax" BAD_REQUEST Client "http_request_error"
+    "The host is neither a name nor an address."
+    "Correct the host of the URL."
+HostZone "host_zone" BAD_REQUEST Client "http_request_error"
+    "The host is an IPv6 address with a zone."
+    "Write the address without `%` and what follows."
+Method "method" BAD_REQUEST Client "http_request_error"
+    "The method is not a plain upper-case word."
+    "Use a method of HTTP, such as GET or POST."
+MethodOverride "method_override" BAD_REQUEST Client "http_request_error"
+    "The query asks the server for another method than the one that was judged."
+    "Send the request with that method."
+MethodProhibited "method_prohibited" METHOD_NOT_ALLOWED Client "http_request_error"
+    "The method is never forwarded, because it would show the server's view of the request or open a tunnel."
+    "Use another method; no setting allows this one."
+NoSni "no_sni" MISDIRECTED_REQUEST Client "http_request_error"
+    "The TLS client does not say which host it wants."
+    "Use a client that sends the server's name (SNI), and a host name instead of an address."
+Path "path" BAD_REQUEST Client "http_request_error"
+    "The path can be read in more than one way: an encoded slash, a broken escape, or dot segments that lead out."
+    "Write the path plainly. Where the service needs encoded slashes, ask your user to set `encoded_slash = true` in its `[[origin]]`."
+Port "port" BAD_REQUEST Client "http_request_error"
+    "The port is not a number from 1 to 65535."
+    "Correct the port of the URL."
+Scheme "scheme" BAD_REQUEST Client "http_request_error"
+    "The scheme is not that of the connection, or neither http nor https."
+    "Use https."
+SniConnectMismatch "sni_connect_mismatch" MISDIRECTED_REQUEST Client "http_request_error"
+    "TLS names another host than the one that the connection was made to."
+    "Connect to the host that TLS names."
+Syntax "syntax" BAD_REQUEST Client "http_request_error"
+    "The request is not well-formed HTTP/1.1."
+    "Use a client that follows RFC 9112."
+TargetForm "target_form" BAD_REQUEST Client "http_request_error"
+    "The request's target has a form that does not fit here."
+    "Send a path to a server, and a whole URL to a proxy port."
+TargetLength "target_length" URI_TOO_LONG Client "http_request_error"
+    "The URL is longer than 8 KiB, or has more than 1,000 parameters."
+    "Send the parameters as content."
+Trailer "trailer" BAD_REQUEST Client "http_request_error"
+    "The trailers are malformed, or hold a field that belongs to the head."
+    "Send the field in the head."
+Upgrade "upgrade" NOT_IMPLEMENTED Client "http_request_error"
+    "The request wants the connection to become something other than a WebSocket."
+    "Use HTTP or a WebSocket; nothing else can be carried."
+Version "version" HTTP_VERSION_NOT_SUPPORTED Client "http_request_error"
+    "The HTTP version is neither 1.0, 1.1 nor 2."
+    "Use HTTP/1.1 or HTTP/2."
 
 // The connection before there is a request.
-Alpn "alpn" BAD_REQUEST Client "http_request_error" ""
-ClientIo "client_io" BAD_REQUEST Client "http_request_error" ""
-ClientLeft "client_left" BAD_REQUEST Client "http_request_error" ""
-ClientTimeout "client_timeout" REQUEST_TIMEOUT Client "http_request_error" ""
+Alpn "alpn" BAD_REQUEST Client "http_request_error"
+    "The TLS client offers neither HTTP/1.1 nor HTTP/2 as its protocol."
+    "Use a client that speaks HTTP over TLS; other protocols inside TLS are not carried."
+ClientIo "client_io" BAD_REQUEST Client "http_request_error"
+    "The client's connection failed."
+    "Look at the client; the gateway has nothing to change."
+ClientLeft "client_left" BAD_REQUEST Client "http_request_error"
+    "The client closed the connection during the TLS handshake, often because it does not trust the sandbox's CA."
+    "Let the client trust the CA in `$SSL_CERT_FILE`; pinned certificates cannot work."
+ClientTimeout "client_timeout" REQUEST_TIMEOUT Client "http_request_error"
+    "The client was too slow with its first bytes."
+    "Try again; the limits are `handshake_timeout` and `head_timeout` in `[limits]`."
 ClientSilent "client_silent" REQUEST_TIMEOUT Client "http_request_error"
-    "The client sent nothing. The gateway carries HTTP and TLS alone, not what a server begins, such as SMTP, FTP or MySQL."
+    "The client sent nothing, as a client of SMTP, FTP or MySQL does, whose server speaks first."
+    "Only HTTP and TLS are carried: use the service's HTTPS interface."
 ConnectionLimit "connection_limit" SERVICE_UNAVAILABLE Client "connection_limit_reached"
+    "Too many connections are open."
     "Open fewer connections at a time; the limits are in `[limits]`."
 DnsName "dns_name" FORBIDDEN Policy "http_request_denied"
-    "No policy reaches the name: allow it with `--allow HOST` or a Cedar policy."
+    "The name was looked up, and no policy lets this session reach it."
+    "Ask your user to run, outside the sandbox: `gateway allow HOST`."
 GatewayStopping "gateway_stopping" SERVICE_UNAVAILABLE Gateway "connection_terminated"
-    "The gateway was told to stop, and `drain_timeout` in `[limits]` was over: send the request again."
-HelloTooLong "hello_too_long" BAD_REQUEST Client "http_request_error" ""
-HostNotPermitted "host_not_permitted" FORBIDDEN Client "http_request_denied" ""
+    "The gateway stops, and `drain_timeout` in `[limits]` was over."
+    "Send the request again when the gateway is back."
+HelloTooLong "hello_too_long" BAD_REQUEST Client "http_request_error"
+    "The first message of the TLS handshake is longer than 64 KiB."
+    "Use another TLS client."
+HostNotPermitted "host_not_permitted" FORBIDDEN Client "http_request_denied"
+    "No policy lets this session reach the host, so that TLS was not answered."
+    "Ask your user to run, outside the sandbox: `gateway allow HOST`."
 Http2Flood "http2_flood" BAD_REQUEST Client "http_request_error"
-    "The client sent too many frames that ask for nothing."
+    "The client sent too many HTTP/2 frames that ask for nothing."
+    "Use another HTTP client."
 ListenerRemoved "listener_removed" SERVICE_UNAVAILABLE Gateway "connection_terminated"
-    "The configuration has the listener no more, and `drain_timeout` in `[limits]` was over: connect to another."
-MintFailed "mint_failed" SERVICE_UNAVAILABLE Gateway "proxy_internal_error" ""
-MintThrottled "mint_throttled" SERVICE_UNAVAILABLE Client "connection_limit_reached" ""
+    "The configuration has the listener no more, and `drain_timeout` in `[limits]` was over."
+    "Connect to another listener, and send the request again."
+MintFailed "mint_failed" SERVICE_UNAVAILABLE Gateway "proxy_internal_error"
+    "No certificate could be made for the host."
+    "Ask your user to look at the gateway's log."
+MintThrottled "mint_throttled" SERVICE_UNAVAILABLE Client "connection_limit_reached"
+    "The session asked for certificates of too many new hosts at once."
+    "Wait some seconds, then try again."
 ProtocolPostgres "protocol_postgres" BAD_REQUEST Client "http_request_error"
-    "The gateway carries HTTP and TLS alone, not PostgreSQL."
+    "The connection speaks PostgreSQL, which the gateway does not carry."
+    "Ask your user for another way to the database; only HTTP and TLS with HTTP are carried."
 ProtocolRedis "protocol_redis" BAD_REQUEST Client "http_request_error"
-    "The gateway carries HTTP and TLS alone, not Redis."
+    "The connection speaks Redis, which the gateway does not carry."
+    "Ask your user for another way to the database; only HTTP and TLS with HTTP are carried."
 ProtocolSsh "protocol_ssh" BAD_REQUEST Client "http_request_error"
-    "The gateway carries HTTP and TLS alone, not SSH: use an https URL, also for git."
+    "The connection speaks SSH, which the gateway does not carry."
+    "Use an https URL, also for git: `git remote set-url origin https://HOST/…`."
 ProxyAuthentication "proxy_authentication" PROXY_AUTHENTICATION_REQUIRED Client "http_request_denied"
-    "Send the listener's user and password: see `authentication` of `[[listener]]`."
+    "The proxy port asks for a user and password."
+    "Send those of the listener: see `authentication` of `[[listener]]`."
 SessionEnded "session_ended" FORBIDDEN Client "http_request_denied"
-    "Its time is over or the operator ended it: a session begins anew with `--fresh`."
+    "The session is over: its time is up, or the operator ended it."
+    "Ask your user to begin it anew, with `--fresh`."
 SessionLimit "session_limit" SERVICE_UNAVAILABLE Client "connection_limit_reached"
-    "Wait until other exchanges of the session end; the limit is in `[limits]`."
+    "The session has too many requests under way."
+    "Wait until others end; the limit is in `[limits]`."
 SessionPaused "session_paused" SERVICE_UNAVAILABLE Policy "http_request_denied"
-    "An operator paused the session: `gateway resume SESSION` lets it go on."
-SessionUnknown "session_unknown" FORBIDDEN Client "http_request_denied" ""
-SocksCommand "socks_command" BAD_REQUEST Client "http_request_error" ""
-SocksMalformed "socks_malformed" BAD_REQUEST Client "http_request_error" ""
-TlsHandshake "tls_handshake" BAD_REQUEST Client "http_request_error" ""
+    "An operator paused the session."
+    "Ask your user to run, outside the sandbox: `gateway resume SESSION`."
+SessionUnknown "session_unknown" FORBIDDEN Client "http_request_denied"
+    "The gateway knows no such session."
+    "Ask your user to look at the listener's `session`."
+SocksCommand "socks_command" BAD_REQUEST Client "http_request_error"
+    "The SOCKS client asks for something other than CONNECT."
+    "Use CONNECT; there is no BIND and no UDP."
+SocksMalformed "socks_malformed" BAD_REQUEST Client "http_request_error"
+    "The SOCKS message is malformed."
+    "Use a client of SOCKS 4a or 5."
+TlsHandshake "tls_handshake" BAD_REQUEST Client "http_request_error"
+    "The TLS handshake failed, often because the client does not trust the sandbox's CA."
+    "Let the client trust the CA in `$SSL_CERT_FILE`, with TLS 1.2 or 1.3."
 UnknownProtocol "unknown_protocol" BAD_REQUEST Client "http_request_error"
-    "The gateway carries HTTP and TLS alone."
+    "The connection carries neither HTTP nor TLS."
+    "Use the service's HTTPS interface; other protocols are not carried."
 
 // Policy.
 PolicyDefaultDeny "policy_default_deny" FORBIDDEN Policy "http_request_denied"
-    "`gateway policy why ID` prints the policy that would allow it."
+    "No policy permits the request."
+    "Ask your user to run, outside the sandbox: `gateway allow ID`."
 PolicyError "policy_error" FORBIDDEN Policy "http_request_denied"
-    "A policy could not be evaluated for the request: see `gateway policy why ID`."
+    "A policy could not be evaluated for the request, and an error denies."
+    "Ask your user to run, outside the sandbox: `gateway why ID`."
 PolicyForbids "policy_forbids" FORBIDDEN Policy "http_request_denied"
-    "A forbid overrides every permit: narrow it, or remove it."
+    "A `forbid` policy matches the request, and no `permit` can override it."
+    "Leave the request out, or ask your user to narrow that policy."
 PolicyUnjudged "policy_unjudged" FORBIDDEN Policy "http_request_denied"
-    "A policy could not be evaluated for the request: see `gateway policy why ID`."
+    "A policy needs a fact of the request that it does not say clearly."
+    "Ask your user to run, outside the sandbox: `gateway why ID`."
 Revoked "revoked" FORBIDDEN Policy "http_request_denied"
-    "The policies now in force do not allow it: `gateway policy why ID` tells why."
+    "The policies now in force do not allow the request, which was under way."
+    "Ask your user to run, outside the sandbox: `gateway why ID`."
 
 // What the client presents as a credential.
 Batch "batch" FORBIDDEN Credential "http_request_denied"
-    "Send the requests one by one, or leave `methods` and `path` out of the credential."
+    "The request holds several requests, and its credential is for some methods or paths alone."
+    "Send the requests one by one."
 CleartextInjection "cleartext_injection" FORBIDDEN Credential "http_request_denied"
-    "A secret goes over TLS only: use https."
+    "The request would carry a credential in clear text."
+    "Use https."
 ContentUnreadable "content_unreadable" FORBIDDEN Credential "http_request_denied"
-    "The host takes credentials in such content: send it as UTF-8, and without a content coding."
+    "The service takes credentials in such content, and the content cannot be read."
+    "Send the content as UTF-8, without a content coding."
 ForeignCredential "foreign_credential" FORBIDDEN Credential "http_request_denied"
-    "Leave it out: this host takes the credentials of the gateway alone (`takes` and `foreign_credential` in `[[credential]]`)."
+    "The request carries a credential that this sandbox was not given."
+    "Use the value that the variable has inside the sandbox; perhaps a shell outside expanded it."
 PhantomCount "phantom_count" FORBIDDEN Credential "http_request_denied"
+    "The request carries the same credential twice."
     "Send the credential once, where its configuration says (`places`)."
 PhantomDisguised "phantom_disguised" FORBIDDEN Credential "http_request_denied"
-    "Send the credential as it is, in the places that its configuration names (`places`)."
+    "The credential is in the request in an encoded form."
+    "Send the credential as it is, where its configuration says (`places`)."
 PhantomForeignSession "phantom_foreign_session" FORBIDDEN Credential "http_request_denied"
-    "The phantom belongs to another session: start the client with the variables of its own."
+    "The credential belongs to another session."
+    "Start the program with the variables of its own session."
 PhantomOutOfScope "phantom_out_of_scope" FORBIDDEN Credential "http_request_denied"
-    "Send the credential only to the hosts, methods and paths that its configuration names (`origins`)."
+    "The credential is not for this host, method or path."
+    "Send it only where its configuration says (`origins`), or leave it out."
 PhantomPosition "phantom_position" FORBIDDEN Credential "http_request_denied"
-    "Send the credential only in the places that its configuration names (`places`)."
+    "The credential is in a part of the request where it may not be."
+    "Send it where its configuration says (`places`), such as the `Authorization` field."
 
 // Signatures.
 SignatureAmbiguous "signature_ambiguous" BAD_REQUEST Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "The request carries more than one signature."
+    "Sign it once, with the credential that the environment holds."
 SignatureContent "signature_content" FORBIDDEN Credential "http_request_denied"
+    "The content is not what was signed."
     "Send the content that was signed."
 SignatureExpired "signature_expired" FORBIDDEN Client "http_request_denied"
+    "The signature has expired."
     "Sign the request again, with new credentials if they were temporary."
 SignatureIncomplete "signature_incomplete" BAD_REQUEST Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "The signature leaves out a part that it must cover."
+    "Sign with a current client of the service."
 SignatureMalformed "signature_malformed" BAD_REQUEST Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "The signature does not have its form."
+    "Sign with a current client of the service."
 SignatureMismatch "signature_mismatch" FORBIDDEN Credential "http_request_denied"
+    "The signature was made with another key, or of another request."
     "Sign with the credential that the environment holds, and change nothing afterwards."
 SignatureScope "signature_scope" FORBIDDEN Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "The signature is for another service or host."
+    "Sign for the host that the request goes to."
 SignatureSkew "signature_skew" FORBIDDEN Client "http_request_denied"
+    "The signature's time is not the time now."
     "Set the client's clock."
 SigningKey "signing_key" SERVICE_UNAVAILABLE Credential "proxy_internal_error"
-    "Ask the operator to look at the gateway's log; the request was not sent."
+    "The secret is not a key that can sign."
+    "Ask your user to correct the credential's secret; the gateway's log says more."
 SigningUnfit "signing_unfit" SERVICE_UNAVAILABLE Credential "proxy_internal_error"
-    "Ask the operator to look at the gateway's log; the request was not sent."
+    "The request could not be signed with the secret."
+    "Ask your user to look at the gateway's log; the request was not sent."
 SigV4Absent "sigv4_absent" FORBIDDEN Credential "http_request_denied"
-    "Sign the request with the session's key, or name its origin in `unsigned`."
+    "The request is not signed, and its origin takes signed requests alone."
+    "Sign it with the session's key. Or ask your user to name the origin in `unsigned`."
 SigV4Action "sigv4_action" FORBIDDEN Credential "http_request_denied"
-    "The credential is not for this action: see `actions`; what returns credentials needs `credential_actions`."
+    "The credential is not for this action."
+    "Ask your user to add it to the credential's `actions`; an action that returns credentials needs `credential_actions`."
 SigV4Algorithm "sigv4_algorithm" FORBIDDEN Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "The request is signed with an old algorithm."
+    "Update the client, so that it signs with `AWS4-HMAC-SHA256`."
 SigV4Ambiguous "sigv4_ambiguous" BAD_REQUEST Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "The request carries more than one signature, or a part of it twice."
+    "Sign it once, in a field or in the query."
 SigV4Content "sigv4_content" FORBIDDEN Credential "http_request_denied"
+    "The content is not what was signed."
     "Send the content that was signed."
 SigV4Date "sigv4_date" FORBIDDEN Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "The signature's date is not the day of the request."
+    "Set the client's clock, and sign again."
 SigV4Expiry "sigv4_expiry" BAD_REQUEST Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "The presigned URL lives for less than a second or more than seven days."
+    "Presign with an expiry in between."
 SigV4Key "sigv4_key" SERVICE_UNAVAILABLE Credential "proxy_internal_error"
-    "Ask the operator to look at the gateway's log; the request was not sent."
+    "The secret is not a key that can sign."
+    "Ask your user to correct the credential's secret; the gateway's log says more."
 SigV4Malformed "sigv4_malformed" BAD_REQUEST Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "A part of the signature is missing or malformed."
+    "Sign with a current AWS SDK."
 SigV4Mismatch "sigv4_mismatch" FORBIDDEN Credential "http_request_denied"
+    "The signature was made with another key, or of another request."
     "Sign with the access key and the secret key that the environment holds, and change nothing afterwards."
 SigV4Nested "sigv4_nested" FORBIDDEN Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "The request holds another signed request, which cannot be signed again."
+    "Send that request itself."
 SigV4Payload "sigv4_payload" BAD_REQUEST Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "What the signature says of the content does not fit together, or its hash is missing."
+    "Send the content's hash in `x-amz-content-sha256`."
 SigV4PostForm "sigv4_post_form" FORBIDDEN Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "A signed upload form cannot be signed again."
+    "Upload with PUT, or with a presigned URL."
 SigV4Resource "sigv4_resource" FORBIDDEN Credential "http_request_denied"
-    "The credential is not for this bucket or account, or something would be open to everybody: see `buckets` and `accounts`."
+    "The credential is not for this bucket or account, or something would be open to everybody."
+    "Ask your user to look at the credential's `buckets` and `accounts`."
 SigV4Scope "sigv4_scope" FORBIDDEN Credential "http_request_denied"
-    "Sign for the service, region and partition of the host, which must be the credential's: see `regions`, `services` and `endpoints`."
+    "The signature is for another service, region or partition than the host's or the credential's."
+    "Sign for the region of the host; the credential's are in `regions`, `services` and `endpoints`."
 SigV4Streaming "sigv4_streaming" FORBIDDEN Credential "http_request_denied"
+    "A signed part of the content does not match, or is too long."
     "Send the content that was signed."
 SigV4TooLong "sigv4_too_long" FORBIDDEN Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "The request would be too long once it is signed again."
+    "Send a shorter URL or shorter fields."
 SigV4Unsigned "sigv4_unsigned" FORBIDDEN Credential "http_request_denied"
-    "Sign with the credential that the environment holds, for the host that the request goes to."
+    "A field that must be signed is not, or one that is said to be signed is missing."
+    "Sign every field that the client sends."
 
 // Secrets.
 CredentialRemoved "credential_removed" FORBIDDEN Credential "http_request_denied"
-    "The operator removed the credential, or changed what its phantom looks like: start the client with the variables that hold now."
+    "The operator removed the credential, or changed what its phantom looks like."
+    "Start the program again with the variables that hold now."
 CredentialRevoked "credential_revoked" FORBIDDEN Credential "http_request_denied"
-    "The operator revoked the credential. It can be used again once its configuration names another secret, or after a restart."
+    "The operator revoked the credential."
+    "Ask your user; it works again once its configuration names another secret, or after a restart."
 CredentialUnknown "credential_unknown" SERVICE_UNAVAILABLE Credential "proxy_internal_error"
-    "Ask the operator to look at the gateway's log; the request was not sent."
+    "The credential is not configured."
+    "Ask your user to look at the gateway's log; the request was not sent."
 MintedUnread "minted_unread" BAD_GATEWAY Origin "http_protocol_error"
-    "The service answered with credentials, which are not given on; ask the operator to look at the gateway's log."
+    "The service answered with new credentials that the gateway could not read."
+    "Ask your user to look at the gateway's log; the answer was withheld."
 MintedUnsafe "minted_unsafe" BAD_GATEWAY Origin "http_protocol_error"
-    "The service answered with credentials, which are not given on; ask the operator to look at the gateway's log."
+    "The service answered with new credentials that the gateway could not keep."
+    "Ask your user to look at the gateway's log; the answer was withheld."
 NoRandomness "no_randomness" SERVICE_UNAVAILABLE Gateway "proxy_internal_error"
-    "Ask the operator to look at the gateway's log."
+    "The system's source of random numbers failed."
+    "Ask your user to look at the gateway's log."
 SecretGuessed "secret_guessed" FORBIDDEN Client "http_request_denied"
-    "Begin another session: of `gateway serve` with a restart. The gateway's log says what happened in this one."
+    "The session tried values against a secret, and is cut off from its credentials."
+    "Ask your user to begin another session; the gateway's log says what happened in this one."
 SecretUnavailable "secret_unavailable" SERVICE_UNAVAILABLE Credential "proxy_internal_error"
-    "Ask the operator to look at the gateway's log; the request was not sent."
+    "The secret cannot be had from its store."
+    "Ask your user to run, outside the sandbox: `gateway doctor --config FILE`. The request was not sent."
 SecretUnsafe "secret_unsafe" SERVICE_UNAVAILABLE Credential "proxy_internal_error"
-    "Ask the operator to look at the gateway's log; the request was not sent."
+    "The secret holds characters that its place cannot carry."
+    "Ask your user to correct the secret; the request was not sent."
 
 // Content.
-ContentBrokeOff "content_broke_off" BAD_REQUEST Client "http_request_error" ""
+ContentBrokeOff "content_broke_off" BAD_REQUEST Client "http_request_error"
+    "The request's content ended before its announced length."
+    "Send the request again, whole."
 ContentBudget "content_budget" SERVICE_UNAVAILABLE Gateway "connection_limit_reached"
-    "Send less content at a time, or ask the operator to raise `max_buffered_total` in `[limits]`."
+    "Too much content is held for judging or signing at once."
+    "Send less at a time. Or ask your user to raise `max_buffered_total` in `[limits]`."
 ContentTooLong "content_too_long" PAYLOAD_TOO_LARGE Client "http_request_error"
-    "Send less content at a time (where a signature covers it: its hash in `x-amz-content-sha256`), or ask the operator to raise `max_buffered_request` in `[limits]`."
+    "The content is longer than may be held to judge or sign it."
+    "Send less at a time; where a signature covers it, its hash in `x-amz-content-sha256`. Or ask your user to raise `max_buffered_request` in `[limits]`."
 DecodingBudget "decoding_budget" SERVICE_UNAVAILABLE Gateway "proxy_internal_error"
-    "The session has too many answers in compressed form under way: see `[limits]`."
-Encoding "encoding" BAD_GATEWAY Origin "http_response_content_coding_error" ""
+    "The session has too many compressed answers under way."
+    "Wait until others end; the limit is in `[limits]`."
+Encoding "encoding" BAD_GATEWAY Origin "http_response_content_coding_error"
+    "The server's answer has a content coding that cannot be searched for secrets."
+    "Ask for the answer without one: `Accept-Encoding: identity`."
 
 // The origin.
-Bad101 "bad_101" BAD_GATEWAY Origin "http_upgrade_failed" ""
-BadResponse "bad_response" BAD_GATEWAY Origin "http_response_incomplete" ""
+Bad101 "bad_101" BAD_GATEWAY Origin "http_upgrade_failed"
+    "The server's answer to the upgrade is not that of a WebSocket."
+    "Look at the server; the gateway has nothing to change."
+BadResponse "bad_response" BAD_GATEWAY Origin "http_response_incomplete"
+    "The server's answer is not well-formed, or broke off."
+    "Try again later; the gateway has nothing to change."
 ClearText "clear_text" FORBIDDEN Policy "http_request_denied"
-    "Use https, or allow clear text by name: `--allow http://HOST`, or `cleartext = true` in `[[origin]]`. No credential goes there."
+    "The server would be reached in clear text, which nobody allowed."
+    "Use https. Or ask your user to start the sandbox with `--allow http://HOST`; no credential goes there."
 ConnectTimeout "connect_timeout" GATEWAY_TIMEOUT Origin "connection_timeout"
-    "The origin did not answer in time: see `[limits]`."
+    "The server did not accept a connection in time."
+    "Try again later; the limit is `connect_timeout` in `[limits]`."
 HandshakeTimeout "handshake_timeout" GATEWAY_TIMEOUT Origin "connection_timeout"
-    "The origin did not answer in time: see `[limits]`."
+    "The server's TLS handshake did not end in time."
+    "Try again later; the limit is `handshake_timeout` in `[limits]`."
 Metadata "metadata" FORBIDDEN Policy "destination_ip_prohibited"
-    "Private, loopback and metadata addresses are refused unless the operator excepts them in `[[origin]]`."
+    "The address is a cloud's metadata service, which hands out the machine's own credentials."
+    "Leave the request out: no setting and no policy allows it."
 NoRoots "no_roots" BAD_GATEWAY Gateway "proxy_configuration_error"
-    "The gateway's own settings for the origin do not hold: see `[[origin]]`."
-OriginProtocol "origin_protocol" BAD_GATEWAY Origin "http_protocol_error" ""
+    "The gateway has no certificates to verify servers with."
+    "Ask your user to install the system's CA certificates, or to name `roots` in `[[origin]]`."
+OriginProtocol "origin_protocol" BAD_GATEWAY Origin "http_protocol_error"
+    "The server does not speak the HTTP version that the request needs."
+    "Use another HTTP version, or ask your user to look at `protocol` in `[[origin]]`."
 OriginTls "origin_tls" BAD_GATEWAY Origin "tls_certificate_error"
-    "The origin's certificate must be valid for its name; private roots go into `[[origin]] roots`."
+    "The server's certificate is not valid for its name, or not trusted."
+    "Ask your user: a private CA goes into `roots` of `[[origin]]`. Nothing was sent."
 OriginTlsSettings "origin_tls_settings" BAD_GATEWAY Gateway "proxy_configuration_error"
-    "The gateway's own settings for the origin do not hold: see `[[origin]]`."
+    "The gateway's own TLS settings for the server cannot be used."
+    "Ask your user to correct its `[[origin]]`."
 OwnAddress "self" FORBIDDEN Policy "destination_ip_prohibited"
-    "Private, loopback and metadata addresses are refused unless the operator excepts them in `[[origin]]`."
+    "The address is one of the gateway's own machine."
+    "Ask your user: an address of the machine needs `addresses` in `[[origin]]`."
 SsrfResolvedIp "ssrf_resolved_ip" FORBIDDEN Policy "destination_ip_prohibited"
-    "Private, loopback and metadata addresses are refused unless the operator excepts them in `[[origin]]`."
+    "The host has a private, loopback or reserved address."
+    "Ask your user: such an address needs `addresses` in `[[origin]]`, besides a policy."
 Timeout "timeout" GATEWAY_TIMEOUT Origin "http_response_timeout"
     "Nothing moved for longer than `progress_timeout` in `[limits]` allows."
-Unreachable "unreachable" BAD_GATEWAY Origin "destination_unavailable" ""
-Unresolved "unresolved" BAD_GATEWAY Origin "dns_error" ""
-WrongChannel "wrong_channel" INTERNAL_SERVER_ERROR Gateway "proxy_internal_error" ""
+    "Try again, or ask your user to raise the limit."
+Unreachable "unreachable" BAD_GATEWAY Origin "destination_unavailable"
+    "The server could not be reached."
+    "Try again later; policy allowed the request."
+Unresolved "unresolved" BAD_GATEWAY Origin "dns_error"
+    "The host's name has no address, or no name server answered."
+    "Check the host's name; policy allowed the request."
+WrongChannel "wrong_channel" INTERNAL_SERVER_ERROR Gateway "proxy_internal_error"
+    "The gateway found a connection that does not belong to the request."
+    "Ask your user to report this defect; nothing was sent."
 
 // The audit log.
 AuditBudget "audit_budget" TOO_MANY_REQUESTS Client "http_request_denied"
+    "The session writes more of the audit log than its share."
     "Send requests more slowly. This one has no record of its own; the log counts it."
 AuditUnavailable "audit_unavailable" SERVICE_UNAVAILABLE Gateway "proxy_internal_error"
-    "The audit log takes no record: see its disk."
-}
-
-impl ReasonCode {
-    /// Returns the code with this name.
-    #[must_use]
-    pub fn named(text: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|code| code.as_str() == text)
-    }
-}
-
-impl fmt::Display for ReasonCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+    "The audit log takes no record, so nothing is let through."
+    "Ask your user to look at the disk of the audit log."
 }
 
 #[cfg(test)]
@@ -352,26 +434,40 @@ mod tests {
             assert!(text.bytes().all(is_word), "{text}");
             assert_eq!(ReasonCode::named(text), Some(*code));
             assert!(code.status().is_client_error() || code.status().is_server_error());
-            let next = code.next_step();
-            assert!(next.is_empty() || next.ends_with('.'), "{text}: {next}");
+            for sentence in [code.meaning(), code.next_step()] {
+                assert!(sentence.ends_with('.'), "{text}: {sentence}");
+                assert!(!sentence.to_lowercase().contains("network error"), "{text}");
+            }
+            assert!(!code.meaning().contains("HOST"), "{text}");
         }
     }
 
+    /// `GATEWAY_WRITE=1` writes the page.
     #[test]
     fn the_page_of_refusals_is_the_table() {
-        let mut page = String::from(include_str!("../../docs/refusals.md"));
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/refusals.md");
+        let page = std::fs::read_to_string(path).unwrap();
         let begin = page.find("| code").unwrap();
-        let shown = page.split_off(begin);
-        assert_eq!(shown, table());
+        let end = page[begin..]
+            .find("\n\n")
+            .map_or(page.len(), |at| begin + at + 1);
+        let written = format!("{}{}{}", &page[..begin], table(), &page[end..]);
+        if std::env::var_os("GATEWAY_WRITE").is_some() {
+            std::fs::write(path, &written).unwrap();
+        } else {
+            assert!(page == written, "GATEWAY_WRITE=1 writes docs/refusals.md");
+        }
     }
 
     fn table() -> String {
         let mut text =
-            "| code | status | side at fault | what to do |\n|---|---|---|---|\n".to_owned();
+            "| code | status | side | what happened | what to do |\n|---|---|---|---|---|\n"
+                .to_owned();
         for code in ReasonCode::ALL {
             let side = code.blame().as_str();
             let (name, status) = (code.as_str(), code.status().as_u16());
-            text += &format!("| `{name}` | {status} | {side} | {} |\n", code.next_step());
+            let (meaning, next) = (code.meaning(), code.next_step());
+            text += &format!("| `{name}` | {status} | {side} | {meaning} | {next} |\n");
         }
         text
     }

@@ -129,13 +129,14 @@ impl Generation {
             Some(loan) => format!("lending `{}` to `{}`", loan.credential, facts.host),
             None => format!("{} on `{}`", shown(facts.method), facts.host),
         };
-        let permits: Vec<&Rule> = self
-            .index
-            .reaching(facts.session.as_str(), facts.groups, target)
-            .take(MOST_LOOKED_AT)
-            .map(|nth| &self.rules[nth as usize])
-            .filter(|rule| rule.permits)
-            .collect();
+        let mut permits: Vec<&Rule> = Vec::new();
+        self.index
+            .reaching(facts.session.as_str(), facts.groups, target, |nth| {
+                let rule = &self.rules[nth as usize];
+                if rule.permits && permits.len() < MOST_LOOKED_AT {
+                    permits.push(rule);
+                }
+            });
         let unmet: Vec<&str> = permits
             .iter()
             .filter(|rule| rule.actions.holds(action))

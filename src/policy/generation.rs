@@ -248,7 +248,7 @@ impl Generation {
     /// rules whose conditions on the head are met.
     pub(super) fn content_read(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Vec<&str> {
         // A batch is not judged by content.
-        if !self.reads.contains(&Fact::Content) || facts.content.is_none() || facts.batch {
+        if facts.content.is_none() || facts.batch {
             return Vec::new();
         }
         let set = self.set(&Question::new(facts, loan));

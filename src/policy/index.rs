@@ -1,7 +1,6 @@
 //! Finds the rules that can apply, by the principal and resource in their scopes, so that ten
 //! thousand other rules cost nothing.
 
-use std::iter;
 use std::sync::Arc;
 
 use super::rule::{Rule, What, Who};
@@ -69,40 +68,51 @@ impl Index {
         action: Action,
         target: Target<'_>,
     ) -> Vec<u32> {
-        let mut found: Vec<u32> = self
-            .reaching(session, groups, target)
-            .filter(|rule| self.actions[*rule as usize].holds(action))
-            .collect();
+        let mut found = Vec::new();
+        self.reaching(session, groups, target, |rule| {
+            if self.actions[rule as usize].holds(action) {
+                found.push(rule);
+            }
+        });
         found.sort_unstable();
         found.dedup();
         found
     }
 
-    /// The rules whose principal and resource match, whatever the action. A group that is listed
-    /// twice repeats its rules.
+    /// Calls `each` with the rules whose principal and resource match, whatever the action. A group
+    /// that is listed twice repeats its rules.
     pub fn reaching(
         &self,
         session: &str,
         groups: &[Arc<str>],
         target: Target<'_>,
-    ) -> impl Iterator<Item = u32> {
-        let groups = groups.iter().filter_map(|group| self.groups.get(&**group));
-        let whos = self.sessions.get(session).into_iter().chain(groups);
-        let (host, credential) = match target {
-            Target::Host(host) => (Some(host), None),
-            Target::Credential(name) => (None, self.credentials.get(name)),
-        };
-        let exact = host.and_then(|host| self.hosts.get(host.as_str()));
-        let domains = host.into_iter().flat_map(domains);
-        let domains = domains.filter_map(|domain| self.domains.get(domain));
-        let whats = exact.into_iter().chain(domains).chain(credential);
-        let whats = iter::once(0).chain(whats.copied());
-        iter::once(0)
-            .chain(whos.copied())
-            .flat_map(move |who| whats.clone().map(move |what| (who, what)))
-            .filter_map(|scope| self.by_scope.get(&scope))
-            .flatten()
-            .copied()
+        mut each: impl FnMut(u32),
+    ) {
+        let whats = self.whats(target);
+        let groups = groups.iter().map(|group| self.groups.get(&**group));
+        let whos = [Some(&0), self.sessions.get(session)];
+        for who in whos.into_iter().chain(groups).flatten() {
+            for what in &whats {
+                if let Some(rules) = self.by_scope.get(&(*who, *what)) {
+                    rules.iter().copied().for_each(&mut each);
+                }
+            }
+        }
+    }
+
+    /// The numbers of the resources that a target is, or is in.
+    fn whats(&self, target: Target<'_>) -> Vec<u32> {
+        let mut whats = vec![0];
+        match target {
+            Target::Host(host) => {
+                whats.extend(self.hosts.get(host.as_str()));
+                if !self.domains.is_empty() {
+                    whats.extend(domains(host).filter_map(|domain| self.domains.get(domain)));
+                }
+            }
+            Target::Credential(name) => whats.extend(self.credentials.get(name)),
+        }
+        whats
     }
 
     /// Whether some permit's scope lets the session send the host any request, and no unconditional
@@ -110,14 +120,14 @@ impl Index {
     pub fn may_ask(&self, session: &str, groups: &[Arc<str>], host: &Host) -> bool {
         let mut permitted = Actions::union([]);
         let mut forbidden = Actions::union([]);
-        for rule in self.reaching(session, groups, Target::Host(host)) {
+        self.reaching(session, groups, Target::Host(host), |rule| {
             let nth = rule as usize;
             if self.permits[nth] {
                 permitted = Actions::union([permitted, self.actions[nth]]);
             } else if self.unconditional[nth] {
                 forbidden = Actions::union([forbidden, self.actions[nth]]);
             }
-        }
+        });
         !permitted.and(Actions::ASK).without(forbidden).is_empty()
     }
 }

@@ -182,6 +182,9 @@ impl Generation {
         fields: &HeaderMap,
         refused: Option<&Refused>,
     ) -> Vec<String> {
+        if !self.reads_any(&[Fact::Content]) {
+            return Vec::new();
+        }
         let facts = judged.facts(self, fields);
         let loans = judged.loans();
         let loans = loans.map(|(credential, place)| Some(Loan { credential, place }));

@@ -69,6 +69,8 @@ pub struct Denied {
     pub credential: Option<CredentialName>,
     /// The names of the facts of content that were read to decide.
     pub facts_read: Vec<String>,
+    /// Where it would have gone.
+    pub origin: Origin,
     /// Why it was refused and what would allow it, for the client and the operator. Holds no value
     /// of the request's fields.
     pub explanation: Explanation,
@@ -137,6 +139,7 @@ fn denied(
         verdict,
         facts_read,
         credential: loan.map(|(credential, _)| credential.clone()),
+        origin: request.head.origin.clone(),
         explanation,
     }
 }

@@ -8,5 +8,6 @@ mod listeners;
 mod metrics;
 mod peers;
 mod program;
+mod refusals;
 mod sandbox;
 mod sessions;

@@ -14,7 +14,7 @@ use crate::program::{command, gateway};
 const USERS: [u32; 2] = [0, 12345];
 
 /// A folder with a home, a project and a runtime directory of this user.
-fn folder(uid: u32) -> tempfile::TempDir {
+pub fn folder(uid: u32) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let all = ["", "home", "home/project", "run"].map(|name| folder.path().join(name));
     for path in &all {
@@ -26,7 +26,7 @@ fn folder(uid: u32) -> tempfile::TempDir {
     folder
 }
 
-fn user_command(folder: &Path, uid: u32) -> Command {
+pub fn user_command(folder: &Path, uid: u32) -> Command {
     let mut command = command(folder);
     command
         .env("HOME", folder.join("home"))
@@ -37,7 +37,7 @@ fn user_command(folder: &Path, uid: u32) -> Command {
     command
 }
 
-fn wait_for(what: &str, mut found: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, mut found: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(30);
     while !found() {
         assert!(Instant::now() < until, "{what}");
@@ -45,9 +45,16 @@ fn wait_for(what: &str, mut found: impl FnMut() -> bool) {
     }
 }
 
-fn exec(folder: &Path, uid: u32, script: &str) -> Child {
-    let child = user_command(folder, uid)
-        .args(["exec", "--", "sh", "-c", script])
+/// Runs a script in a sandbox, and waits for its control socket.
+fn exec_script(folder: &Path, uid: u32, script: &str) -> Child {
+    let mut command = user_command(folder, uid);
+    command.args(["exec", "--", "sh", "-c", script]);
+    exec(folder, command)
+}
+
+/// Starts a command that makes a control socket, and waits for it.
+pub fn exec(folder: &Path, mut command: Command) -> Child {
+    let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -72,7 +79,7 @@ fn the_command_inside_finds_no_control_socket_by_any_way() {
              find / -name 'exec-*.sock' 2>/dev/null; cat /proc/net/unix | grep -a exec- ; \
              ls -l /proc/*/fd 2>/dev/null | grep -a socket; grep -a gateway /proc/self/mountinfo; echo looked"
         );
-        let child = exec(folder.path(), uid, &script);
+        let child = exec_script(folder.path(), uid, &script);
         let state = user_command(folder.path(), uid)
             .args(["status", "--json"])
             .output()
@@ -98,7 +105,7 @@ fn the_command_inside_finds_no_control_socket_by_any_way() {
 fn an_ended_session_leaves_the_command_without_network_and_the_summary_says_so() {
     let folder = folder(0);
     let script = "while [ ! -e go ]; do sleep 0.05; done; echo still here; sleep 0.2";
-    let child = exec(folder.path(), 0, script);
+    let child = exec_script(folder.path(), 0, script);
     let ended = user_command(folder.path(), 0)
         .args(["end", "exec"])
         .output()
@@ -131,7 +138,7 @@ fn a_control_socket_in_the_commands_own_folder_is_refused() {
 fn what_an_operator_grants_in_a_project_holds_in_its_next_run_and_in_no_other_project() {
     let folder = folder(0);
     let script = "while [ ! -e go ]; do sleep 0.05; done";
-    let child = exec(folder.path(), 0, script);
+    let child = exec_script(folder.path(), 0, script);
     let granted = user_command(folder.path(), 0)
         .args(["allow", "api.example.com", "--yes", "--json"])
         .output()
@@ -143,7 +150,16 @@ fn what_an_operator_grants_in_a_project_holds_in_its_next_run_and_in_no_other_pr
     fs::write(folder.path().join("home/project/go"), "").unwrap();
     child.wait_with_output().unwrap();
     // `go` is there: the next run resolves the name, and ends.
-    let resolve = ["exec", "-q", "--", "getent", "hosts", "api.example.com"];
+    let resolve = [
+        "exec",
+        "-q",
+        "--dns",
+        "strict",
+        "--",
+        "getent",
+        "hosts",
+        "api.example.com",
+    ];
     let again = user_command(folder.path(), 0)
         .args(resolve)
         .output()

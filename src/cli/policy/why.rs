@@ -7,8 +7,9 @@ use super::load::{PolicyFiles, load, sources};
 use crate::audit::Record;
 use crate::cli::failure::{Code, Failure};
 use crate::cli::terminal::{Paint, Terminal, safe};
-use crate::cli::why;
+use crate::cli::{proposal, why};
 use crate::config::Config;
+use crate::gateway::floor;
 use crate::message::{EncodedSlash, Host, RequestTarget, Scheme};
 use crate::names::{CredentialName, SessionId};
 use crate::policy::{Explanation, OwnedFacts};
@@ -37,7 +38,14 @@ impl PolicyWhy {
         let facts = request.facts();
         let generation = policies.current();
         let verdict = generation.ask(&facts);
-        let explanation = generation.explain(&facts, &verdict);
+        let mut explanation = generation.explain(&facts, &verdict);
+        let settings = proposal::settings(config.as_ref());
+        if let Some(reason) = floor(&proposal::origin(&request), &settings)
+            && explanation.proposal.take().is_some()
+        {
+            let next = reason.next_step_for("", "");
+            explanation.next_step = format!("{} {next}", reason.meaning());
+        }
         if terminal.json() {
             terminal.document(&json!({
                 "recorded": found.exchange,

@@ -117,6 +117,45 @@ fn a_name_out_of_policy_does_not_exist_for_any_type() {
 }
 
 #[test]
+fn a_name_that_no_policy_reaches_has_an_address_and_no_other_data() {
+    let mut pool = Synthetic::default().explaining();
+    let expected = pool.unlisted(&host_of("evil.test")).unwrap();
+    for (kind, data) in [
+        (RecordType::A, Some(RData::A(A(expected.v4)))),
+        (RecordType::AAAA, Some(RData::AAAA(AAAA(expected.v6)))),
+        (RecordType::TXT, None),
+        (RecordType::SRV, None),
+        (RecordType::HTTPS, None),
+        (RecordType::NULL, None),
+    ] {
+        let query = message("evil.test.", kind).to_vec().unwrap();
+        let answer = answer(&query, Transport::Udp, &allowed, &mut pool);
+        assert_eq!(answer.verdict, DnsVerdict::Unlisted, "{kind}");
+        let reply = Message::from_vec(&answer.reply.unwrap()).unwrap();
+        assert_eq!(reply.metadata.response_code, ResponseCode::NoError);
+        assert_eq!(reply.answers.first().map(|one| &one.data), data.as_ref());
+    }
+}
+
+#[test]
+fn reverse_names_and_names_that_never_exist_have_no_address() {
+    for name in [
+        "1.0.18.198.in-addr.arpa.",
+        "x.invalid.",
+        "x.onion.",
+        "use-application-dns.net.",
+    ] {
+        for kind in [RecordType::A, RecordType::PTR] {
+            let query = message(name, kind).to_vec().unwrap();
+            let mut pool = Synthetic::default().explaining();
+            let answer = answer(&query, Transport::Udp, &allowed, &mut pool);
+            assert_eq!(answer.verdict, DnsVerdict::NameRefused, "{name}");
+            assert_eq!(code(&answer), 3, "{name}");
+        }
+    }
+}
+
+#[test]
 fn the_canary_of_dns_over_https_is_refused_even_if_policy_allows_all() {
     let query = message("use-application-dns.net.", RecordType::A)
         .to_vec()

@@ -1,0 +1,72 @@
+//! What no policy opens: the floor below all of them. No rule is proposed for it.
+
+use std::net::IpAddr;
+
+use crate::intercept::{GATEWAY_NAME, is_synthetic};
+use crate::message::{Origin, Scheme};
+use crate::names::ReasonCode;
+use crate::origin::OriginSettings;
+use crate::origin::vet::vet;
+
+/// Returns why a request to an origin would be refused even if a policy permitted it; `None` if it
+/// would not, as far as that is known without a lookup.
+#[must_use]
+pub fn floor(origin: &Origin, settings: &OriginSettings) -> Option<ReasonCode> {
+    let authority = &origin.authority;
+    let host = authority.host.as_str();
+    if host == GATEWAY_NAME || authority.host.ip().is_some_and(is_synthetic) {
+        return Some(ReasonCode::OwnAddress);
+    }
+    if METADATA_NAMES.contains(&host) {
+        return Some(ReasonCode::Metadata);
+    }
+    let rule = settings.rule(origin);
+    let exceptions = rule.map_or(&[][..], |rule| &rule.addresses);
+    let fixed = rule.and_then(|rule| rule.connect);
+    let prohibited = |ip: IpAddr| vet(ip, authority.port, exceptions).err();
+    let dialled = authority.host.ip().filter(|_| fixed.is_none());
+    if let Some(why) = dialled.and_then(prohibited) {
+        return Some(why.reason());
+    }
+    let in_clear = origin.scheme == Scheme::Http && !rule.is_some_and(|rule| rule.cleartext);
+    in_clear.then_some(ReasonCode::ClearText)
+}
+
+/// Names of metadata services, which hand out the machine's own credentials.
+const METADATA_NAMES: [&str; 4] = [
+    "metadata.google.internal",
+    "metadata.goog",
+    "instance-data",
+    "instance-data.ec2.internal",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Authority;
+
+    fn of(scheme: Scheme, authority: &str) -> Option<ReasonCode> {
+        let authority = Authority::parse(authority.as_bytes(), Some(scheme.default_port()));
+        let authority = authority.unwrap();
+        floor(&Origin { scheme, authority }, &OriginSettings::default())
+    }
+
+    #[test]
+    fn what_no_policy_opens_is_known_without_a_lookup() {
+        for (authority, reason) in [
+            ("example.com", None),
+            ("93.184.216.34", None),
+            ("169.254.169.254", Some(ReasonCode::Metadata)),
+            ("metadata.google.internal", Some(ReasonCode::Metadata)),
+            ("10.0.0.1", Some(ReasonCode::SsrfResolvedIp)),
+            ("127.0.0.1:8080", Some(ReasonCode::SsrfResolvedIp)),
+            ("198.18.0.1", Some(ReasonCode::OwnAddress)),
+            ("gateway.internal", Some(ReasonCode::OwnAddress)),
+        ] {
+            assert_eq!(of(Scheme::Https, authority), reason, "{authority}");
+        }
+        assert_eq!(of(Scheme::Http, "example.com"), Some(ReasonCode::ClearText));
+        let metadata = of(Scheme::Http, "169.254.169.254");
+        assert_eq!(metadata, Some(ReasonCode::Metadata));
+    }
+}

@@ -1,0 +1,184 @@
+//! `http://gateway.internal/`: what a workload may know of itself. It shows the workload's own
+//! session alone, and holds no secret and no phantom.
+
+use bytes::Bytes;
+use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Method, Response, StatusCode};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::answer_body::AnswerBody;
+use super::exchange::Exchange;
+use super::recent::RecentRefusal;
+use crate::intercept::GATEWAY_NAME;
+use crate::message::Host;
+use crate::policy::HostScope;
+use crate::session::{Identified, Session};
+
+/// A page's status, type and content.
+type Page = (StatusCode, &'static str, String);
+
+impl Exchange {
+    /// Returns the page of a request to the gateway's own name; `None` for any other request.
+    pub(super) fn own_page(&self, identified: &Identified) -> Option<Response<AnswerBody>> {
+        let head = &identified.request().head;
+        if head.origin.authority.host.as_str() != GATEWAY_NAME {
+            return None;
+        }
+        let wants_json = head.fields.get(ACCEPT).is_some_and(|accept| {
+            memchr::memmem::find(accept.as_bytes(), b"application/json").is_some()
+        });
+        let is_read = matches!(head.method, Method::GET | Method::HEAD);
+        let page = match head.target.path() {
+            _ if !is_read => (StatusCode::METHOD_NOT_ALLOWED, TEXT, String::from(PAGES)),
+            "/" => self.about(identified.session(), wants_json),
+            "/refused" => self.refused(identified.session(), wants_json),
+            "/ca.pem" => (StatusCode::OK, PEM, self.ca.certificate_pem()),
+            _ => (StatusCode::NOT_FOUND, TEXT, String::from(PAGES)),
+        };
+        Some(response(page))
+    }
+
+    fn about(&self, session: &Session, wants_json: bool) -> Page {
+        let credentials: Vec<Value> = self.credentials(session);
+        let refused = self.worker.shared.recent.of(session.id());
+        let about = json!({
+            "session": session.id().as_str(),
+            "groups": session.last_groups().iter().map(|group| &**group).collect::<Vec<_>>(),
+            "reaches": self.reaches(session),
+            "credentials": credentials,
+            "refused": refused.iter().map(refusal).collect::<Vec<_>>(),
+            "pages": ["/", "/refused", "/ca.pem"],
+        });
+        page(&about, wants_json, text_of_session)
+    }
+
+    fn refused(&self, session: &Session, wants_json: bool) -> Page {
+        let refused = self.worker.shared.recent.of(session.id());
+        let all: Vec<Value> = refused.iter().map(refusal).collect();
+        page(&json!({ "refused": all }), wants_json, text_of_refused)
+    }
+
+    /// The hosts that some policy lets the session reach; `null` if a policy is for every host.
+    fn reaches(&self, session: &Session) -> Option<Vec<String>> {
+        let policies = self.snapshot.policies.generation();
+        let may = |host: &str| {
+            let host = Host::parse(host.as_bytes());
+            let groups = session.groups(policies.number());
+            host.is_ok_and(|host| policies.may_resolve(session.id(), groups, &host))
+        };
+        let shown = |scope: HostScope| match scope {
+            HostScope::Host(host) => may(&host).then_some(host),
+            HostScope::Domain(domain) => {
+                may(&format!("any.{domain}")).then(|| format!("*.{domain}"))
+            }
+        };
+        Some(policies.hosts()?.into_iter().filter_map(shown).collect())
+    }
+
+    /// The credentials of which the session has a phantom, by name.
+    fn credentials(&self, session: &Session) -> Vec<Value> {
+        let (phantoms, bindings) = (session.phantoms(), self.snapshot.credentials.bindings());
+        let own = |name| phantoms.of(name).is_some();
+        let all = bindings.all().filter(|binding| own(&binding.credential));
+        all.map(|binding| {
+            let hosts = binding
+                .origins
+                .iter()
+                .map(|origin| origin.hosts.to_string());
+            json!({
+                "name": binding.credential.as_str(),
+                "variables": binding.variables,
+                "hosts": hosts.collect::<Vec<_>>(),
+            })
+        })
+        .collect()
+    }
+}
+
+fn refusal(one: &RecentRefusal) -> Value {
+    let id = one.id.to_string();
+    let time = OffsetDateTime::from(one.time).format(&Rfc3339);
+    json!({
+        "id": id,
+        "time": time.unwrap_or_default(),
+        "to": one.to,
+        "reason": one.reason.as_str(),
+        "what": one.reason.meaning(),
+        "next": one.reason.next_step_for(&one.to, &id),
+    })
+}
+
+fn page(about: &Value, wants_json: bool, text: fn(&Value) -> String) -> Page {
+    match wants_json {
+        true => (StatusCode::OK, "application/json", format!("{about}\n")),
+        false => (StatusCode::OK, TEXT, text(about)),
+    }
+}
+
+fn text_of_session(about: &Value) -> String {
+    let words = |value: &Value| {
+        let all = value.as_array().into_iter().flatten();
+        let all: Vec<&str> = all.filter_map(Value::as_str).collect();
+        all.join(", ")
+    };
+    let session = about["session"].as_str().unwrap_or_default();
+    let mut text = format!("You are in session `{session}` of a gateway.\n\n");
+    text += &match (&about["reaches"], words(&about["reaches"])) {
+        (Value::Null, _) => String::from("Policies decide about every host.\n"),
+        (_, none) if none.is_empty() => String::from("No host can be reached.\n"),
+        (_, some) => format!("Reached: {some}\n"),
+    };
+    for credential in about["credentials"].as_array().into_iter().flatten() {
+        let name = credential["name"].as_str().unwrap_or_default();
+        let (variables, hosts) = (words(&credential["variables"]), words(&credential["hosts"]));
+        text += &format!("Lent: {name} ({variables}) to {hosts}\n");
+    }
+    text + "\n" + &text_of_refused(about) + PAGES
+}
+
+fn text_of_refused(about: &Value) -> String {
+    let all = about["refused"].as_array().into_iter().flatten();
+    let line = |one: &Value| {
+        let part = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+        let (time, to, reason) = (part("time"), part("to"), part("reason"));
+        format!(
+            "{time} {to} {reason} {}\n  {} {}\n",
+            part("id"),
+            part("what"),
+            part("next")
+        )
+    };
+    let lines: Vec<String> = all.map(line).collect();
+    match lines.is_empty() {
+        true => String::from("Nothing was refused.\n"),
+        false => format!("Refused, the latest first:\n{}", lines.concat()),
+    }
+}
+
+fn response((status, kind, content): Page) -> Response<AnswerBody> {
+    let mut response = Response::new(AnswerBody::own(Bytes::from(content)));
+    *response.status_mut() = status;
+    let fields = response.headers_mut();
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    fields.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // A page of another site in a browser of the sandbox sees none of it.
+    fields.insert(
+        "cross-origin-resource-policy",
+        HeaderValue::from_static("same-origin"),
+    );
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        fields.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    response
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const PEM: &str = "application/x-pem-file";
+const PAGES: &str = "
+Pages: / (this session), /refused (what was refused, and why), /ca.pem (the CA to trust).
+With `Accept: application/json`, the first two are JSON.
+What else you need, ask your user for: nothing can be changed from here.
+";

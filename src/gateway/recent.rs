@@ -1,0 +1,77 @@
+//! The latest refusals of each session, for the pages that its workload sees of itself.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::time::SystemTime;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use crate::names::{ExchangeId, ReasonCode, SessionId};
+
+/// How many sessions are remembered. The one that was refused least recently is forgotten first.
+const SESSIONS: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
+/// How many refusals of a session are remembered.
+const MOST: usize = 32;
+
+/// One refusal.
+#[derive(Clone, Debug)]
+pub(super) struct RecentRefusal {
+    pub(super) id: ExchangeId,
+    pub(super) time: SystemTime,
+    pub(super) reason: ReasonCode,
+    /// The host and port, if they were known.
+    pub(super) to: String,
+}
+
+/// The latest refusals, by session. Bounded, and lost with the process: the audit log keeps them.
+pub struct RecentRefusals(Mutex<LruCache<SessionId, VecDeque<RecentRefusal>>>);
+
+impl Default for RecentRefusals {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(SESSIONS)))
+    }
+}
+
+impl RecentRefusals {
+    pub(super) fn add(&self, session: &SessionId, refusal: RecentRefusal) {
+        let mut all = self.0.lock();
+        let own = all.get_or_insert_mut(session.clone(), VecDeque::new);
+        if own.len() >= MOST {
+            own.pop_front();
+        }
+        own.push_back(refusal);
+    }
+
+    /// Those of a session, the latest first.
+    pub(super) fn of(&self, session: &SessionId) -> Vec<RecentRefusal> {
+        let all = self.0.lock();
+        let own = all.peek(session).into_iter().flatten();
+        own.rev().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_sees_its_own_latest_refusals_alone() {
+        let (recent, id) = (RecentRefusals::default(), ExchangeId::from_bytes([1; 10]));
+        let sessions = ["ours", "theirs"].map(|name| SessionId::new(name).unwrap());
+        let refusal = |to: String| RecentRefusal {
+            id,
+            time: SystemTime::now(),
+            reason: ReasonCode::PolicyDefaultDeny,
+            to,
+        };
+        for n in 0..100 {
+            recent.add(&sessions[0], refusal(format!("h{n}.test")));
+        }
+        recent.add(&sessions[1], refusal(String::from("other.test")));
+        let ours = recent.of(&sessions[0]);
+        assert_eq!((ours.len(), ours[0].to.as_str()), (MOST, "h99.test"));
+        assert!(ours.iter().all(|one| one.to != "other.test"));
+        assert_eq!(recent.of(&sessions[1]).len(), 1);
+    }
+}

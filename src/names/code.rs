@@ -1,0 +1,128 @@
+//! What a reason code is: the enum and its lookups are made from the table of `reason.rs`.
+
+/// The side at fault when an exchange is refused or cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Blame {
+    /// The workload sent something unacceptable.
+    Client,
+    /// A policy refused.
+    Policy,
+    /// A credential was unavailable or unusable.
+    Credential,
+    /// The server failed or sent something invalid.
+    Origin,
+    /// The gateway itself failed.
+    Gateway,
+}
+
+impl Blame {
+    /// Returns the side as written in records.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Policy => "policy",
+            Self::Credential => "credential",
+            Self::Origin => "origin",
+            Self::Gateway => "gateway",
+        }
+    }
+}
+
+/// Generates the enum and its lookups from the table.
+macro_rules! reasons {
+    ($($name:ident $code:literal $status:ident $blame:ident $kind:literal $means:literal $next:literal)*) => {
+        /// Why an exchange was refused or cut.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[expect(missing_docs, reason = "the code beside each name says it")]
+        pub enum ReasonCode {
+            $($name,)*
+        }
+
+        impl ReasonCode {
+            /// Every code, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// Returns the code as written in responses and records.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $code,)*
+                }
+            }
+
+            /// Returns the status of the refusal.
+            #[must_use]
+            pub const fn status(self) -> StatusCode {
+                match self {
+                    $(Self::$name => StatusCode::$status,)*
+                }
+            }
+
+            /// Returns the side at fault.
+            #[must_use]
+            pub const fn blame(self) -> Blame {
+                match self {
+                    $(Self::$name => Blame::$blame,)*
+                }
+            }
+
+            /// Returns the error type for `Proxy-Status` (RFC 9209 §2.3).
+            #[must_use]
+            pub const fn proxy_error(self) -> &'static str {
+                match self {
+                    $(Self::$name => $kind,)*
+                }
+            }
+
+            /// Returns a sentence that says what happened.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$name => $means,)*
+                }
+            }
+
+            /// Returns what to do next, and who does it. `HOST`, `ID` and `SESSION` stand for those
+            /// of a refusal.
+            #[must_use]
+            pub const fn next_step(self) -> &'static str {
+                match self {
+                    $(Self::$name => $next,)*
+                }
+            }
+        }
+
+        impl ReasonCode {
+            /// Returns the code with this name.
+            #[must_use]
+            pub fn named(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|code| code.as_str() == text)
+            }
+
+            /// Whether the same request would be refused again, so that a client should not repeat it.
+            #[must_use]
+            pub fn is_final(self) -> bool {
+                !matches!(self.status().as_u16(), 408 | 429 | 502..=504)
+            }
+
+            /// Returns the next step of one refusal. An empty `host` leaves the word as it is.
+            #[must_use]
+            pub fn next_step_for(self, host: &str, id: &str) -> String {
+                let step = self.next_step().replace(" ID`", &format!(" {id}`"));
+                match host {
+                    "" => step,
+                    host => step.replace("HOST", host),
+                }
+            }
+        }
+
+        impl std::fmt::Display for ReasonCode {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+pub(crate) use reasons;

@@ -1,0 +1,84 @@
+//! What is shipped beside the program: completions and manual pages, as shells and readers use them.
+
+use std::path::Path;
+use std::process::Command;
+
+const GATEWAY: &str = env!("CARGO_BIN_EXE_gateway");
+
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What bash proposes after these words, the last of which is being typed.
+fn completed(folder: &Path, words: &[&str]) -> Vec<String> {
+    let script = output(Command::new(GATEWAY).args(["completions", "bash"]));
+    let file = folder.join("gateway.bash");
+    std::fs::write(&file, script).unwrap();
+    let typed = "source \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
+                 _gateway gateway \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"; \
+                 printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", typed, "bash"]).arg(file).args(words);
+    output(&mut bash).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_commands_and_flags_and_no_hidden_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let commands = completed(folder.path(), &["gateway", "re"]);
+    assert_eq!(commands, ["resume", "reload", "revoke"]);
+    let flags = completed(folder.path(), &["gateway", "exec", "--pre"]);
+    assert_eq!(flags, ["--preset"]);
+    let all = completed(folder.path(), &["gateway", ""]);
+    assert!(all.contains(&"exec".to_owned()), "{all:?}");
+    assert!(!all.iter().any(|name| name.contains("escape")), "{all:?}");
+}
+
+#[test]
+fn each_shell_gets_completions_of_its_own() {
+    for (shell, first) in [("zsh", "#compdef gateway"), ("fish", "# Print an optspec")] {
+        let script = output(Command::new(GATEWAY).args(["completions", shell]));
+        assert!(script.starts_with(first), "{shell}: {script:.100}");
+    }
+}
+
+#[test]
+fn every_command_that_help_names_has_a_manual_page_without_a_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    output(Command::new(GATEWAY).arg("man").arg(&pages));
+    let help = output(Command::new(GATEWAY).arg("--help"));
+    let listed = help.split_once("Commands:\n").unwrap().1;
+    let names = listed.lines().take_while(|line| line.starts_with(' '));
+    let names: Vec<&str> = names
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(names.len() > 15, "{names:?}");
+    for name in names {
+        let page = pages.join(format!("gateway-{name}.1"));
+        let mut groff = Command::new("groff");
+        groff
+            .args(["-Kutf8", "-man", "-Tutf8", "-ww", "-z"])
+            .arg(&page);
+        let checked = groff.output().unwrap();
+        let said = String::from_utf8_lossy(&checked.stderr);
+        assert!(
+            checked.status.success() && said.is_empty(),
+            "{name}: {said}"
+        );
+    }
+}
+
+#[test]
+fn help_of_a_command_is_its_own_help() {
+    let asked = output(Command::new(GATEWAY).args(["help", "exec"]));
+    assert_eq!(
+        asked,
+        output(Command::new(GATEWAY).args(["exec", "--help"]))
+    );
+}
