@@ -19,7 +19,7 @@ use crate::gateway::Snapshot;
 use crate::names::CredentialName;
 use crate::policy::Operators;
 use crate::session::phantom::Phantoms;
-use crate::session::{Moment, Session};
+use crate::session::{Lifetime, Moment, Session};
 
 /// A configuration that was read and checked, with all that can fail done. Nothing of it is in
 /// force.
@@ -111,11 +111,15 @@ impl App {
         let before = self.shared.current();
         let next = generation::next(&before, &latest.config, &config, resolved)?;
         let change = self.prepare_change(source, &before, next, config).await?;
-        if latest.config.ca.lifetime != change.config.ca.lifetime {
-            self.last(change.config.ca.lifetime).await?;
-        }
+        let extended = match latest.config.ca.lifetime == change.config.ca.lifetime {
+            true => Vec::new(),
+            false => self.extended(change.config.ca.lifetime).await?,
+        };
         let config = change.config.clone();
         let applied = self.put_in_force(&before, change)?;
+        for (session, lifetime) in extended {
+            session.extend(lifetime);
+        }
         latest.follow(config);
         tokio::spawn(give_back(before, self.shared.current()));
         Ok(applied)
@@ -197,18 +201,18 @@ impl App {
         Ok(applied)
     }
 
-    /// Lets the sessions of listeners live for so long from now on, if they are renewed no more.
-    async fn last(&self, lasts: Duration) -> Result<(), Failure> {
+    /// Keeps that the sessions of listeners live for so long from now on, if they are renewed no
+    /// more, and returns them.
+    async fn extended(&self, lasts: Duration) -> Result<Vec<(Arc<Session>, Lifetime)>, Failure> {
         let mut sessions = self.shared.sessions.all();
         sessions.retain(|session| !session.is_over() && session.lifetime().is_some());
         let ends = SystemTime::now() + lasts;
         self.keeper().await?.keep_ends(&sessions, ends).await?;
-        for session in &sessions {
-            if let Some(lifetime) = session.lifetime() {
-                session.extend(lifetime.lasting(Moment::now(), lasts));
-            }
-        }
-        Ok(())
+        let extended = sessions.into_iter().filter_map(|session| {
+            let lifetime = session.lifetime()?.lasting(Moment::now(), lasts);
+            Some((session, lifetime))
+        });
+        Ok(extended.collect())
     }
 
     /// Returns the phantoms of every live session in the next generation.

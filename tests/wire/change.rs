@@ -20,6 +20,7 @@ rows![
     a_changed_file_is_read_without_a_signal,
     what_is_lent_and_what_is_allowed_come_from_one_generation,
     a_secret_that_a_reload_took_away_is_still_found_in_answers,
+    what_a_sandbox_can_have_changes_under_load_and_nothing_fails,
 ];
 
 /// Changes a file of the rig.
@@ -397,5 +398,60 @@ fn a_secret_that_a_reload_took_away_is_still_found_in_answers(rig: &Rig) {
     put(good.clone());
     leaks(2);
     assert!(reload(rig, &policies()));
+    rig.seen();
+}
+
+/// Policies, credentials and origins of `exec`, by its watched files alone.
+fn what_a_sandbox_can_have_changes_under_load_and_nothing_fails(rig: &Rig) {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    stream(rig, 400);
+    let mut under_way = begin(rig, Way::TransparentClear, "GET /events", "\r\n");
+    assert!(under_way.line(b"\r\n\r\n").is_some());
+    let (stop, asked) = (AtomicBool::new(false), AtomicUsize::new(1));
+    let ask = |way: Way, host: &str, line: &str| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        let template = format!("GET {{T}}{line}\r\n\r\n");
+        rig.ask(way, host, &template).status
+    };
+    let at = |name: &str| rig.dir.path().join(name);
+    let good = fs::read_to_string(at("exec.toml")).unwrap();
+    let forbid = "@id(\"under-load\")\nforbid(principal, action, resource) when { context.path == \"/watched\" };\n";
+    let rule = "[[origin]]\nmatch = \"https://*.rig.test\"\n";
+    let odd = good.replacen(rule, &format!("{rule}underscores = true\n"), 1);
+    let gained = format!("{good}{GAINED}");
+    let (watched, foreign) = (
+        "/watched HTTP/1.1\r\nHost: {H}",
+        "/x HTTP/1.1\r\nHost: {H}\r\nX-Gained: mine",
+    );
+    let named = "/x HTTP/1.1\r\nHost: {H}\r\nX_Odd: 1";
+    let changes = [
+        ("sandbox.cedar", policies() + forbid, OTHER, watched, 403),
+        ("sandbox.cedar", policies(), OTHER, watched, 200),
+        ("exec.toml", gained, OTHER, foreign, 403),
+        ("exec.toml", odd, SECOND, named, 200),
+        ("exec.toml", good.clone(), OTHER, foreign, 200),
+    ];
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let line = "/load HTTP/1.1\r\nHost: {H}";
+                    assert_eq!(ask(Way::TransparentClear, OTHER, line), 200);
+                }
+            });
+        }
+        for (file, text, host, line, status) in changes {
+            fs::write(at("next"), text).unwrap();
+            fs::rename(at("next"), at(file)).unwrap();
+            let began = Instant::now();
+            while ask(Way::Transparent, host, line) != status {
+                assert!(began.elapsed() < Duration::from_secs(20), "{file}: {line}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(under_way.line(b"0\r\n\r\n").is_some(), "the stream was cut");
+    rig.records(Way::Transparent, asked.load(Ordering::Relaxed));
     rig.seen();
 }
