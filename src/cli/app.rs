@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::generation;
 use super::keeping::{Keeper, Keeping};
 use super::kept::RecalledSession;
+use super::kept_home::KeptHome;
 use super::listening::Listening;
 use super::opened::OpenedSession;
 use super::reloading::Reloading;
@@ -44,6 +45,8 @@ pub struct App {
     pub(super) listening: Listening,
     /// Which sessions outlive the process.
     keeping: Keeping,
+    /// What the command keeps of its home.
+    pub(super) kept_home: Option<KeptHome>,
     /// The store of sessions, opened with the first of them.
     keeper: OnceCell<Keeper>,
 }
@@ -77,6 +80,7 @@ impl App {
             authorities: Mutex::default(),
             listening: Listening::default(),
             keeping: Keeping::Nothing,
+            kept_home: None,
             keeper: OnceCell::new(),
         })
     }
@@ -89,6 +93,11 @@ impl App {
     /// Keeps sessions between two starts.
     pub fn keeping(self, keeping: Keeping) -> Self {
         Self { keeping, ..self }
+    }
+
+    /// Keeps folders of the command's home.
+    pub fn keeping_home(self, kept_home: Option<KeptHome>) -> Self {
+        Self { kept_home, ..self }
     }
 
     /// Opens a session: issues its phantoms, creates its CA and starts to recognise its requests.

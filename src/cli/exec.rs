@@ -16,11 +16,14 @@ use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::gateway_process::serve_on;
 use super::keeping::Keeping;
+use super::kept_home::KeptHome;
 use super::launching::{not_launched, start};
+use super::overview::Overview;
+use super::profile::Profile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
+use super::serving;
 use super::terminal::{Terminal, safe};
-use super::{serving, summary};
 use crate::body::Limit;
 use crate::config::{Config, state};
 use crate::credential::Stored;
@@ -46,6 +49,17 @@ pub struct Exec {
     /// .vscode …)
     #[arg(long)]
     guard_tools: bool,
+    /// Lend only the credentials that flags, presets and the configuration name, not those of known
+    /// variables
+    #[arg(long)]
+    no_lend: bool,
+    /// Run the command as this agent: its hosts, its variables, what it keeps. The command's name
+    /// chooses, unless this names another, or `none`
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Forget what the agent kept in this project
+    #[arg(long)]
+    fresh_home: bool,
     /// The command and its arguments
     #[arg(required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -61,7 +75,8 @@ impl Exec {
         let config = self.config()?;
         terminal.warn(&config.warnings);
         let mut launch = self.launch(&config)?;
-        let resolved = ResolvedConfig::of(&config, self.virtualises_known())?;
+        let profile = self.profile()?;
+        let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
         let summary = launch::summary(&launch).map_err(not_launched)?;
         refuse_programs_of_the_workload(&resolved, &summary)?;
         if let Some(folder) = config.audit_folder() {
@@ -85,8 +100,19 @@ impl Exec {
         launch
             .own_folders
             .extend(keep_control_from_the_workload(&config, &summary)?);
+        let kept = self.kept_home(&config, &summary)?;
+        if let Some(kept) = &kept {
+            launch.kept = kept.prepare(summary.user, self.fresh_home)?;
+        }
         if !self.run.quiet {
-            summary::print_before(terminal, &summary, &resolved);
+            let overview = Overview {
+                config: &config,
+                resolved: &resolved,
+                summary: &summary,
+                launch: &launch,
+                profile: profile.as_ref(),
+            };
+            overview.print(terminal)?;
         }
         start(launch, &[])
     }
@@ -100,17 +126,22 @@ impl Exec {
         let terminal = Terminal::new(false, super::Color::Auto);
         let runtime = serving::runtime()?;
         let app = self.config().and_then(|config| {
-            let known_variables = self.virtualises_known();
+            let known_variables = !self.no_lend;
+            let launch = self.launch(&config)?;
+            let summary = launch::summary(&launch).map_err(not_launched)?;
+            let kept = self.kept_home(&config, &summary)?;
             let resolved = ResolvedConfig::of(&config, known_variables)?;
             let keeping = keeping(&config)?;
             let source = ConfigSource {
                 run: self.run.clone(),
                 known_variables,
+                profile: self.profile()?,
                 granted: config.granted.clone(),
                 runs_as: RunsAs::Exec,
             };
             Ok(App::new(config, resolved)?
                 .keeping(keeping)
+                .keeping_home(kept)
                 .reloading_from(source))
         });
         serve_on(
@@ -133,13 +164,37 @@ impl Exec {
         {
             config.granted = None;
         }
+        if let Some(profile) = self.profile()? {
+            profile.add_to(&mut config);
+        }
         Ok(config)
     }
 
-    /// Whether to lend every variable that a preset knows to the preset's hosts. This is the case
-    /// only if no flag and no file says what is wanted.
-    fn virtualises_known(&self) -> bool {
-        self.run.says_nothing()
+    fn profile(&self) -> Result<Option<Profile>, Failure> {
+        let command = self.command.first().map(OsString::as_os_str);
+        Profile::of(self.profile.as_deref(), command.unwrap_or_default())
+    }
+
+    /// Returns what the agent keeps of its home. Nothing is kept in a folder that the command may
+    /// change.
+    fn kept_home(
+        &self,
+        config: &Config,
+        summary: &launch::Summary,
+    ) -> Result<Option<KeptHome>, Failure> {
+        let project = std::fs::canonicalize(working_directory()?).ok();
+        let folder = state::granted_directory();
+        let (Some(project), Some(folder)) = (project, folder) else {
+            return Ok(None);
+        };
+        if !summary.persistent || changeable(config, &folder)? {
+            return Ok(None);
+        }
+        Ok(KeptHome::of(
+            self.profile()?.as_ref(),
+            &project,
+            summary.user,
+        ))
     }
 
     fn launch(&self, config: &Config) -> Result<Launch, Failure> {
@@ -158,6 +213,10 @@ impl Exec {
                 .filter_map(|name| preset::named(name))
                 .flat_map(|preset| preset.home.clone())
                 .collect(),
+            variables: self
+                .profile()?
+                .map(|profile| profile.variables)
+                .unwrap_or_default(),
             hide,
             own,
             own_folders: config.policy.folders(),
@@ -351,6 +410,9 @@ mod tests {
             persistent,
             projects: Vec::new(),
             left_out: Vec::new(),
+            guards_git: false,
+            secrets: Vec::new(),
+            sockets: Vec::new(),
         };
         let project = folder.path().canonicalize().unwrap();
         let refused = refuse_programs_of_the_workload(&resolved, &summary(project.clone(), true))

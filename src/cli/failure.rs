@@ -98,6 +98,33 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// Writes the failure for the launcher, which tells it to the user.
+    pub fn sent(&self) -> String {
+        let mistakes = self
+            .mistakes
+            .iter()
+            .map(|one| format!("; {}: {}", one.position, one.what));
+        let what = self.what.clone() + &mistakes.collect::<String>();
+        serde_json::json!([what, self.why, self.next]).to_string()
+    }
+
+    /// Reads what [`Failure::sent`] wrote. Another text is the failure itself.
+    pub fn received(text: &str) -> Self {
+        match serde_json::from_str(text) {
+            Ok((what, why, next)) => {
+                let what: String = what;
+                Self {
+                    why,
+                    next,
+                    ..Self::new(what)
+                }
+            }
+            Err(_) => Self::new(text),
+        }
+    }
+}
+
 /// Formats the failure in one line, for the user of the launcher.
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -55,11 +55,6 @@ impl ConfigFile {
 }
 
 impl RunFlags {
-    /// Whether neither a flag nor a file says what is wanted.
-    pub fn says_nothing(&self) -> bool {
-        self.flags.say_nothing()
-    }
-
     /// Returns the configuration of the file and the flags together.
     ///
     /// # Errors

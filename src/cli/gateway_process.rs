@@ -57,6 +57,9 @@ pub fn serve_on(
             app.shared.tell_suppressed();
             lived?;
             launch::await_end(&first, END_WITHIN);
+            if let Some(kept) = &app.kept_home {
+                kept.end(&phantoms(&app), terminal);
+            }
             let aftermath = aftermath(inspection);
             if let Some(terminal) = terminal {
                 summary::print_ended(terminal, &app);
@@ -68,7 +71,7 @@ pub fn serve_on(
         Err(failure) => {
             // The launcher may have exited meanwhile; then there is nobody to tell. It reads this
             // only when it expects an answer, so the socket stays open until then.
-            if gateway.refuse(&failure.to_string()).is_ok() {
+            if gateway.refuse(&failure.sent()).is_ok() {
                 runtime.block_on(gone(gateway));
             }
             aftermath(inspection);
@@ -94,6 +97,9 @@ async fn sandbox(
 ) -> Result<(First, Option<control::OpenControl>), Failure> {
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
+    if let Some(kept) = &app.kept_home {
+        kept.begin(&phantoms(app), None)?;
+    }
     let worker = serving::worker(&app.shared)?;
     serving::tend(&app.shared);
     // The launcher needs longer to create the sandbox than the setup so far, so wait for it only
@@ -152,6 +158,21 @@ fn serve_network(
     questions.set_nonblocking(true).map_err(unusable)?;
     tokio::spawn(serve_udp(questions, responder));
     Ok(())
+}
+
+/// Returns the phantoms of every session here.
+fn phantoms(app: &App) -> Vec<String> {
+    let snapshot = app.shared.current();
+    let bindings = snapshot.credentials.bindings();
+    let sessions = app.shared.sessions.all();
+    let issued = sessions.iter().flat_map(|session| {
+        let held = session.phantoms();
+        let all = bindings
+            .environment(&held)
+            .map(|(_, phantom)| phantom.to_owned());
+        all.collect::<Vec<_>>()
+    });
+    issued.collect()
 }
 
 /// Returns what the sandbox receives: its CA, and its phantoms.

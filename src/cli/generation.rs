@@ -1,19 +1,19 @@
 //! Makes generations of the configuration: the first one, and those that reloads put in force.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::failure::Failure;
+use super::lending;
 use super::resolve::ResolvedConfig;
 use crate::config::{self, Config};
 use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
 use crate::gateway::{Snapshot, chain};
-use crate::message::HostPattern;
+use crate::message::OriginPattern;
 use crate::origin::resolve::StubResolver;
 use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
-use crate::policy::{Policies, Problems, Source, generate};
-use crate::session::{Binding, BindingMalformed, Bindings, Role};
+use crate::policy::{HostScope, Policies, Problems, Source};
+use crate::session::{BindingMalformed, Bindings};
 
 /// Makes the first generation, with the given origin rules before those of the configuration.
 ///
@@ -24,15 +24,16 @@ pub fn first(
     resolved: ResolvedConfig,
     rules: Vec<OriginRule>,
 ) -> Result<Snapshot, Failure> {
-    let ResolvedConfig { stored, allowed } = resolved;
-    let credentials = credentials(config, stored)?.with_holding(config.limits.holding());
-    let sources = sources(config, &allowed, credentials.bindings())?;
+    let origins = Arc::new(origins(config, &resolved.encoded_slash, rules)?);
+    let credentials = credentials(config, resolved.stored.clone())?;
+    let credentials = credentials.with_holding(config.limits.holding());
+    let sources = sources(config, &resolved, credentials.bindings())?;
     let policies = Policies::load(&sources, config.facts.clone());
     Ok(Snapshot {
         policies: policies.map_err(|problems| refused("the policies", &problems))?,
         credentials,
         limits: config.limits.clone(),
-        origins: Arc::new(origins(config, rules)?),
+        origins,
     })
 }
 
@@ -46,12 +47,12 @@ pub fn next(
     config: &Config,
     resolved: ResolvedConfig,
 ) -> Result<Snapshot, Failure> {
-    let ResolvedConfig { stored, allowed } = resolved;
+    let origins = origins(config, &resolved.encoded_slash, Vec::new())?;
+    let stored = resolved.stored.clone();
     let credentials = next_credentials(&before.credentials, old, config, stored)?;
-    let sources = sources(config, &allowed, credentials.bindings())?;
+    let sources = sources(config, &resolved, credentials.bindings())?;
     let policies = before.policies.next(&sources, config.facts.clone());
     let policies = policies.map_err(|problems| refused("the new policies", &problems))?;
-    let origins = origins(config, Vec::new())?;
     if origins.resolver != before.origins.resolver {
         StubResolver::new(&origins.resolver).map_err(|error| failed("the resolver", &error))?;
     }
@@ -145,10 +146,26 @@ fn refused(what: &str, problems: &Problems) -> Failure {
         .next("gateway policy check")
 }
 
+/// Returns the hosts that some policy permits, or `None` for any host.
+///
+/// # Errors
+/// As [`first`].
+pub fn hosts(
+    config: &Config,
+    resolved: &ResolvedConfig,
+) -> Result<Option<Vec<HostScope>>, Failure> {
+    let bindings = resolved.stored.iter().map(|stored| stored.binding.clone());
+    let bindings = Bindings::new(bindings.collect()).map_err(|error| ambiguous(&error))?;
+    let sources = sources(config, resolved, &bindings)?;
+    let policies = Policies::load(&sources, config.facts.clone());
+    let policies = policies.map_err(|problems| refused("the policies", &problems))?;
+    Ok(policies.generation().hosts())
+}
+
 /// Returns the policies from files, and those that flags and presets stand for.
 fn sources(
     config: &Config,
-    allowed: &[config::Allowed],
+    resolved: &ResolvedConfig,
     bindings: &Bindings,
 ) -> Result<Vec<Source>, Failure> {
     let mut sources = config.policy.sources().map_err(|problems| {
@@ -156,7 +173,7 @@ fn sources(
             .because(problems.to_string())
             .next("gateway policy check")
     })?;
-    let flags = flag_policies(config, allowed, bindings);
+    let flags = lending::policies(config, resolved, bindings, &sources);
     if !flags.is_empty() {
         sources.push(Source::new("flags", flags));
     }
@@ -169,48 +186,17 @@ fn sources(
     Ok(sources)
 }
 
-/// Writes flags and presets as Cedar: what is allowed, and what is lent where it is bound. If
-/// policies come from files, those say which credential is lent to whom.
-fn flag_policies(config: &Config, allowed: &[config::Allowed], bindings: &Bindings) -> String {
-    let mut permits = BTreeSet::new();
-    for one in allowed {
-        permits.insert(generate::permit_host(
-            None,
-            &one.host.to_string(),
-            Some(one.port),
-        ));
-    }
-    if config.policy.files.is_empty() {
-        let lendable = |binding: &&Binding| !matches!(binding.role, Role::Part(_));
-        for binding in bindings.all().filter(lendable) {
-            for origin in &binding.origins {
-                let host = origin.hosts.to_string();
-                // Strangers also have names below a cloud's domain. Only signed requests may go
-                // there.
-                permits.insert(match (binding.signing(), &origin.hosts) {
-                    (Some(_), HostPattern::Below(_)) => {
-                        generate::permit_with(None, &binding.credential, &host, Some(origin.port))
-                    }
-                    _ => generate::permit_host(None, &host, Some(origin.port)),
-                });
-                permits.insert(generate::permit_lend(
-                    None,
-                    &binding.credential,
-                    &host,
-                    Some(origin.port),
-                ));
-            }
-        }
-    }
-    permits.into_iter().map(|permit| permit + "\n").collect()
-}
-
 /// Returns the origin settings, with the given rules before those of the configuration.
 pub(super) fn origins(
     config: &Config,
+    encoded_slash: &[OriginPattern],
     mut rules: Vec<OriginRule>,
 ) -> Result<OriginSettings, Failure> {
-    rules.extend(config.origins.iter().map(|origin| origin.rule.clone()));
+    let mut own = config.origins.clone();
+    for origin in encoded_slash {
+        config::Origin::keep_encoded_slash(&mut own, origin);
+    }
+    rules.extend(own.into_iter().map(|origin| origin.rule));
     let mut settings = config.limits.origins();
     settings.resolver = config.resolver.clone();
     settings

@@ -10,7 +10,7 @@ use super::terminal::Terminal;
 use crate::config::state;
 use crate::gateway::chain;
 use crate::launch::enroll::{self, LauncherEnd};
-use crate::launch::{self, Launch, after};
+use crate::launch::{self, Launch, Step, after};
 
 /// The first argument of the gateway process.
 pub const GATEWAY_PROCESS: &str = "__gateway";
@@ -75,13 +75,28 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
 }
 
 /// Turns a launch error into a failure, with advice.
+///
+/// What is wrong with the flags is wrong usage, as elsewhere. What the gateway process refused is
+/// told as it told it.
 pub fn not_launched(error: launch::Error) -> Failure {
     let code = error.exit_code();
-    let mut failure = Failure::new(chain(&error)).coded(code);
-    if let Some(advice) = error.advice() {
-        failure = failure.next(advice);
-    }
+    let advice = error.advice();
+    let mut failure = match &error {
+        launch::Error::Step(failed) if failed.step == Step::Prepare => refused_flag(failed),
+        launch::Error::Gateway(enroll::Error::Refused(told)) => Failure::received(told).coded(code),
+        _ => Failure::new(chain(&error)).coded(code),
+    };
+    failure.next = advice.or(failure.next);
     failure
+}
+
+/// A check before anything was made: some flag, or the folder, does not fit.
+fn refused_flag(failed: &launch::Failure) -> Failure {
+    let failure = Failure::usage(failed.detail.clone());
+    match failed.errno {
+        0 => failure,
+        errno => failure.because(std::io::Error::from_raw_os_error(errno).to_string()),
+    }
 }
 
 /// How long the launcher waits for the gateway process to write its last records and to inspect

@@ -33,7 +33,7 @@ pub(super) fn of(record: &Record, config: Option<&Config>) -> Result<Option<Stri
 
 /// Returns the settings for origins of a configuration, if they can be had.
 pub(super) fn settings(config: Option<&Config>) -> Arc<OriginSettings> {
-    let of = |config| generation::origins(config, Vec::new()).ok();
+    let of = |config| generation::origins(config, &[], Vec::new()).ok();
     Arc::new(config.and_then(of).unwrap_or_default())
 }
 

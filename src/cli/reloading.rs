@@ -10,6 +10,7 @@ use tokio::sync::Mutex;
 
 use super::failure::Failure;
 use super::flags::RunFlags;
+use super::profile::Profile;
 use super::resolve::ResolvedConfig;
 use super::watched::{Watched, WatchedFiles};
 use crate::config::Config;
@@ -28,6 +29,8 @@ pub struct ConfigSource {
     pub run: RunFlags,
     /// Whether every variable that a preset knows is lent.
     pub known_variables: bool,
+    /// The agent that runs, if it is a known one.
+    pub profile: Option<Profile>,
     /// The rules that operators granted.
     pub granted: Option<PathBuf>,
     /// What runs.
@@ -129,6 +132,9 @@ impl ConfigSource {
     pub fn read(&self) -> Result<(Config, ResolvedConfig), Failure> {
         let mut config = self.run.config(&super::presets::known_variable)?;
         config.granted = self.granted.clone();
+        if let Some(profile) = &self.profile {
+            profile.add_to(&mut config);
+        }
         let resolved = ResolvedConfig::of(&config, self.known_variables)?;
         Ok((config, resolved))
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::failure::Failure;
 use crate::config::{self, Allowed, Config};
-use crate::credential::preset::{self, Preset, UserConfig};
+use crate::credential::preset::{self, Preset, PresetCredential, UserConfig};
 use crate::credential::{SecretRef, Stored};
 use crate::message::OriginPattern;
 use crate::names::CredentialName;
@@ -17,6 +17,12 @@ pub struct ResolvedConfig {
     pub stored: Vec<Stored>,
     /// Hosts that may be reached without a credential.
     pub allowed: Vec<Allowed>,
+    /// Hosts of presets. They may be reached unless policy files speak of them.
+    pub offered: Vec<Allowed>,
+    /// Origins whose clients send `%2F` inside a path segment.
+    pub encoded_slash: Vec<OriginPattern>,
+    /// What presets that were asked for would lend, if one of the variables were set.
+    pub unset: Vec<&'static PresetCredential>,
 }
 
 impl ResolvedConfig {
@@ -35,26 +41,75 @@ impl ResolvedConfig {
             resolved.stored.extend(bind(credential)?);
             bound.insert(credential.name.clone());
         }
-        let mut presets: Vec<&Preset> = Vec::new();
+        let mut presets: Vec<&'static Preset> = Vec::new();
         for name in &config.presets {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
         }
-        if known_variables && let Some(aws) = config::Credential::aws() {
-            resolved.stored.extend(bind(&aws)?);
-        }
-        if known_variables {
-            for (_, preset, credential) in preset::known_variables(is_set) {
-                if !credential.origins.is_empty()
-                    && !presets.iter().any(|known| known.name == preset.name)
-                {
-                    presets.push(preset);
-                }
-            }
-        }
         for preset in presets {
             resolved.add(preset, &mut bound)?;
+            resolved.offer(preset, &bound);
+        }
+        for credential in &config.credentials {
+            resolved.slashes_of(credential);
+        }
+        if known_variables {
+            resolved.add_known(&mut bound)?;
         }
         Ok(resolved)
+    }
+
+    /// Adds the credentials whose variables are set, unless their hosts have a credential already:
+    /// what is configured stays as it is.
+    fn add_known(&mut self, bound: &mut HashSet<CredentialName>) -> Result<(), Failure> {
+        let aws = config::Credential::aws();
+        if let Some(aws) = aws.filter(|aws| !bound.contains(&aws.name)) {
+            let parts = bind(&aws)?;
+            if parts.iter().all(|part| self.leaves(&part.binding.origins)) {
+                self.stored.extend(parts);
+                bound.insert(aws.name);
+            }
+        }
+        for (_, preset, _) in preset::known_variables(is_set) {
+            let mut lent = preset.credentials.iter().filter(|one| is_lent(one));
+            if lent.all(|one| !one.origins.is_empty() && self.leaves(&one.origins)) {
+                self.add(preset, bound)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no credential is bound to any of these origins.
+    fn leaves(&self, origins: &[OriginPattern]) -> bool {
+        let stored = self.stored.iter();
+        let mut bound = stored.flat_map(|stored| &stored.binding.origins);
+        !bound.any(|bound| origins.iter().any(|origin| origin.overlaps(bound)))
+    }
+
+    /// Allows the hosts of a preset that was asked for, whether or not a variable of it is set.
+    fn offer(&mut self, preset: &'static Preset, bound: &HashSet<CredentialName>) {
+        let origins = preset.credentials.iter().flat_map(|one| &one.origins);
+        self.offered.extend(origins.map(allowed));
+        let unset = |one: &&PresetCredential| !one.origins.is_empty() && !bound.contains(&one.name);
+        if preset
+            .credentials
+            .iter()
+            .all(|one| unset(&one) && self.leaves(&one.origins))
+        {
+            self.unset.extend(&preset.credentials);
+        }
+    }
+
+    /// Notes the origins of a configured credential, if its preset's clients escape slashes.
+    fn slashes_of(&mut self, credential: &config::Credential) {
+        let preset = credential.preset.as_deref().and_then(preset::named);
+        if preset.is_some_and(|preset| preset.encoded_slash) {
+            let known = credential.known().map(|known| known.origins.as_slice());
+            self.encoded_slash
+                .extend_from_slice(match &credential.origins[..] {
+                    [] => known.unwrap_or_default(),
+                    own => own,
+                });
+        }
     }
 
     /// Returns the variables of the workload that hold phantoms.
@@ -67,10 +122,18 @@ impl ResolvedConfig {
         all.map(String::as_str).collect()
     }
 
-    fn add(&mut self, preset: &Preset, bound: &mut HashSet<CredentialName>) -> Result<(), Failure> {
+    fn add(
+        &mut self,
+        preset: &'static Preset,
+        bound: &mut HashSet<CredentialName>,
+    ) -> Result<(), Failure> {
         let registry = registry(preset)?;
         let hosts = preset.allow.iter().chain(&registry);
         self.allowed.extend(hosts.map(allowed));
+        if preset.encoded_slash {
+            let origins = preset.credentials.iter().flat_map(|one| &one.origins);
+            self.encoded_slash.extend(origins.chain(&registry).cloned());
+        }
         for credential in &preset.credentials {
             let mut variables = credential.variables.iter();
             let Some(variable) = variables.find(|variable| is_set(variable)) else {
@@ -127,6 +190,11 @@ fn bind(credential: &config::Credential) -> Result<Vec<Stored>, Failure> {
 
 fn unknown(name: &str) -> Failure {
     Failure::usage(format!("there is no preset `{name}`")).next("`gateway presets` lists them")
+}
+
+/// Whether one of its variables is set.
+fn is_lent(credential: &PresetCredential) -> bool {
+    credential.variables.iter().any(|variable| is_set(variable))
 }
 
 fn is_set(variable: &str) -> bool {

@@ -60,6 +60,7 @@ impl Serve {
         let source = ConfigSource {
             run: self.run.clone(),
             known_variables: false,
+            profile: None,
             granted: config.granted.clone(),
             runs_as: RunsAs::Serve,
         };

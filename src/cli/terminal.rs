@@ -80,6 +80,28 @@ impl Terminal {
         writeln!(std::io::stderr().lock(), "{}", text.as_ref()).unwrap_or(());
     }
 
+    /// Colours a text for a note.
+    #[must_use]
+    pub fn paint_note(&self, paint: Paint, text: &str) -> String {
+        painted(self.err, paint, text)
+    }
+
+    /// Prints one entry of a summary: a name, and a text that is broken between words where the
+    /// terminal ends.
+    pub fn entry(&self, name: &str, text: &str) {
+        self.named(Paint::Dim, name, text);
+    }
+
+    /// As [`Terminal::entry`], for what needs attention.
+    pub fn warning(&self, name: &str, text: &str) {
+        self.named(Paint::Yellow, name, text);
+    }
+
+    fn named(&self, paint: Paint, name: &str, text: &str) {
+        let name = painted(self.err, paint, &format!("gateway  {name:<8}"));
+        self.note(format!("{name} {}", wrapped(text, width())));
+    }
+
     /// Prints a JSON document to standard output.
     pub fn document(&self, value: &impl Serialize) {
         match serde_json::to_string(value) {
@@ -153,6 +175,43 @@ impl Terminal {
     }
 }
 
+/// How many characters of an entry's text fit in one line of the terminal, if it is one.
+fn width() -> usize {
+    let error = std::io::stderr();
+    let size = error
+        .is_terminal()
+        .then(|| rustix::termios::tcgetwinsize(&error));
+    let columns = size
+        .and_then(Result::ok)
+        .map(|size| usize::from(size.ws_col));
+    let columns = columns.filter(|columns| *columns >= NARROWEST);
+    columns.map_or(usize::MAX, |columns| columns - INDENT)
+}
+
+/// Breaks a text between words. Further lines begin where the first one does.
+fn wrapped(text: &str, width: usize) -> String {
+    let (mut lines, mut length) = (String::new(), 0);
+    for word in text.split(' ') {
+        let long = word.chars().count();
+        if length > 0 && length + 1 + long > width {
+            lines.push('\n');
+            lines.extend(std::iter::repeat_n(' ', INDENT));
+            length = 0;
+        } else if length > 0 {
+            lines.push(' ');
+            length += 1;
+        }
+        lines.push_str(word);
+        length += long;
+    }
+    lines
+}
+
+/// The width of `gateway`, a name, and what is between them and the text.
+const INDENT: usize = 18;
+/// A narrower terminal breaks lines itself.
+const NARROWEST: usize = 40;
+
 fn painted(colours: bool, paint: Paint, text: &str) -> String {
     if !colours {
         return text.to_owned();
@@ -187,6 +246,19 @@ pub fn safe(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_broken_between_words_and_never_in_one() {
+        let text = "api.github.com, github.com and 3 more";
+        assert_eq!(wrapped(text, usize::MAX), text);
+        let indent = " ".repeat(INDENT);
+        let broken = format!("api.github.com,\n{indent}github.com and\n{indent}3 more");
+        assert_eq!(wrapped(text, 16), broken);
+        assert_eq!(
+            wrapped("a-word-that-is-too-long b", 4),
+            format!("a-word-that-is-too-long\n{indent}b")
+        );
+    }
 
     #[test]
     fn nothing_that_steers_a_terminal_is_printed() {

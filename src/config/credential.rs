@@ -51,6 +51,8 @@ pub struct Credential {
     pub allow_short: bool,
     /// How requests are signed with it, if it signs instead of being injected.
     pub signing: Option<SigningCredential>,
+    /// Whether a flag names it, and no file.
+    pub by_flag: bool,
 }
 
 impl Credential {
@@ -73,6 +75,7 @@ impl Credential {
             path: None,
             allow_short: false,
             signing: None,
+            by_flag: false,
         }
     }
 
@@ -198,6 +201,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
         .unwrap_or(When::Phantom);
     let methods = values(section.each("methods", method));
     let read = Credential {
+        by_flag: false,
         env: match &signing {
             Some(signing) => signing.variables(),
             None => env(
@@ -273,6 +277,17 @@ fn env(
 pub(super) fn known_preset(text: &str) -> Result<String, Hint> {
     if preset::named(text).is_some() {
         return Ok(text.to_owned());
+    }
+    if text.contains(',') {
+        let remedy = "name each by its own flag, as in `--preset github --preset npm`";
+        return Err(Hint::new("it is several names", remedy));
+    }
+    if text.contains(['/', '.']) {
+        let remedy = "write a `[[credential]]` with its origins and places to a file, and name that: `--config FILE`";
+        return Err(Hint::new(
+            "presets are built in, and none is read from a file",
+            remedy,
+        ));
     }
     let near = keys::nearest(text, preset::names());
     let remedy = near.map_or_else(

@@ -92,19 +92,6 @@ struct Line {
 }
 
 impl Flags {
-    /// Whether no flag says what to allow or lend.
-    #[must_use]
-    pub fn say_nothing(&self) -> bool {
-        let lists = [
-            &self.secrets,
-            &self.presets,
-            &self.allow,
-            &self.policies,
-            &self.buckets,
-        ];
-        self.config.is_none() && self.aws.is_none() && lists.iter().all(|given| given.is_empty())
-    }
-
     /// Reads the file that the flags name, if any, and adds the flags to it.
     ///
     /// `known` returns the preset of a variable, such as `github` for `GITHUB_TOKEN`.
@@ -147,6 +134,7 @@ impl Flags {
         line: &mut Line,
         known: &dyn Fn(&str) -> Option<String>,
     ) {
+        let configured = config.credentials.len();
         for text in &self.secrets {
             let read = secret(text, &line.directory, config.home.as_deref(), known);
             let Some((credential, allowed)) =
@@ -164,6 +152,9 @@ impl Flags {
             let read = aws(profile).and_then(|credential| pinned(credential, &self.buckets));
             let credential = line.take("--aws", "the credentials of AWS cannot be named", read);
             config.credentials.extend(credential);
+        }
+        for credential in &mut config.credentials[configured..] {
+            credential.by_flag = true;
         }
         for (_, what, hint) in bind::mistakes(&config.credentials) {
             line.refuse("--secret", what, hint);
@@ -295,12 +286,7 @@ fn clear_text(config: &mut Config, origin: OriginPattern) {
         rule.cleartext = true;
         return;
     }
-    let covering = config
-        .origins
-        .iter()
-        .filter(|known| known.rule.matches.overlaps(&origin))
-        .max_by_key(|known| known.rule.matches.hosts.to_string().len())
-        .cloned();
+    let covering = Origin::covering(&config.origins, &origin);
     config.origins.push(Origin::in_clear_text(origin, covering));
 }
 

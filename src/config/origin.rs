@@ -23,6 +23,8 @@ pub struct Origin {
     pub rule: OriginRule,
     /// Its certificate files, which the workload must not change.
     pub files: Vec<PathBuf>,
+    /// Whether it says itself what becomes of `%2F`.
+    pub says_encoded_slash: bool,
 }
 
 /// Certificates, and the file they were read from.
@@ -31,12 +33,44 @@ pub(super) type Certificates = (PathBuf, Vec<CertificateDer<'static>>);
 impl Origin {
     /// Lets an http origin be reached in clear text, and otherwise as the rule says that covers it.
     pub(super) fn in_clear_text(matches: OriginPattern, covering: Option<Self>) -> Self {
+        let mut origin = Self::of(matches, covering);
+        origin.rule.cleartext = true;
+        origin
+    }
+
+    /// Lets `%2F` stand inside a path segment for these origins, unless their own rule says what
+    /// becomes of it. Otherwise they are reached as the rule says that covers them.
+    pub fn keep_encoded_slash(origins: &mut Vec<Self>, matches: &OriginPattern) {
+        if let Some(own) = origins.iter_mut().find(|one| one.rule.matches == *matches) {
+            own.rule.encoded_slash |= !own.says_encoded_slash;
+            return;
+        }
+        let covering = Self::covering(origins, matches);
+        if covering.as_ref().is_none_or(|one| !one.says_encoded_slash) {
+            let mut origin = Self::of(matches.clone(), covering);
+            origin.rule.encoded_slash = true;
+            origins.push(origin);
+        }
+    }
+
+    /// Returns the most specific of the rules that cover an origin.
+    pub(super) fn covering(origins: &[Self], matches: &OriginPattern) -> Option<Self> {
+        let covering = origins
+            .iter()
+            .filter(|one| one.rule.matches.overlaps(matches));
+        covering
+            .max_by_key(|one| one.rule.matches.hosts.to_string().len())
+            .cloned()
+    }
+
+    /// Returns the rule that covers these origins, for these alone.
+    fn of(matches: OriginPattern, covering: Option<Self>) -> Self {
         let mut origin = covering.unwrap_or_else(|| Self {
             rule: OriginRule::of(matches.clone()),
             files: Vec::new(),
+            says_encoded_slash: false,
         });
         origin.rule.matches = matches;
-        origin.rule.cleartext = true;
         origin
     }
 }
@@ -75,6 +109,7 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
             underscores: section.truth("underscores").unwrap_or(false),
             matches: matches?.into_inner(),
         },
+        says_encoded_slash: section.has("encoded_slash"),
         files,
     };
     contradictions(section, &origin);

@@ -19,6 +19,32 @@ pub fn holds_credential(value: &[u8]) -> bool {
         || assigns_secret(&lower)
 }
 
+/// Returns whether a file's content contains what a service issued as a credential: a known prefix
+/// and a rest that nobody writes by hand, or a private key.
+pub fn holds_issued_credential(content: &[u8]) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let mut words = content.split(|byte| !is_part(byte));
+    memchr::memmem::find(content, b"PRIVATE KEY-----").is_some()
+        || words.any(|word| {
+            word.len() >= ISSUED_REST && prefixes::matches(word).any(|found| is_issued(&found))
+        })
+}
+
+/// Whether what follows the prefix is random: long, with digits, and in mixed case or in one piece.
+fn is_issued(found: &prefixes::Match<'_>) -> bool {
+    let rest = found.rest;
+    let has = |is: fn(&u8) -> bool| rest.iter().any(is);
+    let one_piece = rest.iter().all(u8::is_ascii_alphanumeric);
+    let mixed = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+    // What begins like a JSON Web Token is one only with its three parts.
+    let is_whole = found.prefix != "eyJ" || rest.split(|byte| *byte == b'.').count() == 3;
+    let long = match found.tail {
+        prefixes::Tail::Base32 => 16,
+        _ => ISSUED_REST,
+    };
+    rest.len() >= long && has(u8::is_ascii_digit) && (mixed || one_piece) && is_whole
+}
+
 /// Whether a word in the value is a token: a known prefix, and a long rest with a digit.
 fn has_token(value: &[u8]) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -70,6 +96,9 @@ fn contains(value: &[u8], part: &[u8]) -> bool {
 
 /// How many characters must follow a token's prefix within a longer value.
 const LONG_REST: usize = 16;
+
+/// How many characters follow a prefix at least in what a service issues.
+const ISSUED_REST: usize = 20;
 
 /// How a PEM file begins, as it is and in base64.
 const PEM: &[&str] = &["-----BEGIN", "LS0tLS1CRUdJTi"];

@@ -4,7 +4,8 @@
 //! none over the host's. It never executes another program: that would take away its capabilities
 //! before the work is done.
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -69,6 +70,8 @@ pub struct Sandbox {
     pub program: Option<OwnedFd>,
     /// The variables for the command, scrubbed.
     pub environment: Vec<(OsString, OsString)>,
+    /// Variables that the command gets unless it has them.
+    pub own_variables: BTreeMap<String, String>,
     /// How much of the machine's resources it may use.
     pub bounds: Bounds,
     /// Which way of capture is forced.
@@ -245,7 +248,25 @@ fn variables(sandbox: &Sandbox, ready: &Ready, directory: &Path) -> Vec<(OsStrin
     for (name, value) in &ready.set {
         environment::set(&mut variables, name, value);
     }
+    for (name, value) in &sandbox.own_variables {
+        let value = own_value(value, &variables, sandbox.plan.home.path());
+        if let (Some(value), None) = (value, environment::value(&variables, name)) {
+            environment::set(&mut variables, name, value);
+        }
+    }
     variables
+}
+
+/// What a variable of the launch stands for: `~/` for the home directory, `$NAME` for another
+/// variable, if the command has that.
+fn own_value(value: &str, variables: &[(OsString, OsString)], home: &Path) -> Option<OsString> {
+    if let Some(other) = value.strip_prefix('$') {
+        return environment::value(variables, other).map(OsStr::to_owned);
+    }
+    match value.strip_prefix("~/") {
+        Some(rest) => Some(home.join(rest).into_os_string()),
+        None => Some(value.into()),
+    }
 }
 
 fn start(

@@ -38,6 +38,8 @@ mod hide;
 mod host;
 mod identity;
 mod init;
+pub mod kept;
+mod kept_home;
 mod mount_plan;
 mod mount_request;
 mod mounts;
@@ -48,6 +50,7 @@ mod passed;
 mod paths;
 mod prepare;
 pub mod program;
+mod project;
 mod reexec;
 mod refuse;
 mod request;
@@ -71,7 +74,7 @@ pub use identity::{User, UserUnknown};
 pub use mount_plan::Home;
 pub use prepare::{Summary, summary};
 pub use reexec::{SUBCOMMAND, reexec, resume};
-pub use request::Launch;
+pub use request::{Kept, Launch};
 pub use streams::LostOutput;
 pub use wait::{First, await_children, await_end};
 
@@ -100,6 +103,7 @@ pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
         plan,
         arguments: launch.arguments,
         program,
+        own_variables: launch.variables,
         bounds: launch.bounds,
         capture: launch.capture,
         allow_userns: launch.allow_userns,

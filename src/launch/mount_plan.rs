@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::failure::{Failure, Step};
 use super::mount_request::MountRequest;
+use super::request::Kept;
 use super::{hide, program, tools, view};
 
 /// The resulting file system. What it does not name does not exist in the sandbox.
@@ -21,6 +22,8 @@ pub struct MountPlan {
     pub seen: Vec<PathBuf>,
     /// What is visible of the home directory, relative to it; changes stay in memory.
     pub seen_in_home: Vec<PathBuf>,
+    /// Folders of the home directory that outlive the sandbox.
+    pub kept: Vec<Kept>,
     /// What a person or the gateway hides, absolute.
     pub hidden: Vec<PathBuf>,
     /// What is hidden and may not be replaced, so its parents may not be renamed.
@@ -96,6 +99,7 @@ impl MountPlan {
         let mut other_homes = request.other_homes;
         other_homes.retain(|other| other != Path::new("/") && !home.path().starts_with(other));
         let mut plan = Self {
+            kept: request.kept,
             hidden: request.hide,
             own: request.own,
             sockets: Vec::new(),
@@ -249,6 +253,14 @@ impl MountPlan {
         };
         home.into_iter()
             .flat_map(|home| self.seen_in_home.iter().map(|name| home.join(name)))
+    }
+
+    /// Whether a path lies in a folder that outlives the sandbox.
+    pub fn is_kept(&self, path: &Path) -> bool {
+        let home = self.home.path();
+        self.kept
+            .iter()
+            .any(|kept| path.starts_with(home.join(&kept.name)))
     }
 
     /// Returns the hidden paths that are known to contain credentials. Excludes paths that the user

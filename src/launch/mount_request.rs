@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::failure::{At, Failure, Step};
 use super::identity::{Identity, User};
 use super::paths::by_name;
-use super::request::Launch;
+use super::request::{Kept, Launch};
 use super::{environment, git, hide, view};
 
 /// What the file system should contain: the user's wishes, and what this machine has of them.
@@ -27,6 +27,8 @@ pub struct MountRequest {
     pub see_home: Vec<String>,
     /// Further sets of the home directory, if there is one.
     pub sets: Vec<String>,
+    /// Folders of the home directory that outlive the sandbox.
+    pub kept: Vec<Kept>,
     /// Files and directories to hide, beyond the built-in ones; absolute.
     pub hide: Vec<PathBuf>,
     /// Those of `hide` that nothing may replace.
@@ -64,6 +66,7 @@ impl MountRequest {
             see: real(&launch.see)?,
             see_home: launch.see_home.clone(),
             sets: launch.sets.clone(),
+            kept: launch.kept.clone(),
             hide: hidden(launch),
             own: launch.own.iter().filter_map(|path| by_name(path)).collect(),
             own_folders: launch.own_folders.clone(),

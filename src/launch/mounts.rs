@@ -21,13 +21,14 @@ use super::mount_plan::{Home, MountPlan};
 use super::overlay::{self, Layers};
 use super::paths::below;
 use super::tree::{NODEV, NOSUID, RDONLY, Tree, make_directories, put_part};
-use super::{gitconfig, syscall, view};
+use super::{gitconfig, kept_home, syscall, view};
 
 /// What was opened before the first process became the target user, while it could still reach it.
 #[derive(Debug)]
 pub struct HostTrees {
     projects: Vec<Tree>,
     seen: Vec<Tree>,
+    kept: Vec<Tree>,
 }
 
 impl HostTrees {
@@ -47,6 +48,7 @@ impl HostTrees {
         Ok(Self {
             projects: take(&plan.projects)?,
             seen: take(&plan.seen)?,
+            kept: kept_home::take(plan)?,
         })
     }
 }
@@ -69,7 +71,7 @@ pub fn build(plan: &MountPlan, kept: HostTrees, memory: MemoryBound) -> Result<(
     for tree in &kept.seen {
         all_by_name &= show(tree, &mut layers)?;
     }
-    all_by_name &= make_home(plan, &mut layers)?;
+    all_by_name &= make_home(plan, &kept.kept, &mut layers)?;
     devices.build(stage, &below(stage, MEMORY).join(SHARED_PART))?;
     for tree in &kept.projects {
         tree.restrict(NOSUID | NODEV)
@@ -89,6 +91,11 @@ pub fn build(plan: &MountPlan, kept: HostTrees, memory: MemoryBound) -> Result<(
         true => Vec::new(),
         false => [built_in, plan.sockets.clone()].concat(),
     };
+    // What lies in a kept folder is the command's own, whatever its name is.
+    let left: Vec<PathBuf> = left
+        .into_iter()
+        .filter(|path| !plan.is_kept(path))
+        .collect();
     cover(plan, &left)
 }
 
@@ -189,7 +196,7 @@ fn see(tree: &Tree, layers: &mut Layers) -> io::Result<bool> {
 
 /// Creates the home directory: in memory, with what is visible of the user's own. Returns whether
 /// everything hidden in it is hidden by name.
-fn make_home(plan: &MountPlan, layers: &mut Layers) -> Result<bool, Failure> {
+fn make_home(plan: &MountPlan, kept: &[Tree], layers: &mut Layers) -> Result<bool, Failure> {
     let stage = Path::new(STAGE);
     let home = plan.home.path();
     let place = below(stage, home);
@@ -199,13 +206,23 @@ fn make_home(plan: &MountPlan, layers: &mut Layers) -> Result<bool, Failure> {
             .mode(0o700)
             .create(&place);
         made.at(Step::Home, home.display().to_string())?;
+        kept_home::put(kept)?;
         return Ok(true);
     }
     let part = below(stage, MEMORY).join(HOME);
     put_part(&part, &place).at(Step::Home, home.display().to_string())?;
     let mut all_by_name = true;
-    for seen in plan.places_in_home() {
+    let (in_kept, seen): (Vec<_>, Vec<_>) =
+        plan.places_in_home().partition(|path| plan.is_kept(path));
+    for seen in seen {
         all_by_name &= see_in_home(&seen, layers).at(Step::Home, seen.display().to_string())?;
+    }
+    kept_home::put(kept)?;
+    for seen in in_kept {
+        let place = kept_home::place(plan, &seen).at(Step::Home, seen.display().to_string())?;
+        all_by_name &= place
+            .see(&seen, layers)
+            .at(Step::Home, seen.display().to_string())?;
     }
     let settings = place.join(".gitconfig");
     if let Some(identity) = gitconfig::identity(home).filter(|_| !settings.exists()) {
@@ -274,7 +291,7 @@ fn own_uid() -> u32 {
 }
 
 /// Where the new root is assembled: a place of the host that is not needed meanwhile.
-const STAGE: &str = "/sys";
+pub(super) const STAGE: &str = "/sys";
 /// The memory, inside it, until its parts have their places.
 const MEMORY: &str = "/.memory";
 const HOME: &str = "home";

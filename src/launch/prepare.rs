@@ -8,7 +8,7 @@ use super::identity::{Identity, User};
 use super::mount_plan::{Home, MountPlan};
 use super::mount_request::MountRequest;
 use super::request::Launch;
-use super::{git, watch};
+use super::{git, project, watch};
 
 /// What a launch will look like, for the summary shown before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,12 @@ pub struct Summary {
     pub projects: Vec<PathBuf>,
     /// The names of variables that do not reach the command and that it might miss.
     pub left_out: Vec<String>,
+    /// Whether a project has a repository whose settings and hooks are read-only.
+    pub guards_git: bool,
+    /// The files of the projects that hold what looks like a secret, of those that usually do.
+    pub secrets: Vec<PathBuf>,
+    /// The sockets in the projects on which a program of the host answers.
+    pub sockets: Vec<PathBuf>,
 }
 
 /// Describes what [`super::run`] would do in this directory, as this user.
@@ -38,6 +44,10 @@ pub struct Summary {
 pub fn summary(launch: &Launch) -> Result<Summary, Error> {
     let (identity, plan) = plan(launch)?;
     let seen_in_home = plan.seen_in_home_by_name();
+    let guards_git = plan.guard_git && plan.projects.iter().any(|one| one.join(".git").exists());
+    let secrets = plan.projects.iter().flat_map(|one| project::secrets(one));
+    let secrets = secrets.filter(|path| !plan.hidden.contains(path)).collect();
+    let sockets = project::sockets(&plan);
     let MountPlan {
         home,
         working_directory,
@@ -54,6 +64,9 @@ pub fn summary(launch: &Launch) -> Result<Summary, Error> {
         working_directory,
         persistent,
         projects,
+        guards_git,
+        secrets,
+        sockets,
         left_out: launch.environment.left_out(std::env::vars_os()),
     })
 }

@@ -1,5 +1,6 @@
 //! What the caller decides: what to run in the sandbox, and how.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -9,6 +10,16 @@ use super::bounds::Bounds;
 use super::environment::Rules;
 use super::identity::User;
 use crate::enroll::Capture;
+
+/// A folder of the command's home directory that outlives the sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Its path, relative to the home directory.
+    pub name: PathBuf,
+    /// The folder of the host that holds it: it belongs to the command's user, and nobody else
+    /// reads it.
+    pub folder: PathBuf,
+}
 
 /// What to run, and how.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -28,6 +39,11 @@ pub struct Launch {
     pub see_home: Vec<String>,
     /// Further sets of the home directory, by name, if the user has one.
     pub sets: Vec<String>,
+    /// Folders of the home directory that outlive the sandbox.
+    pub kept: Vec<Kept>,
+    /// Variables that the command gets unless it has them. `~/` at the start of a value stands for
+    /// its home directory, and `$NAME` for the value of another variable.
+    pub variables: BTreeMap<String, String>,
     /// Files and directories to hide, beyond the built-in ones; absolute.
     pub hide: Vec<PathBuf>,
     /// Those of `hide` that are the gateway's own files. Nothing may be put in their place either,

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -64,6 +64,18 @@ impl Tree {
     /// `ENOSYS` before Linux 5.12.
     pub fn restrict(&self, attributes: u64) -> io::Result<()> {
         syscall::restrict_tree(&self.root, attributes)
+    }
+
+    /// Puts the tree over an open directory.
+    ///
+    /// # Errors
+    /// The errors of `move_mount`.
+    pub fn put_over(&self, directory: impl AsFd) -> io::Result<()> {
+        let empty =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        Ok(rustix::mount::move_mount(
+            &self.root, c"", directory, c"", empty,
+        )?)
     }
 
     /// Puts the tree in its place below `root`, and creates the place if needed.

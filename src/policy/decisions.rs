@@ -91,7 +91,11 @@ pub enum Malformed {
 ///
 /// # Errors
 /// [`Malformed`]. No decision is run then.
-pub fn run(policies: &Policies, text: &str) -> Result<Report, Malformed> {
+pub fn run(
+    policies: &Policies,
+    text: &str,
+    is_batch: impl Fn(&Host, &RequestTarget) -> bool,
+) -> Result<Report, Malformed> {
     let file: File = toml::from_str(text)?;
     if file.decision.is_empty() {
         return Err(Malformed::Empty);
@@ -105,7 +109,10 @@ pub fn run(policies: &Policies, text: &str) -> Result<Report, Malformed> {
         Case::new(decision, policies.declared())
             .map_err(|reason| Malformed::Decision { name, reason })
     });
-    let cases: Vec<Case> = cases.collect::<Result<_, _>>()?;
+    let mut cases: Vec<Case> = cases.collect::<Result<_, _>>()?;
+    for Case { request, .. } in &mut cases {
+        request.batch = is_batch(&request.host, &request.target);
+    }
     let generation = policies.current();
     let failed: Vec<Surprise> = cases
         .iter()
@@ -365,7 +372,7 @@ mod tests {
 
     fn file(decision: &str) -> Result<Report, Malformed> {
         let text = format!("[request]\ngroups = [\"ci\"]\n[[decision]]\nname = \"it\"\n{decision}");
-        run(&policies(POLICY), &text)
+        run(&policies(POLICY), &text, |_, _| false)
     }
 
     #[test]
@@ -419,6 +426,9 @@ mod tests {
         ] {
             assert!(file(bad).is_err(), "{bad}");
         }
-        assert!(matches!(run(&policies(""), ""), Err(Malformed::Empty)));
+        assert!(matches!(
+            run(&policies(""), "", |_, _| false),
+            Err(Malformed::Empty)
+        ));
     }
 }

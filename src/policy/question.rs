@@ -70,6 +70,8 @@ pub struct OwnedFacts {
     pub upgrade: String,
     pub credentials: Vec<CredentialName>,
     pub actions: Vec<String>,
+    /// Whether the request is a batch, beyond what its host and target show by themselves.
+    pub batch: bool,
 }
 
 impl OwnedFacts {
@@ -92,6 +94,7 @@ impl OwnedFacts {
             upgrade: String::new(),
             credentials: Vec::new(),
             actions: Vec::new(),
+            batch: false,
         }
     }
 
@@ -113,7 +116,7 @@ impl OwnedFacts {
             content: self.content.as_ref(),
             upgrade: &self.upgrade,
             credentials: &self.credentials,
-            batch: is_batch(&self.host, &self.target),
+            batch: self.batch || is_batch(&self.host, &self.target),
             actions: &self.actions,
         }
     }

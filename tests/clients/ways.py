@@ -73,12 +73,12 @@ class Folder:
 def configuration(report):
     parts = ['[audit]\npath = "log/audit.jsonl"\n\n[policy]\nfiles = ["policy.cedar"]\n\n[sandbox]\npass_env = ["BASE_*", "CLIENTS_PYTHON"]\n']
     for name, origin in report["origins"].items():
-        slash = "encoded_slash = true\n" if name == "packages.test" else ""
         parts.append(f'[[origin]]\nmatch = "https://{name}:{origin["port"]}"\nroots = ["origins-ca.pem"]\nreplace_system_roots = true\n'
-                     f'connect = "{origin["address"]}:{origin["port"]}"\n{slash}')
+                     f'connect = "{origin["address"]}:{origin["port"]}"\n')
     for secret in report["secrets"].values():
         places = f"places = {json.dumps(PLACES[secret['env']])}\n" if secret["env"] in PLACES else ""
-        parts.append(f'[[credential]]\nname = "{secret["env"]}"\nfrom = "file:secrets/{secret["env"]}"\n'
+        preset = 'preset = "npm"\n' if secret["env"] == "NPM_TOKEN" else ""
+        parts.append(f'[[credential]]\nname = "{secret["env"]}"\n{preset}from = "file:secrets/{secret["env"]}"\n'
                      f'origins = ["https://{secret["host"]}:{secret["port"]}"]\n{places}')
     return "\n".join(parts)
 

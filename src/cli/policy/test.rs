@@ -11,6 +11,7 @@ use crate::cli::failure::{Code, Failure};
 use crate::cli::flags::ConfigFile;
 use crate::cli::terminal::{Paint, Terminal, safe};
 use crate::config::Config;
+use crate::credential::preset;
 use crate::policy::decisions::{Report, run};
 use crate::policy::{Problems, Source};
 
@@ -46,7 +47,7 @@ impl PolicyTest {
                 .because(why)
             };
             let text = std::fs::read_to_string(&file).map_err(|error| cannot(error.to_string()))?;
-            let report = run(&policies, &text)
+            let report = run(&policies, &text, preset::is_batch)
                 .map_err(|error| cannot(error.to_string()).next("docs/policy.md has the format"))?;
             failed += report.failed.len();
             if terminal.json() {

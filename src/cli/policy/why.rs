@@ -9,6 +9,7 @@ use crate::cli::failure::{Code, Failure};
 use crate::cli::terminal::{Paint, Terminal, safe};
 use crate::cli::{proposal, why};
 use crate::config::Config;
+use crate::credential::preset;
 use crate::gateway::floor;
 use crate::message::{EncodedSlash, Host, RequestTarget, Scheme};
 use crate::names::{CredentialName, SessionId};
@@ -131,6 +132,7 @@ pub(in crate::cli) fn request(
     if record.request_bytes != Some(0) {
         request.content = None;
     }
+    request.batch = preset::is_batch(&request.host, &request.target);
     let lent = record.lent.iter().map(|lent| lent.credential.as_str());
     request.credentials = lent
         .filter_map(|name| CredentialName::new(name).ok())

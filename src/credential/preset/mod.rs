@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use crate::message::{OriginPattern, Place, Route, Taken};
+use crate::message::{Host, OriginPattern, Place, RequestTarget, Route, Taken};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
@@ -31,6 +31,8 @@ pub struct Preset {
     /// The registry whose hosts the user's own configuration names; see
     /// [`PackageRegistry::origins`].
     pub registry: Option<PackageRegistry>,
+    /// Whether its clients send `%2F` inside a path segment.
+    pub encoded_slash: bool,
     /// Its credentials.
     pub credentials: Vec<PresetCredential>,
 }
@@ -46,6 +48,8 @@ pub struct PresetCredential {
     pub origins: Vec<OriginPattern>,
     /// An example of the user's own host, if the user must name the origins.
     pub your_host: Option<String>,
+    /// How a user gets one, if a command prints it.
+    pub obtain: Option<String>,
     /// Where it may be placed, the usual place first.
     pub places: Vec<Place>,
     /// The shapes in which the service issues it, for declaring one if the secret cannot be read.
@@ -125,6 +129,16 @@ fn perhaps_variables(text: &str) -> impl Iterator<Item = &str> {
         .filter(move |word| !word.is_empty() && word.bytes().all(in_name))
 }
 
+/// Whether a service of a preset takes several requests in one that has this target.
+#[must_use]
+pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
+    let mut credentials = all().flat_map(|preset| &preset.credentials);
+    credentials.any(|one| {
+        one.batches.iter().any(|route| route.holds(target.path()))
+            && one.origins.iter().any(|origin| origin.hosts.matches(host))
+    })
+}
+
 impl PresetCredential {
     /// Binds this credential to the given origins, or to its own if none are given.
     ///
@@ -179,6 +193,8 @@ struct RawPreset {
     #[serde(default)]
     home: Vec<String>,
     registry: Option<PackageRegistry>,
+    #[serde(default)]
+    encoded_slash: bool,
     credential: Vec<RawCredential>,
 }
 
@@ -189,6 +205,7 @@ struct RawCredential {
     variables: Vec<String>,
     hosts: Vec<String>,
     your_host: Option<String>,
+    obtain: Option<String>,
     places: Vec<String>,
     #[serde(default)]
     shapes: Vec<String>,
@@ -215,6 +232,7 @@ fn read(text: &str) -> Result<Preset, String> {
             variables: credential.variables.clone(),
             origins: origins(&credential.hosts)?,
             your_host: credential.your_host.clone(),
+            obtain: credential.obtain.clone(),
             places: all_parsed(&credential.places)?,
             shapes: credential
                 .shapes
@@ -234,6 +252,7 @@ fn read(text: &str) -> Result<Preset, String> {
         allow: origins(&raw.allow)?,
         home: raw.home,
         registry: raw.registry,
+        encoded_slash: raw.encoded_slash,
         credentials,
     })
 }

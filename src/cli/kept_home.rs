@@ -1,0 +1,174 @@
+//! What an agent keeps of its home between two runs in a project: folders of the gateway's own
+//! state, mounted into the sandboxes of that project and of no other.
+//!
+//! A command writes them, so nothing in them is run or read outside but to look for credentials.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::failure::Failure;
+use super::profile::Profile;
+use super::terminal::{Terminal, safe};
+use crate::config::state;
+use crate::files::private_folder;
+use crate::launch::kept::{self, Dropped};
+use crate::launch::{Kept, User};
+
+/// The kept folders of a project's home.
+pub(super) struct KeptHome {
+    /// `PROJECT/home`, and for each further user that root runs commands as, one of its own.
+    folder: PathBuf,
+    names: Vec<PathBuf>,
+}
+
+impl KeptHome {
+    /// Returns what a profile keeps in a project, if there is a place for it.
+    pub fn of(profile: Option<&Profile>, project: &Path, user: User) -> Option<Self> {
+        let names = profile.map(|profile| profile.keep.clone())?;
+        let granted = state::granted_for(project)?;
+        let own = rustix::process::geteuid().as_raw() == user.uid;
+        let name = if own {
+            "home".to_owned()
+        } else {
+            format!("home-{}", user.uid)
+        };
+        (!names.is_empty()).then_some(Self {
+            folder: granted.parent()?.join(name),
+            names,
+        })
+    }
+
+    /// Makes the folders, for this user, and returns them for the launcher. With `fresh`, what was
+    /// in them is forgotten.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if they cannot be made, or would not be private.
+    pub fn prepare(&self, user: User, fresh: bool) -> Result<Vec<Kept>, Failure> {
+        let failed = |why: String| {
+            let place = self.folder.display();
+            Failure::new(format!("the agent's home cannot be kept in `{place}`"))
+                .because(why)
+                .next("run it without: `--profile none`")
+                .coded(crate::launch::LAUNCHER_FAILED)
+        };
+        if fresh && self.folder.exists() {
+            self.forget().map_err(|error| failed(error.to_string()))?;
+        }
+        private_folder(&self.folder).map_err(|error| failed(error.to_string()))?;
+        let make = |name: &PathBuf| {
+            let folder = self.folder.join(name);
+            own_folder(&folder, user).map_err(|error| failed(error.to_string()))?;
+            Ok(Kept {
+                name: name.clone(),
+                folder,
+            })
+        };
+        self.names.iter().map(make).collect()
+    }
+
+    /// Looks through what a run that was killed left, and notes that this one begins.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if what was left can neither be looked through nor forgotten.
+    pub fn begin(&self, ours: &[String], terminal: Option<&Terminal>) -> Result<(), Failure> {
+        let failed = |error: io::Error| {
+            Failure::new("the agent's home cannot be looked through").because(error.to_string())
+        };
+        if self.marks().next().is_some() {
+            self.sweep(ours, terminal).map_err(failed)?;
+        }
+        for mark in self.marks().filter(|mark| !lives(mark)) {
+            std::fs::remove_file(mark).map_err(failed)?;
+        }
+        std::fs::File::create(self.mark()).map(drop).map_err(failed)
+    }
+
+    /// Looks through what this run left.
+    pub fn end(&self, ours: &[String], terminal: Option<&Terminal>) {
+        match self.sweep(ours, terminal) {
+            Ok(()) => drop(std::fs::remove_file(self.mark())),
+            Err(error) => tracing::error!(%error, "the agent's home was not looked through"),
+        }
+    }
+
+    fn sweep(&self, ours: &[String], terminal: Option<&Terminal>) -> io::Result<()> {
+        let note = |text: String| {
+            if let Some(terminal) = terminal {
+                terminal.entry("not kept", &text);
+            }
+        };
+        let Ok(dropped) = kept::sweep(&self.folder, ours) else {
+            note("the agent's whole home, which could not be looked through".to_owned());
+            return self.forget();
+        };
+        for (path, why) in dropped.iter().take(SHOWN) {
+            let why = match why {
+                Dropped::Credential => "holds what looks like a credential",
+                Dropped::TooMuch => "is the oldest of more than fits",
+            };
+            note(format!(
+                "~/{}, which {why}",
+                safe(&path.display().to_string())
+            ));
+        }
+        if let more @ 1.. = dropped.len().saturating_sub(SHOWN) {
+            note(format!("{more} more files of the agent's home"));
+        }
+        Ok(())
+    }
+
+    /// Empties the folders, and keeps themselves: they may be mounted in another sandbox.
+    fn forget(&self) -> io::Result<()> {
+        for folder in self.names.iter().map(|name| self.folder.join(name)) {
+            for entry in std::fs::read_dir(folder).into_iter().flatten() {
+                let entry = entry?;
+                match entry.file_type()?.is_dir() {
+                    true => std::fs::remove_dir_all(entry.path())?,
+                    false => std::fs::remove_file(entry.path())?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The file that shows that a gateway process has not looked through the folders yet.
+    fn mark(&self) -> PathBuf {
+        let name = format!("{MARK}{}", std::process::id());
+        self.folder.with_file_name(name)
+    }
+
+    fn marks(&self) -> impl Iterator<Item = PathBuf> {
+        let folder = self.folder.parent().map(Path::to_owned).unwrap_or_default();
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let is_mark = |path: &PathBuf| process_of(path).is_some();
+        entries.map(|entry| entry.path()).filter(is_mark)
+    }
+}
+
+/// Makes a folder that only the command's user enters, and its parents.
+fn own_folder(folder: &Path, user: User) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(folder)?;
+    let parent = folder.parent().unwrap_or(folder);
+    let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;
+    let opened = rustix::fs::open(folder, flags, rustix::fs::Mode::empty())?;
+    if rustix::process::geteuid().as_raw() != user.uid {
+        std::os::unix::fs::fchown(&opened, Some(user.uid), Some(user.gid))?;
+    }
+    std::fs::set_permissions(parent, std::fs::Permissions::from_mode(0o700))
+}
+
+/// The process that left a mark.
+fn process_of(path: &Path) -> Option<i32> {
+    path.file_name()?.to_str()?.strip_prefix(MARK)?.parse().ok()
+}
+
+fn lives(mark: &Path) -> bool {
+    let process = process_of(mark).and_then(rustix::process::Pid::from_raw);
+    process.is_some_and(|process| rustix::process::test_kill_process(process).is_ok())
+}
+
+const MARK: &str = "in-use-";
+/// How many files are named.
+const SHOWN: usize = 5;

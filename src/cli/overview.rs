@@ -1,0 +1,290 @@
+//! The summary of `exec` before the command starts: what applies, and what a person might miss.
+
+use super::failure::Failure;
+use super::generation;
+use super::lending;
+use super::profile::Profile;
+use super::resolve::ResolvedConfig;
+use super::terminal::{Terminal, safe};
+use crate::config::{Allowed, Config};
+use crate::credential::preset::PresetCredential;
+use crate::credential::{Stored, unexpected_reach};
+use crate::launch::{self, Launch};
+use crate::policy::{HostScope, Spoken};
+use crate::session::Role;
+
+/// What the summary is made from.
+pub(super) struct Overview<'a> {
+    pub config: &'a Config,
+    pub resolved: &'a ResolvedConfig,
+    pub summary: &'a launch::Summary,
+    pub launch: &'a Launch,
+    pub profile: Option<&'a Profile>,
+}
+
+impl Overview<'_> {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the policies or the credentials are refused.
+    pub fn print(&self, terminal: &Terminal) -> Result<(), Failure> {
+        let mut lines = vec![("network", self.network()?), ("lends", self.lends())];
+        lines.extend(self.agent().map(|text| ("agent", text)));
+        lines.extend(self.unset().map(|text| ("not lent", text)));
+        lines.extend(self.projects().map(|text| ("project", text)));
+        lines.push(("home", self.home()));
+        lines.extend(listed(&self.summary.seen, " (to be read)").map(|text| ("sees", text)));
+        lines.extend(listed(&self.config.sandbox.hide, "").map(|text| ("hides", text)));
+        lines.extend(self.user().map(|text| ("user", text)));
+        lines.extend(self.left_out().map(|text| ("left out", text)));
+        for (name, text) in lines {
+            terminal.entry(name, &safe(&text));
+        }
+        for text in self.warnings() {
+            terminal.warning("careful", &safe(&text));
+        }
+        Ok(())
+    }
+
+    /// The agent whose profile applies, and what it keeps.
+    fn agent(&self) -> Option<String> {
+        let profile = self.profile?;
+        let kept = self
+            .launch
+            .kept
+            .iter()
+            .map(|kept| format!("~/{}", kept.name.display()));
+        let kept: Vec<String> = kept.collect();
+        let keeps = match (&kept[..], &profile.keep[..]) {
+            (_, []) => String::from("it keeps nothing"),
+            ([], _) => String::from("nothing of its home is kept here"),
+            _ => format!(
+                "keeps {} for this project: --fresh-home forgets it",
+                kept.join(", ")
+            ),
+        };
+        Some(format!(
+            "{}, by its profile `{}`; {keeps}",
+            profile.title, profile.name
+        ))
+    }
+
+    /// What policies allow: those of files, and those that flags and presets stand for.
+    fn network(&self) -> Result<String, Failure> {
+        let Some(scopes) = generation::hosts(self.config, self.resolved)? else {
+            return Ok(String::from("any host, as the policies say"));
+        };
+        let mut hosts: Vec<String> = scopes.iter().map(|scope| self.reached(scope)).collect();
+        hosts.sort();
+        hosts.dedup();
+        let nothing = "nothing: name a host with --allow, or a credential with --secret";
+        Ok(match hosts.is_empty() {
+            true => nothing.to_owned(),
+            false => some_of(&hosts, HOSTS_SHOWN, ", "),
+        })
+    }
+
+    /// One host, with its port if only another than the usual one is allowed.
+    fn reached(&self, scope: &HostScope) -> String {
+        let name = match scope {
+            HostScope::Host(name) => name.clone(),
+            HostScope::Domain(name) => format!("*.{name}"),
+        };
+        let resolved = self.resolved;
+        let allowed = resolved.allowed.iter().chain(&resolved.offered);
+        let mut allowed = allowed.filter(|one| one.host.to_string() == name);
+        let port = allowed.next().map(|one| one.port);
+        let others = allowed.any(|one: &Allowed| Some(one.port) != port);
+        match port {
+            Some(port) if port != 443 && !others => format!("{name}:{port}"),
+            _ => name,
+        }
+    }
+
+    /// The credentials that the command can use, and where.
+    fn lends(&self) -> String {
+        let lendable = |stored: &&Stored| !matches!(stored.binding.role, Role::Part(_));
+        let files = self.config.policy.sources().unwrap_or_default();
+        let spoken = Spoken::of(&files);
+        let lent =
+            self.resolved.stored.iter().filter(lendable).map(|stored| {
+                match lending::is_lent(self.config, &spoken, &stored.binding) {
+                    true => lent_one(stored),
+                    false => format!("{}, as the policies say", lent_one(stored)),
+                }
+            });
+        match lent.collect::<Vec<_>>() {
+            none if none.is_empty() => String::from("no credential"),
+            lent => lent.join("; "),
+        }
+    }
+
+    /// What presets would lend, if the user had set one of their variables.
+    fn unset(&self) -> Option<String> {
+        let one = |credential: &&PresetCredential| {
+            let variables = credential.variables.join(", ");
+            let none = match credential.variables.len() {
+                1 => format!("{variables} is not set"),
+                _ => format!("none of {variables} is set"),
+            };
+            let obtain = credential
+                .obtain
+                .as_ref()
+                .map(|text| format!(": set {text}"));
+            none + &obtain.unwrap_or_default()
+        };
+        let unset: Vec<String> = self.resolved.unset.iter().map(one).collect();
+        (!unset.is_empty()).then(|| unset.join("; "))
+    }
+
+    /// The host's own directories, the working directory first.
+    fn projects(&self) -> impl Iterator<Item = String> {
+        let summary = self.summary;
+        let git = if summary.guards_git {
+            "; git's settings and hooks read-only: --writable-git"
+        } else {
+            ""
+        };
+        let persists = match summary.persistent {
+            true => format!("changes persist{git}"),
+            false => String::from("changes are dropped at the end"),
+        };
+        let own = format!("{} ({persists})", summary.working_directory.display());
+        let further = summary.projects.iter();
+        let further = further.filter(|project| **project != summary.working_directory);
+        let further = further.map(|one| format!("{} (too; changes persist)", one.display()));
+        std::iter::once(own).chain(further)
+    }
+
+    /// What is visible of the home directory.
+    fn home(&self) -> String {
+        let place = self.summary.home.path().display();
+        let launch::Home::Own(_) = self.summary.home else {
+            return format!("{place} (empty, in memory)");
+        };
+        let seen = match self.summary.seen_in_home.as_slice() {
+            [] => String::from("nothing of yours is seen"),
+            names => format!("of yours it sees {}, and nothing else", names.join(", ")),
+        };
+        format!("{place} (in memory; {seen}: --see-home NAME)")
+    }
+
+    /// The user of the command, if it is another than the one who started it.
+    fn user(&self) -> Option<String> {
+        let user = self.summary.user;
+        let other = user.uid != rustix::process::geteuid().as_raw();
+        other.then(|| format!("uid {} gid {}", user.uid, user.gid))
+    }
+
+    /// The variables that the command does not get and might miss.
+    fn left_out(&self) -> Option<String> {
+        let stored = &self.resolved.stored;
+        let is_lent = |name: &&String| {
+            stored
+                .iter()
+                .any(|one| one.binding.variables.contains(*name))
+        };
+        let names = self.summary.left_out.iter().filter(|name| !is_lent(name));
+        let names: Vec<String> = names.cloned().collect();
+        (!names.is_empty()).then(|| {
+            let shown = some_of(&names, VARIABLES_SHOWN, ", ");
+            format!("{shown}; --pass-env NAME passes a variable")
+        })
+    }
+
+    /// What in the projects the command can use, although nobody lent it.
+    fn warnings(&self) -> Vec<String> {
+        let files = listed(&self.summary.secrets, "").map(|files| {
+            format!("{files} holds what looks like a secret, and the command can read it")
+        });
+        let sockets = listed(&self.summary.sockets, "").map(|sockets| {
+            format!("a program outside answers on {sockets}, which the command can reach")
+        });
+        let hide = self
+            .config
+            .sandbox
+            .hide
+            .iter()
+            .filter(|path| !path.exists());
+        let hide = hide.map(|path| format!("--hide {}: there is nothing to hide", path.display()));
+        let ports = self.resolved.allowed.iter().filter_map(no_http);
+        files
+            .into_iter()
+            .chain(sockets)
+            .chain(hide)
+            .chain(ports)
+            .collect()
+    }
+}
+
+/// Why a host that is allowed cannot be used as its name or port suggests.
+fn no_http(allowed: &Allowed) -> Option<String> {
+    let (host, port) = (allowed.host.to_string(), allowed.port);
+    let is_local = host == "localhost"
+        || allowed
+            .host
+            .host()
+            .ip()
+            .is_some_and(|address| address.is_loopback());
+    let why = match port {
+        _ if is_local => "in the sandbox that is the sandbox itself, and no port of this machine",
+        22 => "SSH does not pass, only HTTP does: let git use https",
+        25 | 465 | 587 => "mail does not pass, only HTTP does",
+        1433 | 3306 | 5432 | 6379 | 27017 => "databases' own protocols do not pass, only HTTP does",
+        _ => return None,
+    };
+    Some(format!("--allow {host}:{port}: {why}"))
+}
+
+fn lent_one(stored: &Stored) -> String {
+    let binding = &stored.binding;
+    let hosts = binding
+        .origins
+        .iter()
+        .map(|origin| origin.hosts.to_string());
+    let hosts = some_of(&hosts.collect::<Vec<_>>(), HOSTS_SHOWN, ", ");
+    let later = match stored.from.env_name() {
+        Some(name) if std::env::var_os(name).is_none() => format!(", but {name} is not set"),
+        Some(_) => String::new(),
+        None => format!(", not yet read from {}", stored.from),
+    };
+    match binding.role {
+        Role::Place if binding.variables.is_empty() => {
+            format!("{} (phantom) to {hosts}{later}", binding.credential)
+        }
+        Role::Place => format!(
+            "{} (phantom) to {hosts}{later}",
+            binding.variables.join(", ")
+        ),
+        _ => {
+            let reach = unexpected_reach(stored).map(|which| format!(", {which}"));
+            let name = &binding.credential;
+            format!(
+                "{name} (signs) for {hosts}{}{later}",
+                reach.unwrap_or_default()
+            )
+        }
+    }
+}
+
+fn listed(paths: &[std::path::PathBuf], more: &str) -> Option<String> {
+    let paths: Vec<String> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    (!paths.is_empty()).then(|| some_of(&paths, PATHS_SHOWN, ", ") + more)
+}
+
+/// The first of some texts, and how many more there are.
+fn some_of(texts: &[String], most: usize, between: &str) -> String {
+    let (shown, more) = texts.split_at(texts.len().min(most));
+    match more.len() {
+        0 => shown.join(between),
+        count => format!("{} and {count} more", shown.join(between)),
+    }
+}
+
+const HOSTS_SHOWN: usize = 12;
+const PATHS_SHOWN: usize = 6;
+/// How many variables the summary names.
+const VARIABLES_SHOWN: usize = 8;

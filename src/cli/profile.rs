@@ -1,0 +1,165 @@
+//! Profiles of agents: what a known program needs to start, to work and to log in. The data is in
+//! `policies/agents`, and tests check it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::failure::Failure;
+use super::terminal::safe;
+use crate::config::{Allowed, Config, keys};
+
+/// What an agent needs. It holds no secret, and lends none by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Profile {
+    /// The command's name.
+    pub name: String,
+    /// The agent's usual name.
+    pub title: String,
+    /// The presets of the services that it works with.
+    #[serde(default)]
+    pub presets: Vec<String>,
+    /// Further hosts that it needs, each at port 443.
+    #[serde(default)]
+    allow: Vec<String>,
+    /// The folders of the home that outlive the sandbox, relative to it.
+    #[serde(default)]
+    pub keep: Vec<PathBuf>,
+    /// The variables that it gets unless it has them; `~/` stands for its home, and `$NAME` for
+    /// another variable, with its phantom.
+    #[serde(default)]
+    pub variables: BTreeMap<String, String>,
+}
+
+impl Profile {
+    /// Returns the profile that a flag names, else that of the command's name. `none` is no
+    /// profile.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the flag names none.
+    pub fn of(flag: Option<&str>, command: &OsStr) -> Result<Option<Self>, Failure> {
+        match flag {
+            Some("none") => Ok(None),
+            Some(name) => named(name).map(Some).ok_or_else(|| unknown(name)),
+            None => Ok(Path::new(command)
+                .file_name()
+                .and_then(OsStr::to_str)
+                .and_then(named)),
+        }
+    }
+
+    /// Adds its hosts and presets to a configuration.
+    pub fn add_to(&self, config: &mut Config) {
+        config.presets.extend(self.presets.iter().cloned());
+        config.presets.sort();
+        config.presets.dedup();
+        config.allow.extend(self.hosts());
+    }
+
+    fn hosts(&self) -> impl Iterator<Item = Allowed> {
+        let read = |host| Allowed::parse(host).expect("a test reads every profile's hosts");
+        self.allow.iter().map(move |host| read(host))
+    }
+}
+
+fn named(name: &str) -> Option<Profile> {
+    let (_, text) = AGENTS.iter().find(|(known, _)| *known == name)?;
+    Some(toml::from_str(text).expect("the profiles are part of the program and each is tested"))
+}
+
+fn unknown(name: &str) -> Failure {
+    let names = || AGENTS.iter().map(|(name, _)| *name);
+    let all: Vec<&str> = names().collect();
+    let known = format!("there are {}, and `none`", all.join(", "));
+    let failure = Failure::usage(format!("there is no profile `{}`", safe(name)));
+    match keys::nearest(name, names()) {
+        Some(near) => failure
+            .because(known)
+            .next(format!("did you mean `{near}`?")),
+        None => failure.next(known),
+    }
+}
+
+macro_rules! agents {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../policies/agents/", $name, ".toml")))),*]
+    };
+}
+
+/// Each profile's name and text.
+const AGENTS: &[(&str, &str)] = agents![
+    "aider",
+    "claude",
+    "codex",
+    "copilot",
+    "cursor-agent",
+    "gemini",
+    "gh",
+    "goose",
+    "opencode",
+];
+
+#[cfg(test)]
+mod tests {
+    use std::path::Component;
+
+    use super::*;
+    use crate::config::sandbox_variable;
+    use crate::credential::preset;
+
+    #[test]
+    fn every_profile_reads_and_names_presets_that_there_are() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/policies/agents");
+        let files = std::fs::read_dir(folder).unwrap();
+        let names = files.map(|file| file.unwrap().path());
+        let mut names: Vec<_> = names
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        names.sort();
+        assert!(names.iter().eq(AGENTS.iter().map(|(name, _)| name)));
+        for name in &names {
+            let profile = named(name).unwrap();
+            assert_eq!(profile.name, *name);
+            assert!(
+                profile
+                    .presets
+                    .iter()
+                    .all(|name| preset::named(name).is_some())
+            );
+            assert_eq!(profile.hosts().count(), profile.allow.len());
+            for variable in profile.variables.keys() {
+                assert!(sandbox_variable(variable).is_ok(), "{variable}");
+                let is_phantom = profile.variables[variable].starts_with('$');
+                assert!(
+                    is_phantom || preset::of_variable(variable).is_none(),
+                    "{variable}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_profile_keeps_folders_below_the_home_and_none_in_another() {
+        for profile in AGENTS.iter().map(|(name, _)| named(name).unwrap()) {
+            for keep in &profile.keep {
+                let mut parts = keep.components();
+                assert!(parts.all(|part| matches!(part, Component::Normal(_))));
+                let others = profile.keep.iter().filter(|other| *other != keep);
+                assert!(others.clone().all(|other| !keep.starts_with(other)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_command_has_the_profile_of_its_name_unless_a_flag_says_another() {
+        let of = |flag, command: &str| Profile::of(flag, OsStr::new(command)).unwrap();
+        assert_eq!(of(None, "/usr/local/bin/claude").unwrap().name, "claude");
+        assert_eq!(of(Some("codex"), "node").unwrap().name, "codex");
+        assert!(of(Some("none"), "claude").is_none() && of(None, "bash").is_none());
+        let refused = Profile::of(Some("claud"), OsStr::new("x")).unwrap_err();
+        assert_eq!(refused.next.as_deref(), Some("did you mean `claude`?"));
+    }
+}

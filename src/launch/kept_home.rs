@@ -1,0 +1,124 @@
+//! The folders of the home directory that outlive the sandbox, and what is shown inside them.
+//!
+//! A command wrote these folders, and another of its sandboxes may write to them right now. So no
+//! link in them is followed, and every name is looked up anew below an open directory.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+
+use super::failure::{At, Failure, Step};
+use super::mount_plan::MountPlan;
+use super::mounts::STAGE;
+use super::overlay::{self, Layers};
+use super::paths::below;
+use super::tree::{NODEV, NOSUID, RDONLY, Tree};
+
+/// A place in a kept folder: the open directory that it is in, and its name.
+pub(super) struct Place {
+    directory: OwnedFd,
+    name: PathBuf,
+}
+
+/// Takes the folders, while this process can still reach them.
+pub(super) fn take(plan: &MountPlan) -> Result<Vec<Tree>, Failure> {
+    let home = plan.home.path();
+    let take = |kept: &super::request::Kept| {
+        Tree::take_from(&kept.folder, &home.join(&kept.name))
+            .at(Step::Mounts, kept.folder.display().to_string())
+    };
+    plan.kept.iter().map(take).collect()
+}
+
+/// Puts the folders in their places in the new home.
+pub(super) fn put(kept: &[Tree]) -> Result<(), Failure> {
+    for tree in kept {
+        tree.restrict(NOSUID | NODEV)
+            .and_then(|()| tree.put(Path::new(STAGE)))
+            .at(Step::Home, tree.path().display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Opens the directory above something that is to be seen in a kept folder.
+pub(super) fn place(plan: &MountPlan, seen: &Path) -> io::Result<Place> {
+    let roots = plan
+        .kept
+        .iter()
+        .map(|kept| plan.home.path().join(&kept.name));
+    let root = roots
+        .into_iter()
+        .find(|root| seen.starts_with(root) && root != seen);
+    let root = root.ok_or(io::ErrorKind::InvalidInput)?;
+    let mut directory = open(CWD, below(Path::new(STAGE), &root).as_os_str())?;
+    let within = seen.strip_prefix(&root).map_err(io::Error::other)?;
+    for part in within.parent().into_iter().flat_map(Path::iter) {
+        directory = enter(&directory, part)?;
+    }
+    let name = within.file_name().map(PathBuf::from).unwrap_or_default();
+    Ok(Place { directory, name })
+}
+
+impl Place {
+    /// Shows something of the user's own home here: a directory as an overlay, a file as a copy.
+    /// Returns whether everything hidden in it is hidden by name.
+    pub(super) fn see(&self, path: &Path, layers: &mut Layers) -> io::Result<bool> {
+        // A link shows its target.
+        let Ok(real) = fs::canonicalize(path) else {
+            return Ok(true);
+        };
+        let found = fs::metadata(&real)?;
+        if layers.hide(path) || layers.hide(&real) || !(found.is_file() || found.is_dir()) {
+            return Ok(true);
+        }
+        if found.is_file() {
+            return self.copy(&real).map(|()| true);
+        }
+        let over = enter(&self.directory, self.name.as_os_str())?;
+        let at = PathBuf::from(format!("/proc/self/fd/{}", over.as_raw_fd()));
+        match layers.write(&real, &at) {
+            Ok(()) => Ok(true),
+            Err(error) if overlay::is_refusal(&error) => {
+                let tree = Tree::take_from(&real, path)?;
+                tree.restrict(RDONLY | NOSUID | NODEV)?;
+                tree.put_over(&over)?;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes a new file with what this one holds, in place of whatever has the name.
+    fn copy(&self, real: &Path) -> io::Result<()> {
+        let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let new = rustix::fs::openat(
+            &self.directory,
+            &self.name,
+            flags | OFlags::CLOEXEC,
+            Mode::RUSR | Mode::WUSR,
+        )?;
+        io::copy(&mut File::open(real)?, &mut File::from(new)).map(|_| ())
+    }
+}
+
+/// Opens a directory, or makes one in place of whatever has its name.
+fn enter(directory: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    if let Ok(found) = open(directory, name) {
+        return Ok(found);
+    }
+    let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
+    match rustix::fs::mkdirat(directory, name, Mode::RWXU) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => open(directory, name),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn open(directory: impl std::os::fd::AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?)
+}

@@ -1,0 +1,84 @@
+//! What a project holds that a person may not want the command to use: files of secrets, and
+//! sockets of programs outside.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::detect;
+use super::mount_plan::MountPlan;
+use super::mount_request::host_sockets;
+
+/// Returns the files named `.env` or alike, directly in a project, in which some variable looks
+/// like a credential.
+pub(super) fn secrets(project: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(project).into_iter().flatten().flatten();
+    let is_named = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name == ".env" || name.starts_with(".env.") || name == ".envrc"
+    };
+    let files = entries.map(|entry| entry.path()).filter(is_named);
+    let mut found: Vec<PathBuf> = files.filter(|path| assigns_secret(path)).collect();
+    found.sort();
+    found
+}
+
+/// Returns the sockets in the projects that have a program at their other end.
+pub(super) fn sockets(plan: &MountPlan) -> Vec<PathBuf> {
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let sockets = host_sockets(&table).into_iter();
+    let sockets = sockets.filter(|path| plan.in_project(path) && path.exists());
+    sockets.collect()
+}
+
+fn assigns_secret(path: &Path) -> bool {
+    let opened = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path);
+    let mut text = Vec::new();
+    let read = opened.and_then(|file| file.take(LONGEST).read_to_end(&mut text));
+    let values = text.split(|byte| *byte == b'\n').filter_map(value);
+    read.is_ok() && values.into_iter().any(detect::holds_credential)
+}
+
+/// The value that a line assigns, without its quotes.
+fn value(line: &[u8]) -> Option<&[u8]> {
+    let line = line.trim_ascii();
+    let at = line.iter().position(|byte| *byte == b'=')?;
+    let value = line[at + 1..].trim_ascii();
+    let quoted = |quote: &[u8]| value.strip_prefix(quote)?.strip_suffix(quote);
+    let value = quoted(b"\"").or_else(|| quoted(b"'")).unwrap_or(value);
+    (!line.starts_with(b"#")).then_some(value)
+}
+
+/// How much of a file is looked at.
+const LONGEST: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_settings_is_told_by_the_shape_of_a_value() {
+        let project = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(project.path().join(name), text).unwrap();
+        write(
+            ".env",
+            "# a comment\nSTRIPE_KEY=\"sk_live_0123456789abcdefghij\"\n",
+        );
+        write(
+            ".env.local",
+            "DATABASE_URL='postgres://app:hunter2@db/app'\n",
+        );
+        write(
+            ".env.example",
+            "STRIPE_KEY=\nLANG=C\n# sk_live_0123456789abcdefghij\n",
+        );
+        write("notes", "sk_live_0123456789abcdefghij");
+        let found = secrets(project.path());
+        let expected = [".env", ".env.local"].map(|name| project.path().join(name));
+        assert_eq!(found, expected);
+    }
+}

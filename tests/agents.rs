@@ -1,0 +1,493 @@
+//! What agents meet in `gateway exec`: their profiles, the home that they keep, what flags add, and
+//! what the summary says. Run as an ordinary user, whom no system has.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const USER: u32 = 40963;
+const REAL: &str = "ghp_C4n4ryC4n4ryC4n4ryC4n4ryC4n4ry0kPLHd";
+/// Like what a login inside the sandbox leaves.
+const LOGIN: &str = "sk-ant-oat01-Zx81kQmLpTnWc5RjYb3HvGs7DfKe9AqUoX2";
+
+/// A user's home, two projects, and a program that is called like an agent.
+struct Desk {
+    folder: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let folder = tempfile::tempdir_in("/srv").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let desk = Self { folder };
+        // Its one argument is a script.
+        desk.write("tools/claude", "#!/bin/sh\nexec sh -ec \"$1\"\n");
+        desk.write("home/.claude/CLAUDE.md", "as told");
+        desk.write("home/.claude/skills/one", "a skill");
+        desk.write("home/victim", "untouched");
+        desk.write("one/file", "one");
+        desk.write("two/file", "two");
+        desk
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        let path = self.at(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        let mode = if content.starts_with("#!") {
+            0o755
+        } else {
+            0o600
+        };
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let below = |path: &&std::path::Path| *path != self.folder.path();
+        for own in path.ancestors().take_while(below) {
+            chown(own, Some(USER), Some(USER)).unwrap();
+        }
+    }
+
+    fn command(&self, project: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+        command
+            .arg("exec")
+            .args(arguments)
+            .current_dir(self.at(project))
+            .env_clear()
+            .env("HOME", self.at("home"))
+            .env(
+                "PATH",
+                format!("{}:/usr/bin:/bin", self.at("tools").display()),
+            )
+            .stdin(Stdio::null())
+            .uid(USER)
+            .gid(USER);
+        command
+    }
+
+    /// Runs the agent with a script of its own.
+    fn agent(&self, project: &str, flags: &[&str], script: &str) -> String {
+        let tools = self.at("tools");
+        let shown = ["--see", tools.to_str().unwrap()];
+        let last = ["--", "claude", script];
+        let output = self.command(project, &[flags, &shown, &last].concat());
+        said(output)
+    }
+}
+
+fn said(mut command: Command) -> String {
+    let output: Output = command.env("GITHUB_TOKEN", REAL).output().unwrap();
+    let all = [output.stdout, output.stderr].concat();
+    let all = String::from_utf8_lossy(&all).into_owned();
+    assert!(!all.contains(REAL), "{all}");
+    all
+}
+
+const REMEMBER: &str = "cd $CLAUDE_CONFIG_DIR; echo trusted > .claude.json.tmp; mv .claude.json.tmp .claude.json; mkdir -p projects; echo asked > projects/log";
+const RECALL: &str = "cat ~/.claude/.claude.json ~/.claude/projects/log 2>&1 || true";
+
+#[test]
+fn an_agent_finds_its_home_again_in_its_project_and_nowhere_else() {
+    let desk = Desk::new();
+    let first = desk.agent("one", &[], REMEMBER);
+    assert!(
+        first.contains("agent    Claude Code, by its profile `claude`"),
+        "{first}"
+    );
+    assert!(
+        first.contains("keeps ~/.claude for this project: --fresh-home forgets it"),
+        "{first}"
+    );
+    assert_eq!(desk.agent("one", &["-q"], RECALL), "trusted\nasked\n");
+    for (project, flags) in [
+        ("two", &["-q"][..]),
+        ("one", &["-q", "--profile", "none"]),
+        ("one", &["-q", "--profile", "codex"]),
+    ] {
+        let said = desk.agent(project, flags, RECALL);
+        assert!(!said.contains("trusted"), "{project} {flags:?}: {said}");
+    }
+    assert!(!desk.at("home/.claude/.claude.json").exists());
+    let state = desk.at("home/.local/state/gateway/projects");
+    assert_eq!(
+        fs::metadata(&state).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+    let look = format!("ls {} 2>&1 || true", state.display());
+    assert!(desk.agent("one", &["-q"], &look).contains("No such file"));
+    let fresh = desk.agent("one", &["-q", "--fresh-home"], RECALL);
+    assert!(!fresh.contains("trusted"), "{fresh}");
+    let after = desk.agent("one", &["-q"], RECALL);
+    assert!(!after.contains("trusted"), "{after}");
+}
+
+#[test]
+fn what_looks_like_a_credential_does_not_outlive_the_sandbox_and_a_phantom_does() {
+    let desk = Desk::new();
+    let leave = format!(
+        "echo '{{\"token\":\"{LOGIN}\"}}' > ~/.claude/.credentials.json; printenv GITHUB_TOKEN > ~/.claude/phantom"
+    );
+    let said = desk.agent("one", &[], &leave);
+    let told = "not kept ~/.claude/.credentials.json, which holds what looks like a credential";
+    assert!(said.contains(told) && !said.contains(LOGIN), "{said}");
+    let left = desk.agent("one", &["-q"], "ls -A ~/.claude; cat ~/.claude/phantom");
+    assert!(left.contains("phantom\nskills\nghp_"), "{left}");
+    assert!(!left.contains("credentials"), "{left}");
+}
+
+#[test]
+fn what_a_killed_run_left_is_looked_through_before_the_next_one() {
+    let desk = Desk::new();
+    let tools = desk.at("tools");
+    let leave = format!("echo {LOGIN} > ~/.claude/log; sleep 60");
+    let flags = [
+        "-q",
+        "--see",
+        tools.to_str().unwrap(),
+        "--",
+        "claude",
+        &leave,
+    ];
+    let mut running = desk.command("one", &flags).spawn().unwrap();
+    let home = desk.at("home/.local/state/gateway/projects");
+    let find = || {
+        let projects = fs::read_dir(&home).into_iter().flatten().flatten();
+        let mut logs = projects.map(|one| one.path().join("home/.claude/log"));
+        logs.find(|log| fs::metadata(log).is_ok_and(|found| found.len() > 0))
+    };
+    let began = Instant::now();
+    let log = loop {
+        if let Some(log) = find() {
+            break log;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "the agent wrote nothing"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    // Both the launcher's children and the launcher: nobody is left to look.
+    let children = format!("/proc/{0}/task/{0}/children", running.id());
+    let children = fs::read_to_string(children).unwrap();
+    for child in children
+        .split_whitespace()
+        .chain([running.id().to_string().as_str()])
+    {
+        let process = rustix::process::Pid::from_raw(child.parse().unwrap()).unwrap();
+        rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    }
+    running.wait().unwrap();
+    assert!(log.exists());
+    let said = desk.agent("one", &["-q"], "ls -A ~/.claude");
+    assert!(!said.contains("log") && !log.exists(), "{said}");
+}
+
+#[test]
+fn links_that_an_agent_leaves_in_its_home_lead_nowhere() {
+    let desk = Desk::new();
+    let victim = desk.at("home/victim");
+    let plant = format!(
+        "cd ~/.claude; rm CLAUDE.md; ln -s {0} CLAUDE.md; rm -rf skills 2>/dev/null || true; ln -sfn {1} agents; ln -s {0} notes",
+        victim.display(),
+        desk.at("home").display()
+    );
+    desk.agent("one", &["-q"], &plant);
+    desk.write("home/.claude/agents/own", "an agent of the user");
+    let seen = desk.agent(
+        "one",
+        &["-q"],
+        "cat ~/.claude/CLAUDE.md ~/.claude/skills/one ~/.claude/agents/own",
+    );
+    assert_eq!(seen, "as tolda skillan agent of the user");
+    assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
+    assert!(!desk.at("home/own").exists());
+    assert_eq!(
+        fs::read_to_string(desk.at("home/.claude/CLAUDE.md")).unwrap(),
+        "as told"
+    );
+}
+
+#[test]
+fn a_state_folder_that_the_agent_could_change_keeps_nothing() {
+    let desk = Desk::new();
+    let tools = desk.at("tools");
+    let flags = ["--see", tools.to_str().unwrap(), "--", "claude", REMEMBER];
+    let mut command = desk.command("one", &flags);
+    command.env("XDG_STATE_HOME", desk.at("one/state"));
+    let said = said(command);
+    assert!(!said.contains("keeps ~/.claude"), "{said}");
+}
+
+#[test]
+fn a_flag_adds_to_what_is_lent_and_takes_nothing_away() {
+    let desk = Desk::new();
+    desk.write("home/empty.toml", "");
+    desk.write(
+        "home/guard.cedar",
+        "forbid(principal, action, resource) when { context.port == 1 };\n",
+    );
+    let (config, policy) = (desk.at("home/empty.toml"), desk.at("home/guard.cedar"));
+    let show = ["--", "printenv", "GITHUB_TOKEN"];
+    for flags in [
+        &[][..],
+        &["--allow", "a.example.test"],
+        &["--preset", "npm"],
+        &["--config", config.to_str().unwrap()],
+        &["--policy", policy.to_str().unwrap()],
+        &["--secret", "OTHER@b.example.test"],
+    ] {
+        let mut command = desk.command("one", &[flags, &show].concat());
+        command.env("OTHER", "some-secret-of-another-service");
+        let said = said(command);
+        assert!(said.starts_with("ghp_"), "{flags:?}: {said}");
+        assert!(
+            said.contains("lends    ") && said.contains("GITHUB_TOKEN (phantom)"),
+            "{said}"
+        );
+        assert!(said.contains("api.github.com"), "{flags:?}: {said}");
+    }
+    let without = said(desk.command("one", &["--no-lend", "--", "printenv", "GITHUB_TOKEN"]));
+    assert!(
+        without.contains("lends    no credential") && !without.contains("ghp_"),
+        "{without}"
+    );
+}
+
+#[test]
+fn policy_files_decide_about_what_they_speak_of() {
+    let desk = Desk::new();
+    let only_read = "permit(principal, action in Gateway::Action::\"read\", resource == Gateway::Host::\"api.github.com\");\n";
+    desk.write("home/read.cedar", only_read);
+    let policy = desk.at("home/read.cedar");
+    let post = "curl -sS -o /dev/null -w '%{http_code}' -X POST https://api.github.com/ 2>&1";
+    let flags = [
+        "-q",
+        "--policy",
+        policy.to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+        post,
+    ];
+    let said = said(desk.command("one", &flags));
+    assert!(said.starts_with("403"), "{said}");
+}
+
+#[test]
+fn a_configured_credential_stays_alone_at_its_host() {
+    let desk = Desk::new();
+    let text = "[[credential]]\nname = \"mine\"\nfrom = \"env:MINE\"\norigins = [\"https://api.github.com\"]\nenv = [\"MINE\"]\n";
+    desk.write("home/gateway.toml", text);
+    let config = desk.at("home/gateway.toml");
+    let flags = [
+        "--config",
+        config.to_str().unwrap(),
+        "--",
+        "printenv",
+        "GITHUB_TOKEN",
+    ];
+    let mut command = desk.command("one", &flags);
+    command.env("MINE", "some-secret-of-another-kind");
+    let said = said(command);
+    assert!(
+        said.contains("MINE (phantom)") && !said.contains("ghp_"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_preset_allows_its_hosts_and_says_what_it_would_lend() {
+    let desk = Desk::new();
+    let output = desk
+        .command("one", &["--preset", "github", "--", "true"])
+        .output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    let unset = "not lent none of GH_TOKEN, GITHUB_TOKEN, GITHUB_PERSONAL_ACCESS_TOKEN is set: set GITHUB_TOKEN=$(gh auth token)";
+    assert!(said.contains(unset), "{said}");
+    assert!(
+        said.contains("api.github.com, codeload.github.com, github.com"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_summary_says_what_policies_allow_and_what_the_project_shows() {
+    let desk = Desk::new();
+    let permit = "permit(principal, action, resource == Gateway::Host::\"api.example.test\");\n";
+    desk.write("home/own.cedar", permit);
+    desk.write("one/.env", "KEY=sk_live_0123456789abcdefghij\n");
+    desk.write("one/.git/config", "");
+    let _socket = std::os::unix::net::UnixListener::bind(desk.at("one/dev.sock")).unwrap();
+    let policy = desk.at("home/own.cedar");
+    let flags = [
+        "--no-lend",
+        "--policy",
+        policy.to_str().unwrap(),
+        "--allow",
+        "localhost:5432",
+        "--allow",
+        "github.com:22",
+        "--hide",
+        "/nosuch",
+        "--",
+        "true",
+    ];
+    let said = said(desk.command("one", &flags));
+    for part in [
+        "network  api.example.test, github.com:22, localhost:5432\n",
+        "git's settings and hooks read-only: --writable-git",
+        "/one/.env holds what looks like a secret, and the command can read it",
+        "/one/dev.sock, which the command can reach",
+        "--hide /nosuch: there is nothing to hide",
+        "--allow localhost:5432: in the sandbox that is the sandbox itself",
+        "--allow github.com:22: SSH does not pass",
+    ] {
+        assert!(said.contains(part), "{part}\n{said}");
+    }
+    assert!(
+        !said.contains("sk_live") && !said.contains("user     uid"),
+        "{said}"
+    );
+    let nothing = desk
+        .command("two", &["--no-lend", "--", "true"])
+        .output()
+        .unwrap();
+    let nothing = String::from_utf8(nothing.stderr).unwrap();
+    assert!(
+        nothing.lines().count() <= 4 && !nothing.contains("careful"),
+        "{nothing}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_the_line_is_told_with_one_cause_and_one_remedy() {
+    let desk = Desk::new();
+    for (flags, code, parts) in [
+        (
+            &["--write", "/etc", "--", "true"][..],
+            2,
+            &["`/etc` belongs to the system"][..],
+        ),
+        (
+            &["--see", "/nosuch", "--", "true"],
+            2,
+            &["/nosuch", "No such file"],
+        ),
+        (&["--alow", "x", "true"], 2, &["--allow"]),
+        (
+            &["--preset", "github,npm", "--", "true"],
+            2,
+            &["name each by its own flag"],
+        ),
+        (
+            &["--preset", "./x.toml", "--", "true"],
+            2,
+            &["none is read from a file"],
+        ),
+        (
+            &["--profile", "claud", "--", "true"],
+            2,
+            &["did you mean `claude`?"],
+        ),
+        (
+            &["--secret", "UNSET@a.example.test", "--", "true"],
+            125,
+            &["why: credential `UNSET`", "next: "],
+        ),
+        (&["--", "nosuchprogram"], 127, &["command not found"]),
+        (&["--", "/etc/passwd"], 126, &["cannot be run"]),
+    ] {
+        let output = desk.command("one", flags).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{flags:?}: {said}");
+        for part in parts {
+            assert!(said.contains(part), "{flags:?}: {part}\n{said}");
+        }
+        let colons = said.lines().filter(|line| line.matches(": ").count() > 4);
+        assert_eq!(colons.count(), 0, "{flags:?}: {said}");
+    }
+}
+
+#[test]
+fn a_scoped_package_passes_by_the_preset_of_npm_alone() {
+    let desk = Desk::new();
+    let script = "
+        new=\"-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes\"
+        openssl req -x509 $new -days 2 -subj /CN=ca -keyout ca.key -out origin.pem 2>/dev/null
+        openssl req $new -subj /CN=packages.test -keyout key.pem -out csr 2>/dev/null
+        echo subjectAltName=DNS:packages.test >names
+        openssl x509 -req -in csr -CA origin.pem -CAkey ca.key -days 2 -extfile names -out leaf.pem 2>/dev/null
+        chmod 644 origin.pem";
+    let made = Command::new("sh")
+        .args(["-e", "-c", script])
+        .current_dir(desk.folder.path())
+        .output();
+    assert!(made.unwrap().status.success());
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let mut server = Command::new("python3")
+        .args(["-c", REGISTRY, &port.to_string()])
+        .current_dir(desk.folder.path())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(30), "no registry");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    desk.write("home/.npmrc", "registry=https://packages.test/\n");
+    let origin = format!(
+        "[[origin]]\nmatch = \"https://packages.test\"\nroots = [\"{}\"]\nreplace_system_roots = true\nconnect = \"127.0.0.1:{port}\"\n",
+        desk.at("origin.pem").display()
+    );
+    desk.write("home/gateway.toml", &origin);
+    let config = desk.at("home/gateway.toml");
+    let get = [
+        "--",
+        "curl",
+        "-sS",
+        "--path-as-is",
+        "https://packages.test/@types%2fnode",
+    ];
+    let common = ["-q", "--config", config.to_str().unwrap()];
+    let with = said(desk.command("one", &[&common, &["--preset", "npm"][..], &get].concat()));
+    let without = ["--allow", "packages.test"];
+    let without = said(desk.command("one", &[&common, &without[..], &get].concat()));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(with.starts_with("/@types%2Fnode"), "{with}");
+    assert!(without.contains("path"), "{without}");
+}
+
+const REGISTRY: &str = "
+import http.server, ssl, sys
+class Registry(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header('content-length', str(len(self.path)))
+        self.end_headers()
+        self.wfile.write(self.path.encode())
+server = http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Registry)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain('leaf.pem', 'key.pem')
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+";
+
+#[test]
+fn a_home_that_leads_elsewhere_is_not_written_through() {
+    let desk = Desk::new();
+    // The user's own link: what the agent keeps does not go where it leads.
+    fs::remove_dir_all(desk.at("home/.claude")).unwrap();
+    symlink(desk.at("two"), desk.at("home/.claude")).unwrap();
+    desk.agent("one", &["-q"], REMEMBER);
+    assert!(!desk.at("two/.claude.json").exists());
+    assert_eq!(desk.agent("one", &["-q"], RECALL), "trusted\nasked\n");
+}
