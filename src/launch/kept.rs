@@ -69,10 +69,10 @@ impl Sweep<'_> {
                     }
                 }
                 FileType::Directory => return Err(too_deep(&path)),
-                FileType::Symlink => self.files.push((found.st_mtime as i64, 0, path)),
+                FileType::Symlink => self.files.push((found.st_mtime, 0, path)),
                 FileType::RegularFile if self.is_clean(&folder, name, &path)? => {
                     let size = u64::try_from(found.st_size).unwrap_or_default();
-                    self.files.push((found.st_mtime as i64, size, path));
+                    self.files.push((found.st_mtime, size, path));
                 }
                 kind => {
                     rustix::fs::unlinkat(&folder, name.as_c_str(), AtFlags::empty())?;
