@@ -260,23 +260,92 @@ fn a_flag_adds_to_what_is_lent_and_takes_nothing_away() {
 }
 
 #[test]
-fn policy_files_decide_about_what_they_speak_of() {
+fn policy_files_decide_alone_what_is_lent_and_which_hosts_of_a_preset_are_reached() {
     let desk = Desk::new();
     let only_read = "permit(principal, action in Gateway::Action::\"read\", resource == Gateway::Host::\"api.github.com\");\n";
     desk.write("home/read.cedar", only_read);
     let policy = desk.at("home/read.cedar");
-    let post = "curl -sS -o /dev/null -w '%{http_code}' -X POST https://api.github.com/ 2>&1";
+    for host in [
+        "api.github.com",
+        "github.com",
+        "uploads.github.com",
+        "raw.githubusercontent.com",
+    ] {
+        for flags in [&[][..], &["--profile", "gh"]] {
+            let post =
+                format!("curl -sS -o /dev/null -w '%{{http_code}}' -X POST https://{host}/ 2>&1");
+            let policy = ["-q", "--policy", policy.to_str().unwrap()];
+            let command = ["--", "sh", "-c", &post];
+            let said = said(desk.command("one", &[&policy[..], flags, &command].concat()));
+            assert!(said.starts_with("403"), "{host} {flags:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_shown_from_the_users_own_home_is_not_kept_beside_it() {
+    let desk = Desk::new();
+    let show = "cat ~/.claude/CLAUDE.md; echo mine > ~/.claude/own";
+    let first = desk.agent("one", &["-q", "--see-home", ".claude"], show);
+    assert!(first.contains("as told"), "{first}");
+    let second = desk.agent("one", &["-q"], "ls ~/.claude");
+    assert!(!second.contains("own"), "{second}");
+}
+
+#[test]
+fn what_lies_in_the_kept_home_stops_no_later_start() {
+    let desk = Desk::new();
+    let script = "cd ~/.claude; rm -f CLAUDE.md; mkdir CLAUDE.md; truncate -s 1T huge; echo kept > small; \
+                  d=.; for i in $(seq 100); do d=$d/x; done; mkdir -p $d";
+    desk.agent("one", &["-q"], script);
+    // Too deep: all of it is forgotten.
+    let second = desk.agent(
+        "one",
+        &["-q"],
+        "ls ~/.claude; echo kept > ~/.claude/small; truncate -s 1T ~/.claude/huge",
+    );
+    assert!(
+        !second.contains("small") && !second.contains("huge"),
+        "{second}"
+    );
+    let third = desk.agent("one", &["-q"], "ls ~/.claude");
+    assert!(
+        third.contains("small") && !third.contains("huge"),
+        "{third}"
+    );
+}
+
+#[test]
+fn a_program_of_the_project_has_no_profile_by_its_name() {
+    let desk = Desk::new();
+    desk.write("one/claude", "#!/bin/sh\necho \"$CLAUDE_CONFIG_DIR\"\n");
+    let program = desk.at("one/claude");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for command in ["./claude", "claude"] {
+        let mut exec = desk.command("one", &["-q", "--", command]);
+        let path = std::env::var("PATH").unwrap();
+        exec.env("PATH", format!("{}:{path}", desk.at("one").display()));
+        assert_eq!(said(exec).trim(), "", "{command}");
+    }
+}
+
+#[test]
+fn without_lending_a_profile_lends_nothing_either() {
+    let desk = Desk::new();
     let flags = [
-        "-q",
-        "--policy",
-        policy.to_str().unwrap(),
+        "--no-lend",
+        "--profile",
+        "gh",
         "--",
-        "sh",
-        "-c",
-        post,
+        "printenv",
+        "GITHUB_TOKEN",
     ];
     let said = said(desk.command("one", &flags));
-    assert!(said.starts_with("403"), "{said}");
+    assert!(
+        said.contains("lends    no credential") && !said.contains("ghp_"),
+        "{said}"
+    );
+    assert!(said.contains("api.github.com"), "{said}");
 }
 
 #[test]

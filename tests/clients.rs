@@ -18,6 +18,13 @@ fn every_client_gets_through_by_every_way_with_a_phantom_alone() {
 }
 
 #[test]
+fn agents_work_with_phantoms_alone_and_remember_in_the_second_run() {
+    run(Command::new(rig().join("agents.py"))
+        .arg(env!("CARGO_BIN_EXE_gateway"))
+        .arg(clients().join("agents")));
+}
+
+#[test]
 fn policies_over_content_hold_for_the_sdks_that_send_it() {
     run(Command::new(rig().join("content/run"))
         .env("GATEWAY", env!("CARGO_BIN_EXE_gateway"))

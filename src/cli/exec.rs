@@ -87,16 +87,7 @@ impl Exec {
         }
         // The whole folder, since a log creates further files when it rotates.
         launch.own_folders.extend(config.audit_folder());
-        let kept = [config.state_folder(), state::granted_directory()];
-        for folder in kept.into_iter().flatten() {
-            if changeable(&config, &folder)? {
-                continue;
-            }
-            // It is there before the sandbox is, which hides it as a whole. If it cannot be
-            // created, the gateway process says so.
-            let _ = crate::files::private_folder(&folder);
-            launch.own_folders.push(folder);
-        }
+        launch.own_folders.extend(state_folders(&config)?);
         launch
             .own_folders
             .extend(keep_control_from_the_workload(&config, &summary)?);
@@ -194,6 +185,7 @@ impl Exec {
             self.profile()?.as_ref(),
             &project,
             summary.user,
+            &config.sandbox.see_home,
         ))
     }
 
@@ -210,6 +202,7 @@ impl Exec {
             sets: config
                 .presets
                 .iter()
+                .chain(&config.offered_presets)
                 .filter_map(|name| preset::named(name))
                 .flat_map(|preset| preset.home.clone())
                 .collect(),
@@ -234,6 +227,20 @@ impl Exec {
             ..Launch::default()
         })
     }
+}
+
+/// Returns the folders of the state, created so that the sandbox hides each as a whole. If one
+/// cannot be created, the gateway process says so.
+fn state_folders(config: &Config) -> Result<Vec<PathBuf>, Failure> {
+    let mut hidden = Vec::new();
+    let folders = [config.state_folder(), state::granted_directory()];
+    for folder in folders.into_iter().flatten() {
+        if !changeable(config, &folder)? {
+            let _ = crate::files::private_folder(&folder);
+            hidden.push(folder);
+        }
+    }
+    Ok(hidden)
 }
 
 fn user(name: &str) -> Result<launch::User, Failure> {

@@ -57,10 +57,11 @@ pub fn serve_on(
             app.shared.tell_suppressed();
             lived?;
             launch::await_end(&first, END_WITHIN);
+            // First of all: until then, git on the host may obey what the command wrote.
+            let aftermath = aftermath(inspection);
             if let Some(kept) = &app.kept_home {
                 kept.end(&phantoms(&app), terminal);
             }
-            let aftermath = aftermath(inspection);
             if let Some(terminal) = terminal {
                 summary::print_ended(terminal, &app);
                 summary::print_refused(terminal, &app);

@@ -173,7 +173,7 @@ fn sources(
             .because(problems.to_string())
             .next("gateway policy check")
     })?;
-    let flags = lending::policies(config, resolved, bindings, &sources);
+    let flags = lending::policies(config, resolved, bindings);
     if !flags.is_empty() {
         sources.push(Source::new("flags", flags));
     }

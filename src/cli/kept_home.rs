@@ -23,9 +23,22 @@ pub(super) struct KeptHome {
 }
 
 impl KeptHome {
-    /// Returns what a profile keeps in a project, if there is a place for it.
-    pub fn of(profile: Option<&Profile>, project: &Path, user: User) -> Option<Self> {
-        let names = profile.map(|profile| profile.keep.clone())?;
+    /// Returns what a profile keeps in a project, if there is a place for it. A folder that the
+    /// user shows from their own home is not kept beside it.
+    pub fn of(
+        profile: Option<&Profile>,
+        project: &Path,
+        user: User,
+        shown: &[String],
+    ) -> Option<Self> {
+        let mut names = profile.map(|profile| profile.keep.clone())?;
+        let is_shown = |name: &PathBuf| {
+            let mut shown = shown
+                .iter()
+                .map(|one| one.strip_prefix("~/").unwrap_or(one));
+            shown.any(|one| name.starts_with(one))
+        };
+        names.retain(|name| !is_shown(name));
         let granted = state::granted_for(project)?;
         let own = rustix::process::geteuid().as_raw() == user.uid;
         let name = if own {
@@ -75,24 +88,41 @@ impl KeptHome {
         let failed = |error: io::Error| {
             Failure::new("the agent's home cannot be looked through").because(error.to_string())
         };
-        if self.marks().next().is_some() {
-            self.sweep(ours, terminal).map_err(failed)?;
+        let (living, dead): (Vec<_>, Vec<_>) = self.marks().partition(|mark| lives(mark));
+        // While another run lives, the folders are its own: it looks through them at its end.
+        if living.is_empty() && !dead.is_empty() {
+            let seen = self.sweep(ours, terminal).map_err(failed)?;
+            if !seen {
+                return Err(Failure::new("the agent's home could not be looked through")
+                    .because("the last run was killed, and left more than can be looked at")
+                    .next("run the command again: what was kept is forgotten"));
+            }
         }
-        for mark in self.marks().filter(|mark| !lives(mark)) {
-            std::fs::remove_file(mark).map_err(failed)?;
+        if living.is_empty() {
+            for mark in dead {
+                std::fs::remove_file(mark).map_err(failed)?;
+            }
         }
         std::fs::File::create(self.mark()).map(drop).map_err(failed)
     }
 
-    /// Looks through what this run left.
+    /// Looks through what this run left, unless another one still uses it.
     pub fn end(&self, ours: &[String], terminal: Option<&Terminal>) {
+        let own = self.mark();
+        if self.marks().any(|mark| mark != own && lives(&mark)) {
+            // The last one that ends looks for this one, too.
+            return;
+        }
         match self.sweep(ours, terminal) {
-            Ok(()) => drop(std::fs::remove_file(self.mark())),
+            Ok(_) => self
+                .marks()
+                .for_each(|mark| drop(std::fs::remove_file(mark))),
             Err(error) => tracing::error!(%error, "the agent's home was not looked through"),
         }
     }
 
-    fn sweep(&self, ours: &[String], terminal: Option<&Terminal>) -> io::Result<()> {
+    /// Returns whether the folders could be looked through. If not, they are forgotten.
+    fn sweep(&self, ours: &[String], terminal: Option<&Terminal>) -> io::Result<bool> {
         let note = |text: String| {
             if let Some(terminal) = terminal {
                 terminal.entry("not kept", &text);
@@ -100,12 +130,12 @@ impl KeptHome {
         };
         let Ok(dropped) = kept::sweep(&self.folder, ours) else {
             note("the agent's whole home, which could not be looked through".to_owned());
-            return self.forget();
+            return self.forget().map(|()| false);
         };
         for (path, why) in dropped.iter().take(SHOWN) {
             let why = match why {
                 Dropped::Credential => "holds what looks like a credential",
-                Dropped::TooMuch => "is the oldest of more than fits",
+                Dropped::TooMuch => "is more than is kept",
             };
             note(format!(
                 "~/{}, which {why}",
@@ -115,33 +145,47 @@ impl KeptHome {
         if let more @ 1.. = dropped.len().saturating_sub(SHOWN) {
             note(format!("{more} more files of the agent's home"));
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Empties the folders, and keeps themselves: they may be mounted in another sandbox.
+    /// Puts the folders aside, and removes what is in them. A sandbox in which they are mounted
+    /// keeps them to its end.
     fn forget(&self) -> io::Result<()> {
-        for folder in self.names.iter().map(|name| self.folder.join(name)) {
-            for entry in std::fs::read_dir(folder).into_iter().flatten() {
-                let entry = entry?;
-                match entry.file_type()?.is_dir() {
-                    true => std::fs::remove_dir_all(entry.path())?,
-                    false => std::fs::remove_file(entry.path())?,
-                }
-            }
+        let aside =
+            self.folder
+                .with_file_name(format!("{}.forgotten-{}", self.name(), std::process::id()));
+        match std::fs::rename(&self.folder, &aside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // The command may have made folders that are hard to remove; nobody reads them any more.
+        if let Err(error) = std::fs::remove_dir_all(&aside)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "an agent's forgotten home is still there: {}", aside.display());
         }
         Ok(())
     }
 
+    fn name(&self) -> String {
+        let name = self.folder.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
     /// The file that shows that a gateway process has not looked through the folders yet.
     fn mark(&self) -> PathBuf {
-        let name = format!("{MARK}{}", std::process::id());
+        let name = format!("{}{MARK}{}", self.name(), std::process::id());
         self.folder.with_file_name(name)
     }
 
     fn marks(&self) -> impl Iterator<Item = PathBuf> {
         let folder = self.folder.parent().map(Path::to_owned).unwrap_or_default();
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let is_mark = |path: &PathBuf| process_of(path).is_some();
+        let start = format!("{}{MARK}", self.name());
+        let is_mark = move |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(&start) && process_of(path).is_some()
+        };
         entries.map(|entry| entry.path()).filter(is_mark)
     }
 }
@@ -161,7 +205,8 @@ fn own_folder(folder: &Path, user: User) -> io::Result<()> {
 
 /// The process that left a mark.
 fn process_of(path: &Path) -> Option<i32> {
-    path.file_name()?.to_str()?.strip_prefix(MARK)?.parse().ok()
+    let (_, process) = path.file_name()?.to_str()?.split_once(MARK)?;
+    process.parse().ok()
 }
 
 fn lives(mark: &Path) -> bool {
@@ -169,6 +214,6 @@ fn lives(mark: &Path) -> bool {
     process.is_some_and(|process| rustix::process::test_kill_process(process).is_ok())
 }
 
-const MARK: &str = "in-use-";
+const MARK: &str = ".in-use-";
 /// How many files are named.
 const SHOWN: usize = 5;

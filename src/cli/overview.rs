@@ -10,7 +10,7 @@ use crate::config::{Allowed, Config};
 use crate::credential::preset::PresetCredential;
 use crate::credential::{Stored, unexpected_reach};
 use crate::launch::{self, Launch};
-use crate::policy::{HostScope, Spoken};
+use crate::policy::HostScope;
 use crate::session::Role;
 
 /// What the summary is made from.
@@ -104,11 +104,9 @@ impl Overview<'_> {
     /// The credentials that the command can use, and where.
     fn lends(&self) -> String {
         let lendable = |stored: &&Stored| !matches!(stored.binding.role, Role::Part(_));
-        let files = self.config.policy.sources().unwrap_or_default();
-        let spoken = Spoken::of(&files);
         let lent =
             self.resolved.stored.iter().filter(lendable).map(|stored| {
-                match lending::is_lent(self.config, &spoken, &stored.binding) {
+                match lending::is_lent(self.config, &stored.binding) {
                     true => lent_one(stored),
                     false => format!("{}, as the policies say", lent_one(stored)),
                 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
@@ -36,7 +36,8 @@ pub(super) struct Profile {
 
 impl Profile {
     /// Returns the profile that a flag names, else that of the command's name. `none` is no
-    /// profile.
+    /// profile. A program that lies in the working directory, or is named by a path, has the one of
+    /// the flag alone: a project does not choose its own rights.
     ///
     /// # Errors
     /// Returns a [`Failure`] if the flag names none.
@@ -44,25 +45,37 @@ impl Profile {
         match flag {
             Some("none") => Ok(None),
             Some(name) => named(name).map(Some).ok_or_else(|| unknown(name)),
-            None => Ok(Path::new(command)
-                .file_name()
-                .and_then(OsStr::to_str)
-                .and_then(named)),
+            None => Ok(command
+                .to_str()
+                .and_then(named)
+                .filter(|_| !is_in_working_directory(command))),
         }
     }
 
     /// Adds its hosts and presets to a configuration.
     pub fn add_to(&self, config: &mut Config) {
-        config.presets.extend(self.presets.iter().cloned());
-        config.presets.sort();
-        config.presets.dedup();
-        config.allow.extend(self.hosts());
+        config.offered_presets.extend(self.presets.iter().cloned());
+        config.offered.extend(self.hosts());
     }
 
     fn hosts(&self) -> impl Iterator<Item = Allowed> {
         let read = |host| Allowed::parse(host).expect("a test reads every profile's hosts");
         self.allow.iter().map(move |host| read(host))
     }
+}
+
+/// Whether the program that this name finds is a file of the working directory.
+fn is_in_working_directory(command: &OsStr) -> bool {
+    let Ok(project) = std::env::current_dir().and_then(std::fs::canonicalize) else {
+        return true;
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&path).map(|folder| folder.join(command));
+    let found = programs.find(|program| program.is_file());
+    found.is_some_and(|found| {
+        let real = std::fs::canonicalize(&found);
+        found.starts_with(&project) || real.is_ok_and(|real| real.starts_with(&project))
+    })
 }
 
 fn named(name: &str) -> Option<Profile> {
@@ -156,7 +169,8 @@ mod tests {
     #[test]
     fn a_command_has_the_profile_of_its_name_unless_a_flag_says_another() {
         let of = |flag, command: &str| Profile::of(flag, OsStr::new(command)).unwrap();
-        assert_eq!(of(None, "/usr/local/bin/claude").unwrap().name, "claude");
+        assert_eq!(of(None, "claude").unwrap().name, "claude");
+        assert!(of(None, "./claude").is_none() && of(None, "/usr/bin/claude").is_none());
         assert_eq!(of(Some("codex"), "node").unwrap().name, "codex");
         assert!(of(Some("none"), "claude").is_none() && of(None, "bash").is_none());
         let refused = Profile::of(Some("claud"), OsStr::new("x")).unwrap_err();

@@ -34,6 +34,7 @@ impl ResolvedConfig {
     pub fn of(config: &Config, known_variables: bool) -> Result<Self, Failure> {
         let mut resolved = Self {
             allowed: config.allow.clone(),
+            offered: config.offered.clone(),
             ..Self::default()
         };
         let mut bound: HashSet<CredentialName> = HashSet::new();
@@ -46,25 +47,47 @@ impl ResolvedConfig {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
         }
         for preset in presets {
-            resolved.add(preset, &mut bound)?;
+            let hosts = resolved.hosts_of(preset)?;
+            resolved.allowed.extend(hosts);
+            resolved.lend(preset, &mut bound)?;
             resolved.offer(preset, &bound);
         }
         for credential in &config.credentials {
             resolved.slashes_of(credential);
         }
         if known_variables {
-            resolved.add_known(&mut bound)?;
+            resolved.add_known(&config.allow, &mut bound)?;
+        }
+        for name in &config.offered_presets {
+            let preset = preset::named(name).ok_or_else(|| unknown(name))?;
+            let hosts = resolved.hosts_of(preset)?;
+            resolved.offered.extend(hosts);
+            resolved.offer(preset, &bound);
         }
         Ok(resolved)
     }
 
-    /// Adds the credentials whose variables are set, unless their hosts have a credential already:
-    /// what is configured stays as it is.
-    fn add_known(&mut self, bound: &mut HashSet<CredentialName>) -> Result<(), Failure> {
+    /// Adds the credentials whose variables are set and not in use, unless their hosts have a
+    /// credential already, or are allowed by a flag: what is configured stays as it is.
+    fn add_known(
+        &mut self,
+        allow: &[Allowed],
+        bound: &mut HashSet<CredentialName>,
+    ) -> Result<(), Failure> {
         let aws = config::Credential::aws();
         if let Some(aws) = aws.filter(|aws| !bound.contains(&aws.name)) {
             let parts = bind(&aws)?;
-            if parts.iter().all(|part| self.leaves(&part.binding.origins)) {
+            let is_free = |part: &Stored| {
+                let mut origins = part.binding.origins.iter();
+                let mut variables = part.binding.variables.iter();
+                // Where a key signs, nothing passes unsigned.
+                let is_open =
+                    origins.any(|origin| allow.iter().any(|one| one.host.overlaps(&origin.hosts)));
+                let is_used = variables.any(|variable| self.uses(variable))
+                    || part.from.env_name().is_some_and(|name| self.uses(name));
+                self.leaves(&part.binding.origins) && !is_open && !is_used
+            };
+            if parts.iter().all(is_free) {
                 self.stored.extend(parts);
                 bound.insert(aws.name);
             }
@@ -72,10 +95,20 @@ impl ResolvedConfig {
         for (_, preset, _) in preset::known_variables(is_set) {
             let mut lent = preset.credentials.iter().filter(|one| is_lent(one));
             if lent.all(|one| !one.origins.is_empty() && self.leaves(&one.origins)) {
-                self.add(preset, bound)?;
+                let hosts = self.hosts_of(preset)?;
+                self.offered.extend(hosts);
+                self.lend(preset, bound)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether a credential is read from this variable, or its phantom stands there.
+    fn uses(&self, variable: &str) -> bool {
+        self.stored.iter().any(|stored| {
+            stored.from.env_name() == Some(variable)
+                || stored.binding.variables.iter().any(|one| one == variable)
+        })
     }
 
     /// Whether no credential is bound to any of these origins.
@@ -122,26 +155,31 @@ impl ResolvedConfig {
         all.map(String::as_str).collect()
     }
 
-    fn add(
+    /// Returns the hosts that a preset needs beside those of its credentials, and notes how its
+    /// clients write paths.
+    fn hosts_of(&mut self, preset: &'static Preset) -> Result<Vec<Allowed>, Failure> {
+        let registry = registry(preset)?;
+        if preset.encoded_slash {
+            let origins = preset.credentials.iter().flat_map(|one| &one.origins);
+            self.encoded_slash.extend(origins.chain(&registry).cloned());
+        }
+        Ok(preset.allow.iter().chain(&registry).map(allowed).collect())
+    }
+
+    /// Adds the credentials of a preset whose variables are set and not in use.
+    fn lend(
         &mut self,
         preset: &'static Preset,
         bound: &mut HashSet<CredentialName>,
     ) -> Result<(), Failure> {
         let registry = registry(preset)?;
-        let hosts = preset.allow.iter().chain(&registry);
-        self.allowed.extend(hosts.map(allowed));
-        if preset.encoded_slash {
-            let origins = preset.credentials.iter().flat_map(|one| &one.origins);
-            self.encoded_slash.extend(origins.chain(&registry).cloned());
-        }
         for credential in &preset.credentials {
             let mut variables = credential.variables.iter();
             let Some(variable) = variables.find(|variable| is_set(variable)) else {
                 continue;
             };
-            let mut stored = self.stored.iter();
-            let is_stored = stored.any(|stored| stored.binding.variables.contains(variable));
-            if is_stored || !bound.insert(credential.name.clone()) {
+            let mut set = credential.variables.iter().filter(|one| is_set(one));
+            if set.any(|one| self.uses(one)) || !bound.insert(credential.name.clone()) {
                 continue;
             }
             if credential.origins.is_empty() && registry.is_empty() {

@@ -94,6 +94,10 @@ pub struct Config {
     pub allow: Vec<Allowed>,
     /// Presets that flags name. Their hosts are allowed and their variables hold phantoms.
     pub presets: Vec<String>,
+    /// Hosts that an agent's profile needs: allowed unless policy files decide.
+    pub offered: Vec<Allowed>,
+    /// Presets of an agent's profile. Their hosts are allowed unless policy files decide.
+    pub offered_presets: Vec<String>,
     /// The groups that the session of `gateway exec` is in.
     pub groups: Vec<String>,
     /// Warnings for the operator.

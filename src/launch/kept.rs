@@ -3,9 +3,11 @@
 //! A command wrote these folders, and another sandbox may write to them meanwhile. So no link in
 //! them is followed, and nothing is removed by a path.
 
+use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
@@ -25,77 +27,106 @@ pub enum Dropped {
 
 /// Looks through the folder of a home, and removes what is not kept: files that hold the known
 /// shape of a credential other than `ours`, what is neither a file nor a folder nor a link, and
-/// the oldest files beyond what fits. Returns what was removed, relative to the folder.
+/// what is more than is kept. Nothing beyond that is read. Returns what was removed, relative to
+/// the folder.
 ///
 /// # Errors
-/// The error of the first folder or file that cannot be looked through.
+/// The error of the first folder that cannot be looked through, or a file that cannot be removed.
 pub fn sweep(folder: &Path, ours: &[String]) -> io::Result<Vec<(PathBuf, Dropped)>> {
     let mut sweep = Sweep {
         ours,
-        files: Vec::new(),
+        bytes: 0,
+        entries: 0,
         dropped: Vec::new(),
     };
     sweep.folder(open_own(CWD, folder)?, Path::new(""), 0)?;
-    sweep.bound(folder)?;
     Ok(sweep.dropped)
 }
 
 struct Sweep<'a> {
     ours: &'a [String],
-    /// What stays: when it was changed, its size, and its path.
-    files: Vec<(i64, u64, PathBuf)>,
+    /// The size of what stays.
+    bytes: u64,
+    /// How many entries stay.
+    entries: usize,
     dropped: Vec<(PathBuf, Dropped)>,
 }
 
 impl Sweep<'_> {
     fn folder(&mut self, folder: OwnedFd, at: &Path, depth: usize) -> io::Result<()> {
-        let names = Dir::read_from(&folder)?
-            .map(|entry| Ok(entry?.file_name().to_owned()))
-            .collect::<io::Result<Vec<_>>>()?;
-        for name in names
-            .iter()
-            .filter(|name| !matches!(name.to_bytes(), b"." | b".."))
-        {
-            let path = at.join(name.to_string_lossy().as_ref());
-            let Ok(found) = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) else {
-                continue; // It went meanwhile.
-            };
-            match FileType::from_raw_mode(found.st_mode) {
-                FileType::Directory if depth < DEEPEST => {
-                    match open_own(&folder, name.as_c_str()) {
-                        // It was replaced meanwhile.
-                        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-                        inner => self.folder(inner?, &path, depth + 1)?,
-                    }
-                }
-                FileType::Directory => return Err(too_deep(&path)),
-                FileType::Symlink => self.files.push((found.st_mtime, 0, path)),
-                FileType::RegularFile if self.is_clean(&folder, name, &path)? => {
-                    let size = u64::try_from(found.st_size).unwrap_or_default();
-                    self.files.push((found.st_mtime, size, path));
-                }
-                kind => {
-                    rustix::fs::unlinkat(&folder, name.as_c_str(), AtFlags::empty())?;
-                    if kind == FileType::RegularFile {
-                        self.dropped.push((path, Dropped::Credential));
-                    }
+        let mut entries = Dir::read_from(&folder)?;
+        while let Some(entry) = entries.read() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if !matches!(name.to_bytes(), b"." | b"..") {
+                let path = at.join(OsStr::from_bytes(name.to_bytes()));
+                self.entry(&folder, name, path, depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        folder: &OwnedFd,
+        name: &CStr,
+        path: PathBuf,
+        depth: usize,
+    ) -> io::Result<()> {
+        let found = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(()), // It went meanwhile.
+            found => found?,
+        };
+        self.entries += 1;
+        let size = u64::try_from(found.st_size).unwrap_or(u64::MAX);
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory if depth < DEEPEST && self.entries <= MOST_ENTRIES => {
+                return match open_own(folder, name) {
+                    // It was replaced meanwhile.
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+                    inner => self.folder(inner?, &path, depth + 1),
+                };
+            }
+            FileType::Directory => return Err(too_large(&path)),
+            _ if self.entries > MOST_ENTRIES => {
+                remove(folder, name)?;
+                self.dropped.push((path, Dropped::TooMuch));
+                // So many files are dropped one by one; beyond, all is forgotten at once.
+                if self.dropped.len() > MOST_ENTRIES {
+                    return Err(too_large(Path::new("")));
                 }
             }
+            FileType::Symlink => {}
+            FileType::RegularFile if self.bytes.saturating_add(size) > MOST_BYTES => {
+                remove(folder, name)?;
+                self.dropped.push((path, Dropped::TooMuch));
+            }
+            FileType::RegularFile => {
+                self.bytes += size;
+                if !self.is_clean(folder, name, &path)? {
+                    remove(folder, name)?;
+                    self.dropped.push((path, Dropped::Credential));
+                }
+            }
+            _ => remove(folder, name)?,
         }
         Ok(())
     }
 
     /// Whether a file holds no credential. One that services name for their credentials is kept
     /// only if it holds one of ours.
-    fn is_clean(&self, folder: &OwnedFd, name: &std::ffi::CStr, path: &Path) -> io::Result<bool> {
+    fn is_clean(&self, folder: &OwnedFd, name: &CStr, path: &Path) -> io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = rustix::fs::openat(folder, name, flags, Mode::empty()) else {
-            return Ok(false); // A file that even its owner may not read hides something.
+        let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(true), // It went meanwhile.
+            Err(_) => return Ok(false), // What even its owner may not read hides something.
         };
         let mut content = Vec::new();
-        File::from(file)
-            .take(MOST_BYTES + 1)
-            .read_to_end(&mut content)?;
+        let read = File::from(file).take(MOST_BYTES).read_to_end(&mut content);
+        if read.is_err() {
+            return Ok(false);
+        }
         let mut has_ours = false;
         for phantom in self
             .ours
@@ -112,25 +143,13 @@ impl Sweep<'_> {
         let is_store = hide::IN_HOME.iter().any(|store| Path::new(store) == path);
         Ok((has_ours || !is_store) && !detect::holds_issued_credential(&content))
     }
+}
 
-    /// Removes the oldest files until the rest fits.
-    fn bound(&mut self, folder: &Path) -> io::Result<()> {
-        self.files.sort_by(|one, other| other.cmp(one));
-        let (mut bytes, mut count) = (0, 0);
-        for (_, size, path) in std::mem::take(&mut self.files) {
-            (bytes, count) = (bytes + size, count + 1);
-            if bytes <= MOST_BYTES && count <= MOST_FILES {
-                continue;
-            }
-            let mut directory = open(CWD, folder)?;
-            for part in path.parent().into_iter().flat_map(Path::iter) {
-                directory = open(&directory, part)?;
-            }
-            let name = path.file_name().unwrap_or_default();
-            let _ = rustix::fs::unlinkat(&directory, name, AtFlags::empty());
-            self.dropped.push((path, Dropped::TooMuch));
-        }
-        Ok(())
+/// Removes an entry that is no folder, if it is still there.
+fn remove(folder: &OwnedFd, name: &CStr) -> io::Result<()> {
+    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => Ok(removed?),
     }
 }
 
@@ -150,13 +169,14 @@ fn open(directory: impl AsFd, name: impl Arg) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, name, flags, Mode::empty())
 }
 
-fn too_deep(path: &Path) -> io::Error {
-    io::Error::other(format!("`{}` is too deep in its folder", path.display()))
+fn too_large(path: &Path) -> io::Error {
+    let place = path.display();
+    io::Error::other(format!("`{place}` is too deep, or one of too many folders"))
 }
 
 /// The most that is kept of one project.
 const MOST_BYTES: u64 = 256 << 20;
-const MOST_FILES: usize = 50_000;
+const MOST_ENTRIES: usize = 50_000;
 const DEEPEST: usize = 64;
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::failure::{At, Failure, Step};
 use super::mount_plan::MountPlan;
-use super::mounts::STAGE;
 use super::overlay::{self, Layers};
 use super::paths::below;
 use super::tree::{NODEV, NOSUID, RDONLY, Tree};
@@ -35,17 +34,17 @@ pub(super) fn take(plan: &MountPlan) -> Result<Vec<Tree>, Failure> {
 }
 
 /// Puts the folders in their places in the new home.
-pub(super) fn put(kept: &[Tree]) -> Result<(), Failure> {
+pub(super) fn put(kept: &[Tree], stage: &Path) -> Result<(), Failure> {
     for tree in kept {
         tree.restrict(NOSUID | NODEV)
-            .and_then(|()| tree.put(Path::new(STAGE)))
+            .and_then(|()| tree.put(stage))
             .at(Step::Home, tree.path().display().to_string())?;
     }
     Ok(())
 }
 
 /// Opens the directory above something that is to be seen in a kept folder.
-pub(super) fn place(plan: &MountPlan, seen: &Path) -> io::Result<Place> {
+pub(super) fn place(plan: &MountPlan, seen: &Path, stage: &Path) -> io::Result<Place> {
     let roots = plan
         .kept
         .iter()
@@ -54,7 +53,7 @@ pub(super) fn place(plan: &MountPlan, seen: &Path) -> io::Result<Place> {
         .into_iter()
         .find(|root| seen.starts_with(root) && root != seen);
     let root = root.ok_or(io::ErrorKind::InvalidInput)?;
-    let mut directory = open(CWD, below(Path::new(STAGE), &root).as_os_str())?;
+    let mut directory = open(CWD, below(stage, &root).as_os_str())?;
     let within = seen.strip_prefix(&root).map_err(io::Error::other)?;
     for part in within.parent().into_iter().flat_map(Path::iter) {
         directory = enter(&directory, part)?;
@@ -101,7 +100,12 @@ impl Place {
             &self.name,
             flags | OFlags::CLOEXEC,
             Mode::RUSR | Mode::WUSR,
-        )?;
+        );
+        // The command's own folder has the name, or another start made the copy just now.
+        let new = match new {
+            Err(rustix::io::Errno::EXIST) => return Ok(()),
+            new => new?,
+        };
         io::copy(&mut File::open(real)?, &mut File::from(new)).map(|_| ())
     }
 }

@@ -206,7 +206,7 @@ fn make_home(plan: &MountPlan, kept: &[Tree], layers: &mut Layers) -> Result<boo
             .mode(0o700)
             .create(&place);
         made.at(Step::Home, home.display().to_string())?;
-        kept_home::put(kept)?;
+        kept_home::put(kept, stage)?;
         return Ok(true);
     }
     let part = below(stage, MEMORY).join(HOME);
@@ -217,9 +217,10 @@ fn make_home(plan: &MountPlan, kept: &[Tree], layers: &mut Layers) -> Result<boo
     for seen in seen {
         all_by_name &= see_in_home(&seen, layers).at(Step::Home, seen.display().to_string())?;
     }
-    kept_home::put(kept)?;
+    kept_home::put(kept, stage)?;
     for seen in in_kept {
-        let place = kept_home::place(plan, &seen).at(Step::Home, seen.display().to_string())?;
+        let place =
+            kept_home::place(plan, &seen, stage).at(Step::Home, seen.display().to_string())?;
         all_by_name &= place
             .see(&seen, layers)
             .at(Step::Home, seen.display().to_string())?;
@@ -291,7 +292,7 @@ fn own_uid() -> u32 {
 }
 
 /// Where the new root is assembled: a place of the host that is not needed meanwhile.
-pub(super) const STAGE: &str = "/sys";
+const STAGE: &str = "/sys";
 /// The memory, inside it, until its parts have their places.
 const MEMORY: &str = "/.memory";
 const HOME: &str = "home";

@@ -18,7 +18,9 @@ pub(super) fn secrets(project: &Path) -> Vec<PathBuf> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name == ".env" || name.starts_with(".env.") || name == ".envrc"
     };
-    let files = entries.map(|entry| entry.path()).filter(is_named);
+    let is_file = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
+    let files = entries.filter(is_file).map(|entry| entry.path());
+    let files = files.filter(is_named).take(MOST_FILES);
     let mut found: Vec<PathBuf> = files.filter(|path| assigns_secret(path)).collect();
     found.sort();
     found
@@ -35,7 +37,7 @@ pub(super) fn sockets(plan: &MountPlan) -> Vec<PathBuf> {
 fn assigns_secret(path: &Path) -> bool {
     let opened = File::options()
         .read(true)
-        .custom_flags(libc::O_NONBLOCK)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
         .open(path);
     let mut text = Vec::new();
     let read = opened.and_then(|file| file.take(LONGEST).read_to_end(&mut text));
@@ -53,6 +55,8 @@ fn value(line: &[u8]) -> Option<&[u8]> {
     (!line.starts_with(b"#")).then_some(value)
 }
 
+/// How many files are looked at.
+const MOST_FILES: usize = 32;
 /// How much of a file is looked at.
 const LONGEST: u64 = 64 << 10;
 

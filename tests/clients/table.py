@@ -46,6 +46,11 @@ for themselves.
 - Node 20 reads no proxy variable at all. Behind an explicit proxy its programs need the code named
   here; `exec` needs none of it. From Node 24 on, `NODE_USE_ENV_PROXY=1`, which `gateway env` sets,
   is enough.
+- The agents Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0 run by `gateway exec`, each
+  logged in by a variable of the shell, in a fresh home, before stand-ins of their services
+  (`tests/clients/agents.py`). Claude Code is also used in a terminal, twice: the second run asks
+  for no theme, key or trust. Codex reads `OPENAI_API_KEY` only after a login; the profile gives it
+  the phantom as `CODEX_API_KEY` too, which `codex exec` reads.
 - Not covered: clients with built-in certificates (webpki-roots, pinned ones). No setting makes them
   trust another CA, so they could reach only an origin whose TLS the gateway does not terminate, and
   there is none.
