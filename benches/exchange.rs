@@ -15,7 +15,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use gateway::audit::{Durability, Log};
 use gateway::credential::{Credentials, Stores};
 use gateway::gateway::{
-    Ids, Limits, ListenerMode, ListeningSocket, SessionListener, SharedState, Snapshot, Worker,
+    Ids, Limits, ListenerMode, ListenerSlot, SessionListener, SharedState, Snapshot, Worker,
 };
 use gateway::intercept::{CaSettings, SessionCa};
 use gateway::message::Host;
@@ -87,14 +87,10 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    let listener = ListeningSocket::new(listener, false).unwrap();
-    let served = SessionListener {
-        session: asks,
-        ca: Arc::new(ca),
-        mode: ListenerMode::Proxy(None),
-    };
+    let served = SessionListener::new(&shared, (asks, Arc::new(ca)), ListenerMode::Proxy, None);
+    let slot = Arc::new(ListenerSlot::new(&shared, served));
     let worker = Worker::new(shared).unwrap();
-    tokio::spawn(worker.listen(listener, Arc::new(served)));
+    worker.listen(worker.take(listener, false).unwrap(), slot);
     address
 }
 

@@ -5,6 +5,8 @@ mod private;
 
 pub use private::{check_private, create_private, private_folder};
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -94,6 +96,19 @@ impl Unfit {
     }
 }
 
+thread_local! {
+    /// The files that this thread read, while somebody wants to know.
+    static TRACED: RefCell<Option<BTreeSet<PathBuf>>> = const { RefCell::new(None) };
+}
+
+/// Does something, and says which files [`read`] was asked for meanwhile on this thread, whether or
+/// not they could be read.
+pub fn traced<T>(done: impl FnOnce() -> T) -> (T, BTreeSet<PathBuf>) {
+    TRACED.set(Some(BTreeSet::new()));
+    let done = done();
+    (done, TRACED.take().unwrap_or_default())
+}
+
 /// Reads a text file of at most `most_mib` MiB that belongs to root or to the gateway's own user.
 /// Refuses it if everyone may write or replace it.
 ///
@@ -103,6 +118,7 @@ impl Unfit {
 /// # Errors
 /// Returns the cause as [`Unfit`].
 pub fn read(path: &Path, most_mib: u64) -> Result<String, Unfit> {
+    TRACED.with_borrow_mut(|traced| traced.as_mut().map(|all| all.insert(path.to_owned())));
     // Non-blocking, so that a pipe cannot block the reader.
     let file = OpenOptions::new()
         .read(true)

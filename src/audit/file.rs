@@ -192,6 +192,11 @@ impl Sink for LogFile {
         self.position >= self.due_at
     }
 
+    fn rotate_at(&mut self, bytes: u64) {
+        self.rotate_bytes = bytes;
+        self.due_at = bytes;
+    }
+
     fn turn(&mut self, seq: u64, moved: bool) -> Result<(), Error> {
         // After a failure, wait for another `rotate_bytes` instead of retrying at each record.
         self.due_at = self.position + self.rotate_bytes;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -20,7 +20,7 @@ use super::lasting::Lasting;
 use super::memory::Memory;
 use super::record::{Record, Word};
 use super::share::{Account, Allowance, FreeSpace};
-use super::shared::{Durability, Shared, keep_synced};
+use super::shared::{Durability, Promise, Shared, keep_synced};
 use super::sink::Sink;
 use super::writer::Writer;
 use gateway_names::{ReasonCode, SessionId};
@@ -120,6 +120,18 @@ impl Log {
         Ok((log, memory))
     }
 
+    /// Changes how durable records are, the size of files, and how much one session may write. The
+    /// path stays.
+    pub fn change(&self, settings: &Settings) {
+        let shared = &self.0.shared;
+        *shared.promise.write() = Promise {
+            sync: settings.sync,
+            allowance: settings.allowance,
+        };
+        let rotate_bytes = settings.rotate_bytes.max(LEAST_ROTATE_BYTES);
+        shared.lock().sink.rotate_at(rotate_bytes);
+    }
+
     /// The file that it appends to; `None` for a log in memory.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
@@ -172,7 +184,11 @@ impl Log {
     /// Whether a session may write one more record.
     pub(super) fn admit(&self, account: &Account) -> Result<(), Error> {
         let shared = &self.0.shared;
-        account.admit(shared.allowance, &shared.disk, Instant::now())
+        account.admit(
+            shared.promise.read().allowance,
+            &shared.disk,
+            Instant::now(),
+        )
     }
 
     /// Charges a session for what was written.
@@ -211,7 +227,7 @@ impl Log {
     /// Waits until the record `seq` survives a power loss, if the settings require that before an
     /// answer.
     pub(super) async fn settle(&self, seq: u64) -> Result<(), Error> {
-        if self.0.shared.sync == Durability::Batch {
+        if self.0.shared.promise.read().sync == Durability::Batch {
             return Ok(());
         }
         let mut lasting = self.0.shared.lasting.subscribe();
@@ -266,8 +282,7 @@ impl Log {
             room: AtomicU64::new(0),
             wake: Condvar::new(),
             lasting,
-            sync,
-            allowance,
+            promise: RwLock::new(Promise { sync, allowance }),
             disk,
         });
         let theirs = Arc::clone(&shared);

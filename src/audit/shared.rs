@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -25,6 +25,12 @@ pub enum Durability {
     Always,
 }
 
+/// What the log promises about records, which may change while it is open.
+pub(super) struct Promise {
+    pub(super) sync: Durability,
+    pub(super) allowance: Allowance,
+}
+
 pub(super) struct Shared {
     pub(super) writer: Mutex<Writer>,
     /// Bytes promised to exchanges in progress.
@@ -34,8 +40,7 @@ pub(super) struct Shared {
     pub(super) room: AtomicU64,
     pub(super) wake: Condvar,
     pub(super) lasting: watch::Sender<Lasting>,
-    pub(super) sync: Durability,
-    pub(super) allowance: Allowance,
+    pub(super) promise: RwLock<Promise>,
     pub(super) disk: FreeSpace,
 }
 
@@ -86,7 +91,7 @@ pub(super) fn keep_synced(shared: &Shared) {
         while !writer.dirty && !writer.closing && !writer.unsynced {
             shared.wake.wait(&mut writer);
         }
-        if shared.sync == Durability::Batch || writer.unsynced {
+        if shared.promise.read().sync == Durability::Batch || writer.unsynced {
             shared
                 .wake
                 .wait_while_for(&mut writer, |writer| !writer.closing, INTERVAL);

@@ -35,6 +35,9 @@ pub(super) trait Sink: Send {
         Ok(())
     }
 
+    /// Begins new files at this size from now on.
+    fn rotate_at(&mut self, _bytes: u64) {}
+
     /// What must be synced, in order, to make everything appended so far durable.
     fn durable(&mut self) -> Vec<Arc<dyn Durable>>;
 }

@@ -1,8 +1,11 @@
 //! Builds the program from a valid configuration.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use super::failure::Failure;
@@ -10,6 +13,8 @@ use super::generation;
 use super::keeping::{Keeper, Keeping};
 use super::kept::RecalledSession;
 use super::kept_home::KeptHome;
+use super::listening::Listening;
+use super::opened::OpenedSession;
 use super::reloading::Reloading;
 use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
@@ -20,6 +25,7 @@ use crate::intercept::{CaSettings, SessionCa};
 use crate::message::Host;
 use crate::names::SessionId;
 use crate::origin::OriginRule;
+use crate::policy::Operators;
 use crate::session::phantom::Phantoms;
 use crate::session::{EndReason, Lifetime, Moment, Session, SessionStatus};
 
@@ -31,6 +37,12 @@ pub struct App {
     pub config: Config,
     /// What a reload starts from.
     pub(super) reloading: Reloading,
+    /// The CAs of live sessions.
+    authorities: Mutex<Vec<Weak<SessionCa>>>,
+    /// Who may do what on the control socket.
+    pub(super) operators: Arc<ArcSwap<Operators>>,
+    /// The listeners of `serve`.
+    pub(super) listening: Listening,
     /// Which sessions outlive the process.
     keeping: Keeping,
     /// What the command keeps of its home.
@@ -64,10 +76,18 @@ impl App {
             shared: Arc::new(shared),
             reloading: Reloading::of(&config),
             config,
+            operators: Arc::new(ArcSwap::from_pointee(Operators::everything())),
+            authorities: Mutex::default(),
+            listening: Listening::default(),
             keeping: Keeping::Nothing,
             kept_home: None,
             keeper: OnceCell::new(),
         })
+    }
+
+    /// How many threads serve.
+    pub(super) fn threads(&self) -> NonZeroUsize {
+        self.config.runtime.threads
     }
 
     /// Keeps sessions between two starts.
@@ -93,40 +113,52 @@ impl App {
         id: &SessionId,
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
+        let snapshot = self.shared.current();
+        let opened = self.prepare(&snapshot, &self.config, id, groups).await?;
+        self.enter(&opened);
+        Ok(opened.live())
+    }
+
+    /// Opens a session in a generation that may not be in force yet, as [`App::open`] does. No
+    /// request reaches it before it is entered.
+    ///
+    /// # Errors
+    /// As [`App::open`].
+    pub(super) async fn prepare(
+        &self,
+        snapshot: &Snapshot,
+        config: &Config,
+        id: &SessionId,
+        groups: &[String],
+    ) -> Result<OpenedSession, Failure> {
         let keeper = self.keeper().await?;
         for _ in 0..TRIES {
             let mut kept = keeper.recall(id).await?;
-            let phantoms = self.issue(id, &mut kept).await?;
-            let session = self.session(id, groups, phantoms, &kept);
-            let ca = self.ca(&session, &kept)?;
+            let phantoms = issue(snapshot, id, &mut kept).await?;
+            let session = self.session(config, (id, groups), phantoms, &kept);
+            let ca = self.ca(config, &session, &kept)?;
             if keeper.keep(&kept, &session, &ca).await? {
                 for (other, phantoms) in keeper.others(&kept).await {
                     self.shared.sessions.recognise(&other, &phantoms);
                 }
-                self.shared.sessions.enter(session.clone());
-                keeper.tend(&kept, &session);
-                return Ok((session, ca));
+                return Ok(OpenedSession { session, ca, kept });
             }
         }
         Err(too_many())
     }
 
-    async fn issue(&self, id: &SessionId, kept: &mut RecalledSession) -> Result<Phantoms, Failure> {
-        let key = kept.key();
-        let snapshot = self.shared.current();
-        let credentials = &snapshot.credentials;
-        let issued = credentials.issue(id, &key, &mut kept.shapes, |_| true);
-        issued.await.map_err(|error| {
-            Failure::new("the session's phantoms cannot be issued")
-                .because(chain(&error))
-                .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
-        })
+    /// Lets requests reach a session.
+    pub(super) fn enter(&self, opened: &OpenedSession) {
+        self.shared.sessions.enter(opened.session.clone());
+        if let Some(keeper) = self.keeper.get() {
+            keeper.tend(&opened.kept, &opened.session);
+        }
     }
 
     fn session(
         &self,
-        id: &SessionId,
-        groups: &[String],
+        config: &Config,
+        (id, groups): (&SessionId, &[String]),
         phantoms: Phantoms,
         kept: &RecalledSession,
     ) -> Arc<Session> {
@@ -134,37 +166,38 @@ impl App {
         if let Some(why) = kept.ended() {
             let why = match why {
                 EndReason::Operator => "was ended",
-                EndReason::Expired => "was not renewed before its lifetime was over",
                 EndReason::Idle => "was not used for too long",
+                EndReason::Expired | EndReason::Listener => "is over",
             };
             Terminal::new(false, super::Color::Auto).note(format!(
                 "gateway: session `{id}` {why} and refuses every request; `--fresh` begins it anew"
             ));
         }
         let lasts = match self.keeping {
-            Keeping::Listeners => Some(self.config.ca.lifetime),
+            Keeping::Listeners => Some(config.ca.lifetime),
             // It ends with its command.
             Keeping::Project(_) | Keeping::Nothing => None,
         };
         let lifetime = lasts.map(|lasts| Lifetime::new(Moment::now(), lasts));
         let session = Session::new(id.clone(), groups.collect(), phantoms, lifetime);
         let session = session.with_key(kept.key());
-        session.limit_idle(self.config.ca.idle);
+        session.limit_idle(config.ca.idle);
         kept.restore(&session);
         Arc::new(session)
     }
 
     fn ca(
         &self,
+        config: &Config,
         session: &Arc<Session>,
         kept: &RecalledSession,
     ) -> Result<Arc<SessionCa>, Failure> {
         let settings = CaSettings {
-            lifetime: self.config.ca.lifetime,
+            lifetime: config.ca.lifetime,
             // Not constrained to the first hosts: a reload may add others (ADR 34), and a kept CA
             // outlives its configuration (ADR 33).
             constraints: None,
-            leaves_kept: self.config.limits.cached_certificates,
+            leaves_kept: config.limits.cached_certificates,
             explains: self.explains(),
             ..CaSettings::default()
         };
@@ -172,11 +205,24 @@ impl App {
         let may_mint = Arc::new(move |host: &Host| {
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
-            policies.may_resolve(asks.id(), asks.groups(), host)
+            policies.may_resolve(asks.id(), asks.groups(policies.number()), host)
         });
         let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), may_mint)
             .map_err(|error| generation::failed("the session's CA", &error))?;
-        Ok(Arc::new(ca))
+        let ca = Arc::new(ca);
+        self.authorities.lock().push(Arc::downgrade(&ca));
+        Ok(ca)
+    }
+
+    /// Has the CAs of live sessions make leaves as a configuration says.
+    pub(super) fn change_authorities(&self, config: &Config) {
+        self.authorities.lock().retain(|ca| {
+            let live = ca.upgrade();
+            let change = |ca: &Arc<SessionCa>| {
+                ca.change(config.ca.lifetime, config.limits.cached_certificates)
+            };
+            live.as_ref().map(change).is_some()
+        });
     }
 
     /// Whether a name that no policy reaches resolves, so that its requests are refused with an
@@ -225,10 +271,26 @@ impl App {
         self.keeper().await?.keep_status(id, status).await
     }
 
-    async fn keeper(&self) -> Result<&Keeper, Failure> {
+    pub(super) async fn keeper(&self) -> Result<&Keeper, Failure> {
         let open = || Keeper::open(&self.config, self.keeping.clone());
         self.keeper.get_or_try_init(open).await
     }
+}
+
+/// Issues the phantoms of a session in a generation.
+async fn issue(
+    snapshot: &Snapshot,
+    id: &SessionId,
+    kept: &mut RecalledSession,
+) -> Result<Phantoms, Failure> {
+    let key = kept.key();
+    let credentials = &snapshot.credentials;
+    let issued = credentials.issue(id, &key, &mut kept.shapes, |_| true);
+    issued.await.map_err(|error| {
+        Failure::new("the session's phantoms cannot be issued")
+            .because(chain(&error))
+            .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
+    })
 }
 
 fn log(config: &Config) -> Result<Log, Failure> {
@@ -236,13 +298,7 @@ fn log(config: &Config) -> Result<Log, Failure> {
         Some(path) => path.clone(),
         None => default_log()?,
     };
-    let settings = audit::Settings {
-        path: path.clone(),
-        sync: config.audit.sync,
-        rotate_bytes: config.audit.rotate_bytes,
-        allowance: config.audit.allowance,
-    };
-    Log::open(&settings).map_err(|error| {
+    Log::open(&log_settings(config, path.clone())).map_err(|error| {
         Failure::new(format!(
             "the audit log `{}` cannot be opened",
             path.display()
@@ -250,6 +306,16 @@ fn log(config: &Config) -> Result<Log, Failure> {
         .because(chain(&error))
         .next("name another file with `--audit FILE` or `[audit] path`")
     })
+}
+
+/// The settings of the log at a path.
+pub(super) fn log_settings(config: &Config, path: PathBuf) -> audit::Settings {
+    audit::Settings {
+        path,
+        sync: config.audit.sync,
+        rotate_bytes: config.audit.rotate_bytes,
+        allowance: config.audit.allowance,
+    }
 }
 
 /// Returns a new path for each run of `exec`, since one process writes one chain.

@@ -15,8 +15,8 @@ const BACKLOG: i32 = 4096;
 
 /// The sockets of one `[[listener]]`.
 pub struct BoundListener {
-    /// Whether the service manager has them too.
-    pub inherited: bool,
+    /// The name that the service manager passed them with, if it has them too.
+    pub inherited: Option<String>,
     /// One for each thread.
     pub sockets: Vec<TcpListener>,
 }
@@ -43,13 +43,12 @@ pub fn bind(
     for listener in listeners {
         let at = passed.iter().position(|one| one.fits(listener));
         let address = listener.address;
-        let sockets = match at {
+        bound.push(match at {
             Some(at) => copies(passed.swap_remove(at), listener, threads)?,
-            None => own(address, threads).map_err(|error| unusable(address, &error))?,
-        };
-        bound.push(BoundListener {
-            inherited: at.is_some(),
-            sockets,
+            None => BoundListener {
+                inherited: None,
+                sockets: own(address, threads).map_err(|error| unusable(address, &error))?,
+            },
         });
     }
     // A second socket on one address.
@@ -108,23 +107,35 @@ fn copies(
     one: Inherited,
     listener: &Listener,
     threads: NonZeroUsize,
-) -> Result<Vec<TcpListener>, Failure> {
-    // Without `FileDescriptorName=`, the name is that of the socket unit.
-    let named = !one.name.is_empty() && one.name != "unknown" && !one.name.ends_with(".socket");
-    if named && one.name != listener.session.as_str() {
-        return Err(Failure::usage(format!(
-            "the socket on {} is named `{}`, and the listener there is of session `{}`",
-            one.address, one.name, listener.session
-        ))
-        .next("let `FileDescriptorName=` be the listener's `session`, or remove it"));
-    }
+) -> Result<BoundListener, Failure> {
+    check_name(&one.name, listener)?;
     let copy = || {
         let socket = one.socket.try_clone()?;
         socket.set_nonblocking(true)?;
         Ok(TcpListener::from(socket))
     };
     let copies: Result<Vec<_>, std::io::Error> = (0..threads.get()).map(|_| copy()).collect();
-    copies.map_err(|error| unusable(one.address, &error))
+    Ok(BoundListener {
+        sockets: copies.map_err(|error| unusable(one.address, &error))?,
+        inherited: Some(one.name),
+    })
+}
+
+/// Checks the name of a listener's inherited socket.
+///
+/// # Errors
+/// As [`copies`].
+pub(super) fn check_name(name: &str, listener: &Listener) -> Result<(), Failure> {
+    // Without `FileDescriptorName=`, the name is that of the socket unit.
+    let named = !name.is_empty() && name != "unknown" && !name.ends_with(".socket");
+    if named && name != listener.session.as_str() {
+        return Err(Failure::usage(format!(
+            "the socket on {} is named `{name}`, and the listener there is of session `{}`",
+            listener.address, listener.session
+        ))
+        .next("let `FileDescriptorName=` be the listener's `session`, or remove it"));
+    }
+    Ok(())
 }
 
 /// Binds one socket for each thread, each with its own queue.

@@ -52,7 +52,8 @@ impl Drop for OpenControl {
 /// operators are refused. Must be called on the runtime that serves.
 pub fn open(app: &Arc<App>, kind: &'static str) -> Result<Option<OpenControl>, Failure> {
     let settings = &app.config.control;
-    let operators = operators(settings.policy.as_ref())?;
+    let permitted = operators(settings.policy.as_ref())?;
+    app.operators.store(Arc::new(permitted));
     let port = settings.metrics_address.map(bind_port).transpose()?;
     let socket = match socket(kind, settings.path.clone()) {
         Ok(socket) => socket,
@@ -78,7 +79,7 @@ pub fn open(app: &Arc<App>, kind: &'static str) -> Result<Option<OpenControl>, F
         app: app.clone(),
         main: Handle::current(),
     };
-    let control = Control::new(about, app.shared.clone(), operators, operations);
+    let control = Control::new(about, app.shared.clone(), app.operators.clone(), operations);
     let (stop, thread) = start(control, listener, port)?;
     Ok(Some(OpenControl {
         _socket: socket,
@@ -87,7 +88,11 @@ pub fn open(app: &Arc<App>, kind: &'static str) -> Result<Option<OpenControl>, F
     }))
 }
 
-fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> {
+/// Reads the policies for operators.
+///
+/// # Errors
+/// Returns a [`Failure`] with every problem.
+pub(super) fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> {
     let Some(path) = policy else {
         return Ok(Operators::everything());
     };

@@ -103,7 +103,7 @@ async fn sandbox(
         kept.begin(&phantoms(app), None)?;
     }
     let worker = serving::worker(&app.shared)?;
-    serving::tend(&app.shared, vec![session.clone()]);
+    serving::tend(&app.shared);
     // The launcher needs longer to create the sandbox than the setup so far, so wait for it only
     // now.
     let (hello, listeners) = gateway
@@ -144,17 +144,15 @@ fn serve_network(
         Box::new(move |host| {
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
-            policies.may_resolve(asks.id(), asks.groups(), host)
+            policies.may_resolve(asks.id(), asks.groups(policies.number()), host)
         }),
         Box::new(worker.name_observer(session.id())),
     ));
-    let listener = SessionListener {
-        session: session.clone(),
-        ca: ca.clone(),
-        mode: ListenerMode::Transparent(responder.clone()),
-    };
+    let mode = ListenerMode::Transparent(responder.clone());
+    let live = (session.clone(), ca.clone());
+    let listener = SessionListener::new(&app.shared, live, mode, None);
     let tcp = nonblocking(listeners.tcp).map_err(unusable)?;
-    serving::serve(worker, tcp, false, Arc::new(listener))?;
+    serving::serve(&app.shared, worker, tcp, listener)?;
     let names = nonblocking(listeners.dns_tcp)
         .and_then(tokio::net::TcpListener::from_std)
         .map_err(unusable)?;

@@ -232,7 +232,7 @@ fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
     };
     above_floor(app, &proposal::origin(&request))?;
     if let Some(session) = app.shared.sessions.get(&id) {
-        request.groups = session.groups().to_vec();
+        request.groups = session.last_groups().to_vec();
     }
     let generation = app.shared.current().policies.current();
     let verdict = generation.ask(&request.facts());

@@ -200,6 +200,24 @@ impl Keeper {
         }
     }
 
+    /// Keeps until when sessions live, if they are renewed no more.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written.
+    pub(super) async fn keep_ends(
+        &self,
+        sessions: &[Arc<Session>],
+        ends: SystemTime,
+    ) -> Result<(), Failure> {
+        for session in sessions.iter().filter(|_| self.keeps_ca()) {
+            let (session, ends) = (session.id().clone(), unix(ends));
+            // One that was ended elsewhere is refused, and stays so.
+            self.decide(vec![SessionDecision::Extend { session, ends }])
+                .await?;
+        }
+        Ok(())
+    }
+
     async fn decide(&self, decisions: Vec<SessionDecision>) -> Result<bool, Failure> {
         if decisions.is_empty() {
             return Ok(true);
@@ -341,7 +359,7 @@ impl Keeper {
 
 fn groups(session: &Session) -> Vec<String> {
     session
-        .groups()
+        .last_groups()
         .iter()
         .map(|group| group.to_string())
         .collect()

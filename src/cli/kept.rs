@@ -1,12 +1,10 @@
 //! What is kept of one session, and what is made of it at the next start.
 
-use std::time::SystemTime;
-
 use crate::intercept::KeptCa;
 use crate::names::SessionId;
 use crate::session::phantom::{KeptShapes, PhantomKey};
 use crate::session::{EndReason, Session, SessionStatus};
-use crate::state::{KeptSecrets, SessionDecision, SessionRecord, unix};
+use crate::state::{KeptSecrets, SessionDecision, SessionRecord};
 
 /// What is kept of one session.
 pub(super) struct RecalledSession {
@@ -41,23 +39,16 @@ impl RecalledSession {
         let Some(record) = &self.record else {
             return;
         };
-        match self.ended() {
-            Some(why) => session.narrow(SessionStatus::Ended(why)),
-            None => session.narrow(status(record)),
-        }
+        session.narrow(status(record));
     }
 
-    /// Why the session has ended, if it has: by decision, or because its time was over before
-    /// somebody renewed it.
+    /// Why the session has ended, if it has. Only a decision ends it for good: the session of a
+    /// listener whose time was over while nobody served it is renewed when it is opened.
     pub(super) fn ended(&self) -> Option<EndReason> {
-        let record = self.record.as_ref()?;
-        if let SessionStatus::Ended(why) = status(record) {
-            return Some(why);
+        match status(self.record.as_ref()?) {
+            SessionStatus::Ended(why) => Some(why),
+            SessionStatus::Active | SessionStatus::Paused => None,
         }
-        let is_over = record
-            .ends
-            .is_some_and(|ends| ends <= unix(SystemTime::now()));
-        is_over.then_some(EndReason::Expired)
     }
 
     /// The decisions that keep the shapes which the record does not have yet.

@@ -1,40 +1,60 @@
 //! Writes the files that a workload reads: the CA's certificate, and its phantoms.
 
 use super::failure::Failure;
-use super::write::write;
+use super::write::WrittenFile;
 use crate::config::Config;
+use crate::intercept::SessionCa;
+use crate::session::phantom::Phantoms;
 use crate::session::{Bindings, Session};
 
-/// Writes what the workload of a session needs.
-///
-/// # Errors
-/// Returns a [`Failure`] that names the file.
-pub fn publish(
-    config: &Config,
-    bindings: &Bindings,
-    session: &Session,
-    certificate: &str,
-) -> Result<(), Failure> {
-    if let Some(path) = config.ca.certificate_of(session.id()) {
-        write(&path, certificate.as_bytes(), 0o644)?;
-    }
-    phantoms(config, bindings, session)
-}
+/// Files for workloads, written beside the ones that they replace. Nobody reads them yet.
+#[derive(Default)]
+pub(super) struct Publication(Vec<WrittenFile>);
 
-/// Writes the phantoms of a session, if the configuration names a file and they changed.
-///
-/// # Errors
-/// As [`publish`].
-pub fn phantoms(config: &Config, bindings: &Bindings, session: &Session) -> Result<(), Failure> {
-    let Some(path) = config.phantoms.file_of(session.id()) else {
-        return Ok(());
-    };
-    let lines: String = bindings
-        .environment(&session.phantoms())
-        .map(|(name, phantom)| super::env::quoted(name, phantom))
-        .collect();
-    if std::fs::read(&path).is_ok_and(|known| known == lines.as_bytes()) {
-        return Ok(());
+impl Publication {
+    /// Writes the CA's certificate of a session, if the configuration names a file for it.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] that names the file.
+    pub(super) fn certificate(
+        &mut self,
+        config: &Config,
+        session: &Session,
+        ca: &SessionCa,
+    ) -> Result<(), Failure> {
+        let file = config.ca.certificate_of(session.id());
+        let Some(path) = file else { return Ok(()) };
+        let written = WrittenFile::new(&path, ca.certificate_pem().as_bytes(), 0o644)?;
+        self.0.extend(written);
+        Ok(())
     }
-    write(&path, lines.as_bytes(), 0o600)
+
+    /// Writes the phantoms of a session, if the configuration names a file for them.
+    ///
+    /// # Errors
+    /// As [`Publication::certificate`].
+    pub(super) fn phantoms(
+        &mut self,
+        config: &Config,
+        bindings: &Bindings,
+        (session, phantoms): (&Session, &Phantoms),
+    ) -> Result<(), Failure> {
+        let file = config.phantoms.file_of(session.id());
+        let Some(path) = file else { return Ok(()) };
+        let lines: String = bindings
+            .environment(phantoms)
+            .map(|(name, phantom)| super::env::quoted(name, phantom))
+            .collect();
+        let written = WrittenFile::new(&path, lines.as_bytes(), 0o600)?;
+        self.0.extend(written);
+        Ok(())
+    }
+
+    /// Puts all of them in place.
+    ///
+    /// # Errors
+    /// As [`Publication::certificate`]. Its folder was written to a moment ago, so this is rare.
+    pub(super) fn publish(self) -> Result<(), Failure> {
+        self.0.into_iter().try_for_each(WrittenFile::replace)
+    }
 }

@@ -1,25 +1,37 @@
 //! Reloads: reads the configuration anew, and puts it in force as a whole or not at all.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use super::app::App;
+use super::app::{App, log_settings};
+use super::control::operators;
 use super::failure::Failure;
 use super::generation;
-use super::publishing;
+use super::listener_change::ListenerChange;
+use super::publishing::Publication;
 use super::reloading::{Applied, ConfigSource, RunsAs};
-use super::resolve::ResolvedConfig;
-use super::watched::WatchedFiles;
-use crate::config::{Config, state};
+use crate::config::Config;
+use crate::files;
 use crate::gateway::Snapshot;
 use crate::names::CredentialName;
-use crate::session::Session;
+use crate::policy::Operators;
 use crate::session::phantom::Phantoms;
+use crate::session::{Lifetime, Moment, Session};
+
+/// A configuration that was read and checked, with all that can fail done. Nothing of it is in
+/// force.
+struct PreparedChange {
+    config: Config,
+    next: Snapshot,
+    /// The phantoms of live sessions.
+    renewed: Vec<(Arc<Session>, Phantoms)>,
+    listeners: ListenerChange,
+    operators: Operators,
+    publication: Publication,
+}
 
 impl App {
     /// Says where the configuration is read anew. Without it, nothing can be reloaded.
@@ -69,12 +81,12 @@ impl App {
         let mut changed = None;
         loop {
             tokio::time::sleep(LOOKED_AT_EVERY).await;
-            let app = self.clone();
-            let look = spawn_blocking(move || {
-                let latest = app.reloading.latest.blocking_lock();
-                let now = WatchedFiles::of(&latest.config);
-                (now != latest.files).then_some(now)
-            });
+            let (watched, known) = {
+                let latest = self.reloading.latest.lock().await;
+                (latest.watched.clone(), latest.files.clone())
+            };
+            // A file system that does not answer must not keep the program from its end.
+            let look = spawn_blocking(move || Some(watched.look()).filter(|now| *now != known));
             let now = look.await.unwrap_or_default();
             // A file that is still being written is left until it stays the same.
             if now.is_some() && now == changed {
@@ -84,26 +96,88 @@ impl App {
         }
     }
 
-    async fn reload_here(&self) -> Result<Applied, Failure> {
+    async fn reload_here(self: &Arc<Self>) -> Result<Applied, Failure> {
         let mut latest = self.reloading.latest.lock().await;
-        // Looked at before they are read: a change in between is read again.
-        latest.files = WatchedFiles::of(&latest.config);
         let source = self.reloading.source.get().ok_or_else(|| {
             Failure::new("this command has no configuration that could be reloaded")
         })?;
-        let (config, resolved) = source.read()?;
-        let files = WatchedFiles::of(&config);
+        // Looked at before they are read: a change in between is read again.
+        latest.files = latest.watched.look();
+        let (read, named) = files::traced(|| source.read());
+        // If it is refused, mending a file that it alone names applies it.
+        latest.also_watch(read.as_ref().ok().map(|(config, _)| config), named);
+        let (config, resolved) = read?;
         self.refuse_fixed(source, &latest.config, &config, &resolved)?;
         let before = self.shared.current();
         let next = generation::next(&before, &latest.config, &config, resolved)?;
-        let renewed = self.phantoms(&before, &next).await?;
+        let change = self.prepare_change(source, &before, next, config).await?;
+        let extended = match latest.config.ca.lifetime == change.config.ca.lifetime {
+            true => Vec::new(),
+            false => self.extended(change.config.ca.lifetime).await?,
+        };
+        let config = change.config.clone();
+        let applied = self.put_in_force(&before, change)?;
+        for (session, lifetime) in extended {
+            session.extend(lifetime);
+        }
+        latest.follow(config);
+        tokio::spawn(give_back(before, self.shared.current()));
+        Ok(applied)
+    }
+
+    /// Does everything of a change that can fail.
+    async fn prepare_change(
+        &self,
+        source: &ConfigSource,
+        before: &Snapshot,
+        next: Snapshot,
+        config: Config,
+    ) -> Result<PreparedChange, Failure> {
+        let operators = operators(config.control.policy.as_ref())?;
+        let renewed = self.phantoms(before, &next).await?;
+        let mut listeners = ListenerChange::default();
+        let mut publication = Publication::default();
+        if source.runs_as == RunsAs::Serve {
+            listeners = self.change_listeners(&next, &config, None).await?;
+            let bindings = next.credentials.bindings();
+            for (session, ca) in self.listening.sessions_of(&config, &listeners.opened) {
+                let mut gained = renewed.iter();
+                let gained = gained.find(|(renewed, _)| Arc::ptr_eq(renewed, &session));
+                let held = session.phantoms();
+                let phantoms = gained.map_or(&*held, |(_, phantoms)| phantoms);
+                publication.certificate(&config, &session, &ca)?;
+                publication.phantoms(&config, bindings, (&session, phantoms))?;
+            }
+        }
+        Ok(PreparedChange {
+            config,
+            next,
+            renewed,
+            listeners,
+            operators,
+            publication,
+        })
+    }
+
+    /// Puts a change in force.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if a file for workloads cannot be replaced. After that nothing fails.
+    fn put_in_force(
+        self: &Arc<Self>,
+        before: &Snapshot,
+        change: PreparedChange,
+    ) -> Result<Applied, Failure> {
+        let PreparedChange { config, next, .. } = change;
+        change.publication.publish()?;
         let applied = Applied {
             generation: next.number(),
-            gained: missing(&next, &before),
-            lost: missing(&before, &next),
+            gained: missing(&next, before),
+            lost: missing(before, &next),
+            added: change.listeners.added(),
+            removed: change.listeners.removed(),
         };
-        // From here on nothing fails.
-        for (session, phantoms) in &renewed {
+        for (session, phantoms) in &change.renewed {
             session.hold(phantoms);
         }
         for session in self.shared.sessions.all() {
@@ -112,14 +186,36 @@ impl App {
         let holding = next.credentials.holding();
         holding.budget.resize(config.limits.max_buffered_total);
         holding.decoding.resize(config.limits.max_decoder_memory);
-        self.shared.replace(next);
-        if !files.names().eq(latest.files.names()) {
-            latest.files = files;
+        if let Some(path) = self.shared.log.path() {
+            let settings = log_settings(&config, path.to_owned());
+            self.shared.log.change(&settings);
         }
-        latest.config = config;
-        self.tell_workload(source, &latest.config);
-        tokio::spawn(give_back(before, self.shared.current()));
+        self.change_authorities(&config);
+        self.operators.store(Arc::new(change.operators));
+        change.listeners.regroup(next.number());
+        self.shared.replace(next);
+        for opened in &change.listeners.opened {
+            self.enter(opened);
+        }
+        let left = change.listeners.apply(&self.shared, &self.listening);
+        for session in left {
+            tokio::spawn(self.clone().retire(session));
+        }
         Ok(applied)
+    }
+
+    /// Keeps that the sessions of listeners live for so long from now on, if they are renewed no
+    /// more, and returns them.
+    async fn extended(&self, lasts: Duration) -> Result<Vec<(Arc<Session>, Lifetime)>, Failure> {
+        let mut sessions = self.shared.sessions.all();
+        sessions.retain(|session| !session.is_over() && session.lifetime().is_some());
+        let ends = SystemTime::now() + lasts;
+        self.keeper().await?.keep_ends(&sessions, ends).await?;
+        let extended = sessions.into_iter().filter_map(|session| {
+            let lifetime = session.lifetime()?.lasting(Moment::now(), lasts);
+            Some((session, lifetime))
+        });
+        Ok(extended.collect())
     }
 
     /// Returns the phantoms of every live session in the next generation.
@@ -135,81 +231,6 @@ impl App {
         }
         Ok(renewed)
     }
-
-    /// Writes the phantoms of each session for its workload, if they changed.
-    fn tell_workload(&self, source: &ConfigSource, config: &Config) {
-        if source.runs_as != RunsAs::Serve {
-            return;
-        }
-        let snapshot = self.shared.current();
-        for session in self.shared.sessions.all() {
-            let bindings = snapshot.credentials.bindings();
-            if let Err(failure) = publishing::phantoms(config, bindings, &session) {
-                tracing::error!(%failure, "the workload's phantoms were not written");
-            }
-        }
-    }
-
-    /// Refuses changes that only a new start can make.
-    fn refuse_fixed(
-        &self,
-        source: &ConfigSource,
-        old: &Config,
-        new: &Config,
-        resolved: &ResolvedConfig,
-    ) -> Result<(), Failure> {
-        let fixed = fixed(source.runs_as, old, new);
-        if !fixed.is_empty() {
-            return Err(Failure::usage("the new configuration is refused")
-                .because(format!(
-                    "{} cannot change while the gateway runs",
-                    fixed.join(", ")
-                ))
-                .next("start the gateway anew, or take the change back"));
-        }
-        if source.runs_as == RunsAs::Serve {
-            return Ok(());
-        }
-        let first = ResolvedConfig::of(&self.config, source.known_variables)?;
-        let known = outside(&self.config, &first);
-        let hidden = self.hidden_folders();
-        let policies = new.policy.paths();
-        let is_hidden = |file: &PathBuf| {
-            let real = file.canonicalize();
-            let folder = real.as_deref().ok().and_then(Path::parent);
-            policies.contains(file) && folder.is_some_and(|folder| hidden.contains(folder))
-        };
-        let exposed = outside(new, resolved);
-        let mut exposed = exposed.difference(&known).filter(|file| !is_hidden(file));
-        match exposed.next() {
-            Some(file) => Err(Failure::usage("the new configuration is refused")
-                .because(format!(
-                    "it names `{}`, which the sandbox was not told to hide when it was made",
-                    file.display()
-                ))
-                .next("end the command and run it again")),
-            None => Ok(()),
-        }
-    }
-}
-
-impl App {
-    /// The folders of policies that the sandbox of `exec` does not have: not those that hold the
-    /// project or a home.
-    fn hidden_folders(&self) -> BTreeSet<PathBuf> {
-        let own = [std::env::current_dir().ok(), state::home()];
-        let inside: Vec<PathBuf> = own
-            .into_iter()
-            .flatten()
-            .chain(self.config.sandbox.write.iter().cloned())
-            .collect();
-        let mut folders: BTreeSet<PathBuf> = self.config.policy.folders().into_iter().collect();
-        folders.retain(|folder| {
-            let is_user = self.config.sandbox.user.is_none();
-            is_user && !inside.iter().any(|inside| inside.starts_with(folder))
-        });
-        folders
-    }
 }
 
 /// Gives back what only the generation before was issued.
@@ -218,53 +239,11 @@ async fn give_back(before: Arc<Snapshot>, next: Arc<Snapshot>) {
     before.credentials.stores().give_back(stores).await;
 }
 
-/// The files and programs that a workload must not reach.
-fn outside(config: &Config, resolved: &ResolvedConfig) -> BTreeSet<PathBuf> {
-    let mut files: BTreeSet<PathBuf> = config.own_files().into_iter().collect();
-    files.extend(config.secret_files());
-    let programs = resolved.stored.iter();
-    files.extend(programs.filter_map(|stored| Some(stored.from.program()?.to_owned())));
-    files
-}
-
 /// The credentials of one generation that another lacks.
 fn missing(of: &Snapshot, other: &Snapshot) -> Vec<CredentialName> {
     let all = of.credentials.bindings().all();
     let gone = all.filter(|binding| !other.credentials.bindings().has(&binding.credential));
     gone.map(|binding| binding.credential.clone()).collect()
-}
-
-/// The keys that differ and hold as long as the process runs.
-fn fixed(runs_as: RunsAs, old: &Config, new: &Config) -> Vec<&'static str> {
-    let (audit, other) = (&old.audit, &new.audit);
-    let serves = runs_as == RunsAs::Serve;
-    let changed = [
-        ("`[audit] path`", audit.path != other.path),
-        ("`[audit] sync`", audit.sync != other.sync),
-        ("`[audit] rotate`", audit.rotate_bytes != other.rotate_bytes),
-        (
-            "`[audit] session_burst` and `session_rate`",
-            audit.allowance != other.allowance,
-        ),
-        ("`[[export]]`", old.exports != new.exports),
-        (
-            "`[ca] certificate`",
-            old.ca.certificate != new.ca.certificate,
-        ),
-        ("`[ca] lifetime`", old.ca.lifetime != new.ca.lifetime),
-        ("`[state] path`", old.state.path != new.state.path),
-        ("`[state] key`", old.state.key != new.state.key),
-        ("`[runtime] threads`", serves && old.runtime != new.runtime),
-        ("`[[listener]]`", serves && old.listeners != new.listeners),
-        ("`[sandbox]`", !serves && old.sandbox != new.sandbox),
-        ("`[control]`", old.control != new.control),
-        (
-            "`[limits] cached_certificates`",
-            old.limits.cached_certificates != new.limits.cached_certificates,
-        ),
-    ];
-    let changed = changed.into_iter().filter(|(_, changed)| *changed);
-    changed.map(|(key, _)| key).collect()
 }
 
 /// How often the files of the configuration are looked at. A change is applied after two looks.

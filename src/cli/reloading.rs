@@ -1,8 +1,10 @@
 //! What a reload starts from, and what it puts in force.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Mutex;
 
@@ -10,7 +12,7 @@ use super::failure::Failure;
 use super::flags::RunFlags;
 use super::profile::Profile;
 use super::resolve::ResolvedConfig;
-use super::watched::WatchedFiles;
+use super::watched::{Watched, WatchedFiles};
 use crate::config::Config;
 use crate::names::CredentialName;
 
@@ -46,8 +48,30 @@ pub enum RunsAs {
 
 /// The configuration in force, and its files as they were when it was last read or refused.
 pub(super) struct Latest {
-    pub(super) config: Config,
+    pub(super) config: Arc<Config>,
+    pub(super) watched: Arc<Watched>,
     pub(super) files: WatchedFiles,
+}
+
+impl Latest {
+    /// Also watches the files of a configuration that was read and may be refused.
+    pub(super) fn also_watch(&mut self, read: Option<&Config>, named: BTreeSet<PathBuf>) {
+        let read = read.map(|config| Arc::new(config.clone()));
+        let configs = std::iter::once(self.config.clone()).chain(read);
+        let (watched, known) = (Watched::new(configs.collect(), named), self.files.clone());
+        let mut files = watched.look();
+        // What was looked at before it was read stays as it was then.
+        files.keep(known);
+        (self.watched, self.files) = (Arc::new(watched), files);
+    }
+
+    /// Follows a configuration that is in force.
+    pub(super) fn follow(&mut self, config: Config) {
+        self.config = Arc::new(config);
+        let configs = vec![self.config.clone()];
+        self.watched = Arc::new(Watched::new(configs, BTreeSet::new()));
+        self.files.only(&self.watched);
+    }
 }
 
 /// What a reload put in force.
@@ -59,6 +83,10 @@ pub struct Applied {
     pub gained: Vec<CredentialName>,
     /// The credentials that sessions lost.
     pub lost: Vec<CredentialName>,
+    /// The addresses that are listened on from now on.
+    pub added: Vec<SocketAddr>,
+    /// The addresses that are listened on no more.
+    pub removed: Vec<SocketAddr>,
 }
 
 impl fmt::Display for Applied {
@@ -70,6 +98,12 @@ impl fmt::Display for Applied {
                 write!(f, "; credentials {what}: {}", names.join(", "))?;
             }
         }
+        for (what, addresses) in [("added", &self.added), ("removed", &self.removed)] {
+            if !addresses.is_empty() {
+                let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                write!(f, "; listeners {what}: {}", addresses.join(", "))?;
+            }
+        }
         Ok(())
     }
 }
@@ -77,11 +111,14 @@ impl fmt::Display for Applied {
 impl Reloading {
     /// Starts from this configuration.
     pub(super) fn of(config: &Config) -> Self {
+        let config = Arc::new(config.clone());
+        let watched = Watched::new(vec![config.clone()], BTreeSet::new());
         Self {
             source: OnceLock::new(),
             latest: Mutex::new(Latest {
-                files: WatchedFiles::of(config),
-                config: config.clone(),
+                files: watched.look(),
+                watched: Arc::new(watched),
+                config,
             }),
         }
     }

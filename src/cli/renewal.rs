@@ -107,10 +107,11 @@ impl Shared {
         for (id, session) in self.due(now) {
             session.end_if_idle();
             match session.ended() {
-                Some(EndReason::Idle) => self.keep_idle_end(&id).await,
-                // The store has it, or it is over by the store's record.
-                Some(EndReason::Operator | EndReason::Expired) => {}
-                None => self.extend(&id, &session, now).await,
+                Some(EndReason::Idle) => self.keep_idle_end(&id, &session).await,
+                // The store has it, or the listener may come back.
+                Some(EndReason::Operator | EndReason::Listener) => {}
+                // A listener's own session renews itself, also after the machine slept.
+                None | Some(EndReason::Expired) => self.extend(&id, &session, now).await,
             }
         }
     }
@@ -133,7 +134,7 @@ impl Shared {
     }
 
     /// Keeps the end of a session that was idle for too long. It is asked for no more then.
-    async fn keep_idle_end(&self, id: &SessionId) {
+    async fn keep_idle_end(&self, id: &SessionId, session: &Session) {
         let end = SessionDecision::End {
             session: id.clone(),
             at: unix(SystemTime::now()),
@@ -141,7 +142,8 @@ impl Shared {
         };
         match self.store.decide(vec![end]).await {
             Ok(_) | Err(StateError::Refused(_)) => {
-                self.tended.lock().retain(|one| one.id != *id);
+                let is_it = |one: &Tended| std::ptr::eq(one.session.as_ptr(), session);
+                self.tended.lock().retain(|one| !is_it(one));
             }
             // Each round tries again.
             Err(error) => {

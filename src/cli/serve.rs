@@ -12,19 +12,18 @@ use super::draining::drain;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::keeping::Keeping;
-use super::publishing::publish;
+use super::listener_change::refuse_none;
 use super::refusal_lines::RefusalLines;
 use super::reloading::{Applied, ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::service_manager::ServiceManager;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::threads::{self, Door, Thread};
+use super::threads::Thread;
 use super::{exporting, logging, serving};
-use crate::config::{Config, ListenerKind};
-use crate::credential::{Stores, unexpected_reach};
-use crate::gateway::{ListenerMode, SessionListener, Worker};
-use crate::intercept::explicit::Authentication;
+use crate::config::Config;
+use crate::credential::unexpected_reach;
+use crate::gateway::Worker;
 use crate::launch::service;
 
 /// Serve the listeners of a configuration: an explicit proxy, or TLS by SNI, for any sandbox
@@ -84,6 +83,8 @@ impl Serve {
             ended
         });
         app.shared.tell_suppressed();
+        // Without waiting for a file system that does not answer.
+        runtime.shutdown_background();
         ended
     }
 
@@ -92,11 +93,7 @@ impl Serve {
         config.granted = config.file.as_deref().map(granted_beside);
         terminal.warn(&config.warnings);
         note_former_grants(&config, terminal);
-        if config.listeners.is_empty() {
-            return Err(Failure::usage("there is nothing to listen on")
-                .because("the configuration has no `[[listener]]`")
-                .next("add one: kind = \"proxy\", address = \"127.0.0.1:8080\", session = \"agent-1\""));
-        }
+        refuse_none(&config)?;
         Ok(config)
     }
 }
@@ -125,42 +122,50 @@ struct Served<'a> {
 impl Served<'_> {
     async fn run(mut self, bound: Vec<BoundListener>) -> Result<Code, Failure> {
         let app = self.app;
-        let listeners = tokio::select! {
-            opened = listeners(app) => opened?,
-            () = self.signals.stop() => return Ok(Code::Ok),
-        };
-        let mut doors = doors(app, bound, &listeners);
-        let mine = doors.pop().unwrap_or_default();
         let mut others = Vec::new();
-        for theirs in doors {
-            others.push(Thread::start(app.shared.clone(), theirs)?);
+        for _ in 1..app.threads().get() {
+            others.push(Thread::start(app.shared.clone())?);
         }
-        let mut workers: Vec<Arc<Worker>> =
-            others.iter().map(|other| other.worker.clone()).collect();
-        workers.push(threads::worker(&app.shared, mine)?);
-        let sessions = listeners.iter().map(|listener| listener.session.clone());
-        serving::tend(&app.shared, sessions.collect());
+        let mut workers = vec![serving::worker(&app.shared)?];
+        workers.extend(others.iter().map(|other| other.worker.clone()));
+        app.listening.on(workers.clone());
+        let ended = self.serve(bound, &workers).await;
+        app.listening.end();
+        drop(workers);
+        others.into_iter().for_each(Thread::end);
+        ended
+    }
+
+    async fn serve(
+        &mut self,
+        bound: Vec<BoundListener>,
+        workers: &[Arc<Worker>],
+    ) -> Result<Code, Failure> {
+        let app = self.app;
+        tokio::select! {
+            opened = app.open_listeners(bound) => opened?,
+            () = self.signals.stop() => return Ok(Code::Ok),
+        }
+        serving::tend(&app.shared);
         let _control = control::open(app, "serve")?;
         let log = app.shared.log.path().filter(|_| !self.quiet);
         let _refusals = log.and_then(|log| RefusalLines::start(log, *self.terminal));
         let _exports = exporting::start(app)?;
-        self.announce(&listeners);
+        self.announce();
         serving::settle();
         self.wait().await;
         self.manager.stopping();
-        drain(&app.shared, &workers, &mut self.signals, self.terminal).await;
-        drop(workers);
-        others.into_iter().for_each(Thread::end);
+        drain(&app.shared, workers, &mut self.signals, self.terminal).await;
         Ok(Code::Ok)
     }
 
     /// Says that everything listens, to whoever wants to know.
-    fn announce(&self, listeners: &[Arc<SessionListener>]) {
-        for (known, listener) in self.app.config.listeners.iter().zip(listeners) {
+    fn announce(&self) {
+        for known in &self.app.config.listeners {
             if !self.quiet {
-                let id = listener.session.id();
+                let (id, address) = (&known.session, known.address);
                 self.terminal
-                    .note(format!("gateway: session `{id}` on {}", known.address));
+                    .note(format!("gateway: session `{id}` on {address}"));
             }
         }
         self.manager.ready();
@@ -205,65 +210,6 @@ impl Served<'_> {
     }
 }
 
-/// Gives each thread its sockets, with the listeners that they belong to.
-fn doors(
-    app: &App,
-    mut bound: Vec<BoundListener>,
-    listeners: &[Arc<SessionListener>],
-) -> Vec<Vec<Door>> {
-    let mut one_thread = || {
-        let each = bound.iter_mut().zip(listeners);
-        let doors = each.filter_map(|(bound, listener)| {
-            Some(Door {
-                socket: bound.sockets.pop()?,
-                inherited: bound.inherited,
-                listener: listener.clone(),
-            })
-        });
-        doors.collect()
-    };
-    (0..app.config.runtime.threads.get())
-        .map(|_| one_thread())
-        .collect()
-}
-
-/// Opens the configured listeners, in their order, and publishes what their workloads need.
-/// Listeners of one session share its phantoms and its CA.
-async fn listeners(app: &App) -> Result<Vec<Arc<SessionListener>>, Failure> {
-    let mut listeners: Vec<Arc<SessionListener>> = Vec::new();
-    let mut opened = Vec::new();
-    for listener in &app.config.listeners {
-        let known = listeners
-            .iter()
-            .find(|known| *known.session.id() == listener.session);
-        let (session, ca) = match known {
-            Some(known) => (known.session.clone(), known.ca.clone()),
-            None => {
-                let (session, ca) = app.open(&listener.session, &listener.groups).await?;
-                opened.push((session.clone(), ca.clone()));
-                (session, ca)
-            }
-        };
-        let mode = match &listener.kind {
-            ListenerKind::Tls { port } => ListenerMode::Tls { port: *port },
-            ListenerKind::Proxy {
-                authentication: None,
-            } => ListenerMode::Proxy(None),
-            ListenerKind::Proxy {
-                authentication: Some(asked),
-            } => ListenerMode::Proxy(Some(Arc::new(authentication(asked).await?))),
-        };
-        listeners.push(Arc::new(SessionListener { session, ca, mode }));
-    }
-    // Only now, so that a start that fails changes nothing.
-    for (session, ca) in opened {
-        let snapshot = app.shared.current();
-        let bindings = snapshot.credentials.bindings();
-        publish(&app.config, bindings, &session, &ca.certificate_pem())?;
-    }
-    Ok(listeners)
-}
-
 /// The rules that operators grant stand in a file beside the configuration: `gateway.granted.cedar`
 /// for `gateway.toml`.
 fn granted_beside(config: &Path) -> PathBuf {
@@ -283,14 +229,4 @@ fn note_former_grants(config: &Config, terminal: &Terminal) {
             granted.display()
         ));
     }
-}
-
-async fn authentication(asked: &crate::config::ProxyLogin) -> Result<Authentication, Failure> {
-    let unusable = |why: String| Failure::new("the proxy's password cannot be had").because(why);
-    let lease = Stores::new([&asked.password])
-        .source(&asked.password)
-        .resolve(None)
-        .await
-        .map_err(|error| unusable(crate::gateway::chain(&error)))?;
-    Ok(lease.secret.authentication(asked.user.as_bytes()))
 }

@@ -1,11 +1,12 @@
 //! The runtime and the workers that `exec`, `demo` and `serve` run the data path on.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::failure::Failure;
-use crate::gateway::{ListeningSocket, SessionListener, SharedState, Worker, chain};
-use crate::session::Session;
+use crate::gateway::{ListenerSlot, SessionListener, SharedState, Worker, chain};
+use crate::names::SessionId;
 
 /// Creates a runtime for one thread. The exchanges of a connection never leave it (performance.md:
 /// this saves 15 to 20 per cent of the processor's time against a work-stealing runtime).
@@ -35,28 +36,29 @@ pub fn worker(shared: &Arc<SharedState>) -> Result<Arc<Worker>, Failure> {
     Ok(worker)
 }
 
-/// Serves a listener on a bound socket, on the current runtime. If the socket is `inherited`, a
-/// service manager has it too.
+/// Serves a listener on a bound socket, on the worker's runtime, until the gateway stops.
 ///
 /// # Errors
 /// Returns a [`Failure`] if the runtime does not accept the socket.
 pub fn serve(
+    shared: &SharedState,
     worker: &Arc<Worker>,
     socket: std::net::TcpListener,
-    inherited: bool,
-    listener: Arc<SessionListener>,
+    listener: SessionListener,
 ) -> Result<(), Failure> {
-    let socket = ListeningSocket::new(socket, inherited).map_err(|error| {
+    let socket = worker.take(socket, false).map_err(|error| {
         Failure::new("a listening socket cannot be used").because(error.to_string())
     })?;
-    tokio::spawn(worker.clone().listen(socket, listener));
+    let slot = ListenerSlot::new(shared, listener);
+    worker.listen(socket, Arc::new(slot));
     Ok(())
 }
 
 /// Renews issued credentials as long as their sessions live, and revokes them afterwards.
-pub fn tend(shared: &Arc<SharedState>, mut sessions: Vec<Arc<Session>>) {
+pub fn tend(shared: &Arc<SharedState>) {
     let shared = shared.clone();
     tokio::spawn(async move {
+        let mut known = BTreeSet::new();
         loop {
             tokio::time::sleep(TENDED_EVERY).await;
             // A reload may add a store that must be tended.
@@ -65,9 +67,13 @@ pub fn tend(shared: &Arc<SharedState>, mut sessions: Vec<Arc<Session>>) {
                 continue;
             }
             snapshot.credentials.stores().tend().await;
-            for over in sessions.extract_if(.., |session| session.is_over()) {
-                snapshot.credentials.end(over.id()).await;
+            let live = shared.sessions.all();
+            let live = live.iter().filter(|session| !session.is_over());
+            let live: BTreeSet<SessionId> = live.map(|session| session.id().clone()).collect();
+            for over in known.difference(&live) {
+                snapshot.credentials.end(over).await;
             }
+            known = live;
         }
     });
 }

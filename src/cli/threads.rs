@@ -1,6 +1,5 @@
-//! The threads of `serve`: each has a runtime, a worker and sockets of its own.
+//! The threads of `serve`: each has a runtime and a worker of its own.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -8,17 +7,7 @@ use tokio::sync::oneshot;
 
 use super::failure::Failure;
 use super::serving;
-use crate::gateway::{SessionListener, SharedState, Worker};
-
-/// A socket of one thread, whether a service manager has it too, and whose connections it takes.
-pub struct Door {
-    /// The socket.
-    pub socket: TcpListener,
-    /// Whether it stays open elsewhere.
-    pub inherited: bool,
-    /// The session of its connections.
-    pub listener: Arc<SessionListener>,
-}
+use crate::gateway::{SharedState, Worker};
 
 /// A thread that serves until it is ended.
 pub struct Thread {
@@ -29,11 +18,11 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Starts a thread that serves these sockets.
+    /// Starts a thread, whose worker can be given sockets.
     ///
     /// # Errors
     /// Returns a [`Failure`] if the thread, or its worker, cannot be started.
-    pub fn start(shared: Arc<SharedState>, doors: Vec<Door>) -> Result<Self, Failure> {
+    pub fn start(shared: Arc<SharedState>) -> Result<Self, Failure> {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = oneshot::channel();
         let run = move || {
@@ -42,13 +31,15 @@ impl Thread {
                 Err(failure) => return drop(tell.send(Err(failure))),
             };
             runtime.block_on(async move {
-                let started = worker(&shared, doors);
+                let started = serving::worker(&shared);
                 let serves = started.is_ok();
                 if tell.send(started).is_ok() && serves {
                     // An error means that the starter is gone.
                     let _ = ended.await;
                 }
             });
+            // Without waiting for a file system that does not answer.
+            runtime.shutdown_background();
         };
         let unusable = |why: String| Failure::new("a thread cannot be started").because(why);
         let handle = std::thread::Builder::new()
@@ -69,16 +60,4 @@ impl Thread {
         // An error means that it panicked, which it has reported itself.
         let _ = self.handle.join();
     }
-}
-
-/// Creates a worker that serves these sockets on the current runtime.
-///
-/// # Errors
-/// Returns a [`Failure`] if a socket cannot be used, or names cannot be resolved.
-pub fn worker(shared: &Arc<SharedState>, doors: Vec<Door>) -> Result<Arc<Worker>, Failure> {
-    let worker = serving::worker(shared)?;
-    for door in doors {
-        serving::serve(&worker, door.socket, door.inherited, door.listener)?;
-    }
-    Ok(worker)
 }

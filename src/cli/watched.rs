@@ -1,10 +1,42 @@
 //! Watches the files that a configuration is made of, as they were when it was read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::config::Config;
+
+/// What is watched: the files of configurations, and further ones.
+pub(super) struct Watched {
+    configs: Vec<Arc<Config>>,
+    named: BTreeSet<PathBuf>,
+}
+
+impl Watched {
+    pub(super) fn new(configs: Vec<Arc<Config>>, named: BTreeSet<PathBuf>) -> Self {
+        Self { configs, named }
+    }
+
+    /// Looks at the files now.
+    pub(super) fn look(&self) -> WatchedFiles {
+        let look = |path: PathBuf| {
+            let about = std::fs::metadata(&path).ok();
+            let identity = about.map(|about| {
+                let written = (about.mtime(), about.mtime_nsec());
+                let changed = (about.ctime(), about.ctime_nsec());
+                (about.dev(), about.ino(), about.size(), written, changed)
+            });
+            (path, identity)
+        };
+        WatchedFiles(self.names().map(look).collect())
+    }
+
+    fn names(&self) -> impl Iterator<Item = PathBuf> {
+        let configs = self.configs.iter().flat_map(|config| config.input_files());
+        configs.chain(self.named.iter().cloned())
+    }
+}
 
 /// The files of a configuration, each with its identity. Two are equal if no file was written,
 /// replaced, added or removed between them.
@@ -18,24 +50,15 @@ pub struct WatchedFiles(BTreeMap<PathBuf, Option<Identity>>);
 type Identity = (u64, u64, u64, (i64, i64), (i64, i64));
 
 impl WatchedFiles {
-    /// Looks at the files of a configuration now.
-    #[must_use]
-    pub fn of(config: &Config) -> Self {
-        let look = |path: PathBuf| {
-            let about = std::fs::metadata(&path).ok();
-            let identity = about.map(|about| {
-                let written = (about.mtime(), about.mtime_nsec());
-                let changed = (about.ctime(), about.ctime_nsec());
-                (about.dev(), about.ino(), about.size(), written, changed)
-            });
-            (path, identity)
-        };
-        Self(config.input_files().into_iter().map(look).collect())
+    /// Takes over what an earlier look found.
+    pub(super) fn keep(&mut self, earlier: Self) {
+        self.0.extend(earlier.0);
     }
 
-    /// The files' paths.
-    pub fn names(&self) -> impl Iterator<Item = &PathBuf> {
-        self.0.keys()
+    /// Forgets the files that are watched no more.
+    pub(super) fn only(&mut self, watched: &Watched) {
+        let names: BTreeSet<PathBuf> = watched.names().collect();
+        self.0.retain(|path, _| names.contains(path));
     }
 }
 
@@ -45,6 +68,10 @@ mod tests {
 
     use super::*;
 
+    fn look(config: &Arc<Config>) -> WatchedFiles {
+        Watched::new(vec![config.clone()], BTreeSet::new()).look()
+    }
+
     #[test]
     fn a_written_a_replaced_and_an_added_file_are_seen_and_others_are_not() {
         let folder = tempfile::tempdir().unwrap();
@@ -52,22 +79,22 @@ mod tests {
         fs::write(at("a.cedar"), "").unwrap();
         let text = "[policy]\nfiles = [\"*.cedar\"]\n";
         fs::write(at("gateway.toml"), text).unwrap();
-        let config = Config::load(&at("gateway.toml")).unwrap();
-        let first = WatchedFiles::of(&config);
+        let config = Arc::new(Config::load(&at("gateway.toml")).unwrap());
+        let first = look(&config);
         fs::write(at("other"), "").unwrap();
-        assert!(first == WatchedFiles::of(&config));
+        assert!(first == look(&config));
         fs::write(at("a.cedar"), "// one").unwrap();
-        let second = WatchedFiles::of(&config);
+        let second = look(&config);
         assert!(first != second);
         fs::write(at("new"), "// two").unwrap();
         fs::rename(at("new"), at("a.cedar")).unwrap();
-        let third = WatchedFiles::of(&config);
+        let third = look(&config);
         assert!(second != third);
         fs::write(at("b.cedar"), "").unwrap();
-        let fourth = WatchedFiles::of(&config);
+        let fourth = look(&config);
         assert!(third != fourth);
         fs::remove_file(at("gateway.toml")).unwrap();
-        assert!(fourth != WatchedFiles::of(&config));
+        assert!(fourth != look(&config));
     }
 
     #[test]
@@ -80,10 +107,10 @@ mod tests {
         }
         std::os::unix::fs::symlink("one", at("..data")).unwrap();
         std::os::unix::fs::symlink("..data/gateway.toml", at("gateway.toml")).unwrap();
-        let config = Config::load(&at("gateway.toml")).unwrap();
-        let before = WatchedFiles::of(&config);
+        let config = Arc::new(Config::load(&at("gateway.toml")).unwrap());
+        let before = look(&config);
         std::os::unix::fs::symlink("two", at("..next")).unwrap();
         fs::rename(at("..next"), at("..data")).unwrap();
-        assert!(before != WatchedFiles::of(&config));
+        assert!(before != look(&config));
     }
 }

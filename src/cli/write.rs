@@ -2,22 +2,50 @@
 
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
 
 /// Replaces a file atomically: a reader sees either the old one or the new one.
 ///
-/// The new content is written to `NAME.new` first. What a killed gateway left there is replaced, so
-/// that leftovers do not pile up.
-///
 /// # Errors
 /// Returns a [`Failure`] that names the file.
 pub fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let written = (|| {
-        match std::fs::remove_file(&beside) {
+    WrittenFile::new(path, content, mode)?.map_or(Ok(()), WrittenFile::replace)
+}
+
+/// A file that was written as `NAME.new`, beside the one that it replaces. It is removed if it is
+/// dropped.
+pub(super) struct WrittenFile {
+    path: PathBuf,
+    beside: PathBuf,
+}
+
+impl WrittenFile {
+    /// Writes a file beside the one that it replaces; `None` if that has this content already.
+    ///
+    /// What a killed gateway left there is replaced, so that leftovers do not pile up.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] that names the file.
+    pub(super) fn new(path: &Path, content: &[u8], mode: u32) -> Result<Option<Self>, Failure> {
+        if std::fs::read(path).is_ok_and(|known| known == content) {
+            return Ok(None);
+        }
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".new");
+        let written = Self {
+            path: path.to_owned(),
+            beside: beside.into(),
+        };
+        match written.write(content, mode) {
+            Ok(()) => Ok(Some(written)),
+            Err(error) => Err(unwritten(path, &error)),
+        }
+    }
+
+    fn write(&self, content: &[u8], mode: u32) -> std::io::Result<()> {
+        match std::fs::remove_file(&self.beside) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -26,13 +54,27 @@ pub fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
             .write(true)
             .create_new(true)
             .mode(mode)
-            .open(&beside)?;
-        file.write_all(content)?;
-        std::fs::rename(&beside, path)
-    })();
-    written.map_err(|error: std::io::Error| {
-        // The file may not exist. The failure below says more than an error here would.
-        let _ = std::fs::remove_file(&beside);
-        Failure::new(format!("`{}` cannot be written", path.display())).because(error.to_string())
-    })
+            .open(&self.beside)?;
+        file.write_all(content)
+    }
+
+    /// Replaces the file atomically: a reader sees either the old one or the new one.
+    ///
+    /// # Errors
+    /// As [`WrittenFile::new`].
+    pub(super) fn replace(self) -> Result<(), Failure> {
+        let replaced = std::fs::rename(&self.beside, &self.path);
+        replaced.map_err(|error| unwritten(&self.path, &error))
+    }
+}
+
+impl Drop for WrittenFile {
+    fn drop(&mut self) {
+        // It is gone if it replaced the other.
+        let _ = std::fs::remove_file(&self.beside);
+    }
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("`{}` cannot be written", path.display())).because(error.to_string())
 }

@@ -124,8 +124,8 @@ pub const SECTIONS: &[ConfigSection] = &[
 
 /// Every key of the file.
 pub const KEYS: &[ConfigKey] = &[
-    fixed("ca", "certificate", "path", "not written"),
-    fixed("ca", "lifetime", "duration", "24h"),
+    key("ca", "certificate", "path", "not written"),
+    key("ca", "lifetime", "duration", "24h"),
     key("ca", "idle", "duration", "never"),
     fixed("state", "path", "path", "the state directory of the user"),
     fixed(
@@ -135,10 +135,10 @@ pub const KEYS: &[ConfigKey] = &[
         "in the key ring, else in a file beside the state",
     ),
     fixed("audit", "path", "path", "the state directory of the user"),
-    fixed("audit", "sync", "`batch` or `always`", "batch"),
-    fixed("audit", "rotate", "size", "256MiB"),
-    fixed("audit", "session_burst", "size", "256MiB"),
-    fixed("audit", "session_rate", "size a second", "256KiB"),
+    key("audit", "sync", "`batch` or `always`", "batch"),
+    key("audit", "rotate", "size", "256MiB"),
+    key("audit", "session_burst", "size", "256MiB"),
+    key("audit", "session_rate", "size a second", "256KiB"),
     key(
         "policy",
         "files",
@@ -154,14 +154,14 @@ pub const KEYS: &[ConfigKey] = &[
     ),
     key("resolver", "hosts_file", "true or false", "true"),
     key("resolver", "stale", "duration", "24h"),
-    fixed("listener", "kind", "`proxy` or `tls`", "required"),
-    fixed("listener", "address", "address and port", "required"),
-    fixed("listener", "session", "name", "default"),
-    fixed("listener", "groups", "list of names", "none"),
-    fixed("listener", "port", "number", "443"),
-    fixed("listener", "authentication", "table", "none"),
-    fixed("listener.authentication", "user", "text", "required"),
-    fixed(
+    key("listener", "kind", "`proxy` or `tls`", "required"),
+    key("listener", "address", "address and port", "required"),
+    key("listener", "session", "name", "default"),
+    key("listener", "groups", "list of names", "none"),
+    key("listener", "port", "number", "443"),
+    key("listener", "authentication", "table", "none"),
+    key("listener.authentication", "user", "text", "required"),
+    key(
         "listener.authentication",
         "password",
         "reference",
@@ -334,12 +334,12 @@ pub const KEYS: &[ConfigKey] = &[
     key("limits", "progress_timeout", "duration", "300s"),
     key("limits", "drain_timeout", "duration", "30s"),
     key("limits", "streams_per_connection", "number", "128"),
-    fixed("limits", "cached_certificates", "number", "1024"),
+    key("limits", "cached_certificates", "number", "1024"),
     key("limits", "max_buffered_request", "size", "16MiB"),
     key("limits", "max_buffered_total", "size", "64MiB"),
     key("limits", "max_decoder_memory", "size", "128MiB"),
     fixed("control", "path", "path", "in the runtime directory"),
-    fixed(
+    key(
         "control",
         "policy",
         "path",

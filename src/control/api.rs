@@ -104,7 +104,7 @@ impl<O: Operations> Control<O> {
                 .then_some(())
                 .ok_or_else(|| not_found(StatusCode::NOT_FOUND));
         };
-        if self.operators.permit(uid, operation, session) {
+        if self.operators.load().permit(uid, operation, session) {
             return Ok(());
         }
         if http::Method::GET != route.method {

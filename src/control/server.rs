@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -24,7 +25,7 @@ use crate::policy::Operators;
 pub struct Control<O> {
     pub(super) about: About,
     pub(super) shared: Arc<SharedState>,
-    pub(super) operators: Operators,
+    pub(super) operators: Arc<ArcSwap<Operators>>,
     pub(super) operations: O,
     /// The places for streams of records.
     pub(super) streams: Arc<Semaphore>,
@@ -42,12 +43,12 @@ pub(super) enum Peer {
 }
 
 impl<O: Operations> Control<O> {
-    /// Serves this gateway to operators whom the policies permit.
+    /// Serves this gateway to operators whom the policies of the moment permit.
     #[must_use]
     pub fn new(
         about: About,
         shared: Arc<SharedState>,
-        operators: Operators,
+        operators: Arc<ArcSwap<Operators>>,
         operations: O,
     ) -> Arc<Self> {
         Arc::new(Self {

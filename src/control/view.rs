@@ -124,7 +124,11 @@ impl SessionView {
             id: session.id().to_string(),
             status: status.as_str(),
             ended,
-            groups: session.groups().iter().map(ToString::to_string).collect(),
+            groups: session
+                .last_groups()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             credentials: credentials
                 .map(|binding| binding.credential.to_string())
                 .collect(),

@@ -15,7 +15,7 @@ use super::answer_body::AnswerBody;
 use super::exchange::Exchange;
 use super::guard::{Closing, ConnectionGuard};
 use super::lingering::Lingering;
-use super::listener::{ListenerMode, SessionListener};
+use super::listener::{ListenerState, SessionListener};
 use super::refusal::Refusal;
 use super::worker::Worker;
 use crate::intercept::explicit::Authentication;
@@ -43,18 +43,14 @@ impl Worker {
         self: Arc<Self>,
         listener: &SessionListener,
         connection: ConnectionContext,
+        login: Option<Arc<Authentication>>,
     ) -> Conversation {
-        // A tunnel was authenticated when it was opened. Requests in absolute-form authenticate one
-        // by one.
-        let authentication = match &listener.mode {
-            ListenerMode::Proxy(known) if connection.entry == Entry::Forward => known.clone(),
-            _ => None,
-        };
         Conversation {
-            guard: self.watchdog.connection(),
+            guard: self.watchdog.connection(&listener.state.leaves),
             worker: self,
             connection: Arc::new(connection),
-            authentication,
+            listener: listener.state.clone(),
+            login,
             ca: listener.ca.clone(),
             violations: None,
         }
@@ -65,7 +61,9 @@ impl Worker {
 pub(super) struct Conversation {
     worker: Arc<Worker>,
     connection: Arc<ConnectionContext>,
-    authentication: Option<Arc<Authentication>>,
+    listener: Arc<ListenerState>,
+    /// What its tunnel was opened with.
+    login: Option<Arc<Authentication>>,
     ca: Arc<SessionCa>,
     guard: Arc<ConnectionGuard>,
     violations: Option<ViolationHandle>,
@@ -188,8 +186,23 @@ impl Conversation {
         if let Some(Err(malformed)) = self.violations.as_ref().map(ViolationHandle::begin) {
             return Some(Rejected::Wire(malformed).into());
         }
-        let known = self.authentication.as_ref()?;
-        (!known.accepts_fields(request.headers())).then_some(Refusal::ProxyAuthentication)
+        let asked = self.listener.login.load();
+        let asked = asked.as_ref()?;
+        // A tunnel was authenticated when it was opened. Requests in absolute-form authenticate one
+        // by one.
+        let is_authenticated = match (self.connection.entry, &self.login) {
+            (Entry::Forward, _) => asked.accepts_fields(request.headers()),
+            (_, Some(login)) => Arc::ptr_eq(login, asked),
+            (_, None) => false,
+        };
+        if is_authenticated {
+            return None;
+        }
+        if self.connection.entry != Entry::Forward {
+            // Its client must open another.
+            self.guard.close(Closing::Draining);
+        }
+        Some(Refusal::ProxyAuthentication)
     }
 }
 
@@ -232,7 +245,7 @@ mod tests {
             |worker: Arc<Worker>,
              stream: Tls,
              (listener, context): (&'static SessionListener, ConnectionContext)| {
-                worker.conversation(listener, context).http1(stream)
+                worker.conversation(listener, context, None).http1(stream)
             },
         );
         let exchange = size(|exchange: Exchange, connection, request| {

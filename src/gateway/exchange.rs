@@ -108,7 +108,8 @@ impl Exchange {
         let session = self.worker.shared.sessions.get(&connection.session)?;
         let policies = self.snapshot.policies.generation();
         let Authority { host, port } = &to.authority;
-        let is_reached = policies.may_resolve(session.id(), session.groups(), host);
+        let is_reached =
+            policies.may_resolve(session.id(), session.groups(policies.number()), host);
         (!is_reached && host.as_str() != GATEWAY_NAME).then(|| Refusal::Unreachable {
             host: host.clone(),
             port: *port,

@@ -1,6 +1,6 @@
 //! Guards: each lives as long as its connection or exchange, and can end it from outside.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -37,6 +37,11 @@ pub enum Abort {
     /// The session has ended.
     #[error("the session has ended")]
     Ended,
+    /// Its listener was removed, and the exchange lasted longer than `drain_timeout`.
+    #[error(
+        "the configuration has its listener no more, and the gateway waited as long as `drain_timeout` allows"
+    )]
+    ListenerRemoved,
     /// The gateway stops, and the exchange lasted longer than `drain_timeout`.
     #[error("the gateway stops, and waited as long as `drain_timeout` allows")]
     Stopping,
@@ -52,6 +57,7 @@ impl Abort {
             Self::Removed => ReasonCode::CredentialRemoved,
             Self::CredentialRevoked => ReasonCode::CredentialRevoked,
             Self::Ended => ReasonCode::SessionEnded,
+            Self::ListenerRemoved => ReasonCode::ListenerRemoved,
             Self::Stopping => ReasonCode::GatewayStopping,
         }
     }
@@ -93,9 +99,47 @@ pub(super) struct ConnectionGuard {
     /// The step of its [`Closing`], and the signal that it changed.
     closing: AtomicU8,
     told: Notify,
+    /// Cancelled when its listener is removed or the gateway stops.
+    leaves: CancellationToken,
+    /// Since how many sweeps that is so.
+    leaving_sweeps: AtomicU32,
+    /// Whether that is so for longer than allowed.
+    overdue: AtomicBool,
 }
 
 impl ConnectionGuard {
+    /// Guards a connection that ends in order when `leaves` is cancelled.
+    pub(super) fn new(leaves: &CancellationToken) -> Self {
+        let guard = Self {
+            leaves: leaves.clone(),
+            ..Self::default()
+        };
+        guard.leave();
+        guard
+    }
+
+    /// Has it end in order, if its listener was removed or the gateway stops.
+    pub(super) fn leave(&self) {
+        if self.leaves.is_cancelled() {
+            self.close(Closing::Draining);
+        }
+    }
+
+    /// Cuts it if it goes on for more sweeps than allowed after it was to end. Call it once per
+    /// sweep. An exchange is aborted by the next sweep of its own.
+    pub(super) fn expire(&self, limit: u32) {
+        if !self.leaves.is_cancelled() {
+            return;
+        }
+        if self.leaving_sweeps.fetch_add(1, Ordering::Relaxed) < limit {
+            return;
+        }
+        self.overdue.store(true, Ordering::Relaxed);
+        if self.busy.load(Ordering::Relaxed) == 0 {
+            self.close(Closing::AtOnce);
+        }
+    }
+
     /// Also watches the heads of an HTTP/1 connection.
     pub(super) fn watch_heads(&self, violations: ViolationHandle) {
         // Set once, by the task that serves the connection.
@@ -285,6 +329,8 @@ impl ExchangeGuard {
             }
         } else if self.is_over() {
             self.abort(Abort::Ended);
+        } else if self.connection.overdue.load(Ordering::Relaxed) {
+            self.abort(Abort::ListenerRemoved);
         } else if self.is_stalled(progress_limit) {
             self.abort(Abort::Stalled);
         }

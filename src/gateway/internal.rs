@@ -45,7 +45,7 @@ impl Exchange {
         let refused = self.worker.shared.recent.of(session.id());
         let about = json!({
             "session": session.id().as_str(),
-            "groups": session.groups().iter().map(|group| &**group).collect::<Vec<_>>(),
+            "groups": session.last_groups().iter().map(|group| &**group).collect::<Vec<_>>(),
             "reaches": self.reaches(session),
             "credentials": credentials,
             "refused": refused.iter().map(refusal).collect::<Vec<_>>(),
@@ -65,7 +65,8 @@ impl Exchange {
         let policies = self.snapshot.policies.generation();
         let may = |host: &str| {
             let host = Host::parse(host.as_bytes());
-            host.is_ok_and(|host| policies.may_resolve(session.id(), session.groups(), &host))
+            let groups = session.groups(policies.number());
+            host.is_ok_and(|host| policies.may_resolve(session.id(), groups, &host))
         };
         let shown = |scope: HostScope| match scope {
             HostScope::Host(host) => may(&host).then_some(host),

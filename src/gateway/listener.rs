@@ -1,7 +1,11 @@
-//! A session's listener, and how its connections name their destination.
+//! A session's listener, how its connections name their destination, and what changes of it.
 
 use std::sync::Arc;
 
+use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio_util::sync::CancellationToken;
+
+use super::shared::SharedState;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::{Responder, SessionCa};
 use crate::session::Session;
@@ -15,6 +19,7 @@ pub struct SessionListener {
     pub ca: Arc<SessionCa>,
     /// How they name their destination.
     pub mode: ListenerMode,
+    pub(super) state: Arc<ListenerState>,
 }
 
 /// How the connections of a listener name their destination.
@@ -27,5 +32,85 @@ pub enum ListenerMode {
         port: u16,
     },
     /// By CONNECT, absolute-form or SOCKS5.
-    Proxy(Option<Arc<Authentication>>),
+    Proxy,
+}
+
+/// What changes of a listener while its connections are open.
+pub(super) struct ListenerState {
+    /// What the clients of a proxy present now; `None` if that is nothing.
+    pub(super) login: ArcSwapOption<Authentication>,
+    /// Cancelled when its connections are to end in order.
+    pub(super) leaves: CancellationToken,
+}
+
+impl SessionListener {
+    /// A listener of a gateway. The clients of a proxy present `login`, if there is one.
+    #[must_use]
+    pub fn new(
+        shared: &SharedState,
+        (session, ca): (Arc<Session>, Arc<SessionCa>),
+        mode: ListenerMode,
+        login: Option<Authentication>,
+    ) -> Self {
+        let state = ListenerState {
+            login: ArcSwapOption::from_pointee(login),
+            leaves: shared.draining.child_token(),
+        };
+        Self {
+            session,
+            ca,
+            mode,
+            state: Arc::new(state),
+        }
+    }
+
+    /// Replaces what the clients of a proxy present. The next request of each connection must have
+    /// it, or have come through a tunnel that was opened with it.
+    pub fn ask_for(&self, login: Option<Authentication>) {
+        let now = self.state.login.load();
+        let is_same = match (now.as_deref(), &login) {
+            (Some(now), Some(login)) => now.is(login),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_same {
+            self.state.login.store(login.map(Arc::new));
+        }
+    }
+}
+
+/// An address that is listened on, and whose connections are another listener's after a reload.
+pub struct ListenerSlot {
+    now: ArcSwap<SessionListener>,
+    pub(super) closes: CancellationToken,
+}
+
+impl ListenerSlot {
+    /// Gives the next connections to a listener.
+    #[must_use]
+    pub fn new(shared: &SharedState, listener: SessionListener) -> Self {
+        Self {
+            now: ArcSwap::from_pointee(listener),
+            closes: shared.draining.child_token(),
+        }
+    }
+
+    /// The listener of the next connection.
+    #[must_use]
+    pub fn listener(&self) -> Arc<SessionListener> {
+        self.now.load_full()
+    }
+
+    /// Gives the next connections to another listener. Those of the one before end in order, once
+    /// [`SharedState::announce`] was called.
+    pub fn replace(&self, listener: SessionListener) {
+        let before = self.now.swap(Arc::new(listener));
+        before.state.leaves.cancel();
+    }
+
+    /// Stops listening. The connections end in order, once [`SharedState::announce`] was called.
+    pub fn close(&self) {
+        self.now.load().state.leaves.cancel();
+        self.closes.cancel();
+    }
 }

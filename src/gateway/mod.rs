@@ -35,7 +35,7 @@ pub use export_counts::ExportCounts;
 pub use floor::floor;
 pub use ids::Ids;
 pub use limits::Limits;
-pub use listener::{ListenerMode, SessionListener};
+pub use listener::{ListenerMode, ListenerSlot, SessionListener};
 pub use listening_socket::ListeningSocket;
 pub use metrics::{Distribution, Metrics};
 pub use recent::RecentRefusals;

@@ -10,7 +10,7 @@ use super::listener::SessionListener;
 use super::refusal::Refusal;
 use super::tunnel::TunnelTarget;
 use super::worker::Worker;
-use crate::intercept::explicit::{self, Asked, Authentication};
+use crate::intercept::explicit::{self, Asked};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::socks::{self, SocksTarget};
 use crate::intercept::{ConnectionContext, Entry};
@@ -24,14 +24,14 @@ impl Worker {
         self: Arc<Self>,
         stream: TcpStream,
         listener: &SessionListener,
-        authentication: Option<&Authentication>,
         deadline: Instant,
     ) {
         let mut io = Prefixed::new(stream);
+        let login = listener.state.login.load_full();
         // A client may answer a 407 on the same connection (clients.md: Java does only that).
         for _ in 0..3 {
-            let asking = Box::pin(explicit::ask(&mut io, authentication));
-            let asked = match self.opening(deadline, asking).await {
+            let asking = Box::pin(explicit::ask(&mut io, login.as_deref()));
+            let asked = match self.opening(listener, deadline, asking).await {
                 Some(Ok(asked)) => asked,
                 Some(Err(why)) => return Box::pin(self.refuse_opening(io, listener, why)).await,
                 None => return,
@@ -39,7 +39,7 @@ impl Worker {
             let target = match asked {
                 Asked::Requests => {
                     let context = absolute_form(listener);
-                    return Box::pin(self.conversation(listener, context).http1(io)).await;
+                    return Box::pin(self.conversation(listener, context, None).http1(io)).await;
                 }
                 Asked::ConnectUnauthenticated => {
                     let refusal = Refusal::ProxyAuthentication;
@@ -52,7 +52,8 @@ impl Worker {
                 Asked::Connect(authority) => self.connect(&mut io, listener, authority).await,
                 Asked::Socks(target) => self.socks(&mut io, listener, target).await,
             };
-            if let Some(target) = target {
+            if let Some(mut target) = target {
+                target.login = login;
                 self.tunnel(io, listener, target, deadline).await;
             }
             return;
@@ -87,6 +88,7 @@ impl Worker {
             entry: Entry::Connect,
             named: Some(authority),
             destination: None,
+            login: None,
         })
     }
 
@@ -117,6 +119,7 @@ impl Worker {
             entry: Entry::Socks,
             named,
             destination,
+            login: None,
         })
     }
 
@@ -124,7 +127,7 @@ impl Worker {
         let session = &listener.session;
         let snapshot = self.shared.look();
         let policies = snapshot.policies.generation();
-        policies.may_resolve(session.id(), session.groups(), host)
+        policies.may_resolve(session.id(), session.groups(policies.number()), host)
     }
 }
 

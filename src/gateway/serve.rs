@@ -1,5 +1,6 @@
 //! Accepts connections on listeners, and finds out where they go.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-use super::listener::{ListenerMode, SessionListener};
+use super::listener::{ListenerMode, ListenerSlot, SessionListener};
 use super::listening_socket::{ListeningSocket, is_of_one_connection};
 use super::tunnel::TunnelTarget;
 use super::worker::Worker;
@@ -18,32 +19,43 @@ use crate::message::Authority;
 use crate::names::ReasonCode;
 
 impl Worker {
-    /// Serves a listener until the gateway stops. Then serves the connections that wait to be
-    /// accepted, and closes the socket.
+    /// Takes a bound socket, to be served on this worker's thread. If it is `inherited`, a service
+    /// manager has it too.
     ///
-    /// It counts as listening from this call on, not from the future's first turn.
-    pub fn listen(
-        self: Arc<Self>,
-        socket: ListeningSocket,
-        listener: Arc<SessionListener>,
-    ) -> impl Future<Output = ()> + Send {
-        let listening = Opened::count(&self.shared.listening, usize::MAX);
-        async move {
-            let _listening = listening;
-            tokio::select! {
-                () = self.accept(&socket.socket, &listener) => {}
-                () = self.shared.draining.cancelled() => {}
-            }
-            for stream in socket.close().await {
-                self.admit(stream, &listener);
-            }
-        }
+    /// # Errors
+    /// The error of registering it with the worker's runtime.
+    pub fn take(
+        &self,
+        socket: std::net::TcpListener,
+        inherited: bool,
+    ) -> io::Result<ListeningSocket> {
+        let _entered = self.runtime.enter();
+        ListeningSocket::new(socket, inherited)
     }
 
-    async fn accept(self: &Arc<Self>, socket: &TcpListener, listener: &Arc<SessionListener>) {
+    /// Serves a socket on this worker's thread, until its slot closes or the gateway stops. Then
+    /// serves the connections that wait to be accepted, and closes the socket.
+    ///
+    /// It counts as listening from this call on.
+    pub fn listen(self: &Arc<Self>, socket: ListeningSocket, slot: Arc<ListenerSlot>) {
+        let listening = Opened::count(&self.shared.listening, usize::MAX);
+        let worker = self.clone();
+        self.runtime.spawn(async move {
+            let _listening = listening;
+            tokio::select! {
+                () = worker.accept(&socket.socket, &slot) => {}
+                () = slot.closes.cancelled() => {}
+            }
+            for stream in socket.close().await {
+                worker.admit(stream, slot.listener());
+            }
+        });
+    }
+
+    async fn accept(self: &Arc<Self>, socket: &TcpListener, slot: &ListenerSlot) {
         loop {
             match socket.accept().await {
-                Ok((stream, _)) => self.admit(stream, listener),
+                Ok((stream, _)) => self.admit(stream, slot.listener()),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     // Out of descriptors or memory: the listener waits and tries again. It never
@@ -55,7 +67,7 @@ impl Worker {
         }
     }
 
-    fn admit(self: &Arc<Self>, stream: TcpStream, listener: &Arc<SessionListener>) {
+    fn admit(self: &Arc<Self>, stream: TcpStream, listener: Arc<SessionListener>) {
         let snapshot = self.shared.current();
         let limits = &snapshot.limits;
         let opened = Opened::count(&self.shared.open, limits.connections);
@@ -73,7 +85,7 @@ impl Worker {
             tracing::debug!(%error, "a connection was gone before it was served");
             return;
         }
-        let (worker, listener) = (self.clone(), listener.clone());
+        let worker = self.clone();
         tokio::spawn(async move {
             let _place = place;
             worker.connection(stream, &listener).await;
@@ -92,14 +104,12 @@ impl Worker {
                     entry: Entry::Tls,
                     named: None,
                     destination: Some(nowhere),
+                    login: None,
                 };
                 self.tunnel(Prefixed::new(stream), listener, target, deadline)
                     .await;
             }
-            ListenerMode::Proxy(authentication) => {
-                self.proxied(stream, listener, authentication.as_deref(), deadline)
-                    .await
-            }
+            ListenerMode::Proxy => self.proxied(stream, listener, deadline).await,
         }
     }
 
@@ -124,6 +134,7 @@ impl Worker {
             entry: Entry::Transparent,
             named,
             destination: Some(destination),
+            login: None,
         };
         self.tunnel(Prefixed::new(stream), listener, target, deadline)
             .await;

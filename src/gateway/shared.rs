@@ -82,6 +82,11 @@ impl SharedState {
         self.changes.send_replace(());
     }
 
+    /// Tells every worker that listeners were replaced or closed.
+    pub fn announce(&self) {
+        self.changes.send_replace(());
+    }
+
     /// Revokes a credential in the generation in force, and ends what is under way with it. Returns
     /// how many connections to origins were severed; `None` if there is no such credential.
     ///
@@ -93,7 +98,8 @@ impl SharedState {
         Some(severed)
     }
 
-    /// Tells of each later generation and revocation. Several may be told as one.
+    /// Tells of each later generation, revocation and change of listeners. Several may be told as
+    /// one.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()

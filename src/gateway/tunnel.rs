@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::listener::SessionListener;
 use super::worker::Worker;
+use crate::intercept::explicit::Authentication;
 use crate::intercept::first::{FirstBytes, server_speaks_first};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{ConnectionContext, Destination, Entry, authority_of, terminate};
@@ -23,6 +24,8 @@ pub(super) struct TunnelTarget {
     pub(super) entry: Entry,
     pub(super) named: Option<Authority>,
     pub(super) destination: Option<SocketAddr>,
+    /// What it was opened with, if the proxy asks for that.
+    pub(super) login: Option<Arc<Authentication>>,
 }
 
 impl TunnelTarget {
@@ -90,12 +93,13 @@ impl Worker {
         deadline: Instant,
     ) {
         let reading = Box::pin(to.first_bytes(&mut io, deadline));
-        match self.opening(deadline, reading).await.flatten() {
+        match self.opening(listener, deadline, reading).await.flatten() {
             None => return,
             Some(FirstBytes::Tls) => {}
             Some(FirstBytes::Http) => {
+                let login = to.login.take();
                 let clear = to.context(listener, Scheme::Http, None);
-                return Box::pin(self.conversation(listener, clear).http1(io)).await;
+                return Box::pin(self.conversation(listener, clear, login).http1(io)).await;
             }
             Some(FirstBytes::Foreign(reason)) => {
                 let host = to.authority();
@@ -120,8 +124,9 @@ impl Worker {
                         port: address.port(),
                     });
                 }
+                let login = to.login.take();
                 let context = to.context(listener, Scheme::Https, sni);
-                let conversation = self.conversation(listener, context);
+                let conversation = self.conversation(listener, context, login);
                 if inside.http2 {
                     Box::pin(conversation.http2(inside.stream, listener)).await;
                 } else {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::guard::{Abort, Closing, ConnectionGuard, ExchangeGuard};
 use super::limits::Limits;
@@ -39,6 +40,7 @@ pub(super) struct Watchdog {
     progress_limit: AtomicU32,
     idle_limit: AtomicU32,
     head_limit: AtomicU32,
+    drain_limit: AtomicU32,
 }
 
 impl Watchdog {
@@ -54,6 +56,7 @@ impl Watchdog {
             progress_limit: AtomicU32::default(),
             idle_limit: AtomicU32::default(),
             head_limit: AtomicU32::default(),
+            drain_limit: AtomicU32::default(),
         };
         watchdog.limit(limits);
         watchdog
@@ -65,18 +68,16 @@ impl Watchdog {
             (&self.progress_limit, limits.progress_timeout),
             (&self.idle_limit, limits.idle_timeout),
             (&self.head_limit, limits.head_timeout),
+            (&self.drain_limit, limits.drain_timeout),
         ] {
             limit.store(sweeps(time), Ordering::Relaxed);
         }
     }
 
-    /// Starts watching a connection, until its last owner drops it.
-    pub(super) fn connection(&self) -> Arc<ConnectionGuard> {
-        let connection = self.connections.enter(ConnectionGuard::default());
-        if self.is_draining() {
-            connection.close(Closing::Draining);
-        }
-        connection
+    /// Starts watching a connection, until its last owner drops it. It ends in order when `leaves`
+    /// is cancelled.
+    pub(super) fn connection(&self, leaves: &CancellationToken) -> Arc<ConnectionGuard> {
+        self.connections.enter(ConnectionGuard::new(leaves))
     }
 
     /// Starts watching an exchange on a connection.
@@ -108,10 +109,10 @@ impl Watchdog {
         }
     }
 
-    fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+    /// Has the connections of removed listeners, or all of a gateway that stops, end in order.
+    fn leave(&self) {
         for connection in self.connections.living() {
-            connection.close(Closing::Draining);
+            connection.leave();
         }
     }
 
@@ -130,8 +131,11 @@ impl Watchdog {
                 _ = tick.tick() => self.sweep(),
                 // The sender lives in `shared`.
                 _ = changes.changed() => {}
-                () = shared.draining.cancelled(), if !self.is_draining() => self.drain(),
+                () = shared.draining.cancelled(), if !self.is_draining() => {
+                    self.draining.store(true, Ordering::Relaxed);
+                }
             }
+            self.leave();
             let snapshot = shared.current();
             self.limit(&snapshot.limits);
             self.judge_again(&snapshot).await;
@@ -153,16 +157,22 @@ impl Watchdog {
     }
 
     fn sweep(&self) {
+        if !self.is_draining() {
+            let drain_limit = self.drain_limit.load(Ordering::Relaxed);
+            for connection in self.connections.living() {
+                connection.expire(drain_limit);
+            }
+        }
         for exchange in self.exchanges.living() {
             exchange.sweep(self.progress_limit.load(Ordering::Relaxed), GRACE);
         }
         let idle_limit = self.idle_limit.load(Ordering::Relaxed);
         let head_limit = self.head_limit.load(Ordering::Relaxed);
-        let (idle_limit, idle) = match self.is_draining() {
-            false => (idle_limit, Closing::AtOnce),
-            true => (idle_limit.min(REST), Closing::AtRest),
-        };
         for connection in self.connections.living() {
+            let (idle_limit, idle) = match connection.is_draining() {
+                false => (idle_limit, Closing::AtOnce),
+                true => (idle_limit.min(REST), Closing::AtRest),
+            };
             if connection.is_slow(head_limit) {
                 connection.close(Closing::AtOnce);
             } else if connection.is_idle(idle_limit) {
@@ -251,6 +261,10 @@ mod tests {
     use crate::audit::Trail;
     use crate::session::{Lifetime, Moment};
 
+    fn stays() -> CancellationToken {
+        CancellationToken::new()
+    }
+
     fn watchdog(seconds: u64) -> Watchdog {
         let time = Duration::from_secs(seconds);
         Watchdog::new(&Limits {
@@ -263,7 +277,7 @@ mod tests {
     #[test]
     fn an_exchange_without_progress_is_cut_and_one_with_progress_is_not() {
         let live = watchdog(2);
-        let connection = live.connection();
+        let connection = live.connection(&stays());
         let (still, moving) = (live.exchange(&connection), live.exchange(&connection));
         for _ in 0..5 {
             moving.meter.add_down(1);
@@ -276,7 +290,7 @@ mod tests {
     #[test]
     fn an_exchange_that_outlives_its_abort_ends_with_its_connection() {
         let live = watchdog(100);
-        let (deaf, other) = (live.connection(), live.connection());
+        let (deaf, other) = (live.connection(&stays()), live.connection(&stays()));
         let (over, new) = (live.exchange(&deaf), live.exchange(&other));
         let ended = session(Some(over_now()));
         over.holds(ended.exchange(1).unwrap());
@@ -310,7 +324,7 @@ mod tests {
     #[test]
     fn the_end_of_a_session_cuts_what_is_under_way() {
         let live = watchdog(100);
-        let connection = live.connection();
+        let connection = live.connection(&stays());
         let (over, lasting) = (live.exchange(&connection), live.exchange(&connection));
         over.holds(session(Some(over_now())).exchange(1).unwrap());
         lasting.holds(session(None).exchange(1).unwrap());
@@ -324,7 +338,7 @@ mod tests {
     #[test]
     fn a_session_has_so_many_exchanges_and_gets_a_place_back_when_one_ends() {
         let live = watchdog(100);
-        let connection = live.connection();
+        let connection = live.connection(&stays());
         let session = session(None);
         let watched = live.exchange(&connection);
         watched.holds(session.exchange(1).unwrap());
@@ -338,7 +352,7 @@ mod tests {
         use crate::audit::{Durability, Length, Log};
         let (log, memory) = Log::memory(Durability::Batch).unwrap();
         let live = watchdog(100);
-        let connection = live.connection();
+        let connection = live.connection(&stays());
         let watched = live.exchange(&connection);
         let mut trail = Trail::begin(
             &log,
@@ -369,7 +383,7 @@ mod tests {
     #[test]
     fn ended_exchanges_are_forgotten() {
         let live = watchdog(100);
-        let connection = live.connection();
+        let connection = live.connection(&stays());
         for _ in 0..10_000 {
             drop(live.exchange(&connection));
         }
@@ -378,13 +392,14 @@ mod tests {
 
     #[test]
     fn connections_of_a_gateway_that_drains_end_once_they_have_rested() {
-        let live = watchdog(100);
-        let (resting, used) = (live.connection(), live.connection());
+        let (live, leaves) = (watchdog(100), CancellationToken::new());
+        let (resting, used) = (live.connection(&leaves), live.connection(&leaves));
         let watched = live.exchange(&used);
         // How long it rested before does not count.
         (0..5).for_each(|_| live.sweep());
-        live.drain();
-        let new = live.connection();
+        leaves.cancel();
+        live.leave();
+        let new = live.connection(&leaves);
         assert!([&resting, &used, &new].iter().all(|one| one.is_draining()));
         live.sweep();
         assert_eq!(resting.step(), Some(Closing::Draining));
@@ -400,9 +415,36 @@ mod tests {
     }
 
     #[test]
+    fn connections_of_a_removed_listener_end_in_order_and_are_cut_when_it_takes_too_long() {
+        let live = Watchdog::new(&Limits {
+            drain_timeout: Duration::from_secs(3),
+            ..Limits::default()
+        });
+        let removed = CancellationToken::new();
+        let (resting, used) = (live.connection(&removed), live.connection(&removed));
+        let other = live.connection(&stays());
+        let watched = live.exchange(&used);
+        live.sweep();
+        removed.cancel();
+        live.leave();
+        assert!(resting.is_draining() && used.is_draining() && !other.is_draining());
+        live.sweep();
+        live.sweep();
+        assert_eq!(resting.step(), Some(Closing::AtRest));
+        live.sweep();
+        assert_eq!(watched.abort_reason(), None);
+        live.sweep();
+        assert_eq!(watched.abort_reason(), Some(Abort::ListenerRemoved));
+        assert_eq!((resting.is_closed(), other.step()), (true, None));
+        live.sweep();
+        live.sweep();
+        assert!(used.is_closed());
+    }
+
+    #[test]
     fn a_connection_is_idle_only_without_an_exchange() {
         let live = watchdog(2);
-        let (idle, used) = (live.connection(), live.connection());
+        let (idle, used) = (live.connection(&stays()), live.connection(&stays()));
         let watched = live.exchange(&used);
         for _ in 0..5 {
             watched.meter.add_down(1);

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use super::listener::SessionListener;
 use super::shared::SharedState;
 use super::snapshot::Snapshot;
 use super::watchdog::Watchdog;
@@ -21,10 +23,12 @@ pub struct Worker {
     pub(super) shared: Arc<SharedState>,
     origins: ArcSwap<Origins>,
     pub(super) watchdog: Watchdog,
+    /// The runtime of its thread.
+    pub(super) runtime: Handle,
 }
 
 impl Worker {
-    /// A worker for the current thread's runtime.
+    /// A worker for the current thread's runtime. Must be called on it.
     ///
     /// # Errors
     /// [`ResolverUnusable`] if the system's resolver configuration cannot be read.
@@ -36,6 +40,7 @@ impl Worker {
             shared,
             origins: ArcSwap::from_pointee(origins),
             watchdog,
+            runtime: Handle::current(),
         }))
     }
 
@@ -55,9 +60,10 @@ impl Worker {
     }
 
     /// Waits for a step before the first request of a connection: until the deadline, or for a
-    /// while after the gateway was told to stop. `None` if it took longer.
+    /// while after its listener was closed or the gateway told to stop. `None` if it took longer.
     pub(super) async fn opening<T>(
         &self,
+        listener: &SessionListener,
         deadline: Instant,
         step: impl Future<Output = T>,
     ) -> Option<T> {
@@ -69,7 +75,7 @@ impl Worker {
                 biased;
                 done = &mut step => return Some(done),
                 () = &mut timer => return None,
-                () = self.shared.draining.cancelled(), if !is_stopping => {
+                () = listener.state.leaves.cancelled(), if !is_stopping => {
                     is_stopping = true;
                     timer.as_mut().reset(deadline.min(Instant::now() + SILENCE));
                 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -87,6 +88,11 @@ impl SessionCa {
         Ok(Arc::new(leaves::config_without_tickets(Arc::new(
             SingleCertAndKey::from(leaf),
         ))?))
+    }
+
+    /// Changes how long leaves live, and how many are kept.
+    pub fn change(&self, lifetime: Duration, leaves_kept: usize) {
+        self.leaves.change(lifetime, leaves_kept);
     }
 
     /// The leaf for a host: cached, or minted now (about 20 µs).

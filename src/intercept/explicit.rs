@@ -42,6 +42,12 @@ impl Authentication {
         bool::from(self.user.ct_eq(user) & self.password.ct_eq(password))
     }
 
+    /// Whether it is the same user with the same password.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        self.accepts(&other.user, &other.password)
+    }
+
     /// Whether a Proxy-Authorization value contains them (RFC 7617).
     #[must_use]
     pub fn accepts_value(&self, value: &[u8]) -> bool {

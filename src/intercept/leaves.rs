@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -129,6 +129,22 @@ impl Leaves {
             cache.leaves.pop_lru();
         }
         Ok(key)
+    }
+
+    /// Changes how long leaves live, and how many are kept. Those that would live too long are
+    /// minted again.
+    pub(super) fn change(&self, lifetime: Duration, kept: usize) {
+        let mut cache = self.cache.lock();
+        cache.most = kept.max(1);
+        if self.mint.live(lifetime) {
+            cache.leaves.clear();
+            if let Some(refusing) = &self.refusing {
+                refusing.lock().leaves.clear();
+            }
+        }
+        while cache.leaves.len() > cache.most {
+            cache.leaves.pop_lru();
+        }
     }
 
     pub(super) fn mint(&self) -> &Mint {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -113,7 +114,8 @@ pub(super) struct Mint {
     issuer: Issuer<'static, Key>,
     leaf_key: Key,
     leaf_key_id: Vec<u8>,
-    leaves_live: Duration,
+    /// In seconds.
+    leaves_live: AtomicU64,
     constraints: Option<Vec<Host>>,
 }
 
@@ -165,9 +167,15 @@ impl Mint {
             issuer: Issuer::new(params, key),
             leaf_key_id: CertificateParams::default().key_identifier(&leaf_key),
             leaf_key,
-            leaves_live: settings.lifetime.min(LEAF_LIFETIME),
+            leaves_live: AtomicU64::new(settings.lifetime.min(LEAF_LIFETIME).as_secs()),
             constraints: settings.constraints.clone(),
         })
+    }
+
+    /// Changes how long leaves live. Returns whether that is less than before.
+    pub(super) fn live(&self, lifetime: Duration) -> bool {
+        let lifetime = lifetime.min(LEAF_LIFETIME).as_secs();
+        self.leaves_live.swap(lifetime, Ordering::Relaxed) > lifetime
     }
 
     /// The root's certificate as PEM.
@@ -216,7 +224,8 @@ impl Mint {
         params.serial_number = Some(serial().ok_or(MintRefused::Failed)?);
         params.not_before = (now - BACKDATE).max(root.not_before);
         let longest = (params.not_before + LEAF_LIFETIME).min(root.not_after);
-        params.not_after = (now + self.leaves_live).min(longest);
+        let live = Duration::from_secs(self.leaves_live.load(Ordering::Relaxed));
+        params.not_after = (now + live).min(longest);
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

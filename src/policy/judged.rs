@@ -119,7 +119,7 @@ impl JudgedRequest {
         if !generation.reads_any(wanted) {
             return false;
         }
-        let facts = self.facts(&NONE);
+        let facts = self.facts(generation, &NONE);
         let mut loans = self.loans();
         generation.reads(&facts, None, wanted)
             || loans.any(|(credential, place)| {
@@ -127,10 +127,10 @@ impl JudgedRequest {
             })
     }
 
-    pub(super) fn facts<'a>(&'a self, fields: &'a HeaderMap) -> Facts<'a> {
+    pub(super) fn facts<'a>(&'a self, generation: &Generation, fields: &'a HeaderMap) -> Facts<'a> {
         Facts {
             session: self.session.id(),
-            groups: self.session.groups(),
+            groups: self.session.groups(generation.number()),
             entry: self.connection.entry.as_str(),
             now: SystemTime::now(),
             scheme: self.origin.scheme,
@@ -185,7 +185,7 @@ impl Generation {
         if !self.reads_any(&[Fact::Content]) {
             return Vec::new();
         }
-        let facts = judged.facts(fields);
+        let facts = judged.facts(self, fields);
         let loans = judged.loans();
         let loans = loans.map(|(credential, place)| Some(Loan { credential, place }));
         let asked = match refused.map(|refused| refused.credential) {
@@ -206,7 +206,7 @@ impl Generation {
         judged: &JudgedRequest,
         fields: &HeaderMap,
     ) -> Result<Verdict, Refused> {
-        let facts = judged.facts(fields);
+        let facts = judged.facts(self, fields);
         let asked = self.ask(&facts);
         if !asked.allowed() {
             return Err(Refused {

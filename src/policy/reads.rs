@@ -109,7 +109,11 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
         return take(&path, read);
     }
     match expr {
-        Expr::Literal(_) => Ok(()),
+        Expr::Literal(literal) => {
+            // Only the session that asks is in its groups, so the same question differs by it.
+            read.session |= is_entity(literal, "Session");
+            Ok(())
+        }
         Expr::Var(Var::Context) => Err(WHOLE_CONTEXT),
         Expr::Var(Var::Principal) => {
             read.session = true;
@@ -206,10 +210,11 @@ fn is_principal(expr: &Expr) -> bool {
 
 /// Whether an expression names a group.
 fn is_group(expr: &Expr) -> bool {
-    let Expr::Literal(Literal::EntityUID(uid)) = expr else {
-        return false;
-    };
-    uid.ty.0.id.as_str() == "Group"
+    matches!(expr, Expr::Literal(literal) if is_entity(literal, "Group"))
+}
+
+fn is_entity(literal: &Literal, kind: &str) -> bool {
+    matches!(literal, Literal::EntityUID(uid) if uid.ty.0.id.as_str() == kind)
 }
 
 const WHOLE_CONTEXT: NotRead = NotRead {
@@ -322,6 +327,11 @@ mod tests {
                 true,
             ),
             ("Gateway::Session::\"s\" in principal", true),
+            ("Gateway::Session::\"s\" in Gateway::Group::\"g\"", true),
+            (
+                "Gateway::Session::\"s\" is Gateway::Session in Gateway::Group::\"g\"",
+                true,
+            ),
             (
                 "(if true then principal else principal) in Gateway::Group::\"g\"",
                 true,

@@ -190,7 +190,7 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, Problem> {
         let entry = entry.map_err(|error| fail(error.to_string()))?;
         let file = entry.file_name();
         let file = file.to_string_lossy();
-        if stands_for(&name, &file) && !is_granted(&file) {
+        if stands_for(&name, &file) && !is_granted(directory, &file) {
             found.push(entry.path());
         }
     }
@@ -201,11 +201,12 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     Ok(found)
 }
 
-/// Whether a file holds what operators granted in one configuration, which others in the folder do
-/// not read.
-fn is_granted(file: &str) -> bool {
+/// Whether a file holds what operators granted in the configuration beside it, which others in the
+/// folder do not read.
+fn is_granted(directory: &Path, file: &str) -> bool {
     let stem = file.strip_suffix(GRANTED);
-    stem.is_some_and(|stem| stem.ends_with('.') && stem.len() > 1)
+    let stem = stem.filter(|stem| stem.ends_with('.') && stem.len() > 1);
+    stem.is_some_and(|stem| directory.join(format!("{stem}toml")).exists())
 }
 
 /// The pattern, if the path is a folder or has `*` in its last part.

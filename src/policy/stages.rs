@@ -129,7 +129,7 @@ fn denied(
         verdict,
         credential,
     } = refused;
-    let facts = judged.facts(fields);
+    let facts = judged.facts(generation, fields);
     let loan = credential.and_then(|nth| judged.loans().nth(nth));
     let explanation = match loan {
         Some((credential, place)) => generation.explain_loan(&facts, credential, place, &verdict),

@@ -52,6 +52,16 @@ impl Lifetime {
         Self { begins, ..*self }
     }
 
+    /// A stretch that begins at a moment and lasts another time.
+    #[must_use]
+    pub fn lasting(&self, begins: Moment, lasts: Duration) -> Self {
+        Self {
+            begins,
+            lasts,
+            ..*self
+        }
+    }
+
     /// When it ends by the wall clock.
     #[must_use]
     pub fn ends(&self) -> SystemTime {

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::bindings::Bindings;
 use super::detected::DetectedCredentials;
+use super::groups::Groups;
 use super::idle::IdleClock;
 use super::lifetime::{Lifetime, Moment};
 use super::phantom::{Phantom, PhantomKey, Phantoms, Registry, TemporaryPhantoms};
@@ -25,7 +26,7 @@ use crate::names::{Map, ReasonCode, SessionId};
 /// A session: one workload, what it may present, and until when.
 pub struct Session {
     id: SessionId,
-    groups: Arc<[Arc<str>]>,
+    groups: Groups,
     /// The key that its phantoms are drawn from. Without one, it gains no credential.
     key: Option<PhantomKey>,
     /// The phantoms its workload holds now.
@@ -88,7 +89,7 @@ impl Session {
     ) -> Self {
         Self {
             id,
-            groups: groups.into(),
+            groups: Groups::new(groups),
             key: None,
             phantoms: ArcSwap::from_pointee(phantoms),
             registry: OnceLock::new(),
@@ -125,10 +126,22 @@ impl Session {
         &self.id
     }
 
-    /// The groups the session belongs to.
+    /// The groups that the session belongs to in a generation of the configuration.
     #[must_use]
-    pub fn groups(&self) -> &[Arc<str>] {
-        &self.groups
+    pub fn groups(&self, generation: u64) -> &[Arc<str>] {
+        self.groups.of(generation)
+    }
+
+    /// The groups that it belongs to in the last generation.
+    #[must_use]
+    pub fn last_groups(&self) -> &[Arc<str>] {
+        self.groups.of(u64::MAX)
+    }
+
+    /// Puts the session in these groups from a generation on. Call it before that is in force.
+    pub fn regroup(&self, since: u64, groups: &[String]) {
+        let groups = groups.iter().map(|group| Arc::from(group.as_str()));
+        self.groups.change(since, groups.collect());
     }
 
     /// The phantoms its workload holds now.

@@ -5,6 +5,7 @@ mod bindings;
 mod clash;
 mod detect;
 mod detected;
+mod groups;
 mod idle;
 mod lifetime;
 mod live;

@@ -28,6 +28,21 @@ impl Sessions {
         self.ended.subscribe()
     }
 
+    /// Removes a session that no listener has any more, with what is still under way. Its phantoms
+    /// stay known as those of another.
+    pub fn leave(&self, session: &Session) {
+        session
+            .status
+            .store(SessionStatus::Ended(EndReason::Listener));
+        let is_it = |live: &Arc<Session>| std::ptr::eq(&**live, session);
+        let mut live = self.live.write();
+        if live.get(session.id()).is_some_and(is_it) {
+            live.remove(session.id());
+        }
+        drop(live);
+        self.ended.send_replace(());
+    }
+
     /// Ends a session: its requests are refused from now on, and what is under way is cut. Returns
     /// it, if there is one of this id.
     pub fn end(&self, id: &SessionId) -> Option<Arc<Session>> {

@@ -22,6 +22,8 @@ pub enum EndReason {
     Expired,
     /// It was not used for too long.
     Idle,
+    /// The configuration has no listener of it any more.
+    Listener,
 }
 
 impl SessionStatus {
@@ -44,6 +46,7 @@ impl EndReason {
             Self::Operator => "operator",
             Self::Expired => "expired",
             Self::Idle => "idle",
+            Self::Listener => "listener",
         }
     }
 }
@@ -59,6 +62,7 @@ impl DecidedStatus {
             PAUSED => SessionStatus::Paused,
             EXPIRED => SessionStatus::Ended(EndReason::Expired),
             IDLE => SessionStatus::Ended(EndReason::Idle),
+            LEFT => SessionStatus::Ended(EndReason::Listener),
             _ => SessionStatus::Ended(EndReason::Operator),
         }
     }
@@ -71,6 +75,7 @@ impl DecidedStatus {
             SessionStatus::Ended(EndReason::Operator) => ENDED,
             SessionStatus::Ended(EndReason::Expired) => EXPIRED,
             SessionStatus::Ended(EndReason::Idle) => IDLE,
+            SessionStatus::Ended(EndReason::Listener) => LEFT,
         };
         let change = |now: u8| (now < ENDED).then_some(code);
         let changed = self
@@ -86,6 +91,7 @@ const PAUSED: u8 = 1;
 const ENDED: u8 = 2;
 const EXPIRED: u8 = 3;
 const IDLE: u8 = 4;
+const LEFT: u8 = 5;
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,8 @@ mod bounds;
 mod commands;
 mod exports;
 mod grants;
+mod keys;
+mod listeners;
 mod metrics;
 mod peers;
 mod program;

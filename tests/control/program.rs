@@ -95,6 +95,37 @@ origins = ["https://api.test"]
         self.folder.path().join(name)
     }
 
+    /// Changes the configuration, and returns what it was.
+    pub fn edit(&self, change: impl FnOnce(&str) -> String) -> String {
+        let before = fs::read_to_string(self.path("gateway.toml")).unwrap();
+        fs::write(self.path("gateway.toml"), change(&before)).unwrap();
+        before
+    }
+
+    /// Ends it, and starts it with a configuration whose control socket is `serve-1.sock`.
+    pub fn configure(&mut self, config: &str) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap();
+        fs::write(self.path("gateway.toml"), config).unwrap();
+        self.child = spawn(self.folder.path());
+        self.socket = self.path("run/gateway/serve-1.sock");
+        self.wait();
+    }
+
+    /// Reloads, which must be applied.
+    pub fn reload(&self) {
+        let (code, said) = self.gateway(&["reload"]);
+        assert_eq!(code, 0, "{said}");
+    }
+
+    /// Reloads, which must be refused. Returns why.
+    pub fn refuse(&self) -> String {
+        let (code, said) = self.gateway(&["reload"]);
+        assert_ne!(code, 0, "{said}");
+        said
+    }
+
     /// Runs a command of the program; returns its exit code and all of its output.
     pub fn gateway(&self, arguments: &[&str]) -> (i32, String) {
         gateway(self.folder.path(), arguments)

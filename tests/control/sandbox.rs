@@ -177,3 +177,37 @@ fn what_an_operator_grants_in_a_project_holds_in_its_next_run_and_in_no_other_pr
     let (code, _) = gateway(folder.path(), &["status"]);
     assert_eq!(code, 1);
 }
+
+/// Changes the configuration of a running `gateway exec`, once by each line, which must be refused.
+pub fn refuses_to_reload(section: &str, lines: &[String]) {
+    let folder = folder(0);
+    let config = folder.path().join("gateway.toml");
+    fs::write(&config, section).unwrap();
+    let mut child = user_command(folder.path(), 0)
+        .args([
+            "exec",
+            "--config",
+            "../../gateway.toml",
+            "--",
+            "sleep",
+            "60",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("the command", || {
+        let (code, said) = gateway(folder.path(), &["sessions"]);
+        code == 0 && said.contains("exec")
+    });
+    for line in lines {
+        fs::write(&config, format!("{section}{line}\n")).unwrap();
+        let (code, said) = gateway(folder.path(), &["reload"]);
+        assert!(code != 0 && said.contains("`[sandbox]`"), "{line}: {said}");
+    }
+    fs::write(&config, section).unwrap();
+    let (code, said) = gateway(folder.path(), &["reload"]);
+    assert_eq!(code, 0, "{said}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

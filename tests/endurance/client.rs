@@ -59,6 +59,11 @@ impl Client {
         self
     }
 
+    /// The same at another listener for TLS.
+    pub fn at(self, address: SocketAddr) -> Self {
+        Self { address, ..self }
+    }
+
     /// TLS to a host through the gateway; nothing is resumed.
     pub async fn tls(&self, host: &str, protocol: &[u8]) -> std::io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(self.address).await?;

@@ -6,6 +6,7 @@
 //! since they measure. `GATEWAY_ENDURANCE=full` makes them longer.
 
 mod adversity;
+mod change;
 mod client;
 mod crash;
 mod crowd;

@@ -464,6 +464,16 @@ async fn raw(
             while stream.read(&mut [0; 1024]).await? > 0 {}
             Ok(())
         }
+        "/talk" => {
+            stream.write_all(switched(&head).as_bytes()).await?;
+            // Each masked text of one byte comes back as a text.
+            let mut message = [0; 7];
+            loop {
+                stream.read_exact(&mut message).await?;
+                let said = message[6] ^ message[2];
+                stream.write_all(&[0x81, 1, said]).await?;
+            }
+        }
         "/until-close" => {
             stream
                 .write_all(b"HTTP/1.1 200 OK\r\n\r\nall of it")

@@ -377,14 +377,14 @@ fn launch_on_small_disk(folder: &Path, size: &str) -> Child {
 }
 
 /// An address that is free now; the listener takes it a moment later.
-fn free_address() -> SocketAddr {
+pub fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap()
 }
 
-fn private(path: &Path, text: &str) {
+pub fn private(path: &Path, text: &str) {
     use std::io::Write;
     let mut file = File::options()
         .write(true)

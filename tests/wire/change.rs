@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::policy::{hang_up, reload};
 use crate::reload::{begin, stream};
+use crate::rig::origin::ok;
 use crate::rig::way::Way;
-use crate::rig::{GOOD, OTHER, Rig, SECOND, policies};
+use crate::rig::{Doors, GOOD, OTHER, Rig, SECOND, policies};
 use crate::rows;
 use crate::verdicts::{allowed, refused};
 
@@ -18,6 +19,8 @@ rows![
     a_refused_change_leaves_all_of_the_old_configuration,
     a_changed_file_is_read_without_a_signal,
     what_is_lent_and_what_is_allowed_come_from_one_generation,
+    a_secret_that_a_reload_took_away_is_still_found_in_answers,
+    what_a_sandbox_can_have_changes_under_load_and_nothing_fails,
 ];
 
 /// Changes a file of the rig.
@@ -214,14 +217,6 @@ fn a_refused_change_leaves_all_of_the_old_configuration(rig: &Rig) {
             format!("{good}[runtime]\nthreads = 2\n"),
             "`[runtime] threads`",
         ),
-        (
-            good.replacen("session = \"b\"", "session = \"c\"", 1),
-            "`[[listener]]`",
-        ),
-        (
-            good.replace("[ca]\n", "[ca]\nlifetime = \"2h\"\n"),
-            "`[ca] lifetime`",
-        ),
     ];
     for (text, why) in changes {
         fs::write(&path, &text).unwrap();
@@ -353,4 +348,110 @@ fn what_is_lent_and_what_is_allowed_come_from_one_generation(rig: &Rig) {
     assert!(reload(rig, &policies()));
     rig.seen();
     rig.ends_now();
+}
+
+/// I01 after a reload: an origin that was shown a secret may repeat it to every session, wherever
+/// the credential is kept by now, and if it is none any more.
+fn a_secret_that_a_reload_took_away_is_still_found_in_answers(rig: &Rig) {
+    let secrets = ["slack", "gitlab"].map(|name| rig.secret(name).to_owned());
+    let shown = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+    let told = shown.clone();
+    rig.origins
+        .on("/leak", move |_| ok("", told.lock().unwrap().as_bytes()));
+    let good = fs::read_to_string(rig.dir.path().join("serve.toml")).unwrap();
+    let bound = |from: &str| good.clone() + &GAINED.replace("secrets/bearer", from);
+    let put = |text: String| {
+        fs::write(rig.dir.path().join("serve.toml"), text).unwrap();
+        assert!(reload(rig, &format!("{}{LEND_GAINED}", policies())));
+    };
+    let lend = || {
+        let gained = phantom(&variables(rig), "GAINED_TOKEN");
+        let asks = format!("GET {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\nX-Gained: {gained}\r\n\r\n");
+        allowed(rig, Way::Connect, OTHER, &asks);
+    };
+    // An origin repeats what it was shown. [`Rig::settle`] looks for each secret, too.
+    let leaks = |count: usize| {
+        *shown.lock().unwrap() = secrets[..count].join(" ");
+        let plain = "GET {T}/leak HTTP/1.1\r\nHost: {H}\r\n\r\n";
+        let own = allowed(rig, Way::Connect, OTHER, plain).text();
+        let other = Doors {
+            proxy: rig.ports.proxy_b,
+            tls: rig.ports.tls_b,
+            relay: &rig.relay,
+        };
+        let tunnel = rig.tunnel_by(&other, Way::Connect, OTHER, 443).unwrap();
+        let mut wire = tunnel.secure(Some(OTHER), &["http/1.1"]).unwrap();
+        let theirs = wire.ask(&rig.fill(Way::Connect, OTHER, plain));
+        rig.record(Way::Connect);
+        assert_eq!(theirs.status, 200);
+        for text in [own, theirs.text()] {
+            let found = secrets.iter().find(|secret| text.contains(*secret));
+            assert!(text.len() > 10 && found.is_none(), "{count}: {text}");
+        }
+    };
+    put(bound("secrets/slack"));
+    lend();
+    leaks(1);
+    put(bound("secrets/gitlab"));
+    lend();
+    leaks(2);
+    put(good.clone());
+    leaks(2);
+    assert!(reload(rig, &policies()));
+    rig.seen();
+}
+
+/// Policies, credentials and origins of `exec`, by its watched files alone.
+fn what_a_sandbox_can_have_changes_under_load_and_nothing_fails(rig: &Rig) {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    stream(rig, 400);
+    let mut under_way = begin(rig, Way::TransparentClear, "GET /events", "\r\n");
+    assert!(under_way.line(b"\r\n\r\n").is_some());
+    let (stop, asked) = (AtomicBool::new(false), AtomicUsize::new(1));
+    let ask = |way: Way, host: &str, line: &str| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        let template = format!("GET {{T}}{line}\r\n\r\n");
+        rig.ask(way, host, &template).status
+    };
+    let at = |name: &str| rig.dir.path().join(name);
+    let good = fs::read_to_string(at("exec.toml")).unwrap();
+    let forbid = "@id(\"under-load\")\nforbid(principal, action, resource) when { context.path == \"/watched\" };\n";
+    let rule = "[[origin]]\nmatch = \"https://*.rig.test\"\n";
+    let odd = good.replacen(rule, &format!("{rule}underscores = true\n"), 1);
+    let gained = format!("{good}{GAINED}");
+    let (watched, foreign) = (
+        "/watched HTTP/1.1\r\nHost: {H}",
+        "/x HTTP/1.1\r\nHost: {H}\r\nX-Gained: mine",
+    );
+    let named = "/x HTTP/1.1\r\nHost: {H}\r\nX_Odd: 1";
+    let changes = [
+        ("sandbox.cedar", policies() + forbid, OTHER, watched, 403),
+        ("sandbox.cedar", policies(), OTHER, watched, 200),
+        ("exec.toml", gained, OTHER, foreign, 403),
+        ("exec.toml", odd, SECOND, named, 200),
+        ("exec.toml", good.clone(), OTHER, foreign, 200),
+    ];
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let line = "/load HTTP/1.1\r\nHost: {H}";
+                    assert_eq!(ask(Way::TransparentClear, OTHER, line), 200);
+                }
+            });
+        }
+        for (file, text, host, line, status) in changes {
+            fs::write(at("next"), text).unwrap();
+            fs::rename(at("next"), at(file)).unwrap();
+            let began = Instant::now();
+            while ask(Way::Transparent, host, line) != status {
+                assert!(began.elapsed() < Duration::from_secs(20), "{file}: {line}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(under_way.line(b"0\r\n\r\n").is_some(), "the stream was cut");
+    rig.records(Way::Transparent, asked.load(Ordering::Relaxed));
+    rig.seen();
 }

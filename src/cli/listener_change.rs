@@ -1,0 +1,366 @@
+//! What a reload makes of the listeners of `serve`: added, removed, changed.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::app::App;
+use super::binding::{self, BoundListener};
+use super::failure::Failure;
+use super::listening::{Listening, OpenListener};
+use super::opened::OpenedSession;
+use super::publishing::Publication;
+use crate::audit::Event;
+use crate::config::{Config, Listener, ListenerKind, ProxyLogin};
+use crate::credential::Stores;
+use crate::gateway::{
+    ListenerMode, ListenerSlot, ListeningSocket, SessionListener, SharedState, Snapshot, Worker,
+    chain,
+};
+use crate::intercept::explicit::Authentication;
+use crate::names::ReasonCode;
+use crate::session::Session;
+
+/// What a configuration makes of the listeners. Nothing of it is in force yet, and everything that
+/// could fail is done.
+#[derive(Default)]
+pub(super) struct ListenerChange {
+    /// The sessions that listeners gain.
+    pub(super) opened: Vec<OpenedSession>,
+    added: Vec<AddedListener>,
+    kept: Vec<KeptListener>,
+    removed: Vec<OpenListener>,
+    regrouped: Vec<(Arc<Session>, Vec<String>)>,
+}
+
+struct AddedListener {
+    known: Listener,
+    inherited: Option<String>,
+    listener: SessionListener,
+    /// One for each worker, in their order.
+    sockets: Vec<ListeningSocket>,
+}
+
+struct KeptListener {
+    before: OpenListener,
+    known: Listener,
+    login: Option<Authentication>,
+    /// The listener of another session, or of another kind.
+    replaced: Option<SessionListener>,
+}
+
+impl App {
+    /// Prepares the listeners of a configuration: its new addresses are bound or were so before,
+    /// its new sessions opened in the generation `next`.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if an address, a password or a session cannot be had. The listeners
+    /// are as before.
+    pub(super) async fn change_listeners(
+        &self,
+        next: &Snapshot,
+        config: &Config,
+        bound: Option<Vec<BoundListener>>,
+    ) -> Result<ListenerChange, Failure> {
+        refuse_none(config)?;
+        let open = self.listening.open();
+        let mut change = ListenerChange::default();
+        refuse_inherited(&open, config)?;
+        let mut bound = match bound {
+            Some(bound) => bound.into_iter(),
+            None => self.bind(&added(&open, config)).await?.into_iter(),
+        };
+        for known in &config.listeners {
+            let login = login(known).await?;
+            let before = open.iter().find(|open| open.known.address == known.address);
+            match before.cloned() {
+                None => {
+                    let bound = bound.next().ok_or_else(|| Failure::new("no socket"))?;
+                    let listener = self
+                        .listener(next, config, known, &mut change, login)
+                        .await?;
+                    change.add(known, listener, bound, &self.listening.workers())?;
+                }
+                Some(before) if is_another(&before.known, known) => {
+                    let listener = self
+                        .listener(next, config, known, &mut change, login)
+                        .await?;
+                    change.keep(before, known, None, Some(listener));
+                }
+                Some(before) => change.keep(before, known, login, None),
+            }
+            if let Some((session, _)) = self.listening.session(&known.session) {
+                change.regrouped.push((session, known.groups.clone()));
+            }
+        }
+        let stays = |one: &OpenListener| {
+            let mut known = config.listeners.iter();
+            known.any(|known| known.address == one.known.address)
+        };
+        change.removed = open.into_iter().filter(|one| !stays(one)).collect();
+        Ok(change)
+    }
+
+    /// Binds added addresses. One that was removed a moment ago may still close.
+    async fn bind(&self, added: &[Listener]) -> Result<Vec<BoundListener>, Failure> {
+        if let Ok(bound) = binding::bind(added, Vec::new(), self.threads()) {
+            return Ok(bound);
+        }
+        tokio::time::sleep(CLOSES_WITHIN).await;
+        binding::bind(added, Vec::new(), self.threads())
+    }
+
+    /// Opens the listeners of the first configuration, and publishes what their workloads need.
+    ///
+    /// # Errors
+    /// As [`App::change_listeners`], or if a file for workloads cannot be written. Nothing was
+    /// changed then.
+    pub(super) async fn open_listeners(&self, bound: Vec<BoundListener>) -> Result<(), Failure> {
+        let (snapshot, config) = (self.shared.current(), &self.config);
+        let change = self
+            .change_listeners(&snapshot, config, Some(bound))
+            .await?;
+        let mut publication = Publication::default();
+        let bindings = snapshot.credentials.bindings();
+        for OpenedSession { session, ca, .. } in &change.opened {
+            publication.certificate(config, session, ca)?;
+            publication.phantoms(config, bindings, (session, &session.phantoms()))?;
+        }
+        publication.publish()?;
+        change.opened.iter().for_each(|opened| self.enter(opened));
+        change.apply(&self.shared, &self.listening);
+        Ok(())
+    }
+
+    /// Makes a listener, with the session that lives or one that is opened.
+    async fn listener(
+        &self,
+        next: &Snapshot,
+        config: &Config,
+        known: &Listener,
+        change: &mut ListenerChange,
+        login: Option<Authentication>,
+    ) -> Result<SessionListener, Failure> {
+        let mut opened = change.opened.iter().map(OpenedSession::live);
+        let opened = opened.find(|(session, _)| *session.id() == known.session);
+        let live = match opened.or_else(|| self.listening.session(&known.session)) {
+            Some(live) => live,
+            None => {
+                let opening = self.prepare(next, config, &known.session, &known.groups);
+                let opened = opening.await?;
+                let live = opened.live();
+                change.opened.push(opened);
+                live
+            }
+        };
+        let mode = match known.kind {
+            ListenerKind::Tls { port } => ListenerMode::Tls { port },
+            ListenerKind::Proxy { .. } => ListenerMode::Proxy,
+        };
+        Ok(SessionListener::new(&self.shared, live, mode, login))
+    }
+}
+
+impl ListenerChange {
+    fn add(
+        &mut self,
+        known: &Listener,
+        listener: SessionListener,
+        bound: BoundListener,
+        workers: &[Arc<Worker>],
+    ) -> Result<(), Failure> {
+        let each = workers.iter().zip(bound.sockets);
+        let inherited = bound.inherited.is_some();
+        let sockets = each.map(|(worker, socket)| worker.take(socket, inherited));
+        let sockets: Result<Vec<_>, _> = sockets.collect();
+        self.added.push(AddedListener {
+            known: known.clone(),
+            inherited: bound.inherited,
+            listener,
+            sockets: sockets
+                .map_err(|error| Failure::of("a listening socket cannot be used", &error))?,
+        });
+        Ok(())
+    }
+
+    /// The addresses that are listened on from now on.
+    pub(super) fn added(&self) -> Vec<SocketAddr> {
+        let added = self.added.iter();
+        added.map(|one| one.known.address).collect()
+    }
+
+    /// The addresses that are listened on no more.
+    pub(super) fn removed(&self) -> Vec<SocketAddr> {
+        let removed = self.removed.iter();
+        removed.map(|one| one.known.address).collect()
+    }
+
+    fn keep(
+        &mut self,
+        before: OpenListener,
+        known: &Listener,
+        login: Option<Authentication>,
+        replaced: Option<SessionListener>,
+    ) {
+        self.kept.push(KeptListener {
+            before,
+            known: known.clone(),
+            login,
+            replaced,
+        });
+    }
+
+    /// Puts the sessions in their groups from a generation on, before that is in force.
+    pub(super) fn regroup(&self, since: u64) {
+        for (session, groups) in &self.regrouped {
+            session.regroup(since, groups);
+        }
+    }
+
+    /// Puts the listeners in force. Returns the sessions that no listener has any more.
+    pub(super) fn apply(self, shared: &SharedState, listening: &Listening) -> Vec<Arc<Session>> {
+        let workers = listening.workers();
+        let mut open: Vec<_> = self.kept.into_iter().map(KeptListener::apply).collect();
+        for added in self.added {
+            let slot = Arc::new(ListenerSlot::new(shared, added.listener));
+            for (worker, socket) in workers.iter().zip(added.sockets) {
+                worker.listen(socket, slot.clone());
+            }
+            open.push(OpenListener {
+                known: added.known,
+                inherited: added.inherited,
+                slot,
+            });
+        }
+        let left = listening.replace(open, &self.opened);
+        for removed in self.removed {
+            removed.slot.close();
+        }
+        shared.announce();
+        left
+    }
+}
+
+impl KeptListener {
+    fn apply(self) -> OpenListener {
+        match self.replaced {
+            Some(listener) => self.before.slot.replace(listener),
+            None => self.before.slot.listener().ask_for(self.login),
+        }
+        OpenListener {
+            known: self.known,
+            ..self.before
+        }
+    }
+}
+
+impl App {
+    /// Ends a session that no listener has any more, once its connections have ended. A listener
+    /// that has it again meanwhile keeps it.
+    pub(super) async fn retire(self: Arc<Self>, session: Arc<Session>) {
+        while let Some(left) = self.listening.left(&session) {
+            let most = self.shared.look().limits.drain_timeout + CUT_WITHIN;
+            if session.load() == (0, 0) || left > most {
+                // No reload gives it to a listener meanwhile.
+                let _latest = self.reloading.latest.lock().await;
+                if self.listening.left(&session).is_some() {
+                    self.listening.forget(&session);
+                    self.end_without_listener(&session);
+                }
+            } else {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    }
+
+    fn end_without_listener(&self, session: &Session) {
+        self.shared.sessions.leave(session);
+        let recorded = self.shared.log.event(Event {
+            name: "session_ended",
+            session: Some(session.id()),
+            subject: b"no listener has it any more",
+            reason: Some(ReasonCode::ListenerRemoved.as_str()),
+            count: 1,
+        });
+        if let Err(error) = recorded {
+            tracing::error!(%error, "the end of a session was not recorded");
+        }
+    }
+}
+
+/// How long a listener takes to close.
+const CLOSES_WITHIN: Duration = Duration::from_millis(300);
+/// How often it is looked whether the connections of a removed listener have ended.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long exchanges that are cut may take to end.
+const CUT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Whether the connections of one listener cannot be those of the other.
+fn is_another(one: &Listener, other: &Listener) -> bool {
+    let is_kind = match (&one.kind, &other.kind) {
+        (ListenerKind::Tls { port }, ListenerKind::Tls { port: other }) => port == other,
+        (ListenerKind::Proxy { .. }, ListenerKind::Proxy { .. }) => true,
+        _ => false,
+    };
+    one.session != other.session || !is_kind
+}
+
+/// The listeners of a configuration on addresses that nothing listens on yet.
+fn added(open: &[OpenListener], config: &Config) -> Vec<Listener> {
+    let is_open = |address: SocketAddr| open.iter().any(|open| open.known.address == address);
+    let listeners = config.listeners.iter();
+    let added = listeners.filter(|known| !is_open(known.address));
+    added.cloned().collect()
+}
+
+/// Refuses to remove a listener whose socket the service manager has too, or to give it to another
+/// session than the one that its socket unit names.
+fn refuse_inherited(open: &[OpenListener], config: &Config) -> Result<(), Failure> {
+    for (one, name) in open
+        .iter()
+        .filter_map(|one| Some((one, one.inherited.as_ref()?)))
+    {
+        let address = one.known.address;
+        let mut listeners = config.listeners.iter();
+        match listeners.find(|known| known.address == address) {
+            None => {
+                return Err(Failure::usage("the new configuration is refused")
+                    .because(format!(
+                        "the service manager has the socket of the `[[listener]]` on {address}, and its connections would wait for ever"
+                    ))
+                    .next("stop its socket unit, and start the gateway anew"));
+            }
+            Some(known) => binding::check_name(name, known)?,
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a configuration without a listener.
+///
+/// # Errors
+/// Returns a [`Failure`] that says how to add one.
+pub(super) fn refuse_none(config: &Config) -> Result<(), Failure> {
+    if !config.listeners.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usage("there is nothing to listen on")
+        .because("the configuration has no `[[listener]]`")
+        .next("add one: kind = \"proxy\", address = \"127.0.0.1:8080\", session = \"agent-1\""))
+}
+
+/// Reads what the clients of a listener present.
+async fn login(known: &Listener) -> Result<Option<Authentication>, Failure> {
+    let ListenerKind::Proxy {
+        authentication: Some(asked),
+    } = &known.kind
+    else {
+        return Ok(None);
+    };
+    let ProxyLogin { user, password } = asked;
+    let lease = Stores::new([password]).source(password).resolve(None).await;
+    let lease = lease.map_err(|error| {
+        Failure::new("the proxy's password cannot be had").because(chain(&error))
+    })?;
+    Ok(Some(lease.secret.authentication(user.as_bytes())))
+}
