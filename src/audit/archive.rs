@@ -1,5 +1,6 @@
 //! The logs in a folder: which are in use, what they take, and the removal of closed ones.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -10,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, unlinkat};
 
 use super::error::Error;
-use super::file::{give_back, siblings};
+use super::file::{give_back, siblings_of};
 use super::private::{is_at, lock, opening, options, private_directory};
 
 /// One log of a folder, with the files that it was rotated into.
@@ -60,11 +61,13 @@ pub fn stored(folder: &Path) -> Result<Vec<StoredLog>, Error> {
         return Ok(logs);
     }
     private_directory(folder)?;
-    for entry in fs::read_dir(folder).map_err(opening(folder))? {
-        let path = entry.map_err(opening(folder))?.path();
-        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        if !name.starts_with(b".") && name.ends_with(b".jsonl") {
-            logs.extend(look(&path));
+    let entries = fs::read_dir(folder).map_err(opening(folder))?;
+    let names = entries.map(|entry| Ok(entry?.file_name()));
+    let names: BTreeSet<OsString> = names.collect::<io::Result<_>>().map_err(opening(folder))?;
+    for name in &names {
+        let text = name.as_encoded_bytes();
+        if !text.starts_with(b".") && text.ends_with(b".jsonl") {
+            logs.extend(look(&folder.join(name), &names));
         }
     }
     logs.sort_by_key(|log| std::cmp::Reverse(log.written));
@@ -74,7 +77,8 @@ pub fn stored(folder: &Path) -> Result<Vec<StoredLog>, Error> {
 /// Removes the closed logs of a folder that need not be kept, each as a whole. With `dry`, removes
 /// nothing.
 ///
-/// A log that is being written is never removed, and no link is followed.
+/// A log that is being written is never removed, nor one that somebody named: only those whose names
+/// a session chose. No link is followed.
 ///
 /// # Errors
 /// As [`stored`].
@@ -86,7 +90,8 @@ pub fn prune(folder: &Path, keep: Keep, dry: bool) -> Result<Pruned, Error> {
     }
     let directory = private_directory(folder)?;
     let (mut bytes, now) = (0, SystemTime::now());
-    for (place, log) in logs.into_iter().enumerate() {
+    let own = logs.into_iter().filter(|log| is_of_a_session(&log.path));
+    for (place, log) in own.enumerate() {
         bytes += log.bytes;
         let age = now.duration_since(log.written).unwrap_or_default();
         let is_kept = keep.within.is_none_or(|within| age <= within)
@@ -120,12 +125,27 @@ impl Pruned {
     }
 }
 
+/// Whether a log has the name that a session gives its own: `20261122T213329-4711.jsonl`.
+fn is_of_a_session(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let parts = name
+        .strip_suffix(".jsonl")
+        .and_then(|name| name.split_once('-'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    parts.is_some_and(|(time, process)| {
+        let time = time.split_once('T');
+        is_number(process) && time.is_some_and(|(day, time)| is_number(day) && is_number(time))
+    })
+}
+
 /// Describes a log. A file that cannot be opened, is no regular file, or belongs to somebody else
 /// is none.
-fn look(path: &Path) -> Option<StoredLog> {
+fn look(path: &Path, names: &BTreeSet<OsString>) -> Option<StoredLog> {
     let (file, about) = own_file(path).ok()?;
-    let live = lock(&file).is_err();
-    let mut files = siblings(path).ok()?;
+    let mut files = siblings_of(path, names);
+    // An empty file beside full ones is a log that turns over just now.
+    let turns = about.len() == 0 && !files.is_empty();
+    let live = turns || lock(&file).is_err() || is_locked_as_before(path);
     let older: Vec<Metadata> = files.iter().filter_map(|file| regular(file)).collect();
     files.push(path.to_owned());
     let all = || older.iter().chain([&about]);
@@ -156,7 +176,16 @@ fn regular(path: &Path) -> Option<Metadata> {
 /// Takes the lock of a closed log; `None` if it is in use or gone by now.
 fn close_off(log: &StoredLog) -> io::Result<Option<File>> {
     let (file, _) = own_file(&log.path)?;
-    Ok((lock(&file).is_ok() && is_at(&file, &log.path)).then_some(file))
+    let is_closed = lock(&file).is_ok() && is_at(&file, &log.path);
+    Ok((is_closed && !is_locked_as_before(&log.path)).then_some(file))
+}
+
+/// Whether a gateway of an earlier version writes the log: it locks a file beside it.
+fn is_locked_as_before(path: &Path) -> bool {
+    let before = path.with_file_name(lock_name(path));
+    options()
+        .open(before)
+        .is_ok_and(|file| lock(&file).is_err())
 }
 
 /// Removes a log, its oldest file first, so that what a crash leaves is still found as this log.

@@ -1,5 +1,7 @@
 //! The log's file: its earlier content, its reserved space and its rotation.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -307,21 +309,28 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>, Error> {
 
 /// The full files of this log, sorted by the number of their first record.
 pub(super) fn siblings(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder_of(path))? {
-        let entry = entry?.file_name();
-        let number = entry
+    let entries = fs::read_dir(folder_of(path))?;
+    let names = entries.map(|entry| Ok(entry?.file_name()));
+    Ok(siblings_of(path, &names.collect::<io::Result<_>>()?))
+}
+
+/// The full files of this log among the names of its folder.
+pub(super) fn siblings_of(path: &Path, names: &BTreeSet<OsString>) -> Vec<PathBuf> {
+    let name = path.file_name().unwrap_or_default();
+    let number = |other: &OsString| {
+        let rest = other
             .as_encoded_bytes()
-            .strip_prefix(name)
-            .and_then(|rest| rest.strip_prefix(b"."));
-        if number.is_some_and(|number| number.len() == 20 && number.iter().all(u8::is_ascii_digit))
-        {
-            found.push(path.with_file_name(entry));
-        }
-    }
-    found.sort();
-    Ok(found)
+            .strip_prefix(name.as_encoded_bytes());
+        let number = rest.and_then(|rest| rest.strip_prefix(b"."));
+        number.is_some_and(|number| number.len() == 20 && number.iter().all(u8::is_ascii_digit))
+    };
+    let begins = |other: &&OsString| {
+        let other = other.as_encoded_bytes();
+        other.starts_with(name.as_encoded_bytes())
+    };
+    let names = names.range(name.to_owned()..).take_while(begins);
+    let found = names.filter(|other| number(other));
+    found.map(|other| path.with_file_name(other)).collect()
 }
 
 pub(super) fn folder_of(path: &Path) -> &Path {

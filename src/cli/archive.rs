@@ -18,7 +18,7 @@ pub(super) struct ListLogs {}
 
 /// Remove logs of your sessions that need not be kept; a log that is being written stays
 #[derive(Args)]
-#[command(after_help = "Without a limit: what `exec` keeps by itself, 90 days and 1GiB.")]
+#[command(after_help = "Without a limit: what `exec` keeps by itself, 90 days.")]
 pub(super) struct PruneLogs {
     /// Remove logs that were last written longer ago, such as `30d`
     #[arg(long, value_name = "DURATION", value_parser = span)]
@@ -40,7 +40,8 @@ enum Amount {
 /// What `exec` keeps of the logs of your sessions.
 pub(super) const KEPT: Keep = Keep {
     within: Some(Duration::from_secs(90 * 86_400)),
-    bytes: Some(1 << 30),
+    // A command that fills its own log must not push out those of others.
+    bytes: None,
     logs: None,
 };
 

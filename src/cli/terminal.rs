@@ -105,7 +105,7 @@ impl Terminal {
     /// Prints a JSON document to standard output.
     pub fn document(&self, value: &impl Serialize) {
         match serde_json::to_string(value) {
-            Ok(text) => self.line(text),
+            Ok(text) => self.line(harmless(text)),
             Err(error) => self.note(format!("gateway: the JSON cannot be written: {error}")),
         }
     }
@@ -232,9 +232,7 @@ fn painted(colours: bool, paint: Paint, text: &str) -> String {
 pub fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        let steers = c.is_control()
-            || matches!(c, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{61C}' | '\u{E0000}'..='\u{E007F}');
-        if steers {
+        if steers(c) {
             write!(shown, "\\u{{{:x}}}", u32::from(c)).unwrap_or(());
         } else {
             shown.push(c);
@@ -243,9 +241,41 @@ pub fn safe(text: &str) -> String {
     shown
 }
 
+/// Whether a character could steer a terminal, or change how others are read.
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{61C}' | '\u{E0000}'..='\u{E007F}')
+}
+
+/// The same JSON on one line, with escapes for every character that could steer a terminal.
+fn harmless(json: String) -> String {
+    if !json.contains(steers) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if steers(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}").unwrap_or(());
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_document_steers_no_terminal_and_stays_the_same_json() {
+        let hostile = "a\u{9b}31m\u{202e}\u{e0041}\u{2028}é\n";
+        let shown = harmless(serde_json::to_string(hostile).unwrap());
+        assert!(!shown.contains(steers), "{shown}");
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), hostile);
+    }
 
     #[test]
     fn a_text_is_broken_between_words_and_never_in_one() {
