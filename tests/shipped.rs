@@ -1,4 +1,5 @@
-//! What is shipped beside the program: completions and manual pages, as shells and readers use them.
+//! What is shipped beside the program: completions and manual pages, as shells and readers use
+//! them.
 
 use std::path::Path;
 use std::process::Command;

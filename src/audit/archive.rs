@@ -77,8 +77,8 @@ pub fn stored(folder: &Path) -> Result<Vec<StoredLog>, Error> {
 /// Removes the closed logs of a folder that need not be kept, each as a whole. With `dry`, removes
 /// nothing.
 ///
-/// A log that is being written is never removed, nor one that somebody named: only those whose names
-/// a session chose. No link is followed.
+/// A log that is being written is never removed, nor one that somebody named: only those whose
+/// names a session chose. No link is followed.
 ///
 /// # Errors
 /// As [`stored`].

@@ -1,18 +1,18 @@
 //! When an exchange reached each of its phases.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
 use super::encode::Value;
-use super::record::Word;
 
 /// Microseconds from accept to each phase, in the order in which they were reached.
 ///
 /// There are six at most, so that a list is smaller and quicker than a map.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
-#[serde(from = "BTreeMap<Word, u64>")]
-pub struct PhaseTimes(Vec<(Word, u64)>);
+#[serde(from = "BTreeMap<Cow<'static, str>, u64>")]
+pub struct PhaseTimes(Vec<(Cow<'static, str>, u64)>);
 
 impl PhaseTimes {
     /// When the phase was reached.
@@ -30,14 +30,14 @@ impl PhaseTimes {
     }
 }
 
-impl<const N: usize> From<[(Word, u64); N]> for PhaseTimes {
-    fn from(times: [(Word, u64); N]) -> Self {
+impl<const N: usize> From<[(Cow<'static, str>, u64); N]> for PhaseTimes {
+    fn from(times: [(Cow<'static, str>, u64); N]) -> Self {
         Self(times.into())
     }
 }
 
-impl From<BTreeMap<Word, u64>> for PhaseTimes {
-    fn from(times: BTreeMap<Word, u64>) -> Self {
+impl From<BTreeMap<Cow<'static, str>, u64>> for PhaseTimes {
+    fn from(times: BTreeMap<Cow<'static, str>, u64>) -> Self {
         Self(times.into_iter().collect())
     }
 }

@@ -55,11 +55,7 @@ impl Lifetime {
     /// A stretch that begins at a moment and lasts another time.
     #[must_use]
     pub fn lasting(&self, begins: Moment, lasts: Duration) -> Self {
-        Self {
-            begins,
-            lasts,
-            ..*self
-        }
+        Self { begins, lasts }
     }
 
     /// When it ends by the wall clock.

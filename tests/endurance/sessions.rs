@@ -194,9 +194,9 @@ fn rules(port: u16) -> String {
 }
 
 fn config(addresses: &[SocketAddr], origin: SocketAddr) -> String {
-    let mut text = format!(
+    let mut text = String::from(
         "[audit]\npath = \"log/audit.jsonl\"\n[policy]\nfiles = [\"rules.cedar\"]\n[runtime]\nthreads = 1\n\
-         [state]\npath = \"state/sessions.db\"\n[phantoms]\nenv_file = \"phantoms/{{session}}\"\n"
+         [state]\npath = \"state/sessions.db\"\n[phantoms]\nenv_file = \"phantoms/{session}\"\n",
     );
     for n in 0..CREDENTIALS {
         let origin = authority(n, origin);
