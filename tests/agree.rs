@@ -258,7 +258,7 @@ fn the_defaults_that_are_documented_are_those_that_hold() {
             // A default that is told in words, such as `half of the memory`, is none to write.
             match (bare, word) {
                 (true, _) => text.push_str(&format!("{} = {value}\n", key.name)),
-                (false, true) if value != "none" && value != "DNS" => {
+                (false, true) if !["none", "never", "DNS"].contains(&value) => {
                     text.push_str(&format!("{} = \"{value}\"\n", key.name));
                 }
                 _ => {}

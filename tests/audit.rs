@@ -631,7 +631,7 @@ fn what_a_killed_process_left_reserved_is_given_back_and_its_log_keeps_its_age()
         std::thread::sleep(Duration::from_secs(60));
     }
     let folder = folder();
-    let path = folder.path().join("audit.jsonl");
+    let path = folder.path().join("20260101T000000-1.jsonl");
     let this = "what_a_killed_process_left_reserved_is_given_back_and_its_log_keeps_its_age";
     let mut child = again(this, &path).spawn().expect("a child");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -657,15 +657,19 @@ fn prune_removes_whole_closed_logs_and_nothing_else() {
         rotate_bytes: 64 << 10,
         ..Settings::at(&at(name))
     };
-    for name in ["old.jsonl", "live.jsonl", "new.jsonl"] {
+    for name in [
+        "20260101T000000-1.jsonl",
+        "20260101T000000-2.jsonl",
+        "20260101T000000-3.jsonl",
+    ] {
         let log = Log::open(&small(name)).expect("a log");
         for number in 0..400 {
             answer(&log, number).expect("room");
         }
     }
-    let live = Log::open(&small("live.jsonl")).expect("a log");
+    let live = Log::open(&small("20260101T000000-2.jsonl")).expect("a log");
     let long_ago = std::time::SystemTime::now() - Duration::from_secs(3 * 86_400);
-    for log in ["old.jsonl", "live.jsonl"] {
+    for log in ["20260101T000000-1.jsonl", "20260101T000000-2.jsonl"] {
         for file in files(&at(log)) {
             let file = fs::File::options().append(true).open(file).expect("ours");
             file.set_modified(long_ago).expect("ours");
@@ -675,7 +679,7 @@ fn prune_removes_whole_closed_logs_and_nothing_else() {
     let victim = outside.path().join("victim.jsonl");
     fs::write(&victim, "precious").expect("room");
     symlink(&victim, at("link.jsonl")).expect("room");
-    symlink(&victim, at("old.jsonl.00000000000000000999")).expect("room");
+    symlink(&victim, at("20260101T000000-1.jsonl.00000000000000000999")).expect("room");
     fs::write(at("notes.txt"), "mine").expect("room");
     let keep = Keep {
         within: Some(Duration::from_secs(86_400)),
@@ -686,10 +690,13 @@ fn prune_removes_whole_closed_logs_and_nothing_else() {
         logs.iter().map(name).collect()
     };
     let told = prune(folder.path(), keep, true).expect("readable");
-    assert_eq!(names(&told.removed), ["old.jsonl"]);
-    assert!(at("old.jsonl").exists(), "a dry run removes nothing");
+    assert_eq!(names(&told.removed), ["20260101T000000-1.jsonl"]);
+    assert!(
+        at("20260101T000000-1.jsonl").exists(),
+        "a dry run removes nothing"
+    );
     let done = prune(folder.path(), keep, false).expect("readable");
-    assert_eq!(names(&done.removed), ["old.jsonl"]);
+    assert_eq!(names(&done.removed), ["20260101T000000-1.jsonl"]);
     assert_eq!(done.failed, []);
     let left = fs::read_dir(folder.path()).expect("ours");
     let mut left: Vec<String> = left
@@ -703,20 +710,31 @@ fn prune_removes_whole_closed_logs_and_nothing_else() {
         .filter(|name| !name.contains(".jsonl.0"))
         .collect();
     left.sort();
-    assert_eq!(left, ["link.jsonl", "live.jsonl", "new.jsonl", "notes.txt"]);
+    assert_eq!(
+        left,
+        [
+            "20260101T000000-2.jsonl",
+            "20260101T000000-3.jsonl",
+            "link.jsonl",
+            "notes.txt"
+        ]
+    );
     assert_eq!(fs::read_to_string(&victim).expect("ours"), "precious");
     answer(&live, 1 << 40).expect("room");
     drop(live);
-    checked(&at("live.jsonl"));
-    checked(&at("new.jsonl"));
+    checked(&at("20260101T000000-2.jsonl"));
+    checked(&at("20260101T000000-3.jsonl"));
     let all = stored(folder.path()).expect("readable");
-    assert_eq!(names(&all), ["live.jsonl", "new.jsonl"]);
+    assert_eq!(
+        names(&all),
+        ["20260101T000000-2.jsonl", "20260101T000000-3.jsonl"]
+    );
     let one = Keep {
         logs: Some(1),
         ..Keep::default()
     };
     let done = prune(folder.path(), one, false).expect("readable");
-    assert_eq!(names(&done.removed), ["new.jsonl"]);
+    assert_eq!(names(&done.removed), ["20260101T000000-3.jsonl"]);
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("ours");
     assert!(
         prune(folder.path(), one, false).is_err(),

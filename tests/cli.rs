@@ -93,7 +93,7 @@ fn why_tells_what_became_of_a_request_and_steers_no_terminal() {
             "session agent-1",
             "refused with 403: policy_forbids",
             "decided by guard/no-writes",
-            "A forbid overrides every permit",
+            "no `permit` can override it",
         ],
     );
     let log = ["log", "--refused", "--audit", "logs/audit.jsonl"];
@@ -349,23 +349,33 @@ fn logs_of_sessions_are_listed_and_removed() {
     let at = folder.path();
     let prune = ["audit", "prune", "--keep", "1"];
     ends_with(&prune, at, 0, &["0 logs removed"]);
-    for name in ["a", "b"] {
+    for name in ["20260101T000000-1", "20260101T000000-2"] {
         log_a_denial(&at.join(format!(".local/state/gateway/audit/{name}.jsonl")));
     }
-    let listed = ends_with(&["audit", "ls"], at, 0, &["a.jsonl", "b.jsonl", "KiB"]);
+    let listed = ends_with(
+        &["audit", "ls"],
+        at,
+        0,
+        &["20260101T000000-1.jsonl", "20260101T000000-2.jsonl", "KiB"],
+    );
     assert!(!listed.contains("live"), "{listed}");
     let dry = ["audit", "prune", "--keep", "1", "--dry-run"];
-    ends_with(&dry, at, 0, &["1 logs would be removed", "a.jsonl"]);
+    ends_with(
+        &dry,
+        at,
+        0,
+        &["1 logs would be removed", "20260101T000000-1.jsonl"],
+    );
     let live = Log::open(&Settings::at(
-        &at.join(".local/state/gateway/audit/a.jsonl"),
+        &at.join(".local/state/gateway/audit/20260101T000000-1.jsonl"),
     ))
     .unwrap();
-    ends_with(&["audit", "ls"], at, 0, &["a.jsonl live"]);
+    ends_with(&["audit", "ls"], at, 0, &["20260101T000000-1.jsonl live"]);
     ends_with(
         &["audit", "prune", "--keep", "0"],
         at,
         0,
-        &["1 logs removed", "b.jsonl"],
+        &["1 logs removed", "20260101T000000-2.jsonl"],
     );
     ends_with(
         &["audit", "prune", "--older-than", "1d"],
@@ -374,7 +384,12 @@ fn logs_of_sessions_are_listed_and_removed() {
         &["0 logs removed"],
     );
     drop(live);
-    ends_with(&["audit", "prune", "--keep", "1B"], at, 0, &["a.jsonl"]);
+    ends_with(
+        &["audit", "prune", "--keep", "1B"],
+        at,
+        0,
+        &["20260101T000000-1.jsonl"],
+    );
     ends_with(&["audit", "prune", "--keep", "many"], at, 2, &["--keep"]);
 }
 

@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(wrapped(text, usize::MAX), text);
         let indent = " ".repeat(INDENT);
         let broken = format!("api.github.com,\n{indent}github.com and\n{indent}3 more");
-        assert_eq!(wrapped(text, 16), broken);
+        assert_eq!(wrapped(text, 15), broken);
         assert_eq!(
             wrapped("a-word-that-is-too-long b", 4),
             format!("a-word-that-is-too-long\n{indent}b")

@@ -467,11 +467,7 @@ mod tests {
                 "{text}"
             );
         }
-        for text in [
-            "http://*.debian.org",
-            "http://deb.debian.org/x",
-            "ftp://a.test",
-        ] {
+        for text in ["http://*.debian.org", "ftp://a.test"] {
             assert!(allow(text).is_err(), "{text}");
         }
     }
