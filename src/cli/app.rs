@@ -149,6 +149,10 @@ impl App {
 
     /// Lets requests reach a session.
     pub(super) fn enter(&self, opened: &OpenedSession) {
+        if !opened.session.is_over() {
+            let snapshot = self.shared.current();
+            snapshot.credentials.begin(opened.session.id());
+        }
         self.shared.sessions.enter(opened.session.clone());
         if let Some(keeper) = self.keeper.get() {
             keeper.tend(&opened.kept, &opened.session);
