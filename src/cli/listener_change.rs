@@ -49,6 +49,14 @@ struct KeptListener {
     replaced: Option<SessionListener>,
 }
 
+/// What a change removed.
+pub(super) struct RemovedListeners {
+    /// The sessions that no listener has any more.
+    pub(super) left: Vec<Arc<Session>>,
+    /// What may still give them connections.
+    pub(super) closing: Arc<[Arc<ListenerSlot>]>,
+}
+
 impl App {
     /// Prepares the listeners of a configuration: its new addresses are bound or were so before,
     /// its new sessions opened in the generation `next`.
@@ -217,8 +225,9 @@ impl ListenerChange {
         }
     }
 
-    /// Puts the listeners in force. Returns the sessions that no listener has any more.
-    pub(super) fn apply(self, shared: &SharedState, listening: &Listening) -> Vec<Arc<Session>> {
+    /// Puts the listeners in force. Returns the sessions that no listener has any more, and what
+    /// still closes.
+    pub(super) fn apply(self, shared: &SharedState, listening: &Listening) -> RemovedListeners {
         let workers = listening.workers();
         let mut open: Vec<_> = self.kept.into_iter().map(KeptListener::apply).collect();
         for added in self.added {
@@ -233,11 +242,13 @@ impl ListenerChange {
             });
         }
         let left = listening.replace(open, &self.opened);
-        for removed in self.removed {
-            removed.slot.close();
-        }
+        let closing: Vec<_> = self.removed.into_iter().map(|one| one.slot).collect();
+        closing.iter().for_each(|slot| slot.close());
         shared.announce();
-        left
+        RemovedListeners {
+            left,
+            closing: closing.into(),
+        }
     }
 }
 
@@ -255,12 +266,17 @@ impl KeptListener {
 }
 
 impl App {
-    /// Ends a session that no listener has any more, once its connections have ended. A listener
-    /// that has it again meanwhile keeps it.
-    pub(super) async fn retire(self: Arc<Self>, session: Arc<Session>) {
+    /// Ends a session that no listener has any more, once its connections have ended, also those
+    /// that waited to be accepted. A listener that has it again meanwhile keeps it.
+    pub(super) async fn retire(
+        self: Arc<Self>,
+        session: Arc<Session>,
+        closing: Arc<[Arc<ListenerSlot>]>,
+    ) {
         while let Some(left) = self.listening.left(&session) {
             let most = self.shared.look().limits.drain_timeout + CUT_WITHIN;
-            if session.load() == (0, 0) || left > most {
+            let is_closed = !closing.iter().any(|slot| slot.is_open());
+            if is_closed && session.load() == (0, 0) || left > most {
                 // No reload gives it to a listener meanwhile.
                 let _latest = self.reloading.latest.lock().await;
                 if self.listening.left(&session).is_some() {

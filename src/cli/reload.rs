@@ -67,12 +67,11 @@ impl App {
         reloaded
     }
 
-    /// The addresses of the configuration in force, each with its session.
-    pub async fn listeners(&self) -> Vec<(String, String)> {
-        let latest = self.reloading.latest.lock().await;
-        let listeners = latest.config.listeners.iter();
-        listeners
-            .map(|one| (one.address.to_string(), one.session.to_string()))
+    /// The addresses that are listened on, each with its session. A reload that waits for a store
+    /// does not keep it.
+    pub fn listeners(&self) -> Vec<(String, String)> {
+        let open = self.listening.open().into_iter().map(|open| open.known);
+        open.map(|one| (one.address.to_string(), one.session.to_string()))
             .collect()
     }
 
@@ -197,9 +196,10 @@ impl App {
         for opened in &change.listeners.opened {
             self.enter(opened);
         }
-        let left = change.listeners.apply(&self.shared, &self.listening);
-        for session in left {
-            tokio::spawn(self.clone().retire(session));
+        let removed = change.listeners.apply(&self.shared, &self.listening);
+        for session in removed.left {
+            let closing = removed.closing.clone();
+            tokio::spawn(self.clone().retire(session, closing));
         }
         Ok(applied)
     }
