@@ -31,6 +31,8 @@ pub(super) struct ListenerChange {
     kept: Vec<KeptListener>,
     removed: Vec<OpenListener>,
     regrouped: Vec<(Arc<Session>, Vec<String>)>,
+    /// Whether opened sessions are kept as they are opened, since nothing is in force yet.
+    is_first: bool,
 }
 
 struct AddedListener {
@@ -72,7 +74,10 @@ impl App {
     ) -> Result<ListenerChange, Failure> {
         refuse_none(config)?;
         let open = self.listening.open();
-        let mut change = ListenerChange::default();
+        let mut change = ListenerChange {
+            is_first: bound.is_some(),
+            ..ListenerChange::default()
+        };
         refuse_inherited(&open, config)?;
         let mut bound = match bound {
             Some(bound) => bound.into_iter(),
@@ -134,7 +139,11 @@ impl App {
             publication.certificate(config, session, ca)?;
             publication.phantoms(config, bindings, (session, &session.phantoms()))?;
         }
-        publication.publish()?;
+        publication
+            .publish()
+            .into_iter()
+            .map(Err)
+            .collect::<Result<(), _>>()?;
         change.opened.iter().for_each(|opened| self.enter(opened));
         change.apply(&self.shared, &self.listening);
         Ok(())
@@ -154,8 +163,11 @@ impl App {
         let live = match opened.or_else(|| self.listening.session(&known.session)) {
             Some(live) => live,
             None => {
-                let opening = self.prepare(next, config, &known.session, &known.groups);
-                let opened = opening.await?;
+                let named = (&known.session, &known.groups[..]);
+                let opened = match change.is_first {
+                    true => self.prepare_and_keep(next, config, named).await?,
+                    false => self.prepare(next, config, named).await?,
+                };
                 let live = opened.live();
                 change.opened.push(opened);
                 live
