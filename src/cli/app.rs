@@ -236,7 +236,7 @@ impl App {
         let may_mint = Arc::new(move |host: &Host| {
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
-            policies.may_resolve(asks.id(), asks.groups(policies.number()), host)
+            policies.may_resolve(asks.id(), &asks.groups(policies.number()), host)
         });
         let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), may_mint)
             .map_err(|error| generation::failed("the session's CA", &error))?;
