@@ -149,12 +149,16 @@ impl App {
                 let certificate = publication.certificate(&config, &session, &ca);
                 let written = certificate
                     .and_then(|()| publication.phantoms(&config, bindings, (&session, phantoms)));
+                let known: Vec<_> = bindings.environment(&held).collect();
+                let gains = !bindings
+                    .environment(phantoms)
+                    .all(|one| known.contains(&one));
                 // Who may write the folder of a session's files must not keep a change from force
                 // that gives the session nothing.
                 let mut opened = listeners.opened.iter();
                 let is_new = opened.any(|one| Arc::ptr_eq(&one.session, &session));
                 match written {
-                    Err(failure) if is_new || gained.is_some() => return Err(failure),
+                    Err(failure) if is_new || gains => return Err(failure),
                     Err(failure) => unpublished(&failure),
                     Ok(()) => {}
                 }
