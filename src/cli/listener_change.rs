@@ -139,11 +139,7 @@ impl App {
             publication.certificate(config, session, ca)?;
             publication.phantoms(config, bindings, (session, &session.phantoms()))?;
         }
-        publication
-            .publish()
-            .into_iter()
-            .map(Err)
-            .collect::<Result<(), _>>()?;
+        publication.publish().into_iter().try_for_each(Err)?;
         change.opened.iter().for_each(|opened| self.enter(opened));
         change.apply(&self.shared, &self.listening);
         Ok(())

@@ -394,6 +394,28 @@ fn what_lies_in_place_of_a_workloads_file_keeps_no_narrowing_change_from_force()
 }
 
 #[test]
+fn a_refused_change_keeps_nothing_of_the_sessions_that_it_would_have_opened() {
+    let program = program("");
+    let kept = |session: &str| {
+        let log = std::process::Command::new("grep")
+            .args(["-rla", "--include=*.db*", "--include=*.sqlite*", session])
+            .arg(program.folder.path())
+            .output()
+            .unwrap();
+        !log.stdout.is_empty()
+    };
+    assert!(kept("agent-1"));
+    fs::create_dir(program.path("ca-agent-3.pem")).unwrap();
+    let both = listener(free(), "agent-2", "") + &listener(free(), "agent-3", "");
+    let before = program.edit(|text| text.to_owned() + &both);
+    program.refuse();
+    assert!(!kept("agent-2") && !kept("agent-3"));
+    program.edit(|_| before + &listener(free(), "agent-2", ""));
+    program.reload();
+    assert!(kept("agent-2"));
+}
+
+#[test]
 fn the_gateway_says_where_it_listens_while_a_reload_waits_for_a_store() {
     let program = program("");
     program.edit(|text| text.to_owned() + SLOW);

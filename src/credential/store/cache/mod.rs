@@ -127,10 +127,11 @@ impl Stores {
     /// Issues to a session that begins. What was issued to one of this id that has ended is revoked,
     /// in the background.
     pub fn begin(&self, session: &SessionId) {
-        for place in self.places().values().cloned() {
+        for place in self.places().values() {
             let Some(slot) = place.slots().remove(session) else {
                 continue;
             };
+            let place = place.clone();
             tokio::spawn(async move { slot.end(&place).await });
         }
     }
