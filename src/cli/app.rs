@@ -114,12 +114,14 @@ impl App {
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
         let snapshot = self.shared.current();
-        let opened = self.prepare(&snapshot, &self.config, id, groups).await?;
+        let opened = self
+            .prepare_and_keep(&snapshot, &self.config, (id, groups))
+            .await?;
         self.enter(&opened);
         Ok(opened.live())
     }
 
-    /// Opens a session in a generation that may not be in force yet, as [`App::open`] does. No
+    /// Opens a session in a generation that may not be in force yet. Nothing is kept of it, and no
     /// request reaches it before it is entered.
     ///
     /// # Errors
@@ -128,27 +130,56 @@ impl App {
         &self,
         snapshot: &Snapshot,
         config: &Config,
-        id: &SessionId,
-        groups: &[String],
+        (id, groups): (&SessionId, &[String]),
     ) -> Result<OpenedSession, Failure> {
         let keeper = self.keeper().await?;
+        let mut kept = keeper.recall(id).await?;
+        let phantoms = issue(snapshot, id, &mut kept).await?;
+        let session = self.session(config, (id, groups), phantoms, &kept);
+        let ca = self.ca(config, &session, &kept)?;
+        for (other, phantoms) in keeper.others(&kept).await {
+            self.shared.sessions.recognise(&other, &phantoms);
+        }
+        Ok(OpenedSession { session, ca, kept })
+    }
+
+    /// Does the same, and keeps it.
+    ///
+    /// # Errors
+    /// As [`App::open`].
+    pub(super) async fn prepare_and_keep(
+        &self,
+        snapshot: &Snapshot,
+        config: &Config,
+        named: (&SessionId, &[String]),
+    ) -> Result<OpenedSession, Failure> {
         for _ in 0..TRIES {
-            let mut kept = keeper.recall(id).await?;
-            let phantoms = issue(snapshot, id, &mut kept).await?;
-            let session = self.session(config, (id, groups), phantoms, &kept);
-            let ca = self.ca(config, &session, &kept)?;
-            if keeper.keep(&kept, &session, &ca).await? {
-                for (other, phantoms) in keeper.others(&kept).await {
-                    self.shared.sessions.recognise(&other, &phantoms);
-                }
-                return Ok(OpenedSession { session, ca, kept });
+            let opened = self.prepare(snapshot, config, named).await?;
+            let is_kept = self.keeper().await?.keep(std::slice::from_ref(&opened));
+            if is_kept.await? {
+                return Ok(opened);
             }
         }
         Err(too_many())
     }
 
+    /// Keeps the sessions of a change that is about to be in force, all or none.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written, or another process was faster.
+    pub(super) async fn keep(&self, opened: &[OpenedSession]) -> Result<(), Failure> {
+        match self.keeper().await?.keep(opened).await? {
+            true => Ok(()),
+            false => Err(too_many().next("reload again")),
+        }
+    }
+
     /// Lets requests reach a session.
     pub(super) fn enter(&self, opened: &OpenedSession) {
+        if !opened.session.is_over() {
+            let snapshot = self.shared.current();
+            snapshot.credentials.begin(opened.session.id());
+        }
         self.shared.sessions.enter(opened.session.clone());
         if let Some(keeper) = self.keeper.get() {
             keeper.tend(&opened.kept, &opened.session);
@@ -205,7 +236,7 @@ impl App {
         let may_mint = Arc::new(move |host: &Host| {
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
-            policies.may_resolve(asks.id(), asks.groups(policies.number()), host)
+            policies.may_resolve(asks.id(), &asks.groups(policies.number()), host)
         });
         let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), may_mint)
             .map_err(|error| generation::failed("the session's CA", &error))?;

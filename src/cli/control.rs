@@ -198,7 +198,7 @@ impl AppOperations {
 
 impl Operations for AppOperations {
     async fn listeners(&self) -> Vec<(String, String)> {
-        self.app.listeners().await
+        self.app.listeners()
     }
 
     async fn reload(&self) -> Result<u64, ControlRefusal> {

@@ -144,7 +144,7 @@ fn serve_network(
         Box::new(move |host| {
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
-            policies.may_resolve(asks.id(), asks.groups(policies.number()), host)
+            policies.may_resolve(asks.id(), &asks.groups(policies.number()), host)
         }),
         Box::new(worker.name_observer(session.id())),
     ));

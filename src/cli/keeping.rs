@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 use super::Color;
 use super::failure::Failure;
 use super::kept::RecalledSession;
+use super::opened::OpenedSession;
 use super::project::{project_folders, project_id};
 use super::renewal::Renewal;
 use super::sealing::{KeyPlaces, NoKey};
@@ -145,21 +146,20 @@ impl Keeper {
         })
     }
 
-    /// Keeps a session that was opened. Returns whether it did: if another process kept it first,
-    /// the caller recalls what that one kept.
+    /// Keeps sessions that were opened, all or none. Returns whether it did: if another process
+    /// kept one first, the caller recalls what that one kept.
     ///
     /// # Errors
     /// Returns a [`Failure`] if the record cannot be written.
-    pub(super) async fn keep(
-        &self,
-        kept: &RecalledSession,
-        session: &Session,
-        ca: &SessionCa,
-    ) -> Result<bool, Failure> {
-        let decisions = self.decisions(kept, session, ca)?;
-        let is_kept = self.decide(decisions).await?;
+    pub(super) async fn keep(&self, all: &[OpenedSession]) -> Result<bool, Failure> {
+        let decisions = all
+            .iter()
+            .map(|one| self.decisions(&one.kept, &one.session, &one.ca));
+        let decisions: Vec<_> = decisions.collect::<Result<_, _>>()?;
+        let is_kept = self.decide(decisions.concat()).await?;
         if is_kept {
-            self.begun.lock().insert(kept.id.clone());
+            let ids = all.iter().map(|one| one.kept.id.clone());
+            self.begun.lock().extend(ids);
         }
         Ok(is_kept)
     }

@@ -31,6 +31,8 @@ pub(super) struct ListenerChange {
     kept: Vec<KeptListener>,
     removed: Vec<OpenListener>,
     regrouped: Vec<(Arc<Session>, Vec<String>)>,
+    /// Whether opened sessions are kept as they are opened, since nothing is in force yet.
+    is_first: bool,
 }
 
 struct AddedListener {
@@ -49,6 +51,14 @@ struct KeptListener {
     replaced: Option<SessionListener>,
 }
 
+/// What a change removed.
+pub(super) struct RemovedListeners {
+    /// The sessions that no listener has any more.
+    pub(super) left: Vec<Arc<Session>>,
+    /// What may still give them connections.
+    pub(super) closing: Arc<[Arc<ListenerSlot>]>,
+}
+
 impl App {
     /// Prepares the listeners of a configuration: its new addresses are bound or were so before,
     /// its new sessions opened in the generation `next`.
@@ -64,7 +74,10 @@ impl App {
     ) -> Result<ListenerChange, Failure> {
         refuse_none(config)?;
         let open = self.listening.open();
-        let mut change = ListenerChange::default();
+        let mut change = ListenerChange {
+            is_first: bound.is_some(),
+            ..ListenerChange::default()
+        };
         refuse_inherited(&open, config)?;
         let mut bound = match bound {
             Some(bound) => bound.into_iter(),
@@ -126,7 +139,7 @@ impl App {
             publication.certificate(config, session, ca)?;
             publication.phantoms(config, bindings, (session, &session.phantoms()))?;
         }
-        publication.publish()?;
+        publication.publish().into_iter().try_for_each(Err)?;
         change.opened.iter().for_each(|opened| self.enter(opened));
         change.apply(&self.shared, &self.listening);
         Ok(())
@@ -146,8 +159,11 @@ impl App {
         let live = match opened.or_else(|| self.listening.session(&known.session)) {
             Some(live) => live,
             None => {
-                let opening = self.prepare(next, config, &known.session, &known.groups);
-                let opened = opening.await?;
+                let named = (&known.session, &known.groups[..]);
+                let opened = match change.is_first {
+                    true => self.prepare_and_keep(next, config, named).await?,
+                    false => self.prepare(next, config, named).await?,
+                };
                 let live = opened.live();
                 change.opened.push(opened);
                 live
@@ -217,8 +233,9 @@ impl ListenerChange {
         }
     }
 
-    /// Puts the listeners in force. Returns the sessions that no listener has any more.
-    pub(super) fn apply(self, shared: &SharedState, listening: &Listening) -> Vec<Arc<Session>> {
+    /// Puts the listeners in force. Returns the sessions that no listener has any more, and what
+    /// still closes.
+    pub(super) fn apply(self, shared: &SharedState, listening: &Listening) -> RemovedListeners {
         let workers = listening.workers();
         let mut open: Vec<_> = self.kept.into_iter().map(KeptListener::apply).collect();
         for added in self.added {
@@ -233,11 +250,13 @@ impl ListenerChange {
             });
         }
         let left = listening.replace(open, &self.opened);
-        for removed in self.removed {
-            removed.slot.close();
-        }
+        let closing: Vec<_> = self.removed.into_iter().map(|one| one.slot).collect();
+        closing.iter().for_each(|slot| slot.close());
         shared.announce();
-        left
+        RemovedListeners {
+            left,
+            closing: closing.into(),
+        }
     }
 }
 
@@ -255,12 +274,17 @@ impl KeptListener {
 }
 
 impl App {
-    /// Ends a session that no listener has any more, once its connections have ended. A listener
-    /// that has it again meanwhile keeps it.
-    pub(super) async fn retire(self: Arc<Self>, session: Arc<Session>) {
+    /// Ends a session that no listener has any more, once its connections have ended, also those
+    /// that waited to be accepted. A listener that has it again meanwhile keeps it.
+    pub(super) async fn retire(
+        self: Arc<Self>,
+        session: Arc<Session>,
+        closing: Arc<[Arc<ListenerSlot>]>,
+    ) {
         while let Some(left) = self.listening.left(&session) {
             let most = self.shared.look().limits.drain_timeout + CUT_WITHIN;
-            if session.load() == (0, 0) || left > most {
+            let is_closed = !closing.iter().any(|slot| slot.is_open());
+            if is_closed && session.load() == (0, 0) || left > most {
                 // No reload gives it to a listener meanwhile.
                 let _latest = self.reloading.latest.lock().await;
                 if self.listening.left(&session).is_some() {

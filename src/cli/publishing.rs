@@ -50,11 +50,10 @@ impl Publication {
         Ok(())
     }
 
-    /// Puts all of them in place.
-    ///
-    /// # Errors
-    /// As [`Publication::certificate`]. Its folder was written to a moment ago, so this is rare.
-    pub(super) fn publish(self) -> Result<(), Failure> {
-        self.0.into_iter().try_for_each(WrittenFile::replace)
+    /// Puts all of them in place. Returns what could not be: its folder was written to a moment
+    /// ago, so this is rare.
+    pub(super) fn publish(self) -> Vec<Failure> {
+        let replaced = self.0.into_iter().map(WrittenFile::replace);
+        replaced.filter_map(Result::err).collect()
     }
 }

@@ -67,12 +67,11 @@ impl App {
         reloaded
     }
 
-    /// The addresses of the configuration in force, each with its session.
-    pub async fn listeners(&self) -> Vec<(String, String)> {
-        let latest = self.reloading.latest.lock().await;
-        let listeners = latest.config.listeners.iter();
-        listeners
-            .map(|one| (one.address.to_string(), one.session.to_string()))
+    /// The addresses that are listened on, each with its session. A reload that waits for a store
+    /// does not keep it.
+    pub fn listeners(&self) -> Vec<(String, String)> {
+        let open = self.listening.open().into_iter().map(|open| open.known);
+        open.map(|one| (one.address.to_string(), one.session.to_string()))
             .collect()
     }
 
@@ -111,12 +110,14 @@ impl App {
         let before = self.shared.current();
         let next = generation::next(&before, &latest.config, &config, resolved)?;
         let change = self.prepare_change(source, &before, next, config).await?;
+        // The last that can fail.
+        self.keep(&change.listeners.opened).await?;
         let extended = match latest.config.ca.lifetime == change.config.ca.lifetime {
             true => Vec::new(),
             false => self.extended(change.config.ca.lifetime).await?,
         };
         let config = change.config.clone();
-        let applied = self.put_in_force(&before, change)?;
+        let applied = self.put_in_force(&before, change);
         for (session, lifetime) in extended {
             session.extend(lifetime);
         }
@@ -145,8 +146,22 @@ impl App {
                 let gained = gained.find(|(renewed, _)| Arc::ptr_eq(renewed, &session));
                 let held = session.phantoms();
                 let phantoms = gained.map_or(&*held, |(_, phantoms)| phantoms);
-                publication.certificate(&config, &session, &ca)?;
-                publication.phantoms(&config, bindings, (&session, phantoms))?;
+                let certificate = publication.certificate(&config, &session, &ca);
+                let written = certificate
+                    .and_then(|()| publication.phantoms(&config, bindings, (&session, phantoms)));
+                let known: Vec<_> = bindings.environment(&held).collect();
+                let gains = !bindings
+                    .environment(phantoms)
+                    .all(|one| known.contains(&one));
+                // Who may write the folder of a session's files must not keep a change from force
+                // that gives the session nothing.
+                let mut opened = listeners.opened.iter();
+                let is_new = opened.any(|one| Arc::ptr_eq(&one.session, &session));
+                match written {
+                    Err(failure) if is_new || gains => return Err(failure),
+                    Err(failure) => unpublished(&failure),
+                    Ok(()) => {}
+                }
             }
         }
         Ok(PreparedChange {
@@ -159,17 +174,10 @@ impl App {
         })
     }
 
-    /// Puts a change in force.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] if a file for workloads cannot be replaced. After that nothing fails.
-    fn put_in_force(
-        self: &Arc<Self>,
-        before: &Snapshot,
-        change: PreparedChange,
-    ) -> Result<Applied, Failure> {
+    /// Puts a change in force. A file for workloads that cannot be replaced is told of.
+    fn put_in_force(self: &Arc<Self>, before: &Snapshot, change: PreparedChange) -> Applied {
         let PreparedChange { config, next, .. } = change;
-        change.publication.publish()?;
+        change.publication.publish().iter().for_each(unpublished);
         let applied = Applied {
             generation: next.number(),
             gained: missing(&next, before),
@@ -197,11 +205,12 @@ impl App {
         for opened in &change.listeners.opened {
             self.enter(opened);
         }
-        let left = change.listeners.apply(&self.shared, &self.listening);
-        for session in left {
-            tokio::spawn(self.clone().retire(session));
+        let removed = change.listeners.apply(&self.shared, &self.listening);
+        for session in removed.left {
+            let closing = removed.closing.clone();
+            tokio::spawn(self.clone().retire(session, closing));
         }
-        Ok(applied)
+        applied
     }
 
     /// Keeps that the sessions of listeners live for so long from now on, if they are renewed no
@@ -231,6 +240,14 @@ impl App {
         }
         Ok(renewed)
     }
+}
+
+fn unpublished(failure: &Failure) {
+    let why = failure.why.as_deref().unwrap_or_default();
+    tracing::error!(
+        "{}: {why}. The workload's file is the old one",
+        failure.what
+    );
 }
 
 /// Gives back what only the generation before was issued.

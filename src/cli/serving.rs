@@ -67,15 +67,22 @@ pub fn tend(shared: &Arc<SharedState>) {
                 continue;
             }
             snapshot.credentials.stores().tend().await;
-            let live = shared.sessions.all();
-            let live = live.iter().filter(|session| !session.is_over());
-            let live: BTreeSet<SessionId> = live.map(|session| session.id().clone()).collect();
-            for over in known.difference(&live) {
-                snapshot.credentials.end(over).await;
+            let now = live(&shared);
+            for over in known.difference(&now) {
+                // Its listener may have come back while others were ended.
+                if !live(&shared).contains(over) {
+                    snapshot.credentials.end(over).await;
+                }
             }
-            known = live;
+            known = now;
         }
     });
+}
+
+fn live(shared: &SharedState) -> BTreeSet<SessionId> {
+    let mut live = shared.sessions.all();
+    live.retain(|session| !session.is_over());
+    live.iter().map(|session| session.id().clone()).collect()
 }
 
 /// Revokes issued credentials and the gateway's logins before the process exits.

@@ -1,8 +1,10 @@
 //! Writes files that other programs read.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::failure::Failure;
 
@@ -29,8 +31,12 @@ impl WrittenFile {
     /// # Errors
     /// Returns a [`Failure`] that names the file.
     pub(super) fn new(path: &Path, content: &[u8], mode: u32) -> Result<Option<Self>, Failure> {
-        if std::fs::read(path).is_ok_and(|known| known == content) {
+        if holds(path, content).is_ok_and(|holds| holds) {
             return Ok(None);
+        }
+        // Renaming would fail, when others are in place already.
+        if std::fs::symlink_metadata(path).is_ok_and(|known| known.is_dir()) {
+            return Err(unwritten(path, &ErrorKind::IsADirectory.into()));
         }
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
@@ -73,6 +79,23 @@ impl Drop for WrittenFile {
         // It is gone if it replaced the other.
         let _ = std::fs::remove_file(&self.beside);
     }
+}
+
+/// Whether a regular file has this content. Whoever may write the folder may have put something
+/// else there: a pipe is not waited for, a link not followed, and a large file not read.
+fn holds(path: &Path, content: &[u8]) -> std::io::Result<bool> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    let (known, most) = (file.metadata()?, content.len() as u64);
+    if !known.is_file() || known.len() != most {
+        return Ok(false);
+    }
+    let mut held = Vec::with_capacity(content.len());
+    file.take(most + 1).read_to_end(&mut held)?;
+    Ok(held == content)
 }
 
 fn unwritten(path: &Path, error: &std::io::Error) -> Failure {

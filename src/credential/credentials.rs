@@ -362,6 +362,11 @@ impl Credentials {
         &self.stores
     }
 
+    /// Issues to a session that begins, also if one of this id has ended.
+    pub fn begin(&self, session: &SessionId) {
+        self.stores.begin(session);
+    }
+
     /// Revokes what was issued to a session when the session ends.
     pub async fn end(&self, session: &SessionId) {
         self.stores.end(session).await;

@@ -109,7 +109,7 @@ impl Exchange {
         let policies = self.snapshot.policies.generation();
         let Authority { host, port } = &to.authority;
         let is_reached =
-            policies.may_resolve(session.id(), session.groups(policies.number()), host);
+            policies.may_resolve(session.id(), &session.groups(policies.number()), host);
         (!is_reached && host.as_str() != GATEWAY_NAME).then(|| Refusal::Unreachable {
             host: host.clone(),
             port: *port,

@@ -66,7 +66,7 @@ impl Exchange {
         let may = |host: &str| {
             let host = Host::parse(host.as_bytes());
             let groups = session.groups(policies.number());
-            host.is_ok_and(|host| policies.may_resolve(session.id(), groups, &host))
+            host.is_ok_and(|host| policies.may_resolve(session.id(), &groups, &host))
         };
         let shown = |scope: HostScope| match scope {
             HostScope::Host(host) => may(&host).then_some(host),

@@ -1,6 +1,7 @@
 //! A session's listener, how its connections name their destination, and what changes of it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio_util::sync::CancellationToken;
@@ -83,6 +84,8 @@ impl SessionListener {
 pub struct ListenerSlot {
     now: ArcSwap<SessionListener>,
     pub(super) closes: CancellationToken,
+    /// The sockets that may still give it connections.
+    pub(super) sockets: AtomicUsize,
 }
 
 impl ListenerSlot {
@@ -92,7 +95,14 @@ impl ListenerSlot {
         Self {
             now: ArcSwap::from_pointee(listener),
             closes: shared.draining.child_token(),
+            sockets: AtomicUsize::new(0),
         }
+    }
+
+    /// Whether connections may still come. Those that came count as their session's.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.sockets.load(Ordering::Acquire) > 0
     }
 
     /// The listener of the next connection.

@@ -127,7 +127,7 @@ impl Worker {
         let session = &listener.session;
         let snapshot = self.shared.look();
         let policies = snapshot.policies.generation();
-        policies.may_resolve(session.id(), session.groups(policies.number()), host)
+        policies.may_resolve(session.id(), &session.groups(policies.number()), host)
     }
 }
 

@@ -39,6 +39,7 @@ impl Worker {
     /// It counts as listening from this call on.
     pub fn listen(self: &Arc<Self>, socket: ListeningSocket, slot: Arc<ListenerSlot>) {
         let listening = Opened::count(&self.shared.listening, usize::MAX);
+        slot.sockets.fetch_add(1, Ordering::AcqRel);
         let worker = self.clone();
         self.runtime.spawn(async move {
             let _listening = listening;
@@ -49,6 +50,7 @@ impl Worker {
             for stream in socket.close().await {
                 worker.admit(stream, slot.listener());
             }
+            slot.sockets.fetch_sub(1, Ordering::AcqRel);
         });
     }
 

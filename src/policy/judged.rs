@@ -119,7 +119,8 @@ impl JudgedRequest {
         if !generation.reads_any(wanted) {
             return false;
         }
-        let facts = self.facts(generation, &NONE);
+        let groups = self.groups(generation);
+        let facts = self.facts(&groups, &NONE);
         let mut loans = self.loans();
         generation.reads(&facts, None, wanted)
             || loans.any(|(credential, place)| {
@@ -127,10 +128,15 @@ impl JudgedRequest {
             })
     }
 
-    pub(super) fn facts<'a>(&'a self, generation: &Generation, fields: &'a HeaderMap) -> Facts<'a> {
+    /// The groups of its session in a generation.
+    pub(super) fn groups(&self, generation: &Generation) -> Arc<[Arc<str>]> {
+        self.session.groups(generation.number())
+    }
+
+    pub(super) fn facts<'a>(&'a self, groups: &'a [Arc<str>], fields: &'a HeaderMap) -> Facts<'a> {
         Facts {
             session: self.session.id(),
-            groups: self.session.groups(generation.number()),
+            groups,
             entry: self.connection.entry.as_str(),
             now: SystemTime::now(),
             scheme: self.origin.scheme,
@@ -185,7 +191,8 @@ impl Generation {
         if !self.reads_any(&[Fact::Content]) {
             return Vec::new();
         }
-        let facts = judged.facts(self, fields);
+        let groups = judged.groups(self);
+        let facts = judged.facts(&groups, fields);
         let loans = judged.loans();
         let loans = loans.map(|(credential, place)| Some(Loan { credential, place }));
         let asked = match refused.map(|refused| refused.credential) {
@@ -206,7 +213,8 @@ impl Generation {
         judged: &JudgedRequest,
         fields: &HeaderMap,
     ) -> Result<Verdict, Refused> {
-        let facts = judged.facts(self, fields);
+        let groups = judged.groups(self);
+        let facts = judged.facts(&groups, fields);
         let asked = self.ask(&facts);
         if !asked.allowed() {
             return Err(Refused {

@@ -129,7 +129,8 @@ fn denied(
         verdict,
         credential,
     } = refused;
-    let facts = judged.facts(generation, fields);
+    let groups = judged.groups(generation);
+    let facts = judged.facts(&groups, fields);
     let loan = credential.and_then(|nth| judged.loans().nth(nth));
     let explanation = match loan {
         Some((credential, place)) => generation.explain_loan(&facts, credential, place, &verdict),

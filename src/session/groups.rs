@@ -1,52 +1,50 @@
 //! The groups of a session, by the generation of the configuration that says so.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 /// The groups of a session, which a reload may change.
 ///
 /// A request is judged by the policies and the groups of one generation, also while the next one
-/// comes into force. So earlier groups are kept: as many as there were changes while the session
-/// lives.
-pub(super) struct Groups {
+/// comes into force. So the groups before the last change are kept too.
+pub(super) struct Groups(RwLock<Known>);
+
+struct Known {
+    before: Arc<[Arc<str>]>,
     since: u64,
-    names: Box<[Arc<str>]>,
-    next: OnceLock<Box<Groups>>,
+    now: Arc<[Arc<str>]>,
 }
 
 impl Groups {
     /// Groups in every generation.
     pub(super) fn new(names: Vec<Arc<str>>) -> Self {
-        Self::since(0, names)
+        let now: Arc<[Arc<str>]> = names.into();
+        let before = now.clone();
+        Self(RwLock::new(Known {
+            before,
+            since: 0,
+            now,
+        }))
     }
 
-    fn since(since: u64, names: Vec<Arc<str>>) -> Self {
-        Self {
-            since,
-            names: names.into(),
-            next: OnceLock::new(),
+    /// The groups in a generation: the one in force, the one before or the one that comes.
+    pub(super) fn of(&self, generation: u64) -> Arc<[Arc<str>]> {
+        let known = self.0.read();
+        match generation < known.since {
+            true => known.before.clone(),
+            false => known.now.clone(),
         }
-    }
-
-    /// The groups in a generation.
-    pub(super) fn of(&self, generation: u64) -> &[Arc<str>] {
-        let mut now = self;
-        while let Some(next) = now.next.get().filter(|next| next.since <= generation) {
-            now = next;
-        }
-        &now.names
     }
 
     /// Changes them from a generation on, unless they are the same.
     pub(super) fn change(&self, since: u64, names: Vec<Arc<str>>) {
-        if self.of(u64::MAX) == names {
+        let mut known = self.0.write();
+        if *known.now == *names {
             return;
         }
-        let mut last = self;
-        while let Some(next) = last.next.get() {
-            last = next;
-        }
-        // Reloads come one after the other, so nobody else sets it.
-        let _ = last.next.set(Box::new(Self::since(since, names)));
+        let before = std::mem::replace(&mut known.now, names.into());
+        (known.before, known.since) = (before, since);
     }
 }
 
@@ -59,16 +57,16 @@ mod tests {
     }
 
     #[test]
-    fn each_generation_has_the_groups_that_it_was_given() {
+    fn the_last_two_generations_have_the_groups_that_they_were_given() {
         let groups = Groups::new(names("one"));
         groups.change(3, names("one"));
         groups.change(4, names("two three"));
+        assert_eq!(*groups.of(1), names("one"));
+        assert_eq!(*groups.of(3), names("one"));
+        assert_eq!(*groups.of(4), names("two three"));
         groups.change(9, names(""));
-        assert_eq!(groups.of(1), names("one"));
-        assert_eq!(groups.of(3), names("one"));
-        assert_eq!(groups.of(4), names("two three"));
-        assert_eq!(groups.of(8), names("two three"));
-        assert_eq!(groups.of(9), names(""));
-        assert_eq!(groups.of(u64::MAX), names(""));
+        assert_eq!(*groups.of(8), names("two three"));
+        assert_eq!(*groups.of(9), names(""));
+        assert_eq!(*groups.of(u64::MAX), names(""));
     }
 }

@@ -128,13 +128,13 @@ impl Session {
 
     /// The groups that the session belongs to in a generation of the configuration.
     #[must_use]
-    pub fn groups(&self, generation: u64) -> &[Arc<str>] {
+    pub fn groups(&self, generation: u64) -> Arc<[Arc<str>]> {
         self.groups.of(generation)
     }
 
     /// The groups that it belongs to in the last generation.
     #[must_use]
-    pub fn last_groups(&self) -> &[Arc<str>] {
+    pub fn last_groups(&self) -> Arc<[Arc<str>]> {
         self.groups.of(u64::MAX)
     }
 

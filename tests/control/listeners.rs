@@ -370,6 +370,75 @@ fn files_for_workloads_are_written_for_all_sessions_or_for_none() {
 }
 
 #[test]
+fn what_lies_in_place_of_a_workloads_file_keeps_no_narrowing_change_from_force() {
+    let program = program("");
+    let file = program.path("phantoms-agent-1.env");
+    // A pipe that nobody writes to: it is replaced.
+    fs::remove_file(&file).unwrap();
+    let pipe = std::process::Command::new("mkfifo").arg(&file).status();
+    assert!(pipe.unwrap().success());
+    program.reload();
+    assert!(fs::metadata(&file).unwrap().is_file());
+    assert_eq!(program.ask(ONE).0, 200);
+    // A folder cannot be replaced, and the rules are narrower all the same.
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    fs::write(program.path("rules.cedar"), "").unwrap();
+    program.reload();
+    assert_eq!(program.ask(ONE).0, 403);
+    let log = fs::read_to_string(program.path("log")).unwrap();
+    assert!(
+        log.contains("phantoms-agent-1.env` cannot be written"),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_refused_change_keeps_nothing_of_the_sessions_that_it_would_have_opened() {
+    let program = program("");
+    let kept = |session: &str| {
+        let log = std::process::Command::new("grep")
+            .args(["-rla", "--include=*.db*", "--include=*.sqlite*", session])
+            .arg(program.folder.path())
+            .output()
+            .unwrap();
+        !log.stdout.is_empty()
+    };
+    assert!(kept("agent-1"));
+    fs::create_dir(program.path("ca-agent-3.pem")).unwrap();
+    let both = listener(free(), "agent-2", "") + &listener(free(), "agent-3", "");
+    let before = program.edit(|text| text.to_owned() + &both);
+    program.refuse();
+    assert!(!kept("agent-2") && !kept("agent-3"));
+    program.edit(|_| before + &listener(free(), "agent-2", ""));
+    program.reload();
+    assert!(kept("agent-2"));
+}
+
+#[test]
+fn the_gateway_says_where_it_listens_while_a_reload_waits_for_a_store() {
+    let program = program("");
+    program.edit(|text| text.to_owned() + SLOW);
+    let mut reload = command(program.folder.path())
+        .arg("reload")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let asked = Instant::now();
+    let (status, said) = program.call("GET", "/v1/status", "");
+    assert!(
+        status == 200 && said.contains(&program.proxy.to_string()),
+        "{said}"
+    );
+    assert!(asked.elapsed() < Duration::from_secs(5));
+    assert!(reload.try_wait().unwrap().is_none(), "it does not wait");
+    reload.kill().unwrap();
+    reload.wait().unwrap();
+}
+
+#[test]
 fn a_file_that_only_a_refused_change_names_is_watched_and_mending_it_applies_the_change() {
     let program = program("");
     fs::write(program.path("more.cedar"), "permit(").unwrap();

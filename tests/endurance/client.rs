@@ -52,6 +52,22 @@ impl Client {
         }
     }
 
+    /// A client of another session, whose files have its name.
+    pub fn of_session(gateway: &Program, session: &str, address: SocketAddr) -> Self {
+        let file = |name: &str| gateway.folder.join(name.replace("SESSION", session));
+        let mut roots = RootCertStore::empty();
+        let authority = CertificateDer::from_pem_file(file("ca-SESSION.pem")).unwrap();
+        roots.add(authority).unwrap();
+        let held = std::fs::read_to_string(file("phantoms-SESSION.env")).unwrap();
+        let phantom = held.lines().find_map(|line| line.strip_prefix("TOKEN="));
+        Self {
+            address,
+            proxied: false,
+            roots: Arc::new(roots),
+            phantom: phantom.unwrap().to_owned(),
+        }
+    }
+
     /// The same through the explicit proxy.
     pub fn proxied(mut self, gateway: &Program) -> Self {
         self.address = gateway.proxy;

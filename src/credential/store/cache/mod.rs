@@ -124,6 +124,18 @@ impl Stores {
         SecretSource::new(reference, made)
     }
 
+    /// Issues to a session that begins. What was issued to one of this id that has ended is revoked,
+    /// in the background.
+    pub fn begin(&self, session: &SessionId) {
+        for place in self.places().values() {
+            let Some(slot) = place.slots().remove(session) else {
+                continue;
+            };
+            let place = place.clone();
+            tokio::spawn(async move { slot.end(&place).await });
+        }
+    }
+
     /// Revokes the leases issued to a session, and prevents new ones.
     pub async fn end(&self, session: &SessionId) {
         // Needed even if nothing was issued: a request that began before the end may still ask.

@@ -253,6 +253,21 @@ async fn a_session_that_ended_before_anything_was_issued_to_it_is_issued_nothing
 }
 
 #[tokio::test]
+async fn a_session_that_comes_back_is_issued_anew_and_what_it_had_is_revoked() {
+    let (store, stores, source) = issuing(Duration::from_secs(60));
+    let session = SessionId::new("one").unwrap();
+    source.resolve(Some(&session)).await.ok().unwrap();
+    stores.end(&session).await;
+    stores.begin(&session);
+    source.resolve(Some(&session)).await.ok().unwrap();
+    // It came back before its end was seen.
+    stores.begin(&session);
+    source.resolve(Some(&session)).await.ok().unwrap();
+    assert_eq!(store.issued.load(Ordering::SeqCst), 3);
+    assert_eq!(*store.revoked.lock(), [0, 1]);
+}
+
+#[tokio::test]
 async fn what_is_issued_and_cannot_be_used_is_revoked_at_once() {
     let session = SessionId::new("one").unwrap();
     // Too short to be searched for in answers; and a lease that ends as it begins.
