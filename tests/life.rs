@@ -506,7 +506,8 @@ impl Sandbox {
             .command(GATEWAY)
             .args(["exec", "-q", "--config"])
             .arg(place.at("exec.toml"))
-            .args(["--", "sh", "-c", script])
+            // What no policy reaches does not resolve then.
+            .args(["--dns", "strict", "--", "sh", "-c", script])
             .current_dir(project.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -8,9 +8,9 @@ use parking_lot::RwLock;
 ///
 /// A request is judged by the policies and the groups of one generation, also while the next one
 /// comes into force. So the groups before the last change are kept too.
-pub(super) struct Groups(RwLock<Known>);
+pub(super) struct Groups(RwLock<TwoGenerations>);
 
-struct Known {
+struct TwoGenerations {
     before: Arc<[Arc<str>]>,
     since: u64,
     now: Arc<[Arc<str>]>,
@@ -21,7 +21,7 @@ impl Groups {
     pub(super) fn new(names: Vec<Arc<str>>) -> Self {
         let now: Arc<[Arc<str>]> = names.into();
         let before = now.clone();
-        Self(RwLock::new(Known {
+        Self(RwLock::new(TwoGenerations {
             before,
             since: 0,
             now,

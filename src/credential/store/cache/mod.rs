@@ -124,8 +124,8 @@ impl Stores {
         SecretSource::new(reference, made)
     }
 
-    /// Issues to a session that begins. What was issued to one of this id that has ended is revoked,
-    /// in the background.
+    /// Issues to a session that begins. What was issued to one of this id that has ended is
+    /// revoked, in the background.
     pub fn begin(&self, session: &SessionId) {
         for place in self.places().values() {
             let Some(slot) = place.slots().remove(session) else {
