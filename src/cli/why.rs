@@ -128,7 +128,7 @@ impl Why {
             files.extend(chain.last().map(|path| path.display().to_string()));
         }
         let searched = match files.as_slice() {
-            [few @ ..] if few.len() <= 3 => format!("searched {}", few.join(", ")),
+            few if few.len() <= 3 => format!("searched {}", few.join(", ")),
             many => format!("searched {} logs, such as {}", many.len(), many[0]),
         };
         Err(Failure::new(format!("no record has the id {id}"))
