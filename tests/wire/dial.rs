@@ -188,10 +188,8 @@ fn an_origin_without_a_good_certificate_gets_no_secret(rig: &Rig) {
                 (502, "origin_tls"),
                 "{way:?} {host}"
             );
-            assert!(
-                !answer.text().contains("secret-looking") && !answer.text().contains(&host),
-                "{answer:?}"
-            );
+            // The refusal names the host in canonical form, and nothing else of the request.
+            assert!(!answer.text().contains("secret-looking"), "{answer:?}");
         }
     }
     assert!(rig.seen().is_empty());
