@@ -110,7 +110,8 @@ impl Exchange {
         let Authority { host, port } = &to.authority;
         let is_reached =
             policies.may_resolve(session.id(), &session.groups(policies.number()), host);
-        (!is_reached && host.as_str() != GATEWAY_NAME).then(|| Refusal::Unreachable {
+        let is_own = connection.entry == Entry::Transparent && host.as_str() == GATEWAY_NAME;
+        (!is_reached && !is_own).then(|| Refusal::Unreachable {
             host: host.clone(),
             port: *port,
         })

@@ -11,7 +11,7 @@ use time::format_description::well_known::Rfc3339;
 use super::answer_body::AnswerBody;
 use super::exchange::Exchange;
 use super::recent::RecentRefusal;
-use crate::intercept::GATEWAY_NAME;
+use crate::intercept::{Entry, GATEWAY_NAME};
 use crate::message::Host;
 use crate::policy::HostScope;
 use crate::session::{Identified, Session};
@@ -20,10 +20,12 @@ use crate::session::{Identified, Session};
 type OwnPage = (StatusCode, &'static str, String);
 
 impl Exchange {
-    /// Returns the page of a request to the gateway's own name; `None` for any other request.
+    /// Returns the page of a sandbox's request to the gateway's own name; `None` for any other
+    /// request. Elsewhere the name is an origin's.
     pub(super) fn own_page(&self, identified: &Identified) -> Option<Response<AnswerBody>> {
         let head = &identified.request().head;
-        if head.origin.authority.host.as_str() != GATEWAY_NAME {
+        let is_own = head.origin.authority.host.as_str() == GATEWAY_NAME;
+        if !is_own || self.entry != Entry::Transparent {
             return None;
         }
         let wants_json = head.fields.get(ACCEPT).is_some_and(|accept| {
@@ -63,9 +65,9 @@ impl Exchange {
     /// The hosts that some policy lets the session reach; `null` if a policy is for every host.
     fn reaches(&self, session: &Session) -> Option<Vec<String>> {
         let policies = self.snapshot.policies.generation();
+        let groups = session.groups(policies.number());
         let may = |host: &str| {
             let host = Host::parse(host.as_bytes());
-            let groups = session.groups(policies.number());
             host.is_ok_and(|host| policies.may_resolve(session.id(), &groups, &host))
         };
         let shown = |scope: HostScope| match scope {
@@ -74,7 +76,8 @@ impl Exchange {
                 may(&format!("any.{domain}")).then(|| format!("*.{domain}"))
             }
         };
-        Some(policies.hosts()?.into_iter().filter_map(shown).collect())
+        let scopes = policies.hosts_of(session.id(), &groups)?;
+        Some(scopes.into_iter().filter_map(shown).collect())
     }
 
     /// The credentials of which the session has a phantom, by name.

@@ -13,7 +13,7 @@ use super::fault::Fault;
 use super::index::Index;
 use super::load::load;
 use super::question::{Facts, Loan};
-use super::rule::{Rule, What};
+use super::rule::{Rule, What, Who};
 use super::rule_set::{Head, Part, Question, RuleSet, RuleSets};
 use super::schema::Actions;
 use super::source::{Lint, Problems, Source};
@@ -126,19 +126,19 @@ impl Generation {
     /// host.
     #[must_use]
     pub fn hosts(&self) -> Option<Vec<HostScope>> {
-        let mut hosts = BTreeSet::new();
-        for rule in &self.rules {
-            if !rule.permits || rule.actions.and(Actions::ASK).is_empty() {
-                continue;
-            }
-            match &rule.resource {
-                What::Anything => return None,
-                What::Host(name) => hosts.insert(HostScope::Host(name.clone())),
-                What::Domain(name) => hosts.insert(HostScope::Domain(name.clone())),
-                What::Credential(_) | What::Nothing => false,
-            };
-        }
-        Some(hosts.into_iter().collect())
+        scopes(self.rules.iter())
+    }
+
+    /// The hosts that permits for a session reach. `None` if one of them reaches every host.
+    #[must_use]
+    pub fn hosts_of(&self, session: &SessionId, groups: &[Arc<str>]) -> Option<Vec<HostScope>> {
+        let is_about = |rule: &&Rule| match &rule.principal {
+            Who::Anyone => true,
+            Who::Session(id) => id == session.as_str(),
+            Who::Group(id) => groups.iter().any(|group| **group == **id),
+            Who::Nobody => false,
+        };
+        scopes(self.rules.iter().filter(is_about))
     }
 
     /// Whether any rule reads any of these facts.
@@ -311,6 +311,23 @@ impl Generation {
             generation: self.number,
         }
     }
+}
+
+/// The hosts of the permits among these rules. `None` if one is for every host.
+fn scopes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Option<Vec<HostScope>> {
+    let mut hosts = BTreeSet::new();
+    for rule in rules {
+        if !rule.permits || rule.actions.and(Actions::ASK).is_empty() {
+            continue;
+        }
+        match &rule.resource {
+            What::Anything => return None,
+            What::Host(name) => hosts.insert(HostScope::Host(name.clone())),
+            What::Domain(name) => hosts.insert(HostScope::Domain(name.clone())),
+            What::Credential(_) | What::Nothing => false,
+        };
+    }
+    Some(hosts.into_iter().collect())
 }
 
 /// Asks Cedar a question about these policies.

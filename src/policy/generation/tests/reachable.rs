@@ -56,3 +56,22 @@ fn a_change_of_groups_is_another_slice() {
 }
 
 // ── Against Cedar with the whole set ──
+
+#[test]
+fn the_hosts_of_a_session_are_those_of_its_own_permits() {
+    let text = "permit(principal == Gateway::Session::\"a\", action, resource in Gateway::Domain::\"corp.example\");
+        permit(principal == Gateway::Session::\"b\", action, resource == Gateway::Host::\"secret.corp.example\");
+        permit(principal == Gateway::Session::\"c\", action, resource);
+        permit(principal in Gateway::Group::\"g\", action, resource == Gateway::Host::\"g.example\");";
+    let generation = policies(text).current();
+    let of = |session: &str, groups: &[&str]| {
+        let groups: Vec<std::sync::Arc<str>> = groups.iter().map(|group| (*group).into()).collect();
+        generation.hosts_of(&crate::names::SessionId::new(session).unwrap(), &groups)
+    };
+    let domain = HostScope::Domain("corp.example".into());
+    let group = HostScope::Host("g.example".into());
+    assert_eq!(of("a", &[]), Some(vec![domain.clone()]));
+    assert_eq!(of("a", &["g"]), Some(vec![group, domain]));
+    assert_eq!(of("c", &[]), None);
+    assert_eq!(of("d", &[]), Some(Vec::new()));
+}
