@@ -367,7 +367,11 @@ fn from_the_answer_of_a_revocation_no_byte_of_the_secret_leaves(rig: &Rig) {
                 scope.spawn(uploads),
                 scope.spawn(sockets),
             ];
-            std::thread::sleep(Duration::from_millis(60 + 7 * (round as u64 % 13)));
+            let began = Instant::now();
+            while origin.all.lock().unwrap().len() < 2 && began.elapsed() < Duration::from_secs(5) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            std::thread::sleep(Duration::from_millis(7 * (round as u64 % 13)));
             let (after, status) = revoke(&control, "doomed");
             assert_eq!(status, "HTTP/1.1 200");
             // What the kernel had on its way is there by now.
