@@ -308,8 +308,10 @@ fn from_the_answer_of_a_revocation_no_byte_of_the_secret_leaves(rig: &Rig) {
     let control = socket(rig);
     let (mut took, mut lent) = (Vec::new(), 0);
     for round in 0..rounds {
-        let phantom = put(rig, &good, &rule, round);
-        let secret = secret(rig, round);
+        // Other files than those of the row above: what was revoked there stays so.
+        let turn = 100 + round;
+        let phantom = put(rig, &good, &rule, turn);
+        let secret = secret(rig, turn);
         origin.all.lock().unwrap().clear();
         let stop = AtomicBool::new(false);
         let revoked = AtomicUsize::new(0);
