@@ -4,12 +4,21 @@ use super::app::App;
 use super::failure::Failure;
 use crate::export::Exporter;
 
-/// Starts to export what the audit log gets from now on. It ends, with what is still to be sent,
-/// when the exporters are dropped.
+/// The exports of a gateway. When they are dropped, what is still to be sent has a few seconds, in
+/// all of them at once.
+pub(super) struct Exports(Vec<Exporter>);
+
+impl Drop for Exports {
+    fn drop(&mut self) {
+        self.0.iter_mut().for_each(Exporter::stop);
+    }
+}
+
+/// Starts to export what the audit log gets from now on.
 ///
 /// # Errors
 /// Returns a [`Failure`] if an export cannot be set up. That its server is not there is no failure.
-pub(super) fn start(app: &App) -> Result<Vec<Exporter>, Failure> {
+pub(super) fn start(app: &App) -> Result<Exports, Failure> {
     let mut exporters = Vec::new();
     for settings in &app.config.exports {
         let resolver = app.config.resolver.clone();
@@ -23,5 +32,5 @@ pub(super) fn start(app: &App) -> Result<Vec<Exporter>, Failure> {
             exporters.push(exporter);
         }
     }
-    Ok(exporters)
+    Ok(Exports(exporters))
 }

@@ -4,13 +4,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::app::App;
+use super::exporting::Exports;
 use super::failure::{Code, Failure};
 use super::launching::END_WITHIN;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
 use super::{control, exporting, serving, summary};
-use crate::export::Exporter;
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::Inspection;
@@ -53,9 +53,10 @@ pub fn serve_on(
             serving::settle();
             runtime.spawn(app.clone().watch(tell));
             let lived = runtime.block_on(live(gateway, &app, terminal));
-            drop((control, exports));
+            drop(control);
             runtime.block_on(serving::close(&app.shared));
             app.shared.tell_suppressed();
+            drop(exports);
             lived?;
             launch::await_end(&first, END_WITHIN);
             // First of all: until then, git on the host may obey what the command wrote.
@@ -96,7 +97,7 @@ async fn sandbox(
     gateway: &GatewayEnd,
     app: &Arc<App>,
     inspection: &mut Option<Inspection>,
-) -> Result<(First, Option<control::OpenControl>, Vec<Exporter>), Failure> {
+) -> Result<(First, Option<control::OpenControl>, Exports), Failure> {
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     if let Some(kept) = &app.kept_home {

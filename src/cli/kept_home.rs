@@ -156,8 +156,8 @@ impl KeptHome {
         Ok(true)
     }
 
-    /// Puts the folders aside, and removes what is in them. A sandbox in which they are mounted
-    /// keeps them to its end.
+    /// Puts the folders aside, and removes what is in them, also for a sandbox in which they are
+    /// mounted.
     fn forget(&self) -> io::Result<()> {
         let aside =
             self.folder

@@ -1,6 +1,5 @@
 //! Sends the records of the log to one destination, on a thread of its own.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -63,9 +62,9 @@ impl Exporter {
         let sending = Sending {
             stores: Stores::new(&settings.token),
             follower: Follower::at_end(path)?,
+            log: log.clone(),
             counts: counts.clone(),
             token: None,
-            waiting: VecDeque::new(),
             pending: None,
             fails: false,
             settings,
@@ -90,11 +89,16 @@ impl Exporter {
         };
         Ok(Some((exporter, counts)))
     }
+
+    /// Begins its last few seconds, without waiting for them.
+    pub fn stop(&mut self) {
+        drop(self.stop.take());
+    }
 }
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        self.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -106,11 +110,10 @@ type Begun = (tokio::runtime::Runtime, Sending, StoreClient);
 struct Sending {
     settings: ExportSettings,
     stores: Stores,
+    log: Log,
     follower: Follower,
     counts: Arc<ExportCounts>,
     token: Option<HeaderValue>,
-    /// Records that were read and are in no batch yet.
-    waiting: VecDeque<Record>,
     pending: Option<Batch>,
     /// Whether the last attempt failed, which was told.
     fails: bool,
@@ -145,12 +148,8 @@ impl Sending {
         }
         // A request that was cut off is sent again: a record may arrive twice, and none is missed.
         let _ = timeout(FLUSHED_WITHIN, self.flush(&client)).await;
-        let mut left = self.pending.as_ref().map_or(0, |batch| batch.records);
-        left += self.waiting.len() as u64;
-        while self.read() > 0 {
-            left += self.waiting.len() as u64;
-            self.waiting.clear();
-        }
+        let next = self.log.head().map_or(0, |head| head.seq() + 1);
+        let left = self.counts.behind(next);
         if left > 0 {
             let server = &self.counts.server;
             tracing::error!(%server, records = left, "records were not exported before the end");
@@ -185,25 +184,20 @@ impl Sending {
         }
     }
 
-    /// Makes the next batch, unless one is pending. Returns whether there is one.
+    /// Makes the next batch of what one reading of the log gives, 64 KiB at most, unless one is
+    /// pending. Returns whether there is one.
     fn gather(&mut self) -> bool {
-        if self.pending.is_none() {
-            while self.waiting.len() < MOST_RECORDS && self.read() > 0 {}
-            let count = self.waiting.len().min(MOST_RECORDS);
-            let records: Vec<Record> = self.waiting.drain(..count).collect();
-            self.pending = Batch::of(&self.settings, &records);
+        while self.pending.is_none() {
+            // If the file cannot be read now, the next look tries again.
+            let written = self.follower.next_written().unwrap_or_default();
+            if written.is_empty() {
+                return false;
+            }
+            let lines = written.split(|byte| *byte == b'\n');
+            let records = lines.filter_map(|line| serde_json::from_slice(line).ok());
+            self.pending = Batch::of(&self.settings, &records.collect::<Vec<Record>>());
         }
-        self.pending.is_some()
-    }
-
-    /// Reads on in the log, 64 KiB at most. Returns how many bytes there were.
-    fn read(&mut self) -> usize {
-        // If the file cannot be read now, the next look tries again.
-        let written = self.follower.next_written().unwrap_or_default();
-        let lines = written.split(|byte| *byte == b'\n');
-        let records = lines.filter_map(|line| serde_json::from_slice(line).ok());
-        self.waiting.extend(records);
-        written.len()
+        true
     }
 
     /// Sends the pending batch. Its requests that were taken are not sent again. If the future is
@@ -319,5 +313,3 @@ const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long the end waits for a collector.
 const FLUSHED_WITHIN: Duration = Duration::from_secs(3);
-/// How many records are in a batch. Memory holds one batch, and what one reading adds to it.
-const MOST_RECORDS: usize = 512;

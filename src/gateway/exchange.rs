@@ -107,13 +107,13 @@ impl Exchange {
     fn unreachable(&self, connection: &ConnectionContext, to: &Origin) -> Option<Refusal> {
         let session = self.worker.shared.sessions.get(&connection.session)?;
         let policies = self.snapshot.policies.generation();
-        let Authority { host, port } = &to.authority;
+        let host = &to.authority.host;
         let is_reached =
             policies.may_resolve(session.id(), &session.groups(policies.number()), host);
         let is_own = connection.entry == Entry::Transparent && host.as_str() == GATEWAY_NAME;
         (!is_reached && !is_own).then(|| Refusal::Unreachable {
-            host: host.clone(),
-            port: *port,
+            floor: floor(to, &self.snapshot.origins),
+            to: to.authority.clone(),
         })
     }
 

@@ -6,6 +6,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use super::floor::floor;
 use super::listener::SessionListener;
 use super::refusal::Refusal;
 use super::tunnel::TunnelTarget;
@@ -14,7 +15,7 @@ use crate::intercept::explicit::{self, Asked};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::socks::{self, SocksTarget};
 use crate::intercept::{ConnectionContext, Entry};
-use crate::message::{Authority, Host, Scheme};
+use crate::message::{Authority, Host, Origin, Scheme};
 use crate::names::ReasonCode;
 use crate::session;
 
@@ -69,9 +70,13 @@ impl Worker {
         let refusal = if listener.session.is_over() {
             Some(Refusal::Session(session::Error::Ended))
         } else if !self.may_reach(listener, &authority.host) {
+            let origin = Origin {
+                scheme: Scheme::Https,
+                authority: authority.clone(),
+            };
             Some(Refusal::Unreachable {
-                host: authority.host.clone(),
-                port: authority.port,
+                floor: floor(&origin, &self.shared.current().origins),
+                to: origin.authority,
             })
         } else {
             None

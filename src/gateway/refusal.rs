@@ -11,7 +11,7 @@ use super::guard::Abort;
 use crate::audit;
 use crate::body::{HoldFault, TransformFault};
 use crate::intercept::{Rejected, explicit};
-use crate::message::Host;
+use crate::message::Authority;
 use crate::names::{ExchangeId, PolicyId, ReasonCode};
 use crate::{credential, origin, policy, session};
 
@@ -57,12 +57,12 @@ pub enum Refusal {
     #[error(transparent)]
     Opening(explicit::OpeningRefused),
     /// No policy could allow any request to the host.
-    #[error("no policy lets this session reach `{host}`")]
+    #[error("no policy lets this session reach `{}`", .to.host)]
     Unreachable {
-        /// The host.
-        host: Host,
-        /// The port.
-        port: u16,
+        /// The host and port.
+        to: Authority,
+        /// Why a policy would change nothing, if so.
+        floor: Option<ReasonCode>,
     },
     /// The proxy port requires a user and password.
     #[error("the proxy asks for a user and password")]
@@ -145,8 +145,11 @@ impl Refusal {
                     (None, _) => why.next_step.clone(),
                 }
             }
-            Self::Unreachable { host, port } => {
-                format!("Ask your user to run, outside the sandbox: `gateway allow {host}:{port}`.")
+            Self::Unreachable {
+                floor: Some(floor), ..
+            } => floor.next_step_for(to, id),
+            Self::Unreachable { to, floor: None } => {
+                format!("Ask your user to run, outside the sandbox: `gateway allow {to}`.")
             }
             _ => usual,
         }
@@ -219,7 +222,7 @@ impl Refusal {
             Self::Denied(denied) => {
                 denied.credential.is_none() && denied.explanation.proposal.is_some()
             }
-            _ => matches!(self, Self::Unreachable { .. }),
+            _ => matches!(self, Self::Unreachable { floor: None, .. }),
         }
     }
 

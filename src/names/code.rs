@@ -107,15 +107,20 @@ macro_rules! reasons {
                 !matches!(self.status().as_u16(), 408 | 429 | 502..=504)
             }
 
-            /// Returns the next step of one refusal. An empty `host` leaves the word as it
-            /// is.
+            /// Returns the next step of one refusal of a request to a host, with its port if it is
+            /// not the usual one. An empty `to` leaves the word as it is.
             #[must_use]
-            pub fn next_step_for(self, host: &str, id: &str) -> String {
+            pub fn next_step_for(self, to: &str, id: &str) -> String {
                 let step = self.next_step().replace(" ID`", &format!(" {id}`"));
-                match host {
-                    "" => step,
-                    host => step.replace("HOST", host),
+                if to.is_empty() {
+                    return step;
                 }
+                let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+                let named = to.rsplit_once(':').filter(|(_, port)| is_port(port));
+                let host = named.map_or(to, |(host, _)| host);
+                // A service that is spoken to otherwise has its own port there.
+                let step = step.replace("https://HOST/", &format!("https://{host}/"));
+                step.replace("HOST", to)
             }
         }
 

@@ -426,6 +426,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_next_step_names_the_host_and_the_port_where_it_has_one() {
+        let step = |code: ReasonCode, to: &str| code.next_step_for(to, "07");
+        let ssh = step(ReasonCode::ProtocolSsh, "github.com:22");
+        assert!(
+            ssh.contains("`git remote set-url origin https://github.com/…`"),
+            "{ssh}"
+        );
+        let ssh = step(ReasonCode::ProtocolSsh, "[fd00::1]:22");
+        assert!(ssh.contains("https://[fd00::1]/…"), "{ssh}");
+        let name = step(ReasonCode::DnsName, "a.test:8443");
+        assert!(name.contains("`gateway allow a.test:8443`"), "{name}");
+    }
+
+    #[test]
     fn a_code_is_one_word_and_means_one_thing() {
         for code in ReasonCode::ALL {
             let text = code.as_str();

@@ -359,7 +359,8 @@ fn a_workload_sees_its_own_session_and_nothing_else() {
 fn nothing_is_proposed_or_granted_below_the_floor() {
     let folder = folder(0);
     let project = writable_project(&folder);
-    let script = "curl -sS http://169.254.169.254/latest/ > metadata; \
+    let script = "curl -sS http://169.254.169.254/a%2fb http://plain.test/a%2fb > malformed; \
+                  curl -sS http://169.254.169.254/latest/ > metadata; \
                   while [ ! -e go ]; do sleep 0.05; done";
     let mut command = user_command(folder.path(), 0);
     command.args(["exec", "-q", "--", "sh", "-c", script]);
@@ -369,6 +370,12 @@ fn nothing_is_proposed_or_granted_below_the_floor() {
     });
     let text = fs::read_to_string(project.join("metadata")).unwrap();
     assert!(text.contains("\"proposal\":null"), "{text}");
+    let malformed = fs::read_to_string(project.join("malformed")).unwrap();
+    let codes = malformed.matches("policy_default_deny").count();
+    assert!(
+        codes == 2 && !malformed.contains("gateway allow"),
+        "{malformed}"
+    );
     for arguments in [
         &["allow", "--last", "--yes"][..],
         &["allow", "169.254.169.254", "--yes"],
