@@ -418,14 +418,7 @@ fn a_refused_change_keeps_nothing_of_the_sessions_that_it_would_have_opened() {
 #[test]
 fn the_gateway_says_where_it_listens_while_a_reload_waits_for_a_store() {
     let program = program("");
-    program.edit(|text| text.to_owned() + SLOW);
-    let mut reload = command(program.folder.path())
-        .arg("reload")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    let mut reload = waiting_reload(&program);
     let asked = Instant::now();
     let (status, said) = program.call("GET", "/v1/status", "");
     assert!(
@@ -473,20 +466,25 @@ fn a_change_that_leaves_no_listener_is_refused() {
     program.reload();
 }
 
+/// Begins a reload that waits for a store.
+fn waiting_reload(program: &Program) -> std::process::Child {
+    program.edit(|text| text.to_owned() + SLOW);
+    let reload = command(program.folder.path())
+        .arg("reload")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    std::thread::sleep(Duration::from_millis(500));
+    reload.unwrap()
+}
+
 /// A credential whose program takes a minute to print its secret.
 const SLOW: &str = "[[credential]]\nname = \"slow\"\norigins = [\"https://slow.test\"]\nfrom = { command = [\"/bin/sleep\", \"60\"] }\n";
 
 #[test]
 fn a_reload_that_waits_for_a_store_ends_with_the_gateway() {
     let mut program = program("");
-    program.edit(|text| text.to_owned() + SLOW);
-    let mut reload = command(program.folder.path())
-        .arg("reload")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    let mut reload = waiting_reload(&program);
     assert!(reload.try_wait().unwrap().is_none(), "it does not wait");
     let stopped = Instant::now();
     let pid = rustix::process::Pid::from_child(&program.child);
