@@ -173,7 +173,7 @@ fn the_last_of_two_sandboxes_looks_for_both() {
 #[test]
 fn a_forgotten_home_is_gone_however_deep_it_was() {
     let desk = Desk::new();
-    let deep = "cd ~/.claude; for i in $(seq 2000); do mkdir d; cd d; done";
+    let deep = "cd ~/.claude; for i in $(seq 300); do mkdir d; cd d; done";
     let said = desk.agent(&[], deep);
     assert!(said.contains("not kept the agent's whole home"), "{said}");
     let second = desk.agent(&["-q"], "ls -A ~/.claude");

@@ -12,14 +12,14 @@ pub(super) fn limits(launch: &Launch) -> Option<String> {
     let name = command.file_name().and_then(OsStr::to_str)?;
     let why = match name {
         "docker" | "docker-compose" | "nerdctl" => {
-            "its daemon runs outside and obeys anybody as root, so its socket is not shown; to pull or build without \
-             it: `--allow-userns -- unshare -r buildah --storage-driver vfs`"
+            "its daemon runs outside and obeys anybody as root, so its socket is not shown; podman works without one: \
+             `--allow-userns -- unshare -r podman --storage-driver vfs …`"
         }
         "podman" | "buildah" if launch.allow_userns => {
-            "one user id is mapped here: as its own root it works, `-- unshare -r buildah --storage-driver vfs`"
+            "one user id is mapped here, so it works as its own root alone: `-- unshare -r podman --storage-driver vfs …`"
         }
         "podman" | "buildah" => {
-            "it makes user namespaces, which needs `--allow-userns -- unshare -r buildah --storage-driver vfs`"
+            "it makes user namespaces: `--allow-userns -- unshare -r podman --storage-driver vfs …`"
         }
         "ssh" | "scp" | "sftp" | "rsync" | "mosh" => "SSH does not pass, only HTTP and TLS do",
         "ping" | "traceroute" | "dig" | "nslookup" => {

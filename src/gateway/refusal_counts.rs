@@ -41,7 +41,10 @@ pub struct RefusalCount {
 impl RefusalCounts {
     /// Counts a refusal of a connection or a name.
     pub fn count(&self, host: &str, reason: ReasonCode, id: ExchangeId) {
-        let is_grantable = matches!(reason, ReasonCode::DnsName | ReasonCode::HostNotPermitted);
+        // A name like `_https._tcp.example.com` is asked for, but never connected to.
+        let is_host = !host.is_empty() && !host.starts_with('_');
+        let is_grantable =
+            is_host && matches!(reason, ReasonCode::DnsName | ReasonCode::HostNotPermitted);
         self.count_of(host, reason, id, is_grantable);
     }
 
