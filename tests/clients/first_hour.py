@@ -27,11 +27,13 @@ AGENTS = {
         "first": [("Choose how you want to use", DOWN), ("> 2. Sign in", DOWN), ("> 3. Sign in", ENTER), ("Use an OpenAI API key", ENTER),
                   ("Detected OPENAI_API_KEY environment variable", ENTER)],
         "ready": "Ask Codex to do anything", "leave": "/quit",
+        "note": "npm brings no program\nfor Codex's background server, and without `--no-daemon` its second start says so and ends, also outside\nof a sandbox.",
     },
     "gemini": {
         "title": "Gemini CLI", "variable": "GEMINI_API_KEY", "once": ["gemini", "--skip-trust", "-p", "hello"], "talk": ["gemini", "-m", "gemini-2.5-flash"],
         "first": [("Do you trust the files in this folder", ENTER), ("Existing API key detected", ENTER), ("Enter Gemini API Key", ENTER)],
         "ready": "Type your message", "leave": "/quit",
+        "note": "The model is named\nbecause the stand-in does not choose one.",
     },
 }
 # Further hosts that the user's commands ask for.
@@ -97,14 +99,14 @@ def agent(hour, name):
     shown, code = hour.run(hour.command(about["once"]), [variable])
     assert SAYS in shown and code == 0, shown
     gateway = [line for line in shown.splitlines() if re.match(r"gateway  |  {10}", line) and "refused" not in line]
-    hour.typed(f"export {variable}=…", "")
-    hour.typed("gateway exec -- " + " ".join(about["once"]), "\n".join([*gateway, "…" * (name == "codex"), SAYS]).replace("\n\n", "\n"))
-    hour.say("In a terminal, in a fresh home. The screens before the prompt, and what was typed:\n")
+    hour.typed(f"export {variable}=…\n$ gateway exec -- " + " ".join(about["once"]), "\n".join([*gateway, "…" * (name == "codex"), SAYS]).replace("\n\n", "\n"))
+    hour.say(f"In a terminal, in a fresh home: `gateway exec -- {' '.join(about['talk'])}`. {about.get('note', '')}")
+    hour.say("The screens before the prompt, and what was typed:\n")
     typist = hour.sit_down(hour.command(about["talk"]), [variable])
     following = [text for text, _ in about["first"][1:]] + [about["ready"]]
     for (text, keys), then in zip(about["first"], following):
         typist.answer_screen(text, keys, then)
-        hour.say(f"- {text}: {named(keys)}")
+        hour.say(f"- {text.lstrip('> ')}: {named(keys)}")
     hour.say("")
     talk(hour, typist, about)
     hour.fence("text", typist.last)
@@ -157,11 +159,11 @@ def refused(hour):
     hour.typed("curl -sS https://pypi.org/simple/", SAYS)
     inside.type("clear; curl -sS -o /dev/null https://example.com/; exit\r")
     inside.end()
-    shown = inside.shown()
+    told = re.sub(r"\x1b\[[0-9;?>=]*[A-Za-z]", "", inside.raw.decode(errors="replace"))
+    lines = re.findall(r"gateway  refused  .*?gateway why [0-9a-f]{20}", told)
     hour.say("At the end of the session, what was refused, with the flag that allows it:\n")
-    line = re.search(r"gateway  refused  example.com: .*", shown)
-    assert line and "`--allow example.com` permits it" in re.sub("\n", "", shown), shown
-    hour.fence("console", "\n".join(one for one in shown.splitlines() if one.startswith("gateway  refused") or one.startswith("why")))
+    assert any("example.com" in line and "`--allow example.com` permits it" in line for line in lines), told
+    hour.fence("console", "\n".join(lines))
     shown, code = hour.run(["gateway", "why", "--last"])
     assert code == 0 and "gateway allow" in shown, shown
 
