@@ -161,7 +161,7 @@ mod tests {
         symlink(outside.path(), tree.join("link")).unwrap();
         fs::create_dir_all(tree.join("closed/inner")).unwrap();
         fs::write(tree.join("closed/inner/file"), "").unwrap();
-        fs::set_permissions(tree.join("closed"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(tree.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
         // Deeper than a process may have open files, and than a path may be long.
         let mut at = open_own(CWD, &tree).unwrap();
         for _ in 0..1500 {

@@ -47,7 +47,7 @@ class Typist:
 
     def answer(self, data):
         cursor = self.screen.cursor
-        for asked, answer in ((b"\x1b[6n", f"\x1b[{cursor.y + 1};{cursor.x + 1}R"), (b"\x1b[c", "\x1b[?62;22c"), (b"\x1b[?u", "\x1b[?0u"),
+        for asked, answer in ((b"\x1b[6n", f"\x1b[{cursor.y + 1};{cursor.x + 1}R"), (b"\x1b[c", "\x1b[?62;22c"),
                               (b"\x1b]10;?", "\x1b]10;rgb:ffff/ffff/ffff\x1b\\"), (b"\x1b]11;?", "\x1b]11;rgb:0000/0000/0000\x1b\\")):
             if asked in data:
                 os.write(self.terminal, answer.encode())
