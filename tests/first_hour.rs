@@ -9,10 +9,16 @@ use std::process::Command;
 #[test]
 fn agents_work_with_phantoms_alone_remember_and_are_told_what_allows_a_host() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let clients = std::env::var_os("GATEWAY_CLIENTS")
-        .map_or_else(|| PathBuf::from("/var/cache/gateway-clients"), PathBuf::from);
+    let clients = std::env::var_os("GATEWAY_CLIENTS").map_or_else(
+        || PathBuf::from("/var/cache/gateway-clients"),
+        PathBuf::from,
+    );
     let mut has = Command::new(clients.join("venv/bin/python"));
-    if !has.args(["-c", "import pyte"]).status().is_ok_and(|has| has.success()) {
+    if !has
+        .args(["-c", "import pyte"])
+        .status()
+        .is_ok_and(|has| has.success())
+    {
         let mut setup = Command::new(here.join("tests/clients/setup"));
         let ready = setup.env("GATEWAY_CLIENTS", &clients).status().unwrap();
         assert!(ready.success(), "{ready}");

@@ -79,7 +79,8 @@ impl Desk {
 
     /// Starts the agent, which waits until the file `one/go-NAME` is there.
     fn waiting(&self, name: &str, script: &str) -> Child {
-        let wait = format!("{script}; echo > up-{name}; until [ -e go-{name} ]; do sleep 0.05; done");
+        let wait =
+            format!("{script}; echo > up-{name}; until [ -e go-{name} ]; do sleep 0.05; done");
         let child = self.command(&["-q"], &wait).spawn().unwrap();
         until(|| self.at(&format!("one/up-{name}")).exists());
         child
@@ -112,7 +113,10 @@ fn what_an_agent_wrote_with_a_former_phantom_is_kept() {
     let desk = Desk::new();
     desk.agent(&["-q"], "printenv GITHUB_TOKEN > ~/.claude/log");
     let former = fs::read_to_string(desk.kept(".claude/log")).unwrap();
-    let second = desk.agent(&["-q", "--fresh"], "cat ~/.claude/log; printenv GITHUB_TOKEN");
+    let second = desk.agent(
+        &["-q", "--fresh"],
+        "cat ~/.claude/log; printenv GITHUB_TOKEN",
+    );
     let lines: Vec<&str> = second.lines().collect();
     assert_eq!(lines[0], former.trim());
     assert_ne!(lines[0], lines[1], "the phantom is another");
@@ -205,5 +209,8 @@ fn what_the_system_refuses_is_125_and_what_is_wrong_with_flags_and_files_is_2() 
     let output = desk.command(&["-q"], "true").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("a project is locked by another program"), "{said}");
+    assert!(
+        said.contains("a project is locked by another program"),
+        "{said}"
+    );
 }

@@ -74,9 +74,9 @@ impl Allow {
             _ => String::from("HOST"),
         };
         let host = safe(&host);
-        failure
-            .because("the command has ended")
-            .next(format!("run it again: `gateway exec --allow {host} -- CMD`"))
+        failure.because("the command has ended").next(format!(
+            "run it again: `gateway exec --allow {host} -- CMD`"
+        ))
     }
 
     fn request(&self) -> AllowRequest {

@@ -174,14 +174,21 @@ impl KeptHome {
         issued.retain(|one| !ours.contains(one));
         issued.splice(0..0, ours.iter().cloned());
         issued.truncate(MOST_ISSUED.max(ours.len()));
-        write(&path, serde_json::json!(issued).to_string().as_bytes(), 0o600)?;
+        write(
+            &path,
+            serde_json::json!(issued).to_string().as_bytes(),
+            0o600,
+        )?;
         Ok(issued)
     }
 
     /// Removes what a run had copied from the user's own home.
     fn remove_copies(&self, mark: &Path) {
         let listed = std::fs::read(mark).unwrap_or_default();
-        for copy in listed.split(|byte| *byte == 0).filter(|copy| !copy.is_empty()) {
+        for copy in listed
+            .split(|byte| *byte == 0)
+            .filter(|copy| !copy.is_empty())
+        {
             let copy = PathBuf::from(std::ffi::OsString::from_vec(copy.to_vec()));
             if let Err(error) = removal::remove_file(&self.folder, &copy) {
                 tracing::warn!(%error, "a copy is still there: {}", copy.display());

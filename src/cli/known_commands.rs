@@ -44,7 +44,11 @@ mod tests {
                 ..Launch::default()
             })
         };
-        assert!(of("/usr/bin/docker", false).unwrap().contains("its socket is not shown"));
+        assert!(
+            of("/usr/bin/docker", false)
+                .unwrap()
+                .contains("its socket is not shown")
+        );
         assert!(of("podman", false).unwrap().contains("--allow-userns"));
         assert!(!of("podman", true).unwrap().contains("--allow-userns"));
         assert_eq!(of("curl", false), None);

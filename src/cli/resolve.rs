@@ -155,7 +155,8 @@ impl ResolvedConfig {
         for preset in preset::all().filter(|preset| preset.encoded_slash) {
             let origins = preset.credentials.iter().flat_map(|one| &one.origins);
             self.encoded_slash.extend(origins.cloned());
-            self.encoded_slash.extend(registry(preset).unwrap_or_default());
+            self.encoded_slash
+                .extend(registry(preset).unwrap_or_default());
         }
     }
 

@@ -112,7 +112,10 @@ impl<'p, 't> Section<'p, 't> {
         self.document.error(
             &value.span(),
             what,
-            Hint::new(format!("it takes a {wanted}"), format!("write {}", example(takes))),
+            Hint::new(
+                format!("it takes a {wanted}"),
+                format!("write {}", example(takes)),
+            ),
         );
     }
 
@@ -310,4 +313,3 @@ fn example(takes: &str) -> String {
         other => format!("a {other}"),
     }
 }
-

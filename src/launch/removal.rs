@@ -87,11 +87,7 @@ impl Removal {
                 }
             }
         }
-        Ok(rustix::fs::unlinkat(
-            &self.top,
-            name,
-            AtFlags::REMOVEDIR,
-        )?)
+        Ok(rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR)?)
     }
 
     fn move_up(&mut self, folder: &OwnedFd, name: &CString) -> io::Result<()> {

@@ -27,7 +27,7 @@ AGENTS = {
         "first": [("Choose how you want to use", DOWN), ("> 2. Sign in", DOWN), ("> 3. Sign in", ENTER), ("Use an OpenAI API key", ENTER),
                   ("Detected OPENAI_API_KEY environment variable", ENTER)],
         "ready": "Ask Codex to do anything", "leave": "/quit",
-        "note": "npm brings no program\nfor Codex's background server, and without `--no-daemon` its second start says so and ends, also outside\nof a sandbox.",
+        "note": "npm brings no program\nfor Codex's background server: without `--no-daemon`, a second start says so and ends.",
     },
     "gemini": {
         "title": "Gemini CLI", "variable": "GEMINI_API_KEY", "once": ["gemini", "--skip-trust", "-p", "hello"], "talk": ["gemini", "-m", "gemini-2.5-flash"],
@@ -100,7 +100,7 @@ def agent(hour, name):
     assert SAYS in shown and code == 0, shown
     gateway = [line for line in shown.splitlines() if re.match(r"gateway  |  {10}", line) and "refused" not in line]
     hour.typed(f"export {variable}=…\n$ gateway exec -- " + " ".join(about["once"]), "\n".join([*gateway, "…" * (name == "codex"), SAYS]).replace("\n\n", "\n"))
-    hour.say(f"In a terminal, in a fresh home: `gateway exec -- {' '.join(about['talk'])}`. {about.get('note', '')}")
+    hour.say(f"In a terminal, in a fresh home: `gateway exec -- {' '.join(about['talk'])}`. {about.get('note', '')}".rstrip())
     hour.say("The screens before the prompt, and what was typed:\n")
     typist = hour.sit_down(hour.command(about["talk"]), [variable])
     following = [text for text, _ in about["first"][1:]] + [about["ready"]]
