@@ -105,7 +105,9 @@ impl KeptHome {
         let (living, dead): (Vec<_>, Vec<_>) = self.marks().partition(|mark| lives(mark));
         // While another run lives, the folders are its own: it looks through them at its end.
         if living.is_empty() && !dead.is_empty() {
-            dead.iter().for_each(|mark| self.remove_copies(mark));
+            // The launcher may be making this run's copies right now, in place of those.
+            dead.iter()
+                .for_each(|mark| self.remove_copies(mark, &self.copies));
             let seen = self.sweep(&ours, terminal).map_err(failed)?;
             if !seen {
                 return Err(Failure::new("the agent's home could not be looked through")
@@ -150,7 +152,7 @@ impl KeptHome {
             // The last one that ends looks for this one, too.
             return Ok(());
         }
-        self.marks().for_each(|mark| self.remove_copies(&mark));
+        self.marks().for_each(|mark| self.remove_copies(&mark, &[]));
         self.sweep(&ours, terminal)?;
         self.marks()
             .for_each(|mark| drop(std::fs::remove_file(mark)));
@@ -182,15 +184,17 @@ impl KeptHome {
         Ok(issued)
     }
 
-    /// Removes what a run had copied from the user's own home.
-    fn remove_copies(&self, mark: &Path) {
+    /// Removes what a run had copied from the user's own home, but for some.
+    fn remove_copies(&self, mark: &Path, but: &[PathBuf]) {
         let listed = std::fs::read(mark).unwrap_or_default();
         for copy in listed
             .split(|byte| *byte == 0)
             .filter(|copy| !copy.is_empty())
         {
             let copy = PathBuf::from(std::ffi::OsString::from_vec(copy.to_vec()));
-            if let Err(error) = removal::remove_file(&self.folder, &copy) {
+            if !but.contains(&copy)
+                && let Err(error) = removal::remove_file(&self.folder, &copy)
+            {
                 tracing::warn!(%error, "a copy is still there: {}", copy.display());
             }
         }
