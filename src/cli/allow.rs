@@ -69,11 +69,9 @@ impl Allow {
     fn again(&self, failure: Failure) -> Failure {
         let runs = !self.chosen.find().unwrap_or_default().is_empty();
         let host = match &self.what {
-            _ if runs || self.chosen.is_named() => return failure,
-            Some(host) if !is_id(host) => host.clone(),
-            _ => String::from("HOST"),
+            Some(host) if !runs && !self.chosen.is_named() && !is_id(host) => safe(host),
+            _ => return failure,
         };
-        let host = safe(&host);
         failure.because("the command has ended").next(format!(
             "run it again: `gateway exec --allow {host} -- CMD`"
         ))
