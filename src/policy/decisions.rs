@@ -449,4 +449,16 @@ mod tests {
             Err(Malformed::Empty)
         ));
     }
+
+    #[test]
+    fn a_mistake_is_told_in_one_sentence_with_its_line() {
+        let text = "# decisions\n[[test]]\nexpct = \"y\"\n";
+        let told = run(&policies(POLICY), text, |_, _| false);
+        let told = told
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default();
+        assert!(told.starts_with("line 2: unknown field `test`"), "{told}");
+        assert!(!told.contains('\n'), "{told}");
+    }
 }
