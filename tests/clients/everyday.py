@@ -82,9 +82,11 @@ def is_told(desk, script, told, version):
     said, code, _ = run(desk, ["--no-lend", "--profile", "none"], script)
     if code == 0 or told not in " ".join(said.split()):
         return said
-    took = least(script) - least(version)
+    own = least(version)
+    took = least(script) - own
     print(f"     {took:5.2f} s longer than its version: {script[:60]}", flush=True)
-    return "" if took < 1 else f"{said}\nit took {took:.2f} s more than its version does"
+    # A second; on a machine that is held up, where its version takes long too, three times that. A single retry takes longer.
+    return "" if took < max(1, 3 * own) else f"{said}\nit took {took:.2f} s more than its version does"
 
 
 def main():
