@@ -23,7 +23,7 @@ use super::profile::Profile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
-use super::{git_access, serving};
+use super::{git_access, project_file, serving};
 use crate::body::Limit;
 use crate::config::{Config, state};
 use crate::credential::Stored;
@@ -57,6 +57,9 @@ pub struct Exec {
     /// chooses, unless this names another, or `none`
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// Leave the project's own file, `gateway.toml`, out, whatever was decided about it
+    #[arg(long)]
+    no_project: bool,
     /// Forget what the agent kept in this project
     #[arg(long)]
     fresh_home: bool,
@@ -74,6 +77,7 @@ impl Exec {
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let config = self.config()?;
         terminal.warn(&config.warnings);
+        self.tell_of_project_file(&config, terminal)?;
         let mut launch = self.launch(&config)?;
         let profile = self.profile()?;
         let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
@@ -127,6 +131,7 @@ impl Exec {
             let source = ConfigSource {
                 run: self.run.clone(),
                 known_variables,
+                project: config.project.clone(),
                 profile: self.profile()?,
                 granted: config.granted.clone(),
                 runs_as: RunsAs::Exec,
@@ -149,7 +154,9 @@ impl Exec {
     }
 
     fn config(&self) -> Result<Config, Failure> {
-        let mut config = self.run.config(&super::presets::known_variable)?;
+        let known = &super::presets::known_variable;
+        let file = self.project_file()?;
+        let mut config = self.run.config_in(file.as_deref(), known)?;
         let project = std::env::current_dir().and_then(std::fs::canonicalize);
         config.granted = project
             .ok()
@@ -158,12 +165,38 @@ impl Exec {
         if let Some(folder) = state::granted_directory()
             && changeable(&config, &folder)?
         {
+            // What was decided there may be the command's word too.
+            if config.project.is_some() {
+                config = self.run.config(known)?;
+            }
             config.granted = None;
         }
         if let Some(profile) = self.profile()? {
             profile.add_to(&mut config);
         }
         Ok(config)
+    }
+
+    /// Returns the project's file, if a person allowed what it says.
+    fn project_file(&self) -> Result<Option<PathBuf>, Failure> {
+        let is_out = self.no_project || self.run.names_file();
+        let folder = std::fs::canonicalize(working_directory()?).ok();
+        let folder = folder.filter(|_| !is_out);
+        folder.map_or(Ok(None), |folder| project_file::in_force(&folder))
+    }
+
+    /// Says that there is a file of the project which nobody decided about.
+    fn tell_of_project_file(&self, config: &Config, terminal: &Terminal) -> Result<(), Failure> {
+        let is_out = self.no_project || self.run.names_file() || self.run.quiet;
+        let folder = std::fs::canonicalize(working_directory()?).ok();
+        let folder = folder.filter(|_| !is_out && config.project.is_none());
+        let undecided = folder.map_or(Ok(None), |folder| project_file::undecided(&folder))?;
+        if let Some(path) = undecided {
+            let path = safe(&path.display().to_string());
+            let next = "`gateway project allow` shows it and asks";
+            terminal.warning("careful", &format!("{path} is not in force: {next}"));
+        }
+        Ok(())
     }
 
     fn profile(&self) -> Result<Option<Profile>, Failure> {
@@ -218,6 +251,7 @@ impl Exec {
             hide,
             own,
             own_folders: config.policy.folders(),
+            read_only: project_file::guarded(&working_directory()?),
             environment: environment::Rules {
                 allow: config.sandbox.pass_env.clone(),
             },

@@ -11,10 +11,13 @@ mod audit;
 mod binding;
 mod ca;
 mod completions;
+mod confirm;
+mod consent;
 mod control;
 mod demo;
 mod doctor;
 mod draining;
+mod effect;
 mod embedded;
 mod env;
 mod escape;
@@ -33,6 +36,7 @@ mod kept;
 mod kept_home;
 mod launching;
 mod lending;
+mod line_diff;
 mod listener_change;
 mod listening;
 mod log;
@@ -46,6 +50,8 @@ mod policy;
 mod presets;
 mod profile;
 mod project;
+mod project_command;
+mod project_file;
 mod proposal;
 mod publishing;
 mod refusal_lines;
@@ -123,6 +129,9 @@ enum Command {
     Reload(operate::Reload),
     Revoke(operate::Revoke),
     Allow(allow::Allow),
+    /// Decide about the project's own file, `gateway.toml`
+    #[command(subcommand)]
+    Project(project_command::ProjectCommand),
     Log(log::LogCommand),
     /// List the services that are known by name: their variables, origins and places
     Presets(presets::Presets),
@@ -227,6 +236,7 @@ impl Command {
             Self::Reload(command) => command.run(terminal),
             Self::Revoke(command) => command.run(terminal),
             Self::Allow(command) => command.run(terminal),
+            Self::Project(command) => command.run(terminal),
             Self::Log(command) => command.run(terminal),
             Self::Presets(command) => command.run(terminal),
             Self::Ca(command) => command.run(terminal),

@@ -29,6 +29,7 @@ impl Overview<'_> {
     /// Returns a [`Failure`] if the policies or the credentials are refused.
     pub fn print(&self, terminal: &Terminal) -> Result<(), Failure> {
         let mut lines = vec![("network", self.network()?), ("lends", self.lends())];
+        lines.extend(self.file().map(|text| ("file", text)));
         lines.extend(self.agent().map(|text| ("agent", text)));
         lines.extend(self.unset().map(|text| ("not lent", text)));
         lines.extend(self.projects().map(|text| ("project", text)));
@@ -44,6 +45,12 @@ impl Overview<'_> {
             terminal.warning("careful", &safe(&text));
         }
         Ok(())
+    }
+
+    /// The project's file that is in force.
+    fn file(&self) -> Option<String> {
+        let file = self.config.project.as_deref()?;
+        Some(format!("{}, as you allowed it", file.display()))
     }
 
     /// The agent whose profile applies, and what it keeps.

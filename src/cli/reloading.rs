@@ -29,6 +29,8 @@ pub struct ConfigSource {
     pub run: RunFlags,
     /// Whether every variable that a preset knows is lent.
     pub known_variables: bool,
+    /// The project's file that it started with.
+    pub project: Option<PathBuf>,
     /// The agent that runs, if it is a known one.
     pub profile: Option<Profile>,
     /// The rules that operators granted.
@@ -130,7 +132,8 @@ impl ConfigSource {
     /// # Errors
     /// Returns a [`Failure`] with every mistake.
     pub fn read(&self) -> Result<(Config, ResolvedConfig), Failure> {
-        let mut config = self.run.config(&super::presets::known_variable)?;
+        let known = &super::presets::known_variable;
+        let mut config = self.run.config_in(self.project.as_deref(), known)?;
         config.granted = self.granted.clone();
         if let Some(profile) = &self.profile {
             profile.add_to(&mut config);

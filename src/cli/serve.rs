@@ -62,6 +62,7 @@ impl Serve {
             run: self.run.clone(),
             known_variables: false,
             profile: None,
+            project: None,
             granted: config.granted.clone(),
             runs_as: RunsAs::Serve,
         };

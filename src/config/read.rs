@@ -147,7 +147,11 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
         }
         "state" => config.state = settings::state(section),
         "audit" => config.audit = settings::audit(section),
-        "policy" => config.policy = settings::policy(section),
+        "policy" => {
+            config.policy = settings::policy(section);
+            config.allow = settings::allowed(section);
+            config.presets = settings::presets(section);
+        }
         "runtime" => config.runtime = settings::runtime(section),
         "resolver" => config.resolver = settings::resolver(section),
         "control" => config.control = control::control(section),

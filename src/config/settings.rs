@@ -17,7 +17,7 @@ use crate::policy::{self, Source};
 
 use super::diagnostic::Hint;
 use super::section::Section;
-use super::{reference, units};
+use super::{Allowed, reference, units};
 
 /// Settings of the session CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,9 +207,26 @@ pub(super) fn policy(section: &Section<'_, '_>) -> policy::Settings {
         Source::read(&path)?;
         Ok(path)
     });
+    let rules = section.text("rules").map(|text| {
+        let name = format!("{} [policy] rules", section.document.file());
+        Source::new(name, *text.get_ref())
+    });
     policy::Settings {
         files: files.into_iter().map(Spanned::into_inner).collect(),
+        rules,
     }
+}
+
+/// Reads the hosts that `[policy]` allows by name.
+pub(super) fn allowed(section: &Section<'_, '_>) -> Vec<Allowed> {
+    let hosts = section.each("allow", Allowed::parse).into_iter();
+    hosts.map(Spanned::into_inner).collect()
+}
+
+/// Reads the presets that `[policy]` names.
+pub(super) fn presets(section: &Section<'_, '_>) -> Vec<String> {
+    let names = section.each("presets", super::credential::known_preset);
+    names.into_iter().map(Spanned::into_inner).collect()
 }
 
 pub(super) fn runtime(section: &Section<'_, '_>) -> Runtime {
