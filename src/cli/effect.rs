@@ -41,6 +41,13 @@ impl Effect {
         Ok(Self(told))
     }
 
+    /// Prints it to standard error, beside what a command printed.
+    pub(super) fn note(&self, terminal: &Terminal) {
+        for (name, text) in &self.0 {
+            terminal.entry(name, &safe(text));
+        }
+    }
+
     pub(super) fn print(&self, terminal: &Terminal) {
         for (name, text) in &self.0 {
             let name = terminal.paint(Paint::Bold, &format!("{name:<8}"));

@@ -17,7 +17,9 @@ use super::flags::RunFlags;
 use super::gateway_process::serve_on;
 use super::keeping::Keeping;
 use super::kept_home::KeptHome;
+use super::last_run::LastRun;
 use super::launching::{not_launched, start};
+use super::learn::{self, Learn};
 use super::overview::Overview;
 use super::profile::Profile;
 use super::reloading::{ConfigSource, RunsAs};
@@ -60,6 +62,15 @@ pub struct Exec {
     /// Leave the project's own file, `gateway.toml`, out, whatever was decided about it
     #[arg(long)]
     no_project: bool,
+    /// Propose a project file for what the command asked for, at its end: what is refused is refused
+    /// (`refuse`), or any host may be reached in this run (`permit`)
+    #[arg(long, value_name = "refuse|permit", num_args = 0..=1, require_equals = true, default_missing_value = "refuse", value_enum, hide_possible_values = true)]
+    learn: Option<Learn>,
+    /// Write what `--learn` proposes without a question
+    #[arg(long, requires = "learn")]
+    yes: bool,
+    #[arg(long = "learning", hide = true, requires = "learn")]
+    is_learning: bool,
     /// Forget what the agent kept in this project
     #[arg(long)]
     fresh_home: bool,
@@ -76,6 +87,9 @@ impl Exec {
     /// Returns a [`Failure`] that says what is wrong. The command was never started.
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let config = self.config()?;
+        if self.learn.is_some() && !self.is_learning {
+            return learn::run(&config, self.yes, terminal);
+        }
         terminal.warn(&config.warnings);
         self.tell_of_project_file(&config, terminal)?;
         let mut launch = self.launch(&config)?;
@@ -132,6 +146,7 @@ impl Exec {
                 run: self.run.clone(),
                 known_variables,
                 project: config.project.clone(),
+                open: config.open,
                 profile: self.profile()?,
                 granted: config.granted.clone(),
                 runs_as: RunsAs::Exec,
@@ -143,6 +158,7 @@ impl Exec {
             if app.config.audit.path.is_none() {
                 super::archive::prune_aside();
             }
+            self.note_run(&app);
             Ok(app)
         });
         serve_on(
@@ -151,6 +167,16 @@ impl Exec {
             app,
             (!self.run.quiet).then_some(&terminal),
         )
+    }
+
+    /// Notes where this run is recorded, unless the command could change the note.
+    fn note_run(&self, app: &App) {
+        let folder = working_directory().ok().and_then(|folder| folder.canonicalize().ok());
+        let kept = state::granted_directory();
+        let is_kept = kept.is_some_and(|kept| changeable(&app.config, &kept) == Ok(false));
+        if let Some(folder) = folder.filter(|_| is_kept) {
+            LastRun::begin(&folder, app);
+        }
     }
 
     fn config(&self) -> Result<Config, Failure> {
@@ -174,6 +200,7 @@ impl Exec {
         if let Some(profile) = self.profile()? {
             profile.add_to(&mut config);
         }
+        config.open = self.learn == Some(Learn::Permit);
         Ok(config)
     }
 

@@ -31,10 +31,13 @@ mod gateways;
 mod generation;
 mod git_access;
 mod grant;
+mod init;
 mod keeping;
 mod kept;
 mod kept_home;
+mod last_run;
 mod launching;
+mod learn;
 mod lending;
 mod line_diff;
 mod listener_change;
@@ -43,6 +46,8 @@ mod log;
 mod logging;
 mod logs;
 mod manual;
+mod needs;
+mod new_file;
 mod opened;
 mod operate;
 mod overview;
@@ -132,6 +137,7 @@ enum Command {
     /// Decide about the project's own file, `gateway.toml`
     #[command(subcommand)]
     Project(project_command::ProjectCommand),
+    Init(init::Init),
     Log(log::LogCommand),
     /// List the services that are known by name: their variables, origins and places
     Presets(presets::Presets),
@@ -237,6 +243,7 @@ impl Command {
             Self::Revoke(command) => command.run(terminal),
             Self::Allow(command) => command.run(terminal),
             Self::Project(command) => command.run(terminal),
+            Self::Init(command) => command.run(terminal),
             Self::Log(command) => command.run(terminal),
             Self::Presets(command) => command.run(terminal),
             Self::Ca(command) => command.run(terminal),

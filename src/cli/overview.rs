@@ -212,11 +212,14 @@ impl Overview<'_> {
             .iter()
             .filter(|path| !path.exists());
         let hide = hide.map(|path| format!("--hide {}: there is nothing to hide", path.display()));
+        let open = "--learn=permit: the command may send anything to any host in this run";
+        let open = self.config.open.then(|| open.to_owned());
         let ports = self.resolved.allowed.iter().filter_map(no_http);
         files
             .into_iter()
             .chain(sockets)
             .chain(hide)
+            .chain(open)
             .chain(ports)
             .collect()
     }

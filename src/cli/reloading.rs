@@ -31,6 +31,8 @@ pub struct ConfigSource {
     pub known_variables: bool,
     /// The project's file that it started with.
     pub project: Option<PathBuf>,
+    /// Whether any host may be reached, to learn what the command needs.
+    pub open: bool,
     /// The agent that runs, if it is a known one.
     pub profile: Option<Profile>,
     /// The rules that operators granted.
@@ -135,6 +137,7 @@ impl ConfigSource {
         let known = &super::presets::known_variable;
         let mut config = self.run.config_in(self.project.as_deref(), known)?;
         config.granted = self.granted.clone();
+        config.open = self.open;
         if let Some(profile) = &self.profile {
             profile.add_to(&mut config);
         }

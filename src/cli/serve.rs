@@ -63,6 +63,7 @@ impl Serve {
             known_variables: false,
             profile: None,
             project: None,
+            open: false,
             granted: config.granted.clone(),
             runs_as: RunsAs::Serve,
         };

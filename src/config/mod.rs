@@ -103,6 +103,8 @@ pub struct Config {
     pub allow: Vec<Allowed>,
     /// Presets that flags and the file name. Their hosts are allowed and their variables hold phantoms.
     pub presets: Vec<String>,
+    /// Whether a person lets this run reach any host, to learn what it needs.
+    pub open: bool,
     /// Hosts that an agent's profile needs: allowed unless policy files decide.
     pub offered: Vec<Allowed>,
     /// Presets of an agent's profile. Their hosts are allowed unless policy files decide.
