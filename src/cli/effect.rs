@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use super::generation;
+use super::lending;
 use super::resolve::ResolvedConfig;
 use super::terminal::{Paint, Terminal, safe};
 use crate::config::Config;
@@ -29,7 +30,11 @@ impl Effect {
                 let origins = stored.binding.origins.iter();
                 let origins: Vec<String> = origins.map(ToString::to_string).collect();
                 let name = &stored.binding.credential;
-                format!("{name} ({}) to {}", stored.from, listed(&origins))
+                let asks = match lending::is_lent(config, &stored.binding) {
+                    true => "",
+                    false => ", as the rules say",
+                };
+                format!("{name} ({}) to {}{asks}", stored.from, listed(&origins))
             })
             .collect();
         told.push(("lends", listed(&lends)));

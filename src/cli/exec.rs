@@ -91,7 +91,10 @@ impl Exec {
             return learn::run(&config, self.yes, terminal);
         }
         terminal.warn(&config.warnings);
-        self.tell_of_project_file(&config, terminal)?;
+        let is_told = self.run.quiet || self.no_project || config.project.is_some();
+        if !is_told && !self.run.names_file() {
+            project_file::tell_of_undecided(&working_directory()?, terminal)?;
+        }
         let mut launch = self.launch(&config)?;
         let profile = self.profile()?;
         let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
@@ -171,7 +174,9 @@ impl Exec {
 
     /// Notes where this run is recorded, unless the command could change the note.
     fn note_run(&self, app: &App) {
-        let folder = working_directory().ok().and_then(|folder| folder.canonicalize().ok());
+        let folder = working_directory()
+            .ok()
+            .and_then(|folder| folder.canonicalize().ok());
         let kept = state::granted_directory();
         let is_kept = kept.is_some_and(|kept| changeable(&app.config, &kept) == Ok(false));
         if let Some(folder) = folder.filter(|_| is_kept) {
@@ -210,20 +215,6 @@ impl Exec {
         let folder = std::fs::canonicalize(working_directory()?).ok();
         let folder = folder.filter(|_| !is_out);
         folder.map_or(Ok(None), |folder| project_file::in_force(&folder))
-    }
-
-    /// Says that there is a file of the project which nobody decided about.
-    fn tell_of_project_file(&self, config: &Config, terminal: &Terminal) -> Result<(), Failure> {
-        let is_out = self.no_project || self.run.names_file() || self.run.quiet;
-        let folder = std::fs::canonicalize(working_directory()?).ok();
-        let folder = folder.filter(|_| !is_out && config.project.is_none());
-        let undecided = folder.map_or(Ok(None), |folder| project_file::undecided(&folder))?;
-        if let Some(path) = undecided {
-            let path = safe(&path.display().to_string());
-            let next = "`gateway project allow` shows it and asks";
-            terminal.warning("careful", &format!("{path} is not in force: {next}"));
-        }
-        Ok(())
     }
 
     fn profile(&self) -> Result<Option<Profile>, Failure> {

@@ -46,11 +46,10 @@ pub fn serve_on(
             }
         }
     });
-    let aftermath =
-        |inspection: Option<Inspection>| {
-            let ended = inspection.map(|inspection| inspection.end(project_file::is_in_force));
-            ended.unwrap_or_default()
-        };
+    let aftermath = |inspection: Option<Inspection>| {
+        let ended = inspection.map(|inspection| inspection.end(project_file::is_in_force));
+        ended.unwrap_or_default()
+    };
     match served {
         Ok((app, (first, control, exports))) => {
             serving::settle();

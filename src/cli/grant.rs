@@ -239,7 +239,7 @@ fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
     let asked = proposal::asked(&generation, &request);
     let unlent = record.unlent.as_ref();
     let lent = unlent.and_then(|unlent| proposal::loan(&generation, &request, unlent));
-    let wanted = lent.unwrap_or_else(|| asked.clone());
+    let wanted = lent.map_or_else(|| asked.clone(), |(_, why)| why);
     let rules: BTreeSet<String> = [&asked, &wanted]
         .into_iter()
         .filter_map(|one| one.proposal.clone())

@@ -32,7 +32,9 @@ impl Init {
             let needs = LastRun::of(&folder)?.needs()?;
             if needs.is_nothing() {
                 let what = "the last run in this folder asked for no host";
-                return Err(Failure::new(what).next("`gateway init` proposes by the folder's files"));
+                return Err(
+                    Failure::new(what).next("`gateway init` proposes by the folder's files")
+                );
             }
             learned(&Config::default(), &needs)?
         } else {
@@ -64,12 +66,22 @@ fn proposed(folder: &Path) -> String {
     }
     presets.sort_unstable();
     presets.dedup();
-    let list = |names: &[&str]| names.iter().map(|one| quoted(one)).collect::<Vec<_>>().join(", ");
-    let mut text = String::from("# What commands in this project may reach: docs/project-file.md.\n");
+    let list = |names: &[&str]| {
+        names
+            .iter()
+            .map(|one| quoted(one))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let mut text =
+        String::from("# What commands in this project may reach: docs/project-file.md.\n");
     text.push_str(&why);
     text.push_str("\n[policy]\n");
     text.push_str(&format!("# Services, with the variables that hold their credentials: `gateway presets`.\npresets = [{}]\n", list(&presets)));
-    text.push_str(&format!("# Further hosts, for any method and path.\nallow = [{}]\n", list(&hosts)));
+    text.push_str(&format!(
+        "# Further hosts, for any method and path.\nallow = [{}]\n",
+        list(&hosts)
+    ));
     text
 }
 
@@ -82,7 +94,11 @@ fn remotes(folder: &Path) -> Vec<(&'static str, &'static str)> {
     });
     let hosts: Vec<String> = urls.filter_map(|url| host_of(&url)).collect();
     let on = |host: &str| hosts.iter().any(|one| one == host);
-    SERVICES.iter().copied().filter(|(host, _)| on(host)).collect()
+    SERVICES
+        .iter()
+        .copied()
+        .filter(|(host, _)| on(host))
+        .collect()
 }
 
 /// The host of a remote: `https://HOST/…`, `ssh://git@HOST/…` or `git@HOST:…`.

@@ -51,7 +51,9 @@ impl LastRun {
             Failure::new("no run in this folder is known")
                 .next("run the command: `gateway exec --learn -- CMD`")
         };
-        let file = file_of(folder).filter(|file| file.exists()).ok_or_else(none)?;
+        let file = file_of(folder)
+            .filter(|file| file.exists())
+            .ok_or_else(none)?;
         let unreadable = |error: &dyn std::error::Error| {
             Failure::of("what is known of the last run cannot be read", error)
         };

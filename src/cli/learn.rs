@@ -74,6 +74,8 @@ async fn until_ended() -> Result<(Pid, u8), Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
     let child = start().map_err(failed)?;
+    // The variables of this process hold secrets, which only the gateway process should have.
+    serving::harden()?;
     let pid = Pid::from_child(&child);
     let mut waiting = tokio::task::spawn_blocking(move || ended(pid));
     let code = loop {

@@ -20,14 +20,21 @@ pub(super) fn diff<'t>(before: &'t str, after: &'t str) -> Vec<DiffLine<'t>> {
     let pairs = old[start..].iter().rev().zip(new[start..].iter().rev());
     let end = pairs.take_while(|(one, other)| one == other).count();
     let (left, right) = (&old[start..old.len() - end], &new[start..new.len() - end]);
-    let mut lines: Vec<DiffLine<'t>> = old[..start].iter().map(|line| DiffLine::Same(line)).collect();
+    let mut lines: Vec<DiffLine<'t>> = old[..start]
+        .iter()
+        .map(|line| DiffLine::Same(line))
+        .collect();
     if left.len().saturating_mul(right.len()) <= MOST_COMPARED {
         lines.extend(between(left, right));
     } else {
         lines.extend(left.iter().map(|line| DiffLine::Removed(line)));
         lines.extend(right.iter().map(|line| DiffLine::Added(line)));
     }
-    lines.extend(old[old.len() - end..].iter().map(|line| DiffLine::Same(line)));
+    lines.extend(
+        old[old.len() - end..]
+            .iter()
+            .map(|line| DiffLine::Same(line)),
+    );
     lines
 }
 

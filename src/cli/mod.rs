@@ -62,6 +62,7 @@ mod publishing;
 mod refusal_lines;
 mod reload;
 mod reloading;
+mod remedy;
 mod renewal;
 mod resolve;
 mod sealing;

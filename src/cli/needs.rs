@@ -138,10 +138,14 @@ impl Needs {
     fn comments(&self, text: &mut String) {
         let asked = |name: &String| self.requests.keys().any(|(_, host, _)| host == name);
         for name in self.names.iter().filter(|name| !asked(name)) {
-            text.push_str(&format!("// Only looked up, or refused before a request: {name}\n"));
+            text.push_str(&format!(
+                "// Only looked up, or refused before a request: {name}\n"
+            ));
         }
         for (host, code) in &self.unchanged {
-            text.push_str(&format!("// Refused, which no rule changes: {host}: {code}\n"));
+            text.push_str(&format!(
+                "// Refused, which no rule changes: {host}: {code}\n"
+            ));
         }
         if self.more {
             text.push_str("// Further hosts were asked for than are listed here.\n");
@@ -271,11 +275,18 @@ mod tests {
             record("a.test", "HEAD", "/one", Some("policy_default_deny")),
         ]);
         assert_eq!(few.matches("permit(").count(), 1, "{few}");
-        assert!(few.contains("context.path == \"/one\"") && few.contains("\"head\""), "{few}");
+        assert!(
+            few.contains("context.path == \"/one\"") && few.contains("\"HEAD\""),
+            "{few}"
+        );
         let many: Vec<Record> = (0..9)
             .map(|nth| record("a.test", "GET", &format!("/v1/x/{nth}"), None))
             .collect();
-        assert!(rules(&many).contains("context.path like \"/v1/x/*\""), "{}", rules(&many));
+        assert!(
+            rules(&many).contains("context.path like \"/v1/x/*\""),
+            "{}",
+            rules(&many)
+        );
         let wide: Vec<Record> = (0..9)
             .map(|nth| record("a.test", "GET", &format!("/{nth}"), None))
             .collect();
@@ -294,11 +305,20 @@ mod tests {
             record("169.254.169.254", "GET", "/", Some("policy_default_deny")),
             record("b.test", "GET", "/", Some("foreign_credential")),
         ]);
-        let live: Vec<&str> = text.lines().filter(|line| !line.starts_with("//")).collect();
+        let live: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.starts_with("//"))
+            .collect();
         let live = live.join("\n");
         assert!(live.contains("a.test") && !live.contains("lend"), "{text}");
-        assert!(!live.contains("169.254") && !live.contains("b.test"), "{text}");
-        assert!(text.contains("// Refused, which no rule changes: b.test"), "{text}");
+        assert!(
+            !live.contains("169.254") && !live.contains("b.test"),
+            "{text}"
+        );
+        assert!(
+            text.contains("// Refused, which no rule changes: b.test"),
+            "{text}"
+        );
         assert!(text.contains("\"lend\""), "{text}");
     }
 

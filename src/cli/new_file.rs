@@ -16,7 +16,8 @@ use crate::config::{Config, Credential};
 /// # Errors
 /// Returns a [`Failure`] if such a file would be refused.
 pub(super) fn learned(config: &Config, needs: &Needs) -> Result<String, Failure> {
-    let mut text = String::from("# What a run needed, as `gateway exec --learn` saw it.\n\n[policy]\n");
+    let mut text =
+        String::from("# What a run needed, as `gateway exec --learn` saw it.\n\n[policy]\n");
     if !config.presets.is_empty() {
         let presets: Vec<String> = config.presets.iter().map(|name| quoted(name)).collect();
         text.push_str(&format!("presets = [{}]\n", presets.join(", ")));
@@ -96,7 +97,9 @@ pub(super) fn offer(
         terminal.note(format!("gateway: wrote {shown}; {next}"));
     } else {
         project_command::allow(path, text)?;
-        terminal.note(format!("gateway: wrote {shown}, in force from the next start on"));
+        terminal.note(format!(
+            "gateway: wrote {shown}, in force from the next start on"
+        ));
     }
     Ok(true)
 }

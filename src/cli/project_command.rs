@@ -53,7 +53,12 @@ impl ProjectCommand {
                 let path = named.path()?;
                 let choice = Choice::Denied;
                 let text = String::new();
-                Consent { path: path.clone(), choice, text }.keep()?;
+                Consent {
+                    path: path.clone(),
+                    choice,
+                    text,
+                }
+                .keep()?;
                 told(terminal, &path, "ignored");
                 Ok(Code::Ok)
             }
@@ -81,7 +86,10 @@ impl AllowFile {
         }
         show(terminal, before.as_ref(), &text);
         Effect::of(&config)?.print(terminal);
-        let question = format!("Let `gateway exec` take up {}?", safe(&path.display().to_string()));
+        let question = format!(
+            "Let `gateway exec` take up {}?",
+            safe(&path.display().to_string())
+        );
         if !self.yes && !confirmed(&question)? {
             terminal.note("gateway: nothing was changed");
             return Ok(Code::Failed);
@@ -135,10 +143,14 @@ fn status(terminal: &Terminal, path: &Path) -> Result<Code, Failure> {
     let (word, next) = match project_file::standing(path)? {
         FileStanding::Allowed(_) => ("allowed", None),
         FileStanding::Denied => ("ignored", Some("`gateway project allow` takes it up")),
-        FileStanding::Changed => ("changed", Some("`gateway project allow` shows what changed")),
-        FileStanding::Undecided => {
-            ("undecided", Some("`gateway project allow` shows it and asks"))
-        }
+        FileStanding::Changed => (
+            "changed",
+            Some("`gateway project allow` shows what changed"),
+        ),
+        FileStanding::Undecided => (
+            "undecided",
+            Some("`gateway project allow` shows it and asks"),
+        ),
     };
     if terminal.json() {
         terminal.document(&json!({ "file": path, "standing": word, "next": next }));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::consent::{self, Choice, Consent};
 use super::failure::Failure;
 use super::project::project_folders;
+use super::terminal::{Terminal, safe};
 use crate::config::{Config, ConfigError};
 use crate::files;
 
@@ -27,35 +28,59 @@ pub(super) enum FileStanding {
 
 /// Returns the file of the project that a folder is in: the folder's own, else the nearest above.
 pub(super) fn find(folder: &Path) -> Option<PathBuf> {
-    let mut files = project_folders(folder).map(|folder| folder.join(NAME));
-    files.find(|file| file.symlink_metadata().is_ok())
+    all(folder).next()
 }
 
-/// Returns the file of the project that a folder is in, if a person allowed what it says now.
+/// Returns the files of the projects that a folder is in, the nearest first.
+fn all(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let files = project_folders(folder).map(|folder| folder.join(NAME));
+    files.filter(|file| file.symlink_metadata().is_ok())
+}
+
+/// Returns the file of the project that a folder is in, if a person allowed what it says now. One
+/// that is ignored leaves the place to the next above.
 ///
 /// # Errors
-/// Returns a [`Failure`] if the file is not the one that was allowed.
+/// Returns a [`Failure`] if the file is not the one that was allowed, or if one that nobody decided
+/// about stands before it: a command may have put it there, against what the other restricts.
 pub(super) fn in_force(folder: &Path) -> Result<Option<PathBuf>, Failure> {
-    let Some(path) = find(folder) else {
-        return Ok(None);
-    };
-    match standing(&path)? {
-        FileStanding::Allowed(_) => Ok(Some(path)),
-        FileStanding::Changed => Err(changed(&path)),
-        FileStanding::Undecided | FileStanding::Denied => Ok(None),
+    let mut undecided = None;
+    for path in all(folder) {
+        match standing(&path)? {
+            FileStanding::Allowed(_) => match undecided {
+                None => return Ok(Some(path)),
+                Some(nearer) => return Err(shadowed(&nearer, &path)),
+            },
+            FileStanding::Changed => return Err(changed(&path)),
+            FileStanding::Undecided => drop(undecided.get_or_insert(path)),
+            FileStanding::Denied => {}
+        }
     }
+    Ok(None)
 }
 
-/// Returns the file of the project that a folder is in, if nobody decided about it.
+fn shadowed(nearer: &Path, allowed: &Path) -> Failure {
+    let (nearer, allowed) = (nearer.display(), allowed.display());
+    Failure::usage(format!("nobody decided about `{nearer}`"))
+        .because(format!("it would take the place of `{allowed}`, which you allowed"))
+        .next("decide: `gateway project allow` or `gateway project deny`; or start with `--no-project`")
+}
+
+/// Says that a folder is in a project with a file which nobody decided about.
 ///
 /// # Errors
 /// As [`standing`].
-pub(super) fn undecided(folder: &Path) -> Result<Option<PathBuf>, Failure> {
-    let Some(path) = find(folder) else {
-        return Ok(None);
+pub(super) fn tell_of_undecided(folder: &Path, terminal: &Terminal) -> Result<(), Failure> {
+    let folder = folder.canonicalize().ok();
+    let Some(path) = folder.and_then(|folder| find(&folder)) else {
+        return Ok(());
     };
-    let is_undecided = standing(&path)? == FileStanding::Undecided;
-    Ok(is_undecided.then_some(path))
+    if standing(&path)? == FileStanding::Undecided {
+        let path = safe(&path.display().to_string());
+        let next = "`gateway project allow` shows it and asks";
+        terminal.warning("careful", &format!("{path} is not in force: {next}"));
+    }
+    Ok(())
 }
 
 /// Whether a person allowed what this file says now.
@@ -93,9 +118,8 @@ pub(super) fn standing(path: &Path) -> Result<FileStanding, Failure> {
 /// # Errors
 /// Returns a [`Failure`] that says why it is refused.
 pub(super) fn read(path: &Path) -> Result<String, Failure> {
-    let refused = |why: String| {
-        Failure::usage(format!("`{}` is refused", path.display())).because(why)
-    };
+    let refused =
+        |why: String| Failure::usage(format!("`{}` is refused", path.display())).because(why);
     let about = path
         .symlink_metadata()
         .map_err(|error| refused(error.to_string()))?;
@@ -107,7 +131,8 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
         let why = "it has another name too, under which a command could change it";
         return Err(refused(why.to_owned()).next("copy it, and move the copy to its place"));
     }
-    files::read(path, LARGEST_MIB).map_err(|unfit| refused(unfit.to_string()).next(unfit.remedy(path)))
+    files::read(path, LARGEST_MIB)
+        .map_err(|unfit| refused(unfit.to_string()).next(unfit.remedy(path)))
 }
 
 /// Reads the configuration of a file that a person allowed. The text that is judged is the text

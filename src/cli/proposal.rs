@@ -11,13 +11,29 @@ use crate::gateway::floor;
 use crate::message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
 use crate::names::{CredentialName, ReasonCode, SessionId};
 use crate::origin::OriginSettings;
-use crate::policy::{Explanation, Generation, OwnedFacts, Policies, generate};
+use crate::policy::{Explanation, Generation, OwnedFacts, Policies, Verdict, generate};
+
+/// Why no policy would allow a request.
+pub(super) enum Unfit {
+    /// The gateway refuses it whatever its settings and policies say.
+    Floor(ReasonCode),
+    /// An unknown setting of the gateway could lift this.
+    Setting(ReasonCode),
+}
 
 /// Returns the policy that would allow a refused exchange; `None` if no rule decided against it.
 ///
 /// # Errors
 /// Returns why the gateway refuses it whatever policies permit.
-pub(super) fn of(record: &Record, config: Option<&Config>) -> Result<Option<String>, ReasonCode> {
+pub(super) fn of(record: &Record, config: Option<&Config>) -> Result<Option<String>, Unfit> {
+    proposed(record, config).map_err(|why| match why {
+        ReasonCode::Metadata | ReasonCode::OwnAddress => Unfit::Floor(why),
+        why if config.is_some() => Unfit::Floor(why),
+        why => Unfit::Setting(why),
+    })
+}
+
+fn proposed(record: &Record, config: Option<&Config>) -> Result<Option<String>, ReasonCode> {
     let code = record.reason.as_deref().and_then(ReasonCode::named);
     let settings = settings(config);
     let by_name = || of_name(record, &settings);
@@ -61,7 +77,7 @@ fn of_request(
     };
     let generation = none.current();
     let explanation = match unlent {
-        Some(unlent) => loan(&generation, request, unlent),
+        Some(unlent) => loan(&generation, request, unlent).map(|(_, why)| why),
         None => Some(asked(&generation, request)),
     };
     Ok(explanation.and_then(|explanation| explanation.proposal))
@@ -78,11 +94,12 @@ pub(super) fn loan(
     generation: &Generation,
     request: &OwnedFacts,
     unlent: &Injected,
-) -> Option<Explanation> {
+) -> Option<(Verdict, Explanation)> {
     let credential = CredentialName::new(&unlent.credential).ok()?;
     let (facts, place) = (request.facts(), unlent.place.as_str());
     let verdict = generation.lend(&facts, &credential, place);
-    Some(generation.explain_loan(&facts, &credential, place, &verdict))
+    let why = generation.explain_loan(&facts, &credential, place, &verdict);
+    Some((verdict, why))
 }
 
 fn of_name(record: &Record, settings: &OriginSettings) -> Result<Option<String>, ReasonCode> {

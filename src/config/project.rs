@@ -83,7 +83,10 @@ fn refused(document: &Document<'_>, span: &Range<usize>, section: &str, key: &st
 /// Refuses a reference to what is neither a variable nor in the key ring.
 fn reference(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
     let text = value.get_ref().as_str().unwrap_or_default();
-    if !["env:", "keyring:"].iter().any(|kind| text.starts_with(kind)) {
+    if !["env:", "keyring:"]
+        .iter()
+        .any(|kind| text.starts_with(kind))
+    {
         let hint = Hint::new(
             "a program that it runs, or a file that it reads, is not shown by its text",
             "write `env:NAME` or `keyring:SERVICE/NAME`, or name the file: `--config FILE`",
@@ -163,7 +166,10 @@ mod tests {
         assert!(config.policy.decide() && config.file.is_none());
         assert_eq!((config.allow.len(), config.presets.len()), (1, 1));
         assert_eq!(config.sandbox.hide, [Path::new("/srv/app/secrets")]);
-        assert_eq!(config.project.as_deref(), Some(Path::new("/srv/app/gateway.toml")));
+        assert_eq!(
+            config.project.as_deref(),
+            Some(Path::new("/srv/app/gateway.toml"))
+        );
     }
 
     #[test]
@@ -199,7 +205,10 @@ mod tests {
         ] {
             let refused = read(&text).expect_err(&text);
             let at = format!("/srv/app/gateway.toml:{place}:");
-            assert!(refused.iter().any(|one| one.starts_with(&at)), "{refused:?}");
+            assert!(
+                refused.iter().any(|one| one.starts_with(&at)),
+                "{refused:?}"
+            );
         }
     }
 

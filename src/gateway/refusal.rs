@@ -220,9 +220,7 @@ impl Refusal {
     /// Whether `gateway allow HOST` would allow it.
     fn is_grantable(&self) -> bool {
         match self {
-            Self::Denied(denied) => {
-                denied.loan.is_none() && denied.explanation.proposal.is_some()
-            }
+            Self::Denied(denied) => denied.loan.is_none() && denied.explanation.proposal.is_some(),
             _ => matches!(self, Self::Unreachable { floor: None, .. }),
         }
     }

@@ -121,7 +121,9 @@ pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath])
     actions.sort_unstable_by_key(|action| *action as u8);
     actions.dedup();
     if actions.contains(&Action::Other) {
-        let named = methods.iter().map(|one| format!("context.method == {}", quoted(one)));
+        let named = methods
+            .iter()
+            .map(|one| format!("context.method == {}", quoted(one)));
         conditions.push(any_of(named.collect()));
     }
     let paths = paths.iter().map(|path| match path {
@@ -132,7 +134,11 @@ pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath])
             format!("context.path like {pattern}*\"")
         }
     });
-    conditions.extend(Some(paths.collect::<Vec<_>>()).filter(|all| !all.is_empty()).map(any_of));
+    conditions.extend(
+        Some(paths.collect::<Vec<_>>())
+            .filter(|all| !all.is_empty())
+            .map(any_of),
+    );
     let actions: Vec<String> = actions
         .iter()
         .map(|action| format!("Gateway::Action::\"{}\"", action.name()))

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
-use std::path::Path;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::sandbox::{exec, folder, user_command, wait_for};
@@ -27,7 +27,10 @@ fn said(output: &Output) -> String {
 
 /// What a shell in the sandbox said, and the summary.
 fn inside(folder: &Path, flags: &[&str], script: &str) -> (i32, String) {
-    gateway(folder, &[&["exec"], flags, &["--", "sh", "-c", script]].concat())
+    gateway(
+        folder,
+        &[&["exec"], flags, &["--", "sh", "-c", script]].concat(),
+    )
 }
 
 /// Runs a command in a terminal, with what the person types.
@@ -36,7 +39,11 @@ fn typed(folder: &Path, line: &str, keys: &str) -> (i32, String) {
     let known = user_command(folder, USER);
     let mut terminal = Command::new("script");
     terminal.env_clear();
-    terminal.envs(known.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    terminal.envs(
+        known
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     let mut child = terminal
         .args(["-qec", &line, "/dev/null"])
         .current_dir(folder.join("home/project"))
@@ -80,7 +87,11 @@ fn a_projects_file_is_in_force_only_as_a_person_allowed_it() {
     // It is shown, and nothing is allowed without an answer.
     let (code, said) = gateway(at, &["project", "allow"]);
     assert_eq!(code, 2, "{said}");
-    for told in ["+ allow = [\"one.test\"]", "reaches  one.test", "lends    nothing"] {
+    for told in [
+        "+ allow = [\"one.test\"]",
+        "reaches  one.test",
+        "lends    nothing",
+    ] {
         assert!(said.contains(told), "{told}: {said}");
     }
     assert!(said.contains("nobody can be asked"), "{said}");
@@ -101,7 +112,10 @@ fn a_projects_file_is_in_force_only_as_a_person_allowed_it() {
         .unwrap();
     assert!(self::said(&below).contains("network  more.test, one.test"));
     let (_, said) = inside(at, &["--no-project"], "true");
-    assert!(said.contains("network  nothing") && !said.contains("gateway.toml"), "{said}");
+    assert!(
+        said.contains("network  nothing") && !said.contains("gateway.toml"),
+        "{said}"
+    );
     // A named configuration holds alone.
     fs::write(at.join("home/named.toml"), TWO).unwrap();
     chown(at.join("home/named.toml"), Some(USER), Some(USER)).unwrap();
@@ -113,28 +127,67 @@ fn a_projects_file_is_in_force_only_as_a_person_allowed_it() {
 fn a_changed_projects_file_stops_the_run_until_its_difference_is_allowed() {
     let folder = folder(USER);
     let at = folder.path();
-    write(at, "gateway.toml", &format!("{ONE}[sandbox]\nhide = [\"keys\"]\n"));
+    write(
+        at,
+        "gateway.toml",
+        &format!("{ONE}[sandbox]\nhide = [\"keys\"]\n"),
+    );
     assert_eq!(gateway(at, &["project", "allow", "--yes"]).0, 0);
     // Without it, `keys` would be seen. So nothing runs.
     write(at, "gateway.toml", TWO);
     let (code, said) = inside(at, &[], "echo ran");
     assert_eq!(code, 2, "{said}");
-    assert!(said.contains("is not what you allowed") && !said.contains("ran"), "{said}");
+    assert!(
+        said.contains("is not what you allowed") && !said.contains("ran"),
+        "{said}"
+    );
     assert!(said.contains("`gateway project allow`"), "{said}");
-    assert!(gateway(at, &["project", "status"]).1.starts_with("changed "));
+    assert!(
+        gateway(at, &["project", "status"])
+            .1
+            .starts_with("changed ")
+    );
     let (code, said) = gateway(at, &["project", "allow", "--yes"]);
     assert_eq!(code, 0, "{said}");
-    for line in ["- allow = [\"one.test\"]", "+ allow = [\"two.test\"]", "- hide = [\"keys\"]"] {
+    for line in [
+        "- allow = [\"one.test\"]",
+        "+ allow = [\"two.test\"]",
+        "- hide = [\"keys\"]",
+    ] {
         assert!(said.contains(line), "{line}: {said}");
     }
     assert!(inside(at, &[], "true").1.contains("network  two.test"));
+    // Nor does anything run where a file that nobody decided about took its place.
+    write(at, "below/gateway.toml", ONE);
+    let below = |arguments: &[&str]| {
+        let mut command = user_command(at, USER);
+        command.current_dir(at.join("home/project/below"));
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    };
+    let output = below(&["exec", "--", "true"]);
+    assert_eq!(output.status.code(), Some(2), "{}", self::said(&output));
+    assert!(self::said(&output).contains("nobody decided about"));
+    assert!(below(&["project", "deny"]).status.success());
+    let output = below(&["exec", "--", "true"]);
+    assert!(
+        self::said(&output).contains("network  two.test"),
+        "{}",
+        self::said(&output)
+    );
     // What was allowed once is not allowed again by itself.
     write(at, "gateway.toml", ONE);
     assert_eq!(inside(at, &[], "true").0, 2);
     assert_eq!(gateway(at, &["project", "deny"]).0, 0);
     let (code, said) = inside(at, &[], "true");
     assert_eq!(code, 0);
-    assert!(said.contains("network  nothing") && !said.contains("careful"), "{said}");
+    assert!(
+        said.contains("network  nothing") && !said.contains("careful"),
+        "{said}"
+    );
     assert_eq!(gateway(at, &["project", "forget"]).0, 0);
     assert!(inside(at, &[], "true").1.contains("is not in force"));
 }
@@ -164,7 +217,10 @@ fn a_file_that_a_command_could_replace_or_that_says_too_much_cannot_be_allowed()
     chown(&path, Some(54321), Some(54321)).unwrap();
     refused("belongs to user 54321");
     for (text, told) in [
-        ("[sandbox]\nwrite = [\"/srv\"]\n", "2:1: error: `write` of [sandbox]"),
+        (
+            "[sandbox]\nwrite = [\"/srv\"]\n",
+            "2:1: error: `write` of [sandbox]",
+        ),
         ("[policy]\nfiles = [\"x.cedar\"]\n", "files"),
         ("[control]\npath = \"/tmp/x\"\n", "`path` of [control]"),
         (
@@ -203,7 +259,10 @@ fn the_command_can_neither_change_the_projects_file_nor_what_was_decided() {
     assert_eq!(code, 0, "{said}");
     // It may be read.
     assert_eq!(said.matches("one.test\"]").count(), 2, "{said}");
-    assert!(said.contains("tried") && !said.contains("file.json"), "{said}");
+    assert!(
+        said.contains("tried") && !said.contains("file.json"),
+        "{said}"
+    );
     assert_eq!(read(at, "gateway.toml"), ONE);
     assert_eq!(read(at, "sub/gateway.toml"), ONE);
     let (code, said) = inside(at, &[], "true");
@@ -225,7 +284,10 @@ fn a_projects_file_that_the_command_makes_is_set_aside_and_never_in_force() {
         );
         let (code, said) = inside(at, &[], &script);
         assert_eq!(code, 0, "{said}");
-        assert!(said.contains("set aside") && said.contains("gateway.toml.set-aside"), "{said}");
+        assert!(
+            said.contains("set aside") && said.contains("gateway.toml.set-aside"),
+            "{said}"
+        );
         let left = at.join("home/project/gateway.toml");
         assert!(left.symlink_metadata().is_err(), "{make}");
         let below = user_command(at, USER)
@@ -234,7 +296,10 @@ fn a_projects_file_that_the_command_makes_is_set_aside_and_never_in_force() {
             .output()
             .unwrap();
         let below = self::said(&below);
-        assert!(below.contains("network  nothing") && below.contains("not in force"), "{below}");
+        assert!(
+            below.contains("network  nothing") && below.contains("not in force"),
+            "{below}"
+        );
         let (_, said) = inside(at, &[], "true");
         assert!(said.contains("network  nothing"), "{said}");
     }
@@ -263,7 +328,9 @@ fn a_running_gateway_takes_up_a_changed_projects_file_when_it_is_allowed() {
     assert!(said.contains("is not what you allowed"), "{said}");
     assert_eq!(generation(), Some(1));
     assert_eq!(gateway(at, &["project", "allow", "--yes"]).0, 0);
-    wait_for("the allowed file is not taken up", || generation() == Some(2));
+    wait_for("the allowed file is not taken up", || {
+        generation() == Some(2)
+    });
     write(at, "go", "");
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", self::said(&output));
