@@ -44,7 +44,7 @@ fn all(folder: &Path) -> impl Iterator<Item = PathBuf> {
 /// Returns a [`Failure`] if the file is not the one that was allowed, or if one that nobody decided
 /// about stands before it: a command may have put it there, against what the other restricts.
 pub(super) fn in_force(folder: &Path) -> Result<Option<PathBuf>, Failure> {
-    let mut undecided = None;
+    let mut undecided: Option<PathBuf> = None;
     for path in all(folder) {
         match standing(&path)? {
             FileStanding::Allowed(_) => match undecided {
@@ -52,7 +52,7 @@ pub(super) fn in_force(folder: &Path) -> Result<Option<PathBuf>, Failure> {
                 Some(nearer) => return Err(shadowed(&nearer, &path)),
             },
             FileStanding::Changed => return Err(changed(&path)),
-            FileStanding::Undecided => drop(undecided.get_or_insert(path)),
+            FileStanding::Undecided => undecided = undecided.or(Some(path)),
             FileStanding::Denied => {}
         }
     }
