@@ -14,7 +14,7 @@ use crate::origin::OriginSettings;
 use crate::policy::{Explanation, Generation, OwnedFacts, Policies, Verdict, generate};
 
 /// Why no policy would allow a request.
-pub(super) enum Unfit {
+pub(super) enum Unallowable {
     /// The gateway refuses it whatever its settings and policies say.
     Floor(ReasonCode),
     /// An unknown setting of the gateway could lift this.
@@ -25,11 +25,11 @@ pub(super) enum Unfit {
 ///
 /// # Errors
 /// Returns why the gateway refuses it whatever policies permit.
-pub(super) fn of(record: &Record, config: Option<&Config>) -> Result<Option<String>, Unfit> {
+pub(super) fn of(record: &Record, config: Option<&Config>) -> Result<Option<String>, Unallowable> {
     proposed(record, config).map_err(|why| match why {
-        ReasonCode::Metadata | ReasonCode::OwnAddress => Unfit::Floor(why),
-        why if config.is_some() => Unfit::Floor(why),
-        why => Unfit::Setting(why),
+        ReasonCode::Metadata | ReasonCode::OwnAddress => Unallowable::Floor(why),
+        why if config.is_some() => Unallowable::Floor(why),
+        why => Unallowable::Setting(why),
     })
 }
 

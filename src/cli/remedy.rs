@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::gateways::{ChosenGateway, Gateway};
 use super::logs::Chain;
-use super::proposal::{self, Unfit};
+use super::proposal::{self, Unallowable};
 use super::terminal::{Terminal, safe};
 use crate::audit::{Expected, Found, verify};
 use crate::config::Config;
@@ -44,10 +44,10 @@ impl Remedy {
         match proposal::of(&found.exchange, config) {
             Ok(Some(text)) => Self::Policy(text),
             Ok(None) => Self::Unneeded,
-            Err(Unfit::Floor(why)) => {
+            Err(Unallowable::Floor(why)) => {
                 Self::None(format!("no policy would allow it: {}", why.meaning()))
             }
-            Err(Unfit::Setting(why)) => Self::None(format!(
+            Err(Unallowable::Setting(why)) => Self::None(format!(
                 "no policy alone would allow it, unless an `[[origin]]` of the gateway does: {} \
                  Name its configuration: `--config FILE`.",
                 why.meaning()
