@@ -62,8 +62,8 @@ pub struct Exec {
     /// Leave the project's own file, `gateway.toml`, out, whatever was decided about it
     #[arg(long)]
     no_project: bool,
-    /// Propose a project file for what the command asked for, at its end: what is refused is refused
-    /// (`refuse`), or any host may be reached in this run (`permit`)
+    /// Propose a project file for what the command asked for, at its end. Meanwhile it may reach
+    /// what it may anyway (`refuse`), or any host (`permit`)
     #[arg(long, value_name = "refuse|permit", num_args = 0..=1, require_equals = true, default_missing_value = "refuse", value_enum, hide_possible_values = true)]
     learn: Option<Learn>,
     /// Write what `--learn` proposes without a question

@@ -101,7 +101,8 @@ pub struct Config {
     pub phantoms: PhantomFile,
     /// Hosts that flags and the file allow, for any method and path.
     pub allow: Vec<Allowed>,
-    /// Presets that flags and the file name. Their hosts are allowed and their variables hold phantoms.
+    /// Presets that flags and the file name. Their hosts are allowed, and their variables hold
+    /// phantoms.
     pub presets: Vec<String>,
     /// Whether a person lets this run reach any host, to learn what it needs.
     pub open: bool,

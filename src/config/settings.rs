@@ -17,7 +17,7 @@ use crate::policy::{self, Source};
 
 use super::diagnostic::Hint;
 use super::section::Section;
-use super::{Allowed, reference, units};
+use super::{reference, units};
 
 /// Settings of the session CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -215,18 +215,6 @@ pub(super) fn policy(section: &Section<'_, '_>) -> policy::Settings {
         files: files.into_iter().map(Spanned::into_inner).collect(),
         rules,
     }
-}
-
-/// Reads the hosts that `[policy]` allows by name.
-pub(super) fn allowed(section: &Section<'_, '_>) -> Vec<Allowed> {
-    let hosts = section.each("allow", Allowed::parse).into_iter();
-    hosts.map(Spanned::into_inner).collect()
-}
-
-/// Reads the presets that `[policy]` names.
-pub(super) fn presets(section: &Section<'_, '_>) -> Vec<String> {
-    let names = section.each("presets", super::credential::known_preset);
-    names.into_iter().map(Spanned::into_inner).collect()
 }
 
 pub(super) fn runtime(section: &Section<'_, '_>) -> Runtime {
