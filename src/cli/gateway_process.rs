@@ -10,7 +10,7 @@ use super::launching::END_WITHIN;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{control, exporting, serving, summary};
+use super::{control, exporting, project_file, serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::Inspection;
@@ -46,8 +46,10 @@ pub fn serve_on(
             }
         }
     });
-    let aftermath =
-        |inspection: Option<Inspection>| inspection.map(Inspection::end).unwrap_or_default();
+    let aftermath = |inspection: Option<Inspection>| {
+        let ended = inspection.map(|inspection| inspection.end(project_file::is_in_force));
+        ended.unwrap_or_default()
+    };
     match served {
         Ok((app, (first, control, exports))) => {
             serving::settle();

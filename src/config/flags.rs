@@ -99,17 +99,30 @@ impl Flags {
     /// # Errors
     /// Returns a [`ConfigError`] with every mistake of the file and of the flags.
     pub fn config(&self, known: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
+        let named = self.config.as_deref().map(Config::load);
+        self.added_to(named, known)
+    }
+
+    /// Adds the flags to a configuration that was read, or to none.
+    ///
+    /// # Errors
+    /// As [`Flags::config`].
+    pub fn added_to(
+        &self,
+        read: Option<Result<Config, ConfigError>>,
+        known: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Config, ConfigError> {
         let mut mistakes = Vec::new();
-        let mut config = match &self.config {
-            None => Config {
+        let none = || {
+            Ok(Config {
                 home: state::home(),
                 ..Config::default()
-            },
-            Some(path) => Config::load(path).unwrap_or_else(|refused| {
-                mistakes = refused.mistakes;
-                Config::default()
-            }),
+            })
         };
+        let mut config = read.unwrap_or_else(none).unwrap_or_else(|refused| {
+            mistakes = refused.mistakes;
+            Config::default()
+        });
         let mut line = Line {
             directory: std::path::absolute(".").unwrap_or_else(|_| PathBuf::from("/")),
             found: Vec::new(),

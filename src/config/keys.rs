@@ -145,6 +145,9 @@ pub const KEYS: &[ConfigKey] = &[
         "list of paths, `*` in the last part",
         "none: everything is denied",
     ),
+    key("policy", "rules", "Cedar policies", "none"),
+    key("policy", "allow", "list of hosts", "none"),
+    key("policy", "presets", "list of names", "none"),
     fixed("runtime", "threads", "number", "1"),
     key(
         "resolver",

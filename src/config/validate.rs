@@ -261,7 +261,7 @@ fn unreachable(document: &Document<'_>, config: &Config, spans: &Spans) {
     if config.listeners.is_empty() {
         return;
     }
-    if config.policy.files.is_empty() {
+    if !config.policy.decide() && config.allow.is_empty() && config.presets.is_empty() {
         let hint = Hint::new(
             "without a policy every request is denied",
             "add `[policy]` with `files = [\"policies/*.cedar\"]`",

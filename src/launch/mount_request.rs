@@ -35,6 +35,8 @@ pub struct MountRequest {
     pub own: Vec<PathBuf>,
     /// Folders to which nothing may be added, canonical.
     pub own_folders: Vec<PathBuf>,
+    /// Files that the command may neither change nor make.
+    pub read_only: Vec<PathBuf>,
     /// Unix sockets of the host, by path.
     pub sockets: Vec<PathBuf>,
     /// Directories of repositories outside, canonical, whose worktrees or submodules are projects.
@@ -70,6 +72,7 @@ impl MountRequest {
             hide: hidden(launch),
             own: launch.own.iter().filter_map(|path| by_name(path)).collect(),
             own_folders: launch.own_folders.clone(),
+            read_only: launch.read_only.clone(),
             sockets: host_sockets(&sockets),
             writable_git: launch.writable_git,
             guard_tools: launch.guard_tools,

@@ -52,6 +52,9 @@ pub struct Launch {
     /// Folders that the gateway searches for its own files by a pattern. Nothing may be added to
     /// them.
     pub own_folders: Vec<PathBuf>,
+    /// Files of the gateway in the projects that the command may read, but neither change nor make;
+    /// absolute.
+    pub read_only: Vec<PathBuf>,
     /// Which variables pass, beyond the built-in list.
     pub environment: Rules,
     /// How much of the machine's resources the sandbox may use.

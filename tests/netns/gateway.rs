@@ -69,7 +69,7 @@ pub fn serve(socket: &str, manner: &str) -> ExitCode {
     launcher.ready(&ready).unwrap();
     launcher.ended().unwrap();
     if let Some(inspection) = inspection {
-        inspection.end();
+        inspection.end(|_| false);
     }
     ExitCode::SUCCESS
 }
