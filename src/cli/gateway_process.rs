@@ -7,6 +7,7 @@ use super::app::App;
 use super::exporting::Exports;
 use super::failure::{Code, Failure};
 use super::launching::END_WITHIN;
+use super::ports::BoundPorts;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
@@ -103,15 +104,17 @@ async fn sandbox(
     if let Some(kept) = &app.kept_home {
         kept.begin(&phantoms(app), None)?;
     }
+    let ports = BoundPorts::bind(&app.config.sandbox)?;
     let worker = serving::worker(&app.shared)?;
     serving::tend(&app.shared);
     // The launcher needs longer to create the sandbox than the setup so far, so wait for it only
     // now.
-    let (hello, listeners) = gateway
+    let (hello, mut listeners) = gateway
         .hello()
         .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
     let first = First::of(hello.pid)
         .map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
+    ports.serve(&worker, &session, &hello, &mut listeners)?;
     serve_network(app, &worker, &session, &ca, listeners)?;
     let control = control::open(app, "exec")?;
     let exports = exporting::start(app)?;

@@ -43,6 +43,7 @@ mod opened;
 mod operate;
 mod overview;
 mod policy;
+mod ports;
 mod presets;
 mod profile;
 mod project;
