@@ -1,6 +1,6 @@
 //! `--publish` and `--host-port`: the ports that connect a sandbox with the host's loopback.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 
 use super::failure::Failure;
@@ -48,7 +48,7 @@ impl BoundPorts {
     pub fn bind(sandbox: &Sandbox) -> Result<Self, Failure> {
         let one = |published: &PublishedPort| {
             let address = published.address;
-            match listen(address) {
+            match TcpListener::bind(address) {
                 Ok(listener) => Ok((*published, listener)),
                 Err(error) => Err(Failure::new(format!("{address} cannot be published"))
                     .because(error.to_string())
@@ -85,11 +85,8 @@ impl BoundPorts {
         let unusable = |error: std::io::Error| {
             Failure::new("a port of the sandbox cannot be used").because(error.to_string())
         };
-        let inside: fn(u16) -> Vec<SocketAddr> = match hello.ipv6 {
-            true => |port| ports::inside(true, port),
-            false => |port| ports::inside(false, port),
-        };
-        let sockets = InwardSockets::new(std::mem::take(&mut listeners.inward), inside);
+        let inward = std::mem::take(&mut listeners.inward);
+        let sockets = InwardSockets::new(ports::inward_places(inward));
         for (published, listener) in self.0 {
             let port = open(listener, published.inside).map_err(unusable)?;
             worker.serve_published(port, sockets.clone());
@@ -101,10 +98,6 @@ impl BoundPorts {
         }
         Ok(())
     }
-}
-
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    TcpListener::bind(address)
 }
 
 /// How to publish the same server elsewhere.

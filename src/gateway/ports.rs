@@ -5,7 +5,7 @@
 //! because nothing is read.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,68 +33,66 @@ pub struct OpenPort {
     pub port: u16,
 }
 
+/// A socket for each loopback address at which a server of the workload may listen.
+type InwardPlace = Vec<(IpAddr, OwnedFd)>;
+
 /// Sockets of a sandbox's network, with which connections to its servers are made. As many are open
-/// at once as there are sockets; further ones wait.
+/// at once as there are places; further ones wait.
 pub struct InwardSockets {
-    free: Mutex<Vec<OwnedFd>>,
+    free: Mutex<Vec<InwardPlace>>,
     places: Arc<Semaphore>,
-    inside: fn(u16) -> Vec<SocketAddr>,
 }
 
-/// One of them, while it is used.
-struct InwardSocket {
+/// One place, while it is used.
+struct InwardConnection {
     of: Arc<InwardSockets>,
-    socket: Option<OwnedFd>,
+    sockets: InwardPlace,
     _place: OwnedSemaphorePermit,
 }
 
 impl InwardSockets {
-    /// Takes unconnected sockets of a sandbox, and at which addresses its servers may listen.
+    /// Takes unconnected sockets of a sandbox.
     #[must_use]
-    pub fn new(sockets: Vec<OwnedFd>, inside: fn(u16) -> Vec<SocketAddr>) -> Arc<Self> {
+    pub fn new(places: Vec<InwardPlace>) -> Arc<Self> {
         Arc::new(Self {
-            places: Arc::new(Semaphore::new(sockets.len())),
-            free: Mutex::new(sockets),
-            inside,
+            places: Arc::new(Semaphore::new(places.len())),
+            free: Mutex::new(places),
         })
     }
 
-    /// Waits for a free one.
-    async fn take(self: &Arc<Self>) -> Option<InwardSocket> {
+    /// Waits for a free place.
+    async fn take(self: &Arc<Self>) -> Option<InwardConnection> {
         let place = self.places.clone().acquire_owned().await.ok()?;
-        Some(InwardSocket {
-            socket: Some(self.free.lock().pop()?),
+        Some(InwardConnection {
+            sockets: self.free.lock().pop()?,
             of: self.clone(),
             _place: place,
         })
     }
 }
 
-impl InwardSocket {
+impl InwardConnection {
     async fn connect(&self, port: u16) -> io::Result<TcpStream> {
-        let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let mut refused = io::ErrorKind::NotConnected.into();
-        for address in (self.of.inside)(port) {
+        for (address, socket) in &self.sockets {
             let attempt = std::net::TcpStream::from(socket.try_clone()?);
             attempt.set_nonblocking(true)?;
-            match TcpSocket::from_std_stream(attempt).connect(address).await {
+            let attempt = TcpSocket::from_std_stream(attempt);
+            match attempt.connect((*address, port).into()).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => refused = error,
             }
-            rustix::net::connect_unspec(socket)?;
         }
         Err(refused)
     }
 }
 
-impl Drop for InwardSocket {
+impl Drop for InwardConnection {
     fn drop(&mut self) {
-        let Some(socket) = self.socket.take() else {
-            return;
-        };
-        // It can connect again. What was not yet sent is given up, as its connection was.
-        match rustix::net::connect_unspec(&socket) {
-            Ok(()) => self.of.free.lock().push(socket),
+        // They can connect again. What was not yet sent is given up, as the connection was.
+        let reset = |(_, socket): &(IpAddr, OwnedFd)| rustix::net::connect_unspec(socket);
+        match self.sockets.iter().try_for_each(reset) {
+            Ok(()) => self.of.free.lock().push(std::mem::take(&mut self.sockets)),
             Err(error) => tracing::warn!(%error, "a socket of the sandbox cannot be used again"),
         }
     }

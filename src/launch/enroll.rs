@@ -525,7 +525,7 @@ fn failed(doing: &'static str, source: impl Into<io::Error>) -> Error {
 }
 
 /// The largest number of file descriptors in one packet.
-pub const PACKET_FDS: usize = 3 + ports::MOST_HOST + ports::INWARD;
+pub const PACKET_FDS: usize = 3 + ports::MOST_HOST + 2 * ports::INWARD;
 const PACKET_BYTES: usize = 32 * 1024;
 const MEMORY_FILE_BYTES: u64 = 16 * 1024 * 1024;
 const SEALS: SealFlags = SealFlags::WRITE

@@ -3,7 +3,7 @@
 //! All sockets are created inside the sandbox. One that connects can therefore reach nothing but
 //! the sandbox, whatever it is asked for; one that listens is reached from nowhere else.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -48,19 +48,11 @@ impl Ports {
 
     /// Creates the sockets by which the gateway connects to the command's servers.
     pub(super) fn inward(&self, ipv6: bool) -> Result<Vec<OwnedFd>, Failure> {
-        let one = || {
-            if !ipv6 {
-                return socket(AddressFamily::INET);
-            }
-            let socket = socket(AddressFamily::INET6)?;
-            // They reach servers of either family.
-            syscall::set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
-            Ok(socket)
-        };
         let count = if self.inward { INWARD } else { 0 };
-        (0..count)
-            .map(|_| one().at(Step::Listeners, "a socket for published ports"))
-            .collect()
+        let v4 = std::iter::repeat_n(AddressFamily::INET, count);
+        let v6 = std::iter::repeat_n(AddressFamily::INET6, if ipv6 { count } else { 0 });
+        let one = |family| socket(family).at(Step::Listeners, "a socket for published ports");
+        v4.chain(v6).map(one).collect()
     }
 }
 
@@ -69,14 +61,26 @@ fn socket(family: AddressFamily) -> std::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// The addresses at which a server inside may listen, for a socket of the sandbox.
+/// A socket for each loopback address at which a server of the command may listen.
+///
+/// One socket for both would not do: once it tried IPv4, it can no longer reach IPv6.
+pub type InwardPlace = Vec<(IpAddr, OwnedFd)>;
+
+/// Sorts the sockets that a sandbox passed for connections to its servers.
 #[must_use]
-pub fn inside(ipv6: bool, port: u16) -> Vec<std::net::SocketAddr> {
-    if !ipv6 {
-        return vec![(Ipv4Addr::LOCALHOST, port).into()];
-    }
-    let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
-    vec![(mapped, port).into(), (Ipv6Addr::LOCALHOST, port).into()]
+pub fn inward_places(sockets: Vec<OwnedFd>) -> Vec<InwardPlace> {
+    let is_v6 = |socket: &OwnedFd| {
+        let own = rustix::net::getsockname(socket);
+        own.is_ok_and(|own| own.address_family() == AddressFamily::INET6)
+    };
+    let (v6, v4): (Vec<_>, Vec<_>) = sockets.into_iter().partition(is_v6);
+    let mut v6 = v6.into_iter();
+    let place = |v4: OwnedFd| {
+        let v4 = (IpAddr::from(Ipv4Addr::LOCALHOST), v4);
+        let v6 = v6.next().map(|v6| (IpAddr::from(Ipv6Addr::LOCALHOST), v6));
+        std::iter::once(v4).chain(v6).collect()
+    };
+    v4.into_iter().map(place).collect()
 }
 
 /// How many connections to all published ports of a sandbox are open at once. Further ones wait.
