@@ -13,6 +13,7 @@ use super::signals::Signals;
 use super::terminal::Terminal;
 use super::{control, exporting, serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
+use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::Inspection;
 use crate::launch::enroll::{GatewayEnd, Listeners, Ready};
@@ -190,6 +191,13 @@ fn ready(app: &App, session: &Session, ca: &SessionCa) -> Ready {
     let pem = ca.certificate_pem();
     Ready {
         ca_bundle_pem: bundle(&pem),
+        ca_nss: nss::database(&pem).unwrap_or_else(|error| {
+            tracing::warn!(
+                error = chain(&error),
+                "browsers will not trust the session's CA"
+            );
+            Vec::new()
+        }),
         ca_pem: pem.into_bytes(),
         set: environment
             .map(|(name, phantom)| (name.to_owned(), phantom.to_owned()))

@@ -139,6 +139,8 @@ pub struct Ready {
     pub ca_bundle_pem: Vec<u8>,
     /// The session's CA certificate alone, PEM.
     pub ca_pem: Vec<u8>,
+    /// The session's CA as a certificate database of NSS; empty if there is none.
+    pub ca_nss: Vec<u8>,
     /// Environment variables to set, above all phantoms.
     pub set: Vec<(String, String)>,
     /// Environment variables to remove.
@@ -156,6 +158,7 @@ enum Answer {
 struct ReadyHead {
     bundle_bytes: usize,
     ca_bytes: usize,
+    nss_bytes: usize,
     set: Vec<(String, String)>,
     unset: Vec<String>,
 }
@@ -372,6 +375,7 @@ impl Ready {
         let head = ReadyHead {
             bundle_bytes: self.ca_bundle_pem.len(),
             ca_bytes: self.ca_pem.len(),
+            nss_bytes: self.ca_nss.len(),
             set: self.set.clone(),
             unset: self.unset.clone(),
         };
@@ -388,6 +392,7 @@ impl Ready {
             &head,
             &self.ca_bundle_pem,
             &self.ca_pem,
+            &self.ca_nss,
         ] {
             file.write_all(part)
                 .map_err(|e| failed("write the answer", e))?;
@@ -410,12 +415,16 @@ impl Ready {
         let Some((bundle, ca)) = rest.split_at_checked(head.bundle_bytes) else {
             return Err(cut);
         };
-        if ca.len() != head.ca_bytes {
+        let Some((ca, nss)) = ca.split_at_checked(head.ca_bytes) else {
+            return Err(cut);
+        };
+        if nss.len() != head.nss_bytes {
             return Err(cut);
         }
         Ok(Self {
             ca_bundle_pem: bundle.to_vec(),
             ca_pem: ca.to_vec(),
+            ca_nss: nss.to_vec(),
             set: head.set,
             unset: head.unset,
         })
@@ -580,6 +589,7 @@ mod tests {
         let ready = Ready {
             ca_bundle_pem: vec![b'x'; 1_000_000],
             ca_pem: b"ca".to_vec(),
+            ca_nss: vec![7; 9],
             set: vec![("GITHUB_TOKEN".into(), "ghp_phantom".into())],
             unset: vec!["OLD".into()],
         };

@@ -169,6 +169,7 @@ fn run(
     mounts::build(&sandbox.plan, kept, sandbox.bounds.memory())?;
     let ready = await_ready()?;
     trust::install(&ready)?;
+    trust::install_for_browsers(&ready, sandbox.plan.home.path());
     mounts::seal()?;
     let directory = enter(&sandbox.plan)?;
     let variables = variables(sandbox, &ready, directory);
