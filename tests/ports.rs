@@ -6,7 +6,7 @@
 mod server;
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,11 @@ struct Host(tempfile::TempDir);
 impl Host {
     fn new() -> Self {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-        for name in ["project", "home"] {
+        for name in ["project", "home", "run"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
+        let own = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(folder.path().join("run"), own).unwrap();
         let all = fs::Permissions::from_mode(0o777);
         fs::set_permissions(folder.path().join("project"), all).unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -47,8 +49,18 @@ impl Host {
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", self.path("home"))
+            .env("XDG_RUNTIME_DIR", self.path("run"))
             .stdin(Stdio::null());
         command
+    }
+
+    /// `gateway WORD exec`, which is the session's name.
+    fn operate(&self, word: &str) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+        command.args([word, "exec"]).env("HOME", self.path("home"));
+        command.env("XDG_RUNTIME_DIR", self.path("run"));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
     }
 
     /// The records of connections through ports: `exchange` and `end`, in that order.
@@ -287,6 +299,49 @@ fn a_service_that_is_not_there_is_told_with_its_port() {
             .iter()
             .all(|(one, _)| one["reason"] == "unreachable"),
         "{records:?}"
+    );
+}
+
+#[test]
+fn a_paused_session_opens_no_connection_and_the_end_of_one_cuts_those_that_are_open() {
+    let host = Host::new();
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = service.local_addr().unwrap().port().to_string();
+    let script = format!(
+        "python3 -c 'import socket, sys
+dial = lambda: socket.create_connection((\"127.0.0.1\", {port}), 30)
+say = lambda *words: print(*words, flush=True)
+kept = dial(); kept.settimeout(60); say(\"greeted\", kept.recv(9)); sys.stdin.readline()
+say(\"paused\", dial().recv(9)); say(\"cut\", kept.recv(9))'"
+    );
+    let mut sandbox = host
+        .exec(&["-q", "--host-port", &port], &script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(sandbox.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    let (mut near, _) = service.accept().unwrap();
+    near.write_all(b"hello").unwrap();
+    assert_eq!(next(), "greeted b'hello'");
+    host.operate("pause");
+    sandbox.stdin.take().unwrap().write_all(b"on\n").unwrap();
+    assert_eq!(next(), "paused b''");
+    host.operate("end");
+    assert_eq!(next(), "cut b''");
+    sandbox.wait().unwrap();
+    let records = host.records("host_port");
+    let told = records
+        .iter()
+        .map(|(one, end)| (&one["reason"], &end["reason"]));
+    let told: Vec<_> = told.collect();
+    assert_eq!(told[0].1, "session_ended", "{told:?}");
+    assert_eq!(told[1].0, "session_paused", "{told:?}");
+    service.set_nonblocking(true).unwrap();
+    assert!(
+        service.accept().is_err(),
+        "a paused session reached the service"
     );
 }
 

@@ -68,11 +68,11 @@ fn number(text: &str) -> Option<u16> {
 pub(super) fn contradictions(config: &Config) -> Vec<(String, Hint)> {
     let (host, publish) = (&config.sandbox.host_port, &config.sandbox.publish);
     let own = host.iter().filter_map(|port| own_port(config, *port));
-    let twice = host.iter().enumerate().filter_map(|(at, port)| {
-        host[..at].contains(port).then(|| {
-            let hint = Hint::new("it is named before", "name it once");
-            (format!("the port {port} of the host is named twice"), hint)
-        })
+    let twice = host.iter().enumerate();
+    let twice = twice.filter(|(at, port)| host[..*at].contains(port));
+    let twice = twice.map(|(_, port)| {
+        let hint = Hint::new("it is named before", "name it once");
+        (format!("the port {port} of the host is named twice"), hint)
     });
     let inside = publish.iter().filter(|one| host.contains(&one.inside));
     let inside = inside.map(|one| {

@@ -27,7 +27,7 @@ pub enum NssError {
 pub fn database(ca_pem: &str) -> Result<Vec<u8>, NssError> {
     let certificate =
         CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(|_| NssError::Certificate)?;
-    let names = Names::of(&certificate).ok_or(NssError::Certificate)?;
+    let names = CertificateNames::of(&certificate).ok_or(NssError::Certificate)?;
     let mut database = Connection::open_in_memory()?;
     database.execute_batch(&schema())?;
     insert(&database, 1, &as_certificate(&certificate, &names))?;
@@ -37,7 +37,7 @@ pub fn database(ca_pem: &str) -> Result<Vec<u8>, NssError> {
 
 type Attribute = (u32, Vec<u8>);
 
-fn as_certificate(certificate: &[u8], names: &Names<'_>) -> Vec<Attribute> {
+fn as_certificate(certificate: &[u8], names: &CertificateNames<'_>) -> Vec<Attribute> {
     vec![
         (CLASS, CERTIFICATE.to_be_bytes().to_vec()),
         (TOKEN, TRUE.to_vec()),
@@ -53,7 +53,7 @@ fn as_certificate(certificate: &[u8], names: &Names<'_>) -> Vec<Attribute> {
     ]
 }
 
-fn as_trusted(certificate: &[u8], names: &Names<'_>) -> Vec<Attribute> {
+fn as_trusted(certificate: &[u8], names: &CertificateNames<'_>) -> Vec<Attribute> {
     vec![
         (CLASS, TRUST.to_be_bytes().to_vec()),
         (TOKEN, TRUE.to_vec()),
@@ -102,13 +102,13 @@ fn schema() -> String {
 }
 
 /// Parts of a certificate, each in DER with its tag (RFC 5280 §4.1).
-struct Names<'a> {
+struct CertificateNames<'a> {
     serial: &'a [u8],
     issuer: &'a [u8],
     subject: &'a [u8],
 }
 
-impl<'a> Names<'a> {
+impl<'a> CertificateNames<'a> {
     fn of(certificate: &'a [u8]) -> Option<Self> {
         let (_, content, _) = element(certificate)?;
         let (_, content, _) = element(content)?;
@@ -129,10 +129,10 @@ impl<'a> Names<'a> {
 /// Splits the first element off: the whole of it, its content, and what follows.
 fn element(der: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let first = usize::from(*der.get(1)?);
-    let long = first.checked_sub(0x80).unwrap_or_default();
+    let long = first.saturating_sub(0x80);
     let head = 2 + long;
     let length = match long {
-        0 => first,
+        0 if first < 0x80 => first,
         1..=4 => {
             let bytes = der.get(2..head)?.iter();
             bytes.fold(0, |length, byte| length << 8 | usize::from(*byte))
@@ -189,11 +189,11 @@ mod tests {
     fn a_certificates_names_are_found_and_no_cut_of_it_is_read() {
         let made = rcgen::generate_simple_self_signed([String::from("a.test")]).unwrap();
         let der = made.cert.der();
-        let names = Names::of(der).unwrap();
+        let names = CertificateNames::of(der).unwrap();
         assert_eq!(names.issuer, names.subject);
         assert_eq!((names.serial[0], names.issuer[0]), (0x02, 0x30));
         for end in 0..der.len() {
-            assert!(Names::of(&der[..end]).is_none());
+            assert!(CertificateNames::of(&der[..end]).is_none());
         }
         assert!(database("no certificate").is_err());
     }

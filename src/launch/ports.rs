@@ -61,14 +61,12 @@ fn socket(family: AddressFamily) -> std::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A socket for each loopback address at which a server of the command may listen.
+/// Sorts the sockets that a sandbox passed for connections to its servers: for each connection one
+/// for each loopback address at which a server may listen.
 ///
 /// One socket for both would not do: once it tried IPv4, it can no longer reach IPv6.
-pub type InwardPlace = Vec<(IpAddr, OwnedFd)>;
-
-/// Sorts the sockets that a sandbox passed for connections to its servers.
 #[must_use]
-pub fn inward_places(sockets: Vec<OwnedFd>) -> Vec<InwardPlace> {
+pub fn inward_places(sockets: Vec<OwnedFd>) -> Vec<Vec<(IpAddr, OwnedFd)>> {
     let is_v6 = |socket: &OwnedFd| {
         let own = rustix::net::getsockname(socket);
         own.is_ok_and(|own| own.address_family() == AddressFamily::INET6)

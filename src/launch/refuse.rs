@@ -56,7 +56,7 @@ pub fn own_network(listeners: &Listeners) -> Result<(), Failure> {
         return Ok(());
     };
     for socket in listeners.all() {
-        if syscall::network_cookie(&socket).at(Step::Handoff, "SO_NETNS_COOKIE")? == own {
+        if syscall::network_cookie(socket).at(Step::Handoff, "SO_NETNS_COOKIE")? == own {
             return Err(Failure::new(
                 Step::Handoff,
                 "the listeners are in the host's own network",
