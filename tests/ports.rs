@@ -408,6 +408,24 @@ fn a_browser_inside_trusts_the_sessions_ca_and_no_other() {
     );
 }
 
+#[test]
+fn the_probes_find_no_way_out_through_an_opened_port_of_either_kind() {
+    let host = Host::new();
+    let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
+        .args(["doctor", "--escape"])
+        .current_dir(host.path("project"))
+        .env("HOME", host.path("home"))
+        .output()
+        .unwrap();
+    let told = said(&output);
+    let held = |name: &str, what: &str| {
+        let line = told.lines().find(|line| line.contains(name));
+        line.is_some_and(|line| line.starts_with("held") && line.contains(what))
+    };
+    assert!(held(" host-port ", "only port"), "{told}");
+    assert!(held(" publish ", "came back"), "{told}");
+}
+
 /// An https origin with a CA of its own.
 struct Site {
     port: u16,

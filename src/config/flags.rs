@@ -84,8 +84,8 @@ pub struct Flags {
     /// address
     #[arg(long, value_name = "[HOST:]PORT[:INSIDE]")]
     pub publish: Vec<String>,
-    /// Let the workload reach one service of this machine, at 127.0.0.1:PORT; its bytes pass unread,
-    /// and no secret is injected
+    /// Let the workload reach one service of this machine, at 127.0.0.1:PORT; its bytes pass
+    /// unread, and no secret is injected
     #[arg(long, value_name = "PORT")]
     pub host_port: Vec<String>,
     /// Run the workload as this user; needed if you are root

@@ -17,6 +17,7 @@ pub mod literal;
 mod network;
 mod origin;
 mod own_files;
+mod own_ports;
 mod port;
 mod read;
 mod reference;

@@ -14,7 +14,7 @@ use super::diagnostic::Hint;
 use super::document::Document;
 use super::listener::ListenerKind;
 use super::own_files::within;
-use super::port;
+use super::own_ports;
 use crate::session::When;
 
 /// Where each table is in the file, in the order of the configuration's lists.
@@ -200,7 +200,7 @@ pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Hint)> {
         .iter()
         .flat_map(|name| passed(config, name));
     let written = sandbox.write.iter().flat_map(|path| written(config, path));
-    let ports = port::contradictions(config);
+    let ports = own_ports::contradictions(config);
     passed.chain(written).chain(ports).collect()
 }
 

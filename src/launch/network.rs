@@ -12,12 +12,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::failure::{At, Failure, Step};
 use super::netlink::{ACK, CREATE, EXCL, Netlink};
-use super::ports::Ports;
+use super::ports::{BACKLOG, DNS_PORT, Ports, TCP_PORT};
 use super::{ruleset, syscall};
 use crate::enroll::{Capture, Listeners};
 
-/// The TCP port, inside the sandbox, of the listener that takes every connection.
-pub const TCP_PORT: u16 = 15001;
 /// The sandbox's own IPv4 address. It is not a loopback address, so resolvers and "what is my
 /// address" probes work.
 pub const ADDRESS_V4: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
@@ -206,5 +204,3 @@ fn socket(kind: SocketType, port: u16, ipv6: bool, transparent: bool) -> io::Res
 }
 
 const LOOPBACK: u32 = 1;
-pub(super) const DNS_PORT: u16 = 53;
-pub(super) const BACKLOG: i32 = 4096;

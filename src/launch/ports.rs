@@ -10,7 +10,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use super::failure::{At, Failure, Step};
-use super::network::{BACKLOG, DNS_PORT, TCP_PORT};
 use super::syscall;
 
 /// The ports that connect a sandbox with the host's loopback.
@@ -81,6 +80,12 @@ pub fn inward_places(sockets: Vec<OwnedFd>) -> Vec<Vec<(IpAddr, OwnedFd)>> {
     v4.into_iter().map(place).collect()
 }
 
+/// The TCP port, inside the sandbox, of the listener that takes every connection.
+pub(super) const TCP_PORT: u16 = 15001;
+/// The port of the listeners for DNS.
+pub(super) const DNS_PORT: u16 = 53;
+/// How many connections may wait to be accepted at a listener.
+pub(super) const BACKLOG: i32 = 4096;
 /// How many connections to all published ports of a sandbox are open at once. Further ones wait.
 pub const INWARD: usize = 64;
 /// How many ports of the host a sandbox may reach.
