@@ -25,7 +25,7 @@ use super::profile::Profile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
-use super::{git_access, project_file, serving};
+use super::{git_access, ports, project_file, serving};
 use crate::body::Limit;
 use crate::config::{Config, state};
 use crate::credential::Stored;
@@ -277,6 +277,7 @@ impl Exec {
                 memory_files: config.sandbox.memory_files.map(Limit::as_bytes),
                 processes: config.sandbox.processes,
             },
+            ports: ports::of(&config.sandbox)?,
             user: config.sandbox.user.as_deref().map(user).transpose()?,
             allow_userns: self.allow_userns || config.sandbox.allow_userns,
             writable_git: self.writable_git,

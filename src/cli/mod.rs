@@ -53,6 +53,7 @@ mod opened;
 mod operate;
 mod overview;
 mod policy;
+mod ports;
 mod presets;
 mod profile;
 mod project;

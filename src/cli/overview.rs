@@ -4,6 +4,7 @@ use super::failure::Failure;
 use super::generation;
 use super::known_commands;
 use super::lending;
+use super::ports;
 use super::profile::Profile;
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
@@ -31,6 +32,7 @@ impl Overview<'_> {
     pub fn print(&self, terminal: &Terminal) -> Result<(), Failure> {
         let mut lines = vec![("network", self.network()?), ("lends", self.lends())];
         lines.extend(self.file().map(|text| ("file", text)));
+        lines.extend(ports::told(&self.config.sandbox));
         lines.extend(self.agent().map(|text| ("agent", text)));
         lines.extend(self.unset().map(|text| ("not lent", text)));
         lines.extend(self.projects().map(|text| ("project", text)));

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::bounds::Bounds;
 use super::environment::Rules;
 use super::identity::User;
+use super::ports::Ports;
 use crate::enroll::Capture;
 
 /// A folder of the command's home directory that outlives the sandbox.
@@ -69,6 +70,8 @@ pub struct Launch {
     /// Whether files that outside tools run on their own are guarded: none can change, and none can
     /// appear.
     pub guard_tools: bool,
+    /// The ports that connect the sandbox with the host's loopback.
+    pub ports: Ports,
     /// Forces one way of capture; `None` for the best one that the kernel has.
     pub capture: Option<Capture>,
 }
