@@ -1,7 +1,9 @@
 # The image: the program and the roots alone, by no root, nothing written.
 . "$(dirname "$0")/stage.sh"
 images
-run() { podman run --rm --pull never --read-only --cap-drop all --security-opt no-new-privileges "$@" 2> said.log; }
+kept=$row-$$
+undo+=("podman volume rm -f $kept")
+run() { podman run --rm --pull never --read-only -v "$kept:/var/lib/gateway" --cap-drop all --security-opt no-new-privileges "$@" 2> said.log; }
 files=$(podman image mount localhost/gateway)
 undo+=("podman image unmount localhost/gateway")
 [[ $(cd "$files" && find . -type f -o -type l | sort) == $'./etc/ssl/certs/ca-certificates.crt\n./usr/bin/gateway' ]] ||

@@ -52,7 +52,7 @@ origin() {
 }
 # at HOST ADDRESS ROOTS : the lines of gateway.toml for the origin.
 at() {
-    printf '\n[[origin]]\nmatch = "https://%s"\nroots = ["%s"]\nreplace_system_roots = true\nconnect = "%s:%s"\n' "$1" "$3" "$2" "$(<port)"
+    printf '\n[[origin]]\nmatch = "https://%s"\nroots = ["%s"]\nreplace_system_roots = true\nconnect = "%s:%s"\n' "$1" "$3" "$2" "$(<"$stage/port")"
 }
 
 # The settings of Podman that it needs where the first process is not systemd, and storage of its own.
