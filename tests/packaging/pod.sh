@@ -6,16 +6,10 @@ inner=gwpod-inside outer=gwpod-outside
 undo+=("podman network rm -f $inner $outer")
 podman network create --internal --disable-dns --subnet 172.30.1.0/24 $inner > /dev/null
 podman network create --subnet 10.89.78.0/24 $outer > /dev/null
-cat > secrets.yaml <<END
-apiVersion: v1
-kind: Secret
-metadata: { name: gateway-secrets }
-data:
-  GITHUB_TOKEN: $(printf %s "$secret" | base64 -w0)
-  PROXY_PASSWORD: $(printf correct-horse-battery | base64 -w0)
-END
 undo+=("podman secret rm gateway-secrets" "podman volume rm -f gateway-kept gateway-handed-over")
-podman secret create gateway-secrets secrets.yaml > /dev/null
+# Podman before 4.4 takes the data of a Secret alone.
+printf '{"GITHUB_TOKEN": "%s", "PROXY_PASSWORD": "%s"}' "$(printf %s "$secret" | base64 -w0)" \
+    "$(printf correct-horse-battery | base64 -w0)" | podman secret create gateway-secrets - > /dev/null
 # What a test adds: where the origin is, with its certificate beside the settings; and the workload's image.
 export settings="$(at api.github.com 10.89.78.1 /etc/gateway/origins.pem)"
 python3 - "$root/examples/container" > play.log <<'END'

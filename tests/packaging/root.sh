@@ -5,13 +5,20 @@ readelf -l "$static" | grep -q INTERP && fail "it should need no loader"
 # in_root COMMAND… : in namespaces, with $new as the whole root; $parts are the kernel's parts of it.
 new=$stage/root
 mkdir "$new"
+cat > inside.sh <<'END'
+/busybox umount -l /old
+/busybox rmdir /old
+/busybox rm /busybox /inside.sh
+cd "${AT:-/}"
+exec "$@"
+END
 in_root() {
     env -i "${variables[@]}" /usr/bin/unshare --mount --pid --fork --propagation private /bin/sh -ec '
         new=$1 static=$2 parts=$3 more=$4; shift 4
         mount -t tmpfs -o mode=755 none "$new"
         mkdir -p "$new/usr/bin" "$new/old"
         cp "$static" "$new/usr/bin/gateway"
-        cp /usr/bin/busybox "$new/"
+        cp /usr/bin/busybox inside.sh "$new/"
         [ -z "$more" ] || cp -r "$more/." "$new/"
         for part in $parts; do
             mkdir "$new/$part"
@@ -22,7 +29,7 @@ in_root() {
         done
         cd "$new"
         pivot_root . old
-        exec /busybox sh -ec "/busybox umount -l /old; /busybox rmdir /old; cd \${AT:-/}; /busybox rm /busybox; exec \"\$@\"" sh "$@"
+        exec /busybox sh -e /inside.sh "$@"
     ' sh "$new" "$static" "$parts" "$more" "$@" > out.log 2> said.log
 }
 more='' variables=()

@@ -5,7 +5,7 @@ cd /stage
 fail() { echo "FAILED: $*"; journalctl --no-pager -n 40 -u gateway.service -u gateway.socket; exit 1; }
 until_true() { for _ in $(seq 300); do "$@" > /dev/null 2>&1 && return; sleep 0.1; done; fail "never: $*"; }
 
-until_true systemctl is-active basic.target
+until_true systemctl is-active sysinit.target
 # An image of Debian forbids its packages to start services.
 rm -f /usr/sbin/policy-rc.d
 dpkg --install gateway_*.deb
@@ -54,4 +54,4 @@ dpkg --remove gateway
 dpkg --purge gateway
 [[ ! -e /etc/gateway/gateway.toml && -e /var/lib/gateway/audit.jsonl ]] || fail "purging keeps the audit log alone"
 grep -q '"stop"' /var/lib/gateway/audit.jsonl || fail "the log should have its end"
-echo "the service holds"
+echo "the package and its service hold"
