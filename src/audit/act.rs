@@ -43,7 +43,7 @@ impl Log {
             decision: Some(act.decision.name().into()),
             ..Record::default()
         };
-        self.append(&record.encode()).map(drop)
+        self.append(&record.encode(), false).map(drop)
     }
 }
 

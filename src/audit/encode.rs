@@ -168,7 +168,7 @@ impl<T: Value> Value for Vec<T> {
 
 /// Writes a JSON string, with `serde_json`'s escapes if it needs any.
 fn text(text: &str, out: &mut Vec<u8>) {
-    if text.bytes().all(|byte| PLAIN[usize::from(byte)]) {
+    if is_plain(text) {
         plain(text, out);
     } else {
         text.serialize(&mut Serializer::with_formatter(out, Ascii))
@@ -183,16 +183,13 @@ fn plain(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Whether a byte can appear unescaped in a JSON string.
-const PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
-    let mut byte = b' ';
-    while byte <= b'~' {
-        plain[byte as usize] = byte != b'"' && byte != b'\\';
-        byte += 1;
-    }
-    plain
-};
+/// Whether a text can appear unescaped in a JSON string. It looks at every byte: without a branch
+/// for each, the compiler takes sixteen at once.
+fn is_plain(text: &str) -> bool {
+    text.bytes().fold(true, |plain, byte| {
+        plain & (b' '..=b'~').contains(&byte) & (byte != b'"') & (byte != b'\\')
+    })
+}
 
 /// `2026-11-21T09:15:17.123456Z`: UTC, microseconds. RFC 3339 §5.6.
 ///
@@ -204,24 +201,25 @@ pub(super) fn timestamp(at: SystemTime) -> String {
     let ((year, month, day), (hour, minute, second, micro)) =
         (at.to_calendar_date(), at.to_hms_micro());
     let year = u16::try_from(year).expect("a year from 1970 to 9999");
-    let mut out = String::with_capacity("2026-11-21T09:15:17.123456Z".len());
-    for (value, after) in [
-        ((year / 100) as u8, None),
-        ((year % 100) as u8, Some('-')),
-        (month.into(), Some('-')),
-        (day, Some('T')),
-        (hour, Some(':')),
-        (minute, Some(':')),
-        (second, Some('.')),
-        ((micro / 10_000) as u8, None),
-        ((micro / 100 % 100) as u8, None),
-        ((micro % 100) as u8, Some('Z')),
+    let mut out = *b"0000-00-00T00:00:00.000000Z";
+    for (place, value) in [
+        (0, (year / 100) as u8),
+        (2, (year % 100) as u8),
+        (5, month.into()),
+        (8, day),
+        (11, hour),
+        (14, minute),
+        (17, second),
+        (20, (micro / 10_000) as u8),
+        (22, (micro / 100 % 100) as u8),
+        (24, (micro % 100) as u8),
     ] {
-        out.push((b'0' + value / 10).into());
-        out.push((b'0' + value % 10).into());
-        out.extend(after);
+        out[place] = b'0' + value / 10;
+        out[place + 1] = b'0' + value % 10;
     }
-    out
+    std::str::from_utf8(&out)
+        .expect("digits and marks")
+        .to_owned()
 }
 
 /// Escapes what `serde_json` does not: DEL and every non-ASCII character, such as bidi controls.

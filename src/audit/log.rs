@@ -19,6 +19,7 @@ use super::file::{LogFile, OpenedChain};
 use super::lasting::Lasting;
 use super::memory::Memory;
 use super::record::{Record, Word};
+use super::refusals::{RefusalTap, Refusals};
 use super::share::{Account, Allowance, FreeSpace};
 use super::shared::{Durability, Promise, Shared, keep_synced};
 use super::sink::Sink;
@@ -67,6 +68,7 @@ struct Handle {
     path: Option<PathBuf>,
     shared: Arc<Shared>,
     syncing: Option<JoinHandle<()>>,
+    refused: RefusalTap,
 }
 
 impl Settings {
@@ -178,7 +180,8 @@ impl Log {
             count: Some(event.count),
             ..Record::default()
         };
-        self.append(&record.encode()).map(drop)
+        self.append(&record.encode(), event.reason.is_some())
+            .map(drop)
     }
 
     /// Whether a session may write one more record.
@@ -219,9 +222,19 @@ impl Log {
         self.event(event).inspect_err(|_| account.suppress(count))
     }
 
+    /// The refusals that are written from now on. `None` if they were asked for before.
+    #[must_use]
+    pub fn refusals(&self) -> Option<Refusals> {
+        self.0.refused.open()
+    }
+
     /// Writes one record and returns its number.
-    pub(super) fn append(&self, record: &[u8]) -> Result<u64, Error> {
-        self.0.shared.append(record)
+    pub(super) fn append(&self, record: &[u8], refuses: bool) -> Result<u64, Error> {
+        let seq = self.0.shared.append(record)?;
+        if refuses {
+            self.0.refused.put(record);
+        }
+        Ok(seq)
     }
 
     /// Waits until the record `seq` survives a power loss, if the settings require that before an
@@ -296,6 +309,7 @@ impl Log {
             path,
             shared,
             syncing,
+            refused: RefusalTap::default(),
         }));
         log.0.shared.append_own(kind)?;
         Ok(log)

@@ -252,15 +252,16 @@ impl Trail {
 
     fn write(&mut self, status: Option<u16>, outcome: Outcome) -> Result<u64, Error> {
         let record = self.builder.exchange(status, outcome);
-        self.append(&record)
+        self.append(&record, self.builder.record.reason.is_some())
     }
 
     fn write_end(&mut self, status: Option<u16>, end: End) -> Result<(), Error> {
-        self.append(&self.builder.end(status, &end)).map(drop)
+        let record = self.builder.end(status, &end);
+        self.append(&record, end.reason.is_some()).map(drop)
     }
 
-    fn append(&self, record: &[u8]) -> Result<u64, Error> {
-        let seq = self.log.append(record)?;
+    fn append(&self, record: &[u8], refuses: bool) -> Result<u64, Error> {
+        let seq = self.log.append(record, refuses)?;
         if let Some(account) = self.account() {
             self.log.charge(account, record.len() as u64 + FRAME_BYTES);
         }

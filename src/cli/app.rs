@@ -134,6 +134,10 @@ impl App {
     ) -> Result<OpenedSession, Failure> {
         let keeper = self.keeper().await?;
         let mut kept = keeper.recall(id).await?;
+        let before = self.shared.sessions.get(id);
+        if kept.ended().is_none() && before.is_none_or(|before| before.is_over()) {
+            snapshot.credentials.begin(id);
+        }
         let phantoms = issue(snapshot, id, &mut kept).await?;
         let session = self.session(config, (id, groups), phantoms, &kept);
         let ca = self.ca(config, &session, &kept)?;
@@ -176,10 +180,6 @@ impl App {
 
     /// Lets requests reach a session.
     pub(super) fn enter(&self, opened: &OpenedSession) {
-        if !opened.session.is_over() {
-            let snapshot = self.shared.current();
-            snapshot.credentials.begin(opened.session.id());
-        }
         self.shared.sessions.enter(opened.session.clone());
         if let Some(keeper) = self.keeper.get() {
             keeper.tend(&opened.kept, &opened.session);

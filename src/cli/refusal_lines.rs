@@ -4,15 +4,12 @@
 //! number of lines is bounded, and nothing in them steers a terminal or a journal.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use memchr::memmem;
-
 use super::terminal::{Paint, Terminal, safe};
-use crate::audit::{Follower, Record};
+use crate::audit::{Log, Record, Refusals};
 
 /// The thread that prints. It ends, after what there is to print, when this is dropped.
 pub(super) struct RefusalLines {
@@ -21,14 +18,12 @@ pub(super) struct RefusalLines {
 }
 
 impl RefusalLines {
-    /// Follows a log from its end. `None` if it cannot be read, which the gateway's log tells.
-    pub(super) fn start(log: &Path, terminal: Terminal) -> Option<Self> {
-        let follower = Follower::at_end(log)
-            .inspect_err(|error| tracing::warn!(%error, "refusals are not printed"))
-            .ok()?;
+    /// Prints what a log gets from now on. `None` if that is done already.
+    pub(super) fn start(log: &Log, terminal: Terminal) -> Option<Self> {
+        let refusals = log.refusals()?;
         let (stop, stopped) = channel();
         let printer = Printer {
-            follower,
+            refusals,
             terminal,
             kinds: RefusalKinds::default(),
         };
@@ -53,7 +48,7 @@ impl Drop for RefusalLines {
 }
 
 struct Printer {
-    follower: Follower,
+    refusals: Refusals,
     terminal: Terminal,
     kinds: RefusalKinds,
 }
@@ -62,9 +57,13 @@ impl Printer {
     fn run(mut self, stopped: &Receiver<()>) {
         loop {
             let stops = stopped.recv_timeout(LOOKS_EVERY) != Err(RecvTimeoutError::Timeout);
-            for line in self.look() {
-                self.note(&line);
+            let written = std::iter::from_fn(|| self.refusals.take());
+            for record in written.take(MOST_AT_ONCE) {
+                if let Some(line) = self.kinds.take(&record, Instant::now()) {
+                    self.note(&line);
+                }
             }
+            self.kinds.miss(self.refusals.missed(), Instant::now());
             for line in self.kinds.due(Instant::now(), stops) {
                 self.note(&line);
             }
@@ -78,25 +77,6 @@ impl Printer {
         let refused = self.terminal.paint_note(Paint::Red, "refused");
         self.terminal.note(format!("gateway: {refused} {line}"));
     }
-
-    /// Reads what was written since the last look, and returns the lines to print.
-    fn look(&mut self) -> Vec<String> {
-        let mut lines = Vec::new();
-        for _ in 0..READS {
-            let Ok(written) = self.follower.next_written() else {
-                return lines;
-            };
-            if written.is_empty() {
-                return lines;
-            }
-            let refusals = written.split(|byte| *byte == b'\n');
-            // Most records are of answered requests, and need not be parsed.
-            for line in refusals.filter(|line| memmem::find(line, REASON).is_some()) {
-                lines.extend(self.kinds.take(line, Instant::now()));
-            }
-        }
-        lines
-    }
 }
 
 /// The kinds of refusals since the last summary, each with how often it was not printed.
@@ -104,22 +84,15 @@ impl Printer {
 struct RefusalKinds {
     since: Option<Instant>,
     counts: BTreeMap<String, u64>,
-    /// How many records were counted without a look at their kind.
+    /// How many were counted without a kind of their own.
     unread: u64,
-    read: usize,
 }
 
 impl RefusalKinds {
     /// Counts a refusal. Returns its line if it is the first of its kind.
-    fn take(&mut self, line: &[u8], now: Instant) -> Option<String> {
+    fn take(&mut self, record: &Record, now: Instant) -> Option<String> {
+        let kind = kind(record)?;
         self.since.get_or_insert(now);
-        if self.read >= MOST_READ {
-            self.unread += 1;
-            return None;
-        }
-        self.read += 1;
-        let record = serde_json::from_slice::<Record>(line).ok()?;
-        let kind = kind(&record)?;
         if let Some(count) = self.counts.get_mut(&kind) {
             *count += 1;
             return None;
@@ -128,9 +101,17 @@ impl RefusalKinds {
             self.unread += 1;
             return None;
         }
-        let line = described(&record, &kind);
+        let line = described(record, &kind);
         self.counts.insert(kind, 0);
         Some(line)
+    }
+
+    /// Counts refusals whose kind is not known.
+    fn miss(&mut self, count: u64, now: Instant) {
+        if count > 0 {
+            self.since.get_or_insert(now);
+            self.unread += count;
+        }
     }
 
     /// Returns the lines about what was counted and not printed, once a minute and at the end.
@@ -181,15 +162,12 @@ fn shown(text: &str) -> String {
     format!("{}{more}", safe(&text[..cut]))
 }
 
-const REASON: &[u8] = b",\"reason\":\"";
+/// How many records are looked at before the summaries that are due.
+const MOST_AT_ONCE: usize = 10_000;
 const LOOKS_EVERY: Duration = Duration::from_millis(250);
 const SUMMED_UP_EVERY: Duration = Duration::from_secs(60);
 /// How many kinds get a line in a minute.
 const MOST_KINDS: usize = 64;
-/// How many records are parsed in a minute. Further ones are only counted.
-const MOST_READ: usize = 10_000;
-/// How often the log is read in one look, 64 KiB at a time.
-const READS: usize = 256;
 /// How many bytes of each text are shown.
 const LONGEST: usize = 120;
 
@@ -197,12 +175,12 @@ const LONGEST: usize = 120;
 mod tests {
     use super::*;
 
-    fn record(session: &str, host: &str, path: &str) -> Vec<u8> {
+    fn record(session: &str, host: &str, path: &str) -> Record {
         let record = serde_json::json!({
             "v": 1, "seq": 1, "prev": "", "kind": "exchange", "session": session, "host": host,
             "method": "GET", "path": path, "reason": "policy_default_deny", "id": "07", "hash": "",
         });
-        record.to_string().into_bytes()
+        serde_json::from_value(record).unwrap()
     }
 
     #[test]
@@ -225,7 +203,7 @@ mod tests {
     fn a_flood_of_kinds_takes_a_bounded_number_of_lines_and_all_are_counted() {
         let (mut kinds, now) = (RefusalKinds::default(), Instant::now());
         let flood = (0..50_000).map(|at| record("a", &format!("h{at}.test"), "/"));
-        let printed = flood.filter_map(|line| kinds.take(&line, now)).count();
+        let printed = flood.filter_map(|record| kinds.take(&record, now)).count();
         assert_eq!(printed, MOST_KINDS);
         let rest = 50_000 - MOST_KINDS;
         let told = format!("{rest} more requests of many kinds: gateway log --refused");

@@ -148,8 +148,8 @@ impl Served<'_> {
         }
         serving::tend(&app.shared);
         let _control = control::open(app, "serve")?;
-        let log = app.shared.log.path().filter(|_| !self.quiet);
-        let _refusals = log.and_then(|log| RefusalLines::start(log, *self.terminal));
+        let lines = || RefusalLines::start(&app.shared.log, *self.terminal);
+        let _refusals = (!self.quiet).then(lines).flatten();
         let _exports = exporting::start(app)?;
         self.announce();
         serving::settle();

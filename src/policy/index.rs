@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::rule::{Rule, What, Who};
 use super::schema::{Action, Actions, domains};
 use crate::message::Host;
@@ -26,6 +28,9 @@ pub(super) struct Index {
     permits: Vec<bool>,
     unconditional: Vec<bool>,
 }
+
+/// Numbers of rules or scopes. Few of them match, so that they need no allocation.
+type Numbers = SmallVec<[u32; 8]>;
 
 /// The resource of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -67,8 +72,8 @@ impl Index {
         groups: &[Arc<str>],
         action: Action,
         target: Target<'_>,
-    ) -> Vec<u32> {
-        let mut found = Vec::new();
+    ) -> Numbers {
+        let mut found = Numbers::new();
         self.reaching(session, groups, target, |rule| {
             if self.actions[rule as usize].holds(action) {
                 found.push(rule);
@@ -101,16 +106,17 @@ impl Index {
     }
 
     /// The numbers of the resources that a target is, or is in.
-    fn whats(&self, target: Target<'_>) -> Vec<u32> {
-        let mut whats = vec![0];
+    fn whats(&self, target: Target<'_>) -> Numbers {
+        let mut whats = smallvec![0];
         match target {
             Target::Host(host) => {
-                whats.extend(self.hosts.get(host.as_str()));
+                whats.extend(self.hosts.get(host.as_str()).copied());
                 if !self.domains.is_empty() {
-                    whats.extend(domains(host).filter_map(|domain| self.domains.get(domain)));
+                    let numbers = domains(host).filter_map(|domain| self.domains.get(domain));
+                    whats.extend(numbers.copied());
                 }
             }
-            Target::Credential(name) => whats.extend(self.credentials.get(name)),
+            Target::Credential(name) => whats.extend(self.credentials.get(name).copied()),
         }
         whats
     }

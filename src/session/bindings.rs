@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::{HeaderName, Method};
+use smallvec::SmallVec;
 
 use super::binding::{Binding, is_below};
 use super::clash::{BindingMalformed, mistakes};
@@ -22,6 +23,9 @@ pub(super) struct Bound {
     /// The fields that hold its places, and the fields that hold other credentials.
     pub(super) fields: Vec<HeaderName>,
 }
+
+/// The bindings that apply to an origin: few, so that they need no allocation.
+type BoundHere<'a> = SmallVec<[&'a Arc<Bound>; 4]>;
 
 /// All bindings of a configuration, by origin.
 pub struct Bindings {
@@ -180,15 +184,15 @@ impl Bindings {
     }
 
     /// The bindings that apply to an origin, in configuration order.
-    pub(super) fn of(&self, origin: &Origin) -> Vec<&Arc<Bound>> {
+    pub(super) fn of(&self, origin: &Origin) -> BoundHere<'_> {
         let mut found = self.of_host(&origin.authority.host);
         found.retain(|bound| bound.is_for(origin));
         found
     }
 
     /// The bindings that apply to a host, whatever the scheme and port.
-    pub(super) fn of_host(&self, host: &Host) -> Vec<&Arc<Bound>> {
-        let mut found: Vec<&Arc<Bound>> = Vec::new();
+    pub(super) fn of_host(&self, host: &Host) -> BoundHere<'_> {
+        let mut found = BoundHere::new();
         for bound in self.of_each(host) {
             // The list is short, so comparing is cheaper than hashing.
             if !found.iter().any(|known| Arc::ptr_eq(known, bound)) {

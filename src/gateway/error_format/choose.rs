@@ -1,5 +1,7 @@
 //! Chooses the format of an error answer: by the host, then by what the request says of its client.
 
+use http::HeaderMap;
+
 use super::aws::AwsProtocol;
 use super::details::FailedRequest;
 use super::format::ErrorFormat;
@@ -15,20 +17,58 @@ impl ErrorFormat {
         if let Some(paths) = signed_paths {
             return Self::Aws(AwsProtocol::of(paths == EncodedSlash::Key, asked));
         }
-        grpc(asked)
-            .or_else(|| is_git(asked).then_some(Self::Text))
+        let client = ClientFields::read(asked.fields);
+        grpc(&client)
+            .or_else(|| is_git(asked, &client).then_some(Self::Text))
             .or_else(|| of_host(asked))
-            .or_else(|| of_interface(asked))
-            .or_else(|| of_client(asked))
+            .or_else(|| of_interface(asked, &client))
+            .or_else(|| of_client(&client))
             .unwrap_or_default()
     }
 }
 
+/// The fields that tell clients apart.
+#[derive(Default)]
+struct ClientFields<'a> {
+    kind: &'a [u8],
+    accept: &'a [u8],
+    agent: &'a [u8],
+    /// The format that a field of the service's own libraries stands for.
+    library: Option<ErrorFormat>,
+}
+
+impl<'a> ClientFields<'a> {
+    /// Reads the fields once: this is done for every request.
+    fn read(fields: &'a HeaderMap) -> Self {
+        let mut read = Self::default();
+        for (name, value) in fields {
+            let value = value.as_bytes();
+            match name.as_str() {
+                "content-type" => read.kind = value,
+                "accept" => read.accept = value,
+                "user-agent" => read.agent = value,
+                "anthropic-version" => read.library = Some(ErrorFormat::Anthropic),
+                "x-goog-api-client" | "x-goog-api-key" => read.library = Some(ErrorFormat::Google),
+                "x-stainless-lang" if read.library.is_none() => {
+                    read.library = Some(ErrorFormat::OpenAi);
+                }
+                _ => {}
+            }
+        }
+        read
+    }
+}
+
+/// Whether a value begins with a word, in whatever case.
+fn begins(value: &[u8], word: &[u8]) -> bool {
+    let begin = value.get(..word.len());
+    begin.is_some_and(|begin| begin.eq_ignore_ascii_case(word))
+}
+
 /// gRPC over HTTP/2: `application/grpc`, alone or with `+proto` and the like.
-fn grpc(asked: &FailedRequest<'_>) -> Option<ErrorFormat> {
-    let kind = asked.field("content-type");
-    let is_web = kind.starts_with(b"application/grpc-web");
-    match kind.starts_with(b"application/grpc") {
+fn grpc(client: &ClientFields<'_>) -> Option<ErrorFormat> {
+    let is_web = begins(client.kind, b"application/grpc-web");
+    match begins(client.kind, b"application/grpc") {
         true if is_web => Some(ErrorFormat::Grpc("application/grpc-web+proto")),
         true => Some(ErrorFormat::Grpc("application/grpc")),
         false => None,
@@ -36,11 +76,9 @@ fn grpc(asked: &FailedRequest<'_>) -> Option<ErrorFormat> {
 }
 
 /// git's own protocol. Git LFS has another one, in JSON.
-fn is_git(asked: &FailedRequest<'_>) -> bool {
+fn is_git(asked: &FailedRequest<'_>, client: &ClientFields<'_>) -> bool {
     asked.path.ends_with("/info/refs") && asked.has_parameter("service")
-        || asked
-            .field("content-type")
-            .starts_with(b"application/x-git-")
+        || begins(client.kind, b"application/x-git-")
 }
 
 /// The services that are known by their hosts.
@@ -67,24 +105,20 @@ fn of_host(asked: &FailedRequest<'_>) -> Option<ErrorFormat> {
 }
 
 /// The interfaces that many hosts have, by a field or a path of their own.
-fn of_interface(asked: &FailedRequest<'_>) -> Option<ErrorFormat> {
+fn of_interface(asked: &FailedRequest<'_>, client: &ClientFields<'_>) -> Option<ErrorFormat> {
     let path = asked.path;
     let ends = |ends: &[&str]| ends.iter().any(|end| path.ends_with(end));
-    let has = |name: &str| asked.fields.contains_key(name);
-    let kind = asked.field("content-type");
-    let lfs = |value: Vec<u8>| value.starts_with(b"application/vnd.git-lfs");
+    let lfs = |value| begins(value, b"application/vnd.git-lfs");
     match () {
-        () if has("anthropic-version") => Some(ErrorFormat::Anthropic),
-        () if has("x-goog-api-client") || has("x-goog-api-key") => Some(ErrorFormat::Google),
-        () if has("x-stainless-lang") => Some(ErrorFormat::OpenAi),
+        () if client.library.is_some() => client.library,
         () if ends(&["/chat/completions", "/responses", "/embeddings"]) => {
             Some(ErrorFormat::OpenAi)
         }
-        () if ends(&["/graphql"]) || kind.starts_with(b"application/graphql") => {
+        () if ends(&["/graphql"]) || begins(client.kind, b"application/graphql") => {
             Some(ErrorFormat::GraphQl)
         }
-        () if lfs(asked.field("accept")) || lfs(kind) => Some(ErrorFormat::GitHub),
-        () if path == "/v2/" || path.starts_with("/v2/") && is_of_containers(asked) => {
+        () if lfs(client.accept) || lfs(client.kind) => Some(ErrorFormat::GitHub),
+        () if path == "/v2/" || path.starts_with("/v2/") && is_of_containers(client) => {
             Some(ErrorFormat::Oci)
         }
         // A proxy of Go modules: `go` shows a text.
@@ -93,8 +127,7 @@ fn of_interface(asked: &FailedRequest<'_>) -> Option<ErrorFormat> {
     }
 }
 
-fn is_of_containers(asked: &FailedRequest<'_>) -> bool {
-    let agent = asked.field("user-agent");
+fn is_of_containers(client: &ClientFields<'_>) -> bool {
     let known: [&[u8]; 6] = [
         b"docker/",
         b"containers/",
@@ -103,17 +136,16 @@ fn is_of_containers(asked: &FailedRequest<'_>) -> bool {
         b"skopeo/",
         b"podman/",
     ];
-    known.iter().any(|name| agent.starts_with(name))
+    known.iter().any(|name| begins(client.agent, name))
 }
 
 /// Clients that show one format alone, and browsers.
-fn of_client(asked: &FailedRequest<'_>) -> Option<ErrorFormat> {
-    let agent = asked.field("user-agent");
-    let is = |names: &[&[u8]]| names.iter().any(|name| agent.starts_with(name));
+fn of_client(client: &ClientFields<'_>) -> Option<ErrorFormat> {
+    let is = |names: &[&[u8]]| names.iter().any(|name| begins(client.agent, name));
     if is(&[b"npm/", b"pnpm/", b"yarn/", b"bun/"]) {
         return Some(ErrorFormat::Npm);
     }
-    let is_page = asked.field("accept").starts_with(b"text/html");
+    let is_page = begins(client.accept, b"text/html");
     (is_page || is(&[b"cargo"])).then_some(ErrorFormat::Text)
 }
 
@@ -133,7 +165,7 @@ const HOSTS: [(&str, ErrorFormat); 10] = [
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, HeaderName, HeaderValue, Method};
+    use http::{HeaderName, HeaderValue, Method};
 
     use super::*;
 
