@@ -47,20 +47,25 @@ parts='proc dev'
 in_root /usr/bin/gateway demo && fail "no /sys, no sandbox"
 holds said.log 'this root has no /sys'
 
-# With these, it needs no user, no home, no /etc and no /tmp.
+# With these and a place for its log, it needs no user, no /etc and no /tmp.
 parts='proc dev sys'
-in_root /usr/bin/gateway demo || fail "the demo"
 in_root /usr/bin/gateway exec -- /usr/bin/gateway --version && fail "a log needs a place"
 holds said.log 'name one: `--audit FILE`'
 mkdir more more/work more/kept
 chmod 700 more/kept
 more=$stage/more variables=(HOME=/kept AT=/work)
+in_root /usr/bin/gateway demo || fail "the demo"
 in_root /usr/bin/gateway exec -- /usr/bin/gateway --version || fail "exec"
 holds out.log 'gateway '
-in_root /usr/bin/gateway doctor --escape || fail "an escape"
 
 # Names and roots are told where they are missed: the sandbox starts all the same.
 in_root /usr/bin/gateway exec --allow example.test -- /usr/bin/gateway --version || fail "a name that nobody asks for"
+
+# Its sandbox holds as that of the other program does, by the same probes.
+install -d -m 755 -o 12345 user
+cp "$static" static
+(cd user && env -i PATH="$PATH" HOME="$PWD" setpriv --reuid 12345 --regid 12345 --clear-groups ../static doctor --escape) > out.log 2>&1 ||
+    fail "an escape"
 
 # `serve` behind this machine's loopback.
 origin 127.0.0.1 api.github.com
@@ -93,16 +98,18 @@ variables=(HOME=/kept AT=/kept "GITHUB_TOKEN=$secret")
 in_root /usr/bin/gateway serve --config gateway.toml &
 children+=($!)
 until_true grep -q "session .one. on" said.log
-serving=$(pgrep -f "^/usr/bin/gateway serve --config gateway.toml$" | while read -r pid; do [[ -e /proc/$pid/root/kept/phantoms.env ]] && echo "$pid"; done | head -1)
+serving=$(pgrep -f "^/usr/bin/gateway serve --config gateway.toml$" | while read -r pid; do grep -qs ":$free" "/proc/$pid/root/kept/gateway.toml" && echo "$pid"; done | head -1)
+undo+=("kill -9 $serving")
 cp "/proc/$serving/root/kept/phantoms.env" "/proc/$serving/root/kept/ca.pem" .
 ask() { (. ./phantoms.env; curl -sS --max-time 20 --proxy "http://127.0.0.1:$free" --cacert ca.pem "$@" -H "Authorization: Bearer $GITHUB_TOKEN"); }
 ask https://api.github.com/user > answered.log || fail "no answer"
 holds seen.log "[authorization: Bearer $secret]"
 holds_not answered.log "$secret"
-# Without a resolver and without roots: refused, and why.
-ask https://other.test/ > refused.log
-cp "/proc/$serving/root/kept/log/audit.jsonl" audit.log
-holds audit.log resolv.conf
+# Without a resolv.conf: refused, and why.
+curl -sS --max-time 20 --proxy "http://127.0.0.1:$free" --cacert ca.pem https://other.test/ > refused.log
+holds refused.log '"reason":"unresolved"'
+# SIGTERM ends it in order.
 kill "$serving"
-until_true grep -q '"stop"' <(cat "/proc/$serving/root/kept/log/audit.jsonl" audit.log 2>/dev/null) || true
+until_true grep -q draining said.log
+wait "${children[-1]}" || fail "SIGTERM should end it in order"
 echo "the empty root holds"
