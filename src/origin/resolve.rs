@@ -199,7 +199,8 @@ fn hosts_file(path: &Path) -> Result<Hosts, Unread> {
     Ok(hosts)
 }
 
-const NO_SERVERS: &str = "no /etc/resolv.conf names a server, and neither does `[resolver] servers`";
+const NO_SERVERS: &str =
+    "no /etc/resolv.conf names a server, and neither does `[resolver] servers`";
 const SILENT: &str = "no name server answered in time";
 /// How long the name servers may take, all of them together.
 const PATIENCE: Duration = Duration::from_secs(10);
