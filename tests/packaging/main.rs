@@ -14,6 +14,7 @@ fn packages() -> &'static Path {
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
         let mut build = Command::new("packaging/build");
         build.args(["--profile", "dev", "--out"]).arg(&out);
+        build.args(["--glibc", env!("CARGO_BIN_EXE_gateway")]);
         // What Cargo tells its tests is not for the Cargo that they start.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("CARGO_") && name != "CARGO_HOME" {
