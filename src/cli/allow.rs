@@ -36,7 +36,7 @@ pub(super) struct Allow {
 
 impl Allow {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let gateway = self.chosen.one()?;
+        let gateway = self.chosen.one().map_err(|failure| self.again(failure))?;
         let asked = self.request();
         let rule = ask(&gateway, &asked)?;
         if !terminal.json() {
@@ -65,10 +65,19 @@ impl Allow {
         Ok(Code::Ok)
     }
 
-    fn request(&self) -> AllowRequest {
-        let is_id = |text: &str| {
-            (4..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    /// Says how to allow it to a command that has ended.
+    fn again(&self, failure: Failure) -> Failure {
+        let runs = !self.chosen.find().unwrap_or_default().is_empty();
+        let host = match &self.what {
+            Some(host) if !runs && !self.chosen.is_named() && !is_id(host) => safe(host),
+            _ => return failure,
         };
+        failure.because("the command has ended").next(format!(
+            "run it again: `gateway exec --allow {host} -- CMD`"
+        ))
+    }
+
+    fn request(&self) -> AllowRequest {
         let (exchange, host) = match self.what.clone() {
             Some(what) if is_id(&what) => (Some(what), None),
             what => (None, what),
@@ -81,6 +90,10 @@ impl Allow {
             policy: None,
         }
     }
+}
+
+fn is_id(text: &str) -> bool {
+    (4..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn ask(gateway: &Gateway, asked: &AllowRequest) -> Result<GrantedRule, Failure> {

@@ -189,7 +189,7 @@ impl Exec {
         Ok(KeptHome::of(
             self.profile()?.as_ref(),
             &project,
-            summary.user,
+            summary,
             &config.sandbox.see_home,
         ))
     }
@@ -417,6 +417,7 @@ mod tests {
             user: launch::User { uid: 1, gid: 1 },
             home: launch::Home::Empty("/tmp/home".into()),
             seen_in_home: Vec::new(),
+            places_in_home: Vec::new(),
             seen: Vec::new(),
             working_directory: project,
             persistent,

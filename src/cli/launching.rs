@@ -87,35 +87,40 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
     match ended {
         Ok(exit) => exit.resume(),
         Err(error) => {
-            let code = error.exit_code().into();
-            terminal.fail(&not_launched(error));
-            std::process::exit(code)
+            let failure = not_launched(error);
+            terminal.fail(&failure);
+            std::process::exit(failure.code.number().into())
         }
     }
 }
 
 /// Turns a launch error into a failure, with advice.
 ///
-/// What is wrong with the flags is wrong usage, as elsewhere. What the gateway process refused is
-/// told as it told it.
+/// What is wrong with the flags or the configuration is wrong usage, as elsewhere. What the gateway
+/// process refused is told as it told it.
 pub fn not_launched(error: launch::Error) -> Failure {
     let code = error.exit_code();
     let advice = error.advice();
     let mut failure = match &error {
-        launch::Error::Step(failed) if failed.step == Step::Prepare => refused_flag(failed),
-        launch::Error::Gateway(enroll::Error::Refused(told)) => Failure::received(told).coded(code),
+        launch::Error::Step(failed) if failed.step == Step::Prepare => unprepared(failed, code),
+        launch::Error::Gateway(enroll::Error::Refused(told)) => match Failure::received(told) {
+            refused if refused.code == Code::Usage => refused,
+            refused => refused.coded(code),
+        },
         _ => Failure::new(chain(&error)).coded(code),
     };
     failure.next = advice.or(failure.next);
     failure
 }
 
-/// A check before anything was made: some flag, or the folder, does not fit.
-fn refused_flag(failed: &launch::Failure) -> Failure {
-    let failure = Failure::usage(failed.detail.clone());
+/// A check before anything was made: a flag or the folder does not fit, or else the system refused
+/// something.
+fn unprepared(failed: &launch::Failure, code: u8) -> Failure {
     match failed.errno {
-        0 => failure,
-        errno => failure.because(std::io::Error::from_raw_os_error(errno).to_string()),
+        0 => Failure::usage(failed.detail.clone()),
+        errno => Failure::new(failed.detail.clone())
+            .because(std::io::Error::from_raw_os_error(errno).to_string())
+            .coded(code),
     }
 }
 

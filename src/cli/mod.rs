@@ -31,6 +31,7 @@ mod grant;
 mod keeping;
 mod kept;
 mod kept_home;
+mod known_commands;
 mod launching;
 mod lending;
 mod listener_change;

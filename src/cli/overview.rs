@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use super::generation;
+use super::known_commands;
 use super::lending;
 use super::profile::Profile;
 use super::resolve::ResolvedConfig;
@@ -206,11 +207,13 @@ impl Overview<'_> {
             .filter(|path| !path.exists());
         let hide = hide.map(|path| format!("--hide {}: there is nothing to hide", path.display()));
         let ports = self.resolved.allowed.iter().filter_map(no_http);
+        let command = known_commands::limits(self.launch);
         files
             .into_iter()
             .chain(sockets)
             .chain(hide)
             .chain(ports)
+            .chain(command)
             .collect()
     }
 }

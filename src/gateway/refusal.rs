@@ -217,7 +217,7 @@ impl Refusal {
     }
 
     /// Whether `gateway allow HOST` would allow it.
-    fn is_grantable(&self) -> bool {
+    pub(super) fn is_grantable(&self) -> bool {
         match self {
             Self::Denied(denied) => {
                 denied.credential.is_none() && denied.explanation.proposal.is_some()

@@ -53,6 +53,7 @@ pub mod program;
 mod project;
 mod reexec;
 mod refuse;
+pub mod removal;
 mod request;
 mod ruleset;
 pub mod service;

@@ -130,12 +130,16 @@ fn hidden(launch: &Launch) -> Vec<PathBuf> {
 /// and files, nothing that a process answers on.
 fn real(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let real = |path: &PathBuf| {
-        let found = std::fs::metadata(path).at(Step::Prepare, path.display().to_string())?;
+        // The flag is wrong, not the system: no error number, which would say so.
+        let refused = |error: std::io::Error| {
+            Failure::new(Step::Prepare, format!("`{}`: {error}", path.display()))
+        };
+        let found = std::fs::metadata(path).map_err(refused)?;
         if !found.is_dir() && !found.is_file() {
             let why = format!("`{}` is neither a directory nor a file", path.display());
             return Err(Failure::new(Step::Prepare, why));
         }
-        std::fs::canonicalize(path).at(Step::Prepare, path.display().to_string())
+        std::fs::canonicalize(path).map_err(refused)
     };
     paths.iter().map(real).collect()
 }
