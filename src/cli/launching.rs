@@ -21,6 +21,7 @@ pub const GATEWAY_PROCESS: &str = "__gateway";
 /// # Errors
 /// Returns a [`Failure`] if either cannot be started. Otherwise this does not return.
 pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> {
+    need_kernel_files()?;
     let (launcher, gateway) = enroll::pair().map_err(|error| {
         Failure::new("the enrolment socket cannot be made")
             .because(chain(&error))
@@ -49,6 +50,25 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
     Err(Failure::new("the launcher cannot be started")
         .because(error.to_string())
         .coded(launch::LAUNCHER_FAILED))
+}
+
+/// What a sandbox is made with, and what makes it where it is not there.
+const KERNEL_FILES: [(&str, &str); 3] = [
+    ("/proc/self/exe", "mount -t proc proc /proc"),
+    ("/dev/null", "mount -t devtmpfs dev /dev"),
+    ("/sys", "mkdir /sys"),
+];
+
+/// Looks for what a root without a system lacks: a chroot, an initial RAM disk, an image.
+fn need_kernel_files() -> Result<(), Failure> {
+    let absent = |path: &str| !std::path::Path::new(path).exists();
+    match KERNEL_FILES.into_iter().find(|(path, _)| absent(path)) {
+        None => Ok(()),
+        Some((path, remedy)) => Err(Failure::new("cannot make the sandbox")
+            .because(format!("this root has no {path}"))
+            .next(format!("as root: `{remedy}`"))
+            .coded(launch::LAUNCHER_FAILED)),
+    }
 }
 
 /// Runs as the launcher's own image: creates the sandbox, runs the command, and ends as it does.
