@@ -10,7 +10,7 @@ use super::launching::END_WITHIN;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{control, exporting, serving, summary};
+use super::{control, exporting, proposed, serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::Inspection;
@@ -67,6 +67,7 @@ pub fn serve_on(
             if let Some(terminal) = terminal {
                 summary::print_ended(terminal, &app);
                 summary::print_refused(terminal, &app);
+                proposed::print_waiting(terminal, &app);
                 summary::print_left(terminal, &aftermath);
             }
             Ok(Code::Ok)

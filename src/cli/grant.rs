@@ -9,8 +9,8 @@ use http::StatusCode;
 
 use super::app::App;
 use super::failure::Failure;
-use super::proposal;
 use super::write::write;
+use super::{proposal, proposed};
 use crate::audit::{self, Record};
 use crate::config::Allowed;
 use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
@@ -26,15 +26,12 @@ use crate::policy::generate;
 pub fn rule(app: &App, asked: &AllowRequest) -> Result<String, ControlRefusal> {
     match (&asked.host, &asked.exchange, asked.last) {
         (Some(host), None, false) => of_host(app, asked, host),
-        (None, Some(id), false) => {
-            let is_it = |record: &Record| {
-                record
-                    .id
-                    .as_deref()
-                    .is_some_and(|known| known.starts_with(id.as_str()))
-            };
-            of_record(app, &refused_record(app, true, is_it)?)
-        }
+        (None, Some(id), false) => match (proposed::rule(app, id)?, refused_exchange(app, id)) {
+            (Some(rule), Err(none)) if none.status == StatusCode::NOT_FOUND => Ok(rule),
+            (Some(rule), _) if id.len() == WHOLE_ID => Ok(rule),
+            (Some(_), _) => Err(unclear()),
+            (None, refused) => of_record(app, &refused?),
+        },
         (None, None, true) => of_record(app, &refused_record(app, false, |_| true)?),
         _ => Err(
             ControlRefusal::new(StatusCode::BAD_REQUEST, "it is not clear what to allow")
@@ -189,8 +186,7 @@ fn refused_record(
     .map_err(unreadable)?;
     // A workload knows the ids of its own exchanges, and could make one that begins like another.
     if only && several {
-        let what = "several refused exchanges have an id that begins like this";
-        return Err(ControlRefusal::new(StatusCode::CONFLICT, what).next("write the whole id"));
+        return Err(unclear());
     }
     found.ok_or_else(|| {
         let what = "no such exchange was refused";
@@ -198,8 +194,27 @@ fn refused_record(
     })
 }
 
+/// Returns the only refused exchange whose id begins like this.
+///
+/// # Errors
+/// Returns that there is none, or more than one.
+pub(super) fn refused_exchange(app: &App, id: &str) -> Result<Record, ControlRefusal> {
+    let is_it = |record: &Record| {
+        record
+            .id
+            .as_deref()
+            .is_some_and(|known| known.starts_with(id))
+    };
+    refused_record(app, true, is_it)
+}
+
+fn unclear() -> ControlRefusal {
+    let what = "several refused exchanges or proposals have an id that begins like this";
+    ControlRefusal::new(StatusCode::CONFLICT, what).next("write the whole id")
+}
+
 /// Returns the rule for what an exchange asked for.
-fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
+pub(super) fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
     let conflict = |what: String| ControlRefusal::new(StatusCode::CONFLICT, what);
     let reason = record.reason.as_deref().unwrap_or_default();
     let code = ReasonCode::named(reason);
@@ -251,5 +266,7 @@ fn unkept() -> ControlRefusal {
     ControlRefusal::new(status, "there is no file to keep granted rules in")
 }
 
+/// How many digits an id has.
+const WHOLE_ID: usize = 20;
 const HEAD: &str =
     "// Rules that an operator granted with `gateway allow`. Edit or remove them as you like.\n";

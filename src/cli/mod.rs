@@ -47,6 +47,7 @@ mod presets;
 mod profile;
 mod project;
 mod proposal;
+mod proposed;
 mod publishing;
 mod refusal_lines;
 mod reload;
@@ -123,6 +124,8 @@ enum Command {
     Reload(operate::Reload),
     Revoke(operate::Revoke),
     Allow(allow::Allow),
+    Proposals(proposed::ProposalList),
+    Deny(proposed::Deny),
     Log(log::LogCommand),
     /// List the services that are known by name: their variables, origins and places
     Presets(presets::Presets),
@@ -227,6 +230,8 @@ impl Command {
             Self::Reload(command) => command.run(terminal),
             Self::Revoke(command) => command.run(terminal),
             Self::Allow(command) => command.run(terminal),
+            Self::Proposals(command) => command.run(terminal),
+            Self::Deny(command) => command.run(terminal),
             Self::Log(command) => command.run(terminal),
             Self::Presets(command) => command.run(terminal),
             Self::Ca(command) => command.run(terminal),
