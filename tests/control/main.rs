@@ -9,6 +9,7 @@ mod listeners;
 mod metrics;
 mod peers;
 mod program;
+mod proposals;
 mod refusals;
 mod sandbox;
 mod sessions;
