@@ -83,7 +83,8 @@ impl Allow {
     }
 }
 
-fn ask(gateway: &Gateway, asked: &AllowRequest) -> Result<GrantedRule, Failure> {
+/// Asks for a rule, or has it applied.
+pub(super) fn ask(gateway: &Gateway, asked: &AllowRequest) -> Result<GrantedRule, Failure> {
     let content: Value = json!(asked);
     let answer = gateway.post("/v1/policies/allow", Some(&content))?;
     serde_json::from_value(answer)

@@ -64,6 +64,10 @@ mod summary;
 mod terminal;
 mod threads;
 mod usage;
+mod watch;
+mod watch_events;
+mod watch_screen;
+mod watch_view;
 mod watched;
 mod why;
 mod write;
@@ -127,6 +131,7 @@ enum Command {
     Proposals(proposed::ProposalList),
     Deny(proposed::Deny),
     Log(log::LogCommand),
+    Watch(watch::Watch),
     /// List the services that are known by name: their variables, origins and places
     Presets(presets::Presets),
     /// Print the CA certificate of a running `gateway serve`
@@ -233,6 +238,7 @@ impl Command {
             Self::Proposals(command) => command.run(terminal),
             Self::Deny(command) => command.run(terminal),
             Self::Log(command) => command.run(terminal),
+            Self::Watch(command) => command.run(terminal),
             Self::Presets(command) => command.run(terminal),
             Self::Ca(command) => command.run(terminal),
             Self::Env(command) => command.run(terminal),

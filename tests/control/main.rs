@@ -13,3 +13,4 @@ mod proposals;
 mod refusals;
 mod sandbox;
 mod sessions;
+mod watch;
