@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::app::App;
 use super::failure::{Code, Failure};
-use super::{grant, proposed, serving};
+use super::{grant, serving, settling};
 use crate::config::state;
 use crate::control::{
     About, AllowRequest, Control, ControlRefusal, ControlSocket, GrantedRule, Operations, Unusable,
@@ -237,7 +237,7 @@ impl Operations for AppOperations {
                 let applied = self.on_main(apply).await?;
                 let app = self.app.clone();
                 // A proposal whose state cannot be told still waits.
-                let _ = tokio::task::spawn_blocking(move || proposed::settle(&app)).await;
+                let _ = tokio::task::spawn_blocking(move || settling::settle(&app)).await;
                 Ok(applied)
             }
         }

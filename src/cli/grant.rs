@@ -26,12 +26,17 @@ use crate::policy::generate;
 pub fn rule(app: &App, asked: &AllowRequest) -> Result<String, ControlRefusal> {
     match (&asked.host, &asked.exchange, asked.last) {
         (Some(host), None, false) => of_host(app, asked, host),
-        (None, Some(id), false) => match (proposed::rule(app, id)?, refused_exchange(app, id)) {
-            (Some(rule), Err(none)) if none.status == StatusCode::NOT_FOUND => Ok(rule),
-            (Some(rule), _) if id.len() == WHOLE_ID => Ok(rule),
-            (Some(_), _) => Err(unclear()),
-            (None, refused) => of_record(app, &refused?),
-        },
+        (None, Some(id), false) => {
+            let proposed = proposed::requested(app, id)?;
+            match (proposed, refused_exchange(app, id)) {
+                (Some(record), Err(none)) if none.status == StatusCode::NOT_FOUND => {
+                    of_record(app, &record)
+                }
+                (Some(record), _) if id.len() == WHOLE_ID => of_record(app, &record),
+                (Some(_), _) => Err(unclear()),
+                (None, refused) => of_record(app, &refused?),
+            }
+        }
         (None, None, true) => of_record(app, &refused_record(app, false, |_| true)?),
         _ => Err(
             ControlRefusal::new(StatusCode::BAD_REQUEST, "it is not clear what to allow")
@@ -214,7 +219,7 @@ fn unclear() -> ControlRefusal {
 }
 
 /// Returns the rule for what an exchange asked for.
-pub(super) fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
+fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
     let conflict = |what: String| ControlRefusal::new(StatusCode::CONFLICT, what);
     let reason = record.reason.as_deref().unwrap_or_default();
     let code = ReasonCode::named(reason);

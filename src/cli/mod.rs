@@ -59,6 +59,7 @@ mod secret;
 mod serve;
 mod service_manager;
 mod serving;
+mod settling;
 mod signals;
 mod summary;
 mod terminal;

@@ -1,5 +1,4 @@
-//! What workloads propose: the rule for a proposal, what became of it, and `gateway proposals` and
-//! `deny`.
+//! What workloads propose: `gateway proposals` and `deny`, and the request of a proposal.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -8,12 +7,10 @@ use super::app::App;
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway};
 use super::terminal::{Paint, Terminal, safe};
-use super::{grant, proposal};
 use crate::audit::Record;
 use crate::control::ControlRefusal;
 use crate::gateway::{Proposal, ProposalState, Wanted};
-use crate::message::Host;
-use crate::names::{ReasonCode, SessionId};
+use crate::names::ReasonCode;
 use http::StatusCode;
 
 /// List what workloads propose to be allowed
@@ -35,12 +32,12 @@ pub(super) struct Deny {
     chosen: ChosenGateway,
 }
 
-/// Returns the rule for a proposal that is no refused exchange; `None` if no such proposal has an id
-/// that begins like this.
+/// Returns the request of a proposal that is no refused exchange, as the record of its refusal;
+/// `None` if no such proposal has an id that begins like this.
 ///
 /// # Errors
-/// Returns why no rule would allow it, or that several proposals begin like this.
-pub(super) fn rule(app: &App, id: &str) -> Result<Option<String>, ControlRefusal> {
+/// Returns that a person refused it, or that several proposals begin like this.
+pub(super) fn requested(app: &App, id: &str) -> Result<Option<Record>, ControlRefusal> {
     let all = app.shared.proposals.all();
     let mut found = all.iter().filter(|one| {
         matches!(one.wanted, Wanted::Request { .. }) && one.id.to_string().starts_with(id)
@@ -51,10 +48,7 @@ pub(super) fn rule(app: &App, id: &str) -> Result<Option<String>, ControlRefusal
             let what = "a person has refused this proposal";
             Err(ControlRefusal::new(StatusCode::CONFLICT, what).next("name its host instead"))
         }
-        (Some(one), None) => match record(one) {
-            Some(record) => grant::of_record(app, &record).map(Some),
-            None => Ok(None),
-        },
+        (Some(one), None) => Ok(record(one)),
         (Some(_), Some(_)) => {
             let what = "several proposals have an id that begins like this";
             Err(ControlRefusal::new(StatusCode::CONFLICT, what).next("write the whole id"))
@@ -62,45 +56,8 @@ pub(super) fn rule(app: &App, id: &str) -> Result<Option<String>, ControlRefusal
     }
 }
 
-/// Marks as granted what is allowed now. Call it after a rule was applied.
-pub(super) fn settle(app: &App) {
-    let proposals = &app.shared.proposals;
-    let waiting = |one: &Proposal| one.state == ProposalState::Waiting;
-    for one in proposals.all().into_iter().filter(waiting) {
-        let wanted = match &one.wanted {
-            Wanted::Request { .. } => record(&one),
-            Wanted::Refused(id, _) => grant::refused_exchange(app, &id.to_string()).ok(),
-        };
-        if wanted.is_some_and(|record| allowed_now(app, &record)) {
-            proposals.settle(&one.session, one.id, ProposalState::Granted);
-        }
-    }
-}
-
-fn allowed_now(app: &App, record: &Record) -> bool {
-    let named = record.session.as_deref();
-    let id = named.and_then(|named| SessionId::new(named).ok());
-    let Some(session) = id.and_then(|id| app.shared.sessions.get(&id)) else {
-        return false;
-    };
-    let generation = app.shared.current().policies.current();
-    let groups = session.last_groups().to_vec();
-    match proposal::request(record, Some(&app.config)) {
-        Ok(mut request) => {
-            request.groups = groups;
-            generation.ask(&request.facts()).allowed()
-        }
-        // There was no request: only a name, or a tunnel.
-        Err(_) => {
-            let host = record.host.as_deref().unwrap_or_default();
-            Host::parse(host.as_bytes())
-                .is_ok_and(|host| generation.may_resolve(session.id(), &groups, &host))
-        }
-    }
-}
-
 /// The record that a refusal of the proposed request would have left.
-fn record(one: &Proposal) -> Option<Record> {
+pub(super) fn record(one: &Proposal) -> Option<Record> {
     let Wanted::Request { to, method, path } = &one.wanted else {
         return None;
     };

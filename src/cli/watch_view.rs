@@ -10,7 +10,7 @@ use super::terminal::safe;
 /// What is shown, and which of it is chosen.
 #[derive(Default)]
 pub(super) struct WatchView {
-    gateway: String,
+    pub(super) gateway: String,
     pub(super) sessions: Vec<Value>,
     /// Those that wait.
     pub(super) proposals: Vec<Value>,

@@ -10,7 +10,6 @@ use time::format_description::well_known::Rfc3339;
 
 use super::answer_body::AnswerBody;
 use super::exchange::Exchange;
-use super::proposals::{Proposal, ProposalState};
 use super::propose;
 use super::recent::RecentRefusal;
 use crate::intercept::{Entry, GATEWAY_NAME};
@@ -75,7 +74,7 @@ impl Exchange {
 
     fn proposals(&self, session: &Session, wants_json: bool) -> OwnPage {
         let own = self.worker.shared.proposals.of(session.id());
-        let all: Vec<Value> = own.iter().map(proposal).collect();
+        let all: Vec<Value> = own.iter().map(propose::shown).collect();
         page(&json!({ "proposals": all }), wants_json, text_of_proposals)
     }
 
@@ -127,23 +126,6 @@ fn refusal(one: &RecentRefusal) -> Value {
         "reason": one.reason.as_str(),
         "what": one.reason.meaning(),
         "next": one.reason.next_step_for(&one.to, &id),
-    })
-}
-
-/// What a workload sees of a proposal.
-pub(super) fn proposal(one: &Proposal) -> Value {
-    let time = OffsetDateTime::from(one.time).format(&Rfc3339);
-    json!({
-        "id": one.id.to_string(),
-        "time": time.unwrap_or_default(),
-        "wanted": one.wanted.shown(),
-        "why": one.words,
-        "state": one.state.as_str(),
-        "next": match one.state {
-            ProposalState::Waiting => "A person outside answers it, with `gateway allow` or `deny`.",
-            ProposalState::Granted => "Repeat the request.",
-            ProposalState::Refused => "Do without it, or ask your user.",
-        },
     })
 }
 

@@ -9,6 +9,8 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::exchange::Exchange;
 use super::floor::floor;
@@ -79,7 +81,7 @@ impl Exchange {
             state: ProposalState::Waiting,
         };
         let taken = proposals.take(proposal, |proposal| self.record_proposal(proposal))?;
-        Ok(super::internal::proposal(&taken))
+        Ok(shown(&taken))
     }
 
     /// Records a proposal without the workload's words.
@@ -231,6 +233,23 @@ fn malformed(what: &str) -> Unproposed {
 
 fn no(status: StatusCode, what: &str) -> Unproposed {
     Unproposed(status, what.to_owned())
+}
+
+/// What a workload sees of a proposal.
+pub(super) fn shown(one: &Proposal) -> Value {
+    let time = OffsetDateTime::from(one.time).format(&Rfc3339);
+    json!({
+        "id": one.id.to_string(),
+        "time": time.unwrap_or_default(),
+        "wanted": one.wanted.shown(),
+        "why": one.words,
+        "state": one.state.as_str(),
+        "next": match one.state {
+            ProposalState::Waiting => "A person outside answers it, with `gateway allow` or `deny`.",
+            ProposalState::Granted => "Repeat the request.",
+            ProposalState::Refused => "Do without it, or ask your user.",
+        },
+    })
 }
 
 /// What an answer says of a proposal that waits.

@@ -1,6 +1,6 @@
 //! `gateway watch` in a real terminal: its keys change real traffic, and the terminal is restored.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -142,13 +142,17 @@ fn in_a_pipe_it_prints_plain_lines() {
     program.ask("http://evil.test/");
     let mut watch = command(program.folder.path());
     let watch = watch.args(["watch", "agent"]).stdout(Stdio::piped());
-    let child = watch.spawn().unwrap();
-    program.ask("http://later.test/");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let mut child = watch.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("evil.test") {
+        assert_ne!(lines.read_line(&mut said).unwrap(), 0, "{said}");
+    }
     program.child.kill().unwrap();
     program.child.wait().unwrap();
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    // It ends with the gateway.
+    lines.read_to_string(&mut said).unwrap();
+    assert!(child.wait().unwrap().success());
     assert!(said.contains("refused   GET evil.test:80/"), "{said}");
     assert!(!said.contains('\u{1b}'), "{said}");
 }
