@@ -80,7 +80,7 @@ fn a_person_grants_or_refuses_what_the_workload_proposes_and_it_sees_which() {
     fs::write(project.join("go"), "").unwrap();
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stdout);
-    assert_eq!(said.matches("202").count(), 2, "{said}");
+    assert_eq!(said.matches("\n202{").count(), 1, "{said}");
     for part in [
         "granted GET api.example.com",
         "refused POST other.example.com",
@@ -100,7 +100,7 @@ fn a_refusal_is_proposed_by_its_id_and_what_waits_at_the_end_is_told() {
     );
     let output = inside(&folder, &script).wait_with_output().unwrap();
     let (said, noted) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(said.matches("202").count(), 2, "{said}");
+    assert_eq!(said.matches("\n202{").count(), 2, "{said}");
     assert!(said.contains("404"), "{said}");
     assert_eq!(said.matches(" waiting unlisted.test ").count(), 1, "{said}");
     assert!(noted.contains("nobody answered the proposal"), "{noted}");

@@ -162,6 +162,7 @@ fn in_a_pipe_it_prints_plain_lines() {
 fn the_picture_in_the_docs_is_what_the_program_shows() {
     let program = Program::start("");
     let mut terminal = Terminal::watch(&program, ("LANG", "C"));
+    terminal.shows("agent-1");
     program.ask("http://later.test/v1/models");
     terminal.shows("later.test:80/v1/models");
     program.ask("http://forbidden.test/admin");
