@@ -23,7 +23,7 @@ fn inside(folder: &tempfile::TempDir, script: &str) -> std::process::Child {
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     fs::set_permissions(&project, everybody).unwrap();
     let mut command = user_command(folder.path(), 0);
-    command.args(["exec", "-q", "--", "sh", "-c", script]);
+    command.args(["exec", "--", "sh", "-c", script]);
     exec(folder.path(), command)
 }
 
