@@ -132,7 +132,7 @@ enum Command {
     Proposals(proposed::ProposalList),
     Deny(proposed::Deny),
     Log(log::LogCommand),
-    Watch(watch::Watch),
+    Watch(watch::WatchCommand),
     /// List the services that are known by name: their variables, origins and places
     Presets(presets::Presets),
     /// Print the CA certificate of a running `gateway serve`

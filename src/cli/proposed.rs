@@ -9,7 +9,7 @@ use super::gateways::{ChosenGateway, Gateway};
 use super::terminal::{Paint, Terminal, safe};
 use crate::audit::Record;
 use crate::control::ControlRefusal;
-use crate::gateway::{Proposal, ProposalState, Wanted};
+use crate::gateway::{Proposal, ProposalState, ProposedAccess};
 use crate::names::ReasonCode;
 use http::StatusCode;
 
@@ -40,7 +40,7 @@ pub(super) struct Deny {
 pub(super) fn requested(app: &App, id: &str) -> Result<Option<Record>, ControlRefusal> {
     let all = app.shared.proposals.all();
     let mut found = all.iter().filter(|one| {
-        matches!(one.wanted, Wanted::Request { .. }) && one.id.to_string().starts_with(id)
+        matches!(one.wanted, ProposedAccess::Request { .. }) && one.id.to_string().starts_with(id)
     });
     match (found.next(), found.next()) {
         (None, _) => Ok(None),
@@ -58,7 +58,7 @@ pub(super) fn requested(app: &App, id: &str) -> Result<Option<Record>, ControlRe
 
 /// The record that a refusal of the proposed request would have left.
 pub(super) fn record(one: &Proposal) -> Option<Record> {
-    let Wanted::Request { to, method, path } = &one.wanted else {
+    let ProposedAccess::Request { to, method, path } = &one.wanted else {
         return None;
     };
     Some(Record {

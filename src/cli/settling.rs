@@ -3,7 +3,7 @@
 use super::app::App;
 use super::{grant, proposal, proposed};
 use crate::audit::Record;
-use crate::gateway::{Proposal, ProposalState, Wanted};
+use crate::gateway::{Proposal, ProposalState, ProposedAccess};
 use crate::message::Host;
 use crate::names::SessionId;
 
@@ -13,8 +13,8 @@ pub(super) fn settle(app: &App) {
     let waiting = |one: &Proposal| one.state == ProposalState::Waiting;
     for one in proposals.all().into_iter().filter(waiting) {
         let wanted = match &one.wanted {
-            Wanted::Request { .. } => proposed::record(&one),
-            Wanted::Refused(id, _) => grant::refused_exchange(app, &id.to_string()).ok(),
+            ProposedAccess::Request { .. } => proposed::record(&one),
+            ProposedAccess::Refused(id, _) => grant::refused_exchange(app, &id.to_string()).ok(),
         };
         if wanted.is_some_and(|record| allowed_now(app, &record)) {
             proposals.settle(&one.session, one.id, ProposalState::Granted);

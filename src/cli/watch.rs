@@ -19,9 +19,9 @@ use super::{allow, proposed};
 use crate::audit::Record;
 use crate::control::AllowRequest;
 
-/// Watch a running gateway: requests, refusals and why, sessions, proposals; answer at a key
+/// WatchCommand a running gateway: requests, refusals and why, sessions, proposals; answer at a key
 #[derive(Args)]
-pub(super) struct Watch {
+pub(super) struct WatchCommand {
     /// Only of this session: its id, or the beginning of it
     session: Option<String>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ enum Ends {
     Gone,
 }
 
-impl Watch {
+impl WatchCommand {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let (gateway, session) = self.find()?;
         if terminal.json() || !Screen::is_there() {

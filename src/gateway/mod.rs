@@ -40,7 +40,7 @@ pub use limits::Limits;
 pub use listener::{ListenerMode, ListenerSlot, SessionListener};
 pub use listening_socket::ListeningSocket;
 pub use metrics::{Distribution, Metrics};
-pub use proposals::{Proposal, ProposalState, Proposals, Wanted};
+pub use proposals::{Proposal, ProposalState, Proposals, ProposedAccess};
 pub use recent::RecentRefusals;
 pub use refusal::chain;
 pub use refusal_counts::RefusalCounts;

@@ -31,7 +31,7 @@ pub struct Proposal {
     /// When.
     pub time: SystemTime,
     /// What is to be allowed.
-    pub wanted: Wanted,
+    pub wanted: ProposedAccess,
     /// Why, in the workload's words. They may hold anything.
     pub words: String,
     /// What became of it.
@@ -40,7 +40,7 @@ pub struct Proposal {
 
 /// What is to be allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ProposedAccess {
     /// What the refused exchange asked for, and where it went.
     Refused(ExchangeId, String),
     /// A request over TLS, which need not have been made.
@@ -104,7 +104,7 @@ impl ProposalState {
     }
 }
 
-impl Wanted {
+impl ProposedAccess {
     /// What is shown of it: a method, a host and a path, or where the refused exchange went.
     #[must_use]
     pub fn shown(&self) -> String {
@@ -210,7 +210,7 @@ mod tests {
             id,
             session: SessionId::new("ours").unwrap(),
             time: SystemTime::now(),
-            wanted: Wanted::Refused(id, format!("h{n}.test")),
+            wanted: ProposedAccess::Refused(id, format!("h{n}.test")),
             words: String::new(),
             state: ProposalState::Waiting,
         }

@@ -14,7 +14,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::exchange::Exchange;
 use super::floor::floor;
-use super::proposals::{NotTaken, Proposal, ProposalState, Wanted};
+use super::proposals::{NotTaken, Proposal, ProposalState, ProposedAccess};
 use crate::audit::Event;
 use crate::message::pairs::decoded;
 use crate::message::{Authority, EncodedSlash, Origin, RequestTarget, Scheme, method};
@@ -24,7 +24,7 @@ use crate::session::Identified;
 /// What the content of a proposal may say. There is no place in it for a rule.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Said {
+struct ProposalContent {
     id: Option<String>,
     host: Option<String>,
     method: Option<String>,
@@ -35,7 +35,7 @@ struct Said {
 /// Why there is no proposal.
 pub(super) struct Unproposed(pub(super) StatusCode, pub(super) String);
 
-type Wished = Result<Wanted, Unproposed>;
+type Wished = Result<ProposedAccess, Unproposed>;
 
 impl Exchange {
     /// Reads and takes a proposal. Returns it as the workload's page shows it.
@@ -71,8 +71,8 @@ impl Exchange {
         };
         let proposal = Proposal {
             id: match &wanted {
-                Wanted::Refused(refused, _) => *refused,
-                Wanted::Request { .. } => id,
+                ProposedAccess::Refused(refused, _) => *refused,
+                ProposedAccess::Request { .. } => id,
             },
             session: session.id().clone(),
             time: SystemTime::now(),
@@ -117,11 +117,11 @@ impl Exchange {
             _ => Scheme::Https,
         };
         self.above_floor(scheme, to)?;
-        Ok(Wanted::Refused(refusal.id, refusal.to))
+        Ok(ProposedAccess::Refused(refusal.id, refusal.to))
     }
 
     /// Reads a request that need not have been made.
-    fn named_request(&self, said: &Said) -> Wished {
+    fn named_request(&self, said: &ProposalContent) -> Wished {
         let part = |part: &Option<String>| part.clone().unwrap_or_default();
         let (host, method, path) = (part(&said.host), part(&said.method), part(&said.path));
         let to = Authority::parse(host.as_bytes(), Some(443));
@@ -139,7 +139,7 @@ impl Exchange {
             ));
         }
         self.above_floor(Scheme::Https, to.clone())?;
-        Ok(Wanted::Request { to, method, path })
+        Ok(ProposedAccess::Request { to, method, path })
     }
 
     /// Refuses what no rule would allow.
@@ -155,7 +155,7 @@ fn media_type(fields: &HeaderMap) -> String {
     kind.unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-fn said(kind: &str, content: &Bytes) -> Result<Said, Unproposed> {
+fn said(kind: &str, content: &Bytes) -> Result<ProposalContent, Unproposed> {
     match kind {
         "application/json" => serde_json::from_slice(content).map_err(|_| {
             malformed("the JSON is no object of the texts `id`, `host`, `method`, `path`, `why`")
@@ -169,9 +169,9 @@ fn said(kind: &str, content: &Bytes) -> Result<Said, Unproposed> {
 }
 
 /// Reads a form, in which every name stands once.
-fn form(content: &Bytes) -> Result<Said, Unproposed> {
+fn form(content: &Bytes) -> Result<ProposalContent, Unproposed> {
     let unclear = || malformed("the form has more than `id`, `host`, `method`, `path`, `why`");
-    let mut said = Said::default();
+    let mut said = ProposalContent::default();
     let pairs = content.split(|byte| *byte == b'&');
     for pair in pairs.filter(|pair| !pair.is_empty()) {
         let equals = memchr::memchr(b'=', pair).ok_or_else(unclear)?;
