@@ -96,7 +96,8 @@ fn is_id(text: &str) -> bool {
     (4..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn ask(gateway: &Gateway, asked: &AllowRequest) -> Result<GrantedRule, Failure> {
+/// Asks for a rule, or has it applied.
+pub(super) fn ask(gateway: &Gateway, asked: &AllowRequest) -> Result<GrantedRule, Failure> {
     let content: Value = json!(asked);
     let answer = gateway.post("/v1/policies/allow", Some(&content))?;
     serde_json::from_value(answer)

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::app::App;
 use super::failure::{Code, Failure};
-use super::{grant, serving};
+use super::{grant, serving, settling};
 use crate::config::state;
 use crate::control::{
     About, AllowRequest, Control, ControlRefusal, ControlSocket, GrantedRule, Operations, Unusable,
@@ -238,7 +238,11 @@ impl Operations for AppOperations {
             .next("ask again without `policy`")),
             Some(_) => {
                 let apply = |app: Arc<App>| async move { grant::apply(&app, rule).await };
-                self.on_main(apply).await
+                let applied = self.on_main(apply).await?;
+                let app = self.app.clone();
+                // A proposal whose state cannot be told still waits.
+                let _ = tokio::task::spawn_blocking(move || settling::settle(&app)).await;
+                Ok(applied)
             }
         }
     }

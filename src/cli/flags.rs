@@ -22,6 +22,13 @@ pub struct ConfigFile {
     config: Option<PathBuf>,
 }
 
+impl ConfigFile {
+    /// Names none.
+    pub(super) fn none() -> Self {
+        Self { config: None }
+    }
+}
+
 /// The flags of `exec` and `serve`.
 #[derive(Args, Clone)]
 pub struct RunFlags {

@@ -11,7 +11,7 @@ use super::ports::BoundPorts;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{control, exporting, project_file, serving, summary};
+use super::{control, exporting, project_file, proposed, serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
@@ -71,6 +71,7 @@ pub fn serve_on(
             if let Some(terminal) = terminal {
                 summary::print_ended(terminal, &app);
                 summary::print_refused(terminal, &app);
+                proposed::print_waiting(terminal, &app);
                 summary::print_left(terminal, &aftermath);
             }
             Ok(Code::Ok)

@@ -10,8 +10,8 @@ use http::StatusCode;
 
 use super::app::App;
 use super::failure::Failure;
-use super::proposal;
 use super::write::write;
+use super::{proposal, proposed};
 use crate::audit::{self, Record};
 use crate::config::Allowed;
 use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
@@ -28,13 +28,15 @@ pub fn rule(app: &App, asked: &AllowRequest) -> Result<String, ControlRefusal> {
     match (&asked.host, &asked.exchange, asked.last) {
         (Some(host), None, false) => of_host(app, asked, host),
         (None, Some(id), false) => {
-            let is_it = |record: &Record| {
-                record
-                    .id
-                    .as_deref()
-                    .is_some_and(|known| known.starts_with(id.as_str()))
-            };
-            of_record(app, &refused_record(app, true, is_it)?)
+            let proposed = proposed::requested(app, id)?;
+            match (proposed, refused_exchange(app, id)) {
+                (Some(record), Err(none)) if none.status == StatusCode::NOT_FOUND => {
+                    of_record(app, &record)
+                }
+                (Some(record), _) if id.len() == WHOLE_ID => of_record(app, &record),
+                (Some(_), _) => Err(unclear()),
+                (None, refused) => of_record(app, &refused?),
+            }
         }
         (None, None, true) => of_record(app, &refused_record(app, false, |_| true)?),
         _ => Err(
@@ -190,13 +192,31 @@ fn refused_record(
     .map_err(unreadable)?;
     // A workload knows the ids of its own exchanges, and could make one that begins like another.
     if only && several {
-        let what = "several refused exchanges have an id that begins like this";
-        return Err(ControlRefusal::new(StatusCode::CONFLICT, what).next("write the whole id"));
+        return Err(unclear());
     }
     found.ok_or_else(|| {
         let what = "no such exchange was refused";
         ControlRefusal::new(StatusCode::NOT_FOUND, what).next("`gateway log --refused` lists them")
     })
+}
+
+/// Returns the only refused exchange whose id begins like this.
+///
+/// # Errors
+/// Returns that there is none, or more than one.
+pub(super) fn refused_exchange(app: &App, id: &str) -> Result<Record, ControlRefusal> {
+    let is_it = |record: &Record| {
+        record
+            .id
+            .as_deref()
+            .is_some_and(|known| known.starts_with(id))
+    };
+    refused_record(app, true, is_it)
+}
+
+fn unclear() -> ControlRefusal {
+    let what = "several refused exchanges or proposals have an id that begins like this";
+    ControlRefusal::new(StatusCode::CONFLICT, what).next("write the whole id")
 }
 
 /// Returns the rule for what an exchange asked for.
@@ -255,5 +275,7 @@ fn unkept() -> ControlRefusal {
     ControlRefusal::new(status, "there is no file to keep granted rules in")
 }
 
+/// How many digits an id has.
+const WHOLE_ID: usize = 20;
 const HEAD: &str =
     "// Rules that an operator granted with `gateway allow`. Edit or remove them as you like.\n";

@@ -26,7 +26,7 @@ pub(super) struct LogCommand {
     #[arg(long)]
     refused: bool,
     /// How many records of the past to show
-    #[arg(long, short = 'n', value_name = "NUMBER", default_value_t = 50)]
+    #[arg(long, short = 'n', value_name = "NUMBER", default_value_t = PAST)]
     lines: usize,
     /// What each record is printed as: a line for a person, or an event of OCSF as JSON
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
@@ -66,14 +66,35 @@ impl LogCommand {
 
     /// Shows the past of one gateway, and then what it writes, until it ends.
     fn follow(&self, terminal: &Terminal) -> Result<Code, Failure> {
-        let gateway = self.chosen.one()?;
+        self.follow_of(&self.chosen.one()?, terminal)
+    }
+
+    /// As `gateway log -f`, of one session or of all.
+    pub(super) fn following(session: Option<String>, chosen: ChosenGateway) -> Self {
+        Self {
+            follow: true,
+            session,
+            refused: false,
+            lines: PAST,
+            format: LogFormat::Text,
+            audit: Vec::new(),
+            config: ConfigFile::none(),
+            chosen,
+        }
+    }
+
+    pub(super) fn follow_of(
+        &self,
+        gateway: &Gateway,
+        terminal: &Terminal,
+    ) -> Result<Code, Failure> {
         let runtime = serving::runtime()?;
         // The stream begins before the past is read, so that none is missed. Some are in both.
         let following = runtime.block_on(gateway.client.follow());
         let mut content = following
             .map_err(|unanswered| gateway.unanswered(&unanswered))?
             .map_err(|(status, answer)| gateway.refused(status, &answer))?;
-        let past = self.past(&gateway, terminal)?;
+        let past = self.past(gateway, terminal)?;
         let mut unread = Vec::new();
         while let Some(Ok(frame)) = runtime.block_on(content.frame()) {
             unread.extend_from_slice(frame.data_ref().map_or(&[], |data| &**data));
@@ -182,11 +203,19 @@ fn unreadable(error: audit::Error) -> Failure {
     Failure::of("the audit log cannot be read", &error)
 }
 
-/// Prints a record: one line of JSON, or one line for a person.
-fn print(terminal: &Terminal, record: &Record) {
-    if terminal.json() {
-        return terminal.document(record);
-    }
+/// What a person is shown of a record. None of it steers a terminal.
+pub(super) struct RecordLine {
+    pub(super) time: String,
+    pub(super) session: String,
+    pub(super) verdict: String,
+    pub(super) what: String,
+    pub(super) id: String,
+    /// Whether something was refused.
+    pub(super) refused: bool,
+}
+
+/// Returns what a person is shown of a record.
+pub(super) fn line(record: &Record) -> RecordLine {
     let time = shown(record.time.as_deref());
     let time = time.get(11..19).unwrap_or(&time);
     let session = shown(record.session.as_deref());
@@ -209,13 +238,30 @@ fn print(terminal: &Terminal, record: &Record) {
         ),
         _ => (outcome(record), request(record)),
     };
-    let paint = if record.reason.is_some() || verdict == "deny" {
+    RecordLine {
+        time: time.to_owned(),
+        session,
+        refused: record.reason.is_some() || verdict == "deny",
+        verdict,
+        what,
+        id: shown(record.id.as_deref()),
+    }
+}
+
+/// Prints a record: one line of JSON, or one line for a person.
+fn print(terminal: &Terminal, record: &Record) {
+    if terminal.json() {
+        return terminal.document(record);
+    }
+    let line = line(record);
+    let paint = if line.refused {
         Paint::Red
     } else {
         Paint::Green
     };
-    let verdict = terminal.paint(paint, &format!("{verdict:<9}"));
-    let id = terminal.paint(Paint::Dim, &shown(record.id.as_deref()));
+    let verdict = terminal.paint(paint, &format!("{:<9}", line.verdict));
+    let id = terminal.paint(Paint::Dim, &line.id);
+    let (time, session, what) = (line.time, line.session, line.what);
     terminal.line(format!("{time} {session:<12} {verdict} {what} {id}").trim_end());
 }
 
@@ -250,3 +296,5 @@ fn request(record: &Record) -> String {
 
 /// How many more records than asked for are kept while a log is read.
 const KEPT: usize = 1024;
+/// How many records of the past are shown.
+const PAST: usize = 50;

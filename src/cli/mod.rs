@@ -60,6 +60,7 @@ mod project;
 mod project_command;
 mod project_file;
 mod proposal;
+mod proposed;
 mod publishing;
 mod refusal_lines;
 mod reload;
@@ -72,11 +73,16 @@ mod secret;
 mod serve;
 mod service_manager;
 mod serving;
+mod settling;
 mod signals;
 mod summary;
 mod terminal;
 mod threads;
 mod usage;
+mod watch;
+mod watch_events;
+mod watch_screen;
+mod watch_view;
 mod watched;
 mod why;
 mod write;
@@ -141,7 +147,10 @@ enum Command {
     #[command(subcommand)]
     Project(project_command::ProjectCommand),
     Init(init::Init),
+    Proposals(proposed::ProposalList),
+    Deny(proposed::Deny),
     Log(log::LogCommand),
+    Watch(watch::WatchCommand),
     /// List the services that are known by name: their variables, origins and places
     Presets(presets::Presets),
     /// Print the CA certificate of a running `gateway serve`
@@ -247,7 +256,10 @@ impl Command {
             Self::Allow(command) => command.run(terminal),
             Self::Project(command) => command.run(terminal),
             Self::Init(command) => command.run(terminal),
+            Self::Proposals(command) => command.run(terminal),
+            Self::Deny(command) => command.run(terminal),
             Self::Log(command) => command.run(terminal),
+            Self::Watch(command) => command.run(terminal),
             Self::Presets(command) => command.run(terminal),
             Self::Ca(command) => command.run(terminal),
             Self::Env(command) => command.run(terminal),

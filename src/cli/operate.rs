@@ -26,9 +26,9 @@ pub(super) struct SessionList {
 #[derive(Args)]
 pub(super) struct OneSession {
     /// The session: its id, or the beginning of it
-    session: String,
+    pub(super) session: String,
     #[command(flatten)]
-    chosen: ChosenGateway,
+    pub(super) chosen: ChosenGateway,
 }
 
 /// Apply changed files to a running gateway: all of them, or none
@@ -145,7 +145,8 @@ fn print_session(terminal: &Terminal, session: &Value) {
     ));
 }
 
-fn sessions(gateway: &Gateway) -> Result<Vec<Value>, Failure> {
+/// Returns the sessions of a gateway.
+pub(super) fn sessions(gateway: &Gateway) -> Result<Vec<Value>, Failure> {
     let mut listed = gateway.get("/v1/sessions")?;
     match listed["sessions"].take() {
         Value::Array(sessions) => Ok(sessions),
@@ -168,7 +169,7 @@ impl OneSession {
     }
 
     /// Returns the session's gateway and its whole id.
-    fn find(&self) -> Result<(Gateway, String), Failure> {
+    pub(super) fn find(&self) -> Result<(Gateway, String), Failure> {
         let mut found = Vec::new();
         for gateway in self.chosen.all()? {
             let ids = sessions(&gateway)?

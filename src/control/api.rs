@@ -44,7 +44,7 @@ pub(super) enum Content {
     Stream(Box<Events>),
 }
 
-type Answered = Result<Response<Content>, ControlRefusal>;
+pub(super) type Answered = Result<Response<Content>, ControlRefusal>;
 
 impl<O: Operations> Control<O> {
     /// Answers one call.
@@ -77,6 +77,8 @@ impl<O: Operations> Control<O> {
             Endpoint::Revoke => self.revoke(&called, peer),
             Endpoint::Events => self.events(),
             Endpoint::Allow => self.allow(&content, peer).await,
+            Endpoint::Proposals => Ok(self.proposals()),
+            Endpoint::RefuseProposal => self.refuse_proposal(&content, peer),
         }
     }
 
@@ -117,7 +119,7 @@ impl<O: Operations> Control<O> {
             .next("see `[control] policy` of the configuration"))
     }
 
-    fn record(
+    pub(super) fn record(
         &self,
         peer: Peer,
         operation: Operation,
@@ -322,7 +324,7 @@ fn unknown_session() -> ControlRefusal {
     ControlRefusal::new(StatusCode::NOT_FOUND, "there is no such session").next("gateway sessions")
 }
 
-fn bad(what: &str) -> ControlRefusal {
+pub(super) fn bad(what: &str) -> ControlRefusal {
     ControlRefusal::new(StatusCode::BAD_REQUEST, what)
 }
 
@@ -347,7 +349,7 @@ fn refusal(refused: &ControlRefusal) -> Response<Content> {
     response
 }
 
-fn document(value: &impl Serialize) -> Response<Content> {
+pub(super) fn document(value: &impl Serialize) -> Response<Content> {
     match serde_json::to_vec(value) {
         Ok(text) => page("application/json", text),
         Err(error) => {

@@ -8,6 +8,7 @@ mod client;
 mod events;
 mod exposition;
 mod operations;
+mod proposed;
 mod route;
 mod server;
 mod socket;

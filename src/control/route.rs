@@ -41,6 +41,8 @@ pub(super) enum Endpoint {
     Revoke,
     Events,
     Allow,
+    Proposals,
+    RefuseProposal,
 }
 
 /// A route that a request names, with the session in its path.
@@ -87,7 +89,7 @@ const fn probe(
 }
 
 /// Every route.
-pub static ROUTES: [Route; 13] = [
+pub static ROUTES: [Route; 15] = [
     probe("/healthz", "The process lives.", Endpoint::Health, &[200]),
     probe(
         "/ready",
@@ -171,6 +173,20 @@ pub static ROUTES: [Route; 13] = [
         "Shows the narrowest rule that allows what was refused; applies it if it is repeated.",
         (Endpoint::Allow, Operation::PolicyAllow),
         &[200, 404, 409, 422, 503],
+    ),
+    route(
+        Method::GET,
+        "/v1/proposals",
+        "What workloads propose to be allowed.",
+        (Endpoint::Proposals, Operation::ProposalList),
+        &[200],
+    ),
+    route(
+        Method::POST,
+        "/v1/proposals/refuse",
+        "Refuses what a workload proposes.",
+        (Endpoint::RefuseProposal, Operation::ProposalRefuse),
+        &[200, 404, 409, 503],
     ),
 ];
 

@@ -56,9 +56,10 @@ impl Exchange {
     ) -> Result<Response<AnswerBody>, Refusal> {
         let accepted = self.accept(connection, request)?;
         let identified = self.identify(accepted)?;
-        if let Some(page) = self.own_page(&identified) {
-            return Ok(page);
-        }
+        let identified = match self.own_page(identified).await {
+            Ok(page) => return Ok(page),
+            Err(identified) => identified,
+        };
         let gathered = self.gather(identified).await?;
         let authorized = self.decide(gathered)?;
         let verified = self.verify(authorized).await?;

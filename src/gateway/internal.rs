@@ -10,6 +10,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::answer_body::AnswerBody;
 use super::exchange::Exchange;
+use super::propose;
 use super::recent::RecentRefusal;
 use crate::intercept::{Entry, GATEWAY_NAME};
 use crate::message::Host;
@@ -20,26 +21,35 @@ use crate::session::{Identified, Session};
 type OwnPage = (StatusCode, &'static str, String);
 
 impl Exchange {
-    /// Returns the page of a sandbox's request to the gateway's own name; `None` for any other
-    /// request. Elsewhere the name is an origin's.
-    pub(super) fn own_page(&self, identified: &Identified) -> Option<Response<AnswerBody>> {
+    /// Returns the page of a sandbox's request to the gateway's own name; any other request as it
+    /// was. Elsewhere the name is an origin's.
+    pub(super) async fn own_page(
+        &self,
+        identified: Identified,
+    ) -> Result<Response<AnswerBody>, Identified> {
         let head = &identified.request().head;
         let is_own = head.origin.authority.host.as_str() == GATEWAY_NAME;
         if !is_own || self.entry != Entry::Transparent {
-            return None;
+            return Err(identified);
         }
         let wants_json = head.fields.get(ACCEPT).is_some_and(|accept| {
             memchr::memmem::find(accept.as_bytes(), b"application/json").is_some()
         });
         let is_read = matches!(head.method, Method::GET | Method::HEAD);
+        let session = identified.session();
         let page = match head.target.path() {
+            "/proposals" if head.method == Method::POST => {
+                let (status, answer) = propose::answer(Box::pin(self.propose(identified)).await);
+                return Ok(response((status, JSON, format!("{answer}\n"))));
+            }
             _ if !is_read => (StatusCode::METHOD_NOT_ALLOWED, TEXT, String::from(PAGES)),
-            "/" => self.about(identified.session(), wants_json),
-            "/refused" => self.refused(identified.session(), wants_json),
+            "/" => self.about(session, wants_json),
+            "/refused" => self.refused(session, wants_json),
+            "/proposals" => self.proposals(session, wants_json),
             "/ca.pem" => (StatusCode::OK, PEM, self.ca.certificate_pem()),
             _ => (StatusCode::NOT_FOUND, TEXT, String::from(PAGES)),
         };
-        Some(response(page))
+        Ok(response(page))
     }
 
     fn about(&self, session: &Session, wants_json: bool) -> OwnPage {
@@ -51,7 +61,7 @@ impl Exchange {
             "reaches": self.reaches(session),
             "credentials": credentials,
             "refused": refused.iter().map(refusal).collect::<Vec<_>>(),
-            "pages": ["/", "/refused", "/ca.pem"],
+            "pages": ["/", "/refused", "/proposals", "/ca.pem"],
         });
         page(&about, wants_json, text_of_session)
     }
@@ -60,6 +70,12 @@ impl Exchange {
         let refused = self.worker.shared.recent.of(session.id());
         let all: Vec<Value> = refused.iter().map(refusal).collect();
         page(&json!({ "refused": all }), wants_json, text_of_refused)
+    }
+
+    fn proposals(&self, session: &Session, wants_json: bool) -> OwnPage {
+        let own = self.worker.shared.proposals.of(session.id());
+        let all: Vec<Value> = own.iter().map(propose::shown).collect();
+        page(&json!({ "proposals": all }), wants_json, text_of_proposals)
     }
 
     /// The hosts that some policy lets the session reach; `null` if a policy is for every host.
@@ -113,9 +129,28 @@ fn refusal(one: &RecentRefusal) -> Value {
     })
 }
 
+fn text_of_proposals(about: &Value) -> String {
+    let all = about["proposals"].as_array().into_iter().flatten();
+    let line = |one: &Value| {
+        let part = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+        format!(
+            "{} {} {} {}\n",
+            part("time"),
+            part("state"),
+            part("wanted"),
+            part("id")
+        )
+    };
+    let lines: Vec<String> = all.map(line).collect();
+    match lines.is_empty() {
+        true => String::from("Nothing was proposed.\n"),
+        false => format!("Proposed, the latest first:\n{}", lines.concat()),
+    }
+}
+
 fn page(about: &Value, wants_json: bool, text: fn(&Value) -> String) -> OwnPage {
     match wants_json {
-        true => (StatusCode::OK, "application/json", format!("{about}\n")),
+        true => (StatusCode::OK, JSON, format!("{about}\n")),
         false => (StatusCode::OK, TEXT, text(about)),
     }
 }
@@ -178,10 +213,12 @@ fn response((status, kind, content): OwnPage) -> Response<AnswerBody> {
     response
 }
 
+const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 const PEM: &str = "application/x-pem-file";
 const PAGES: &str = "
-Pages: / (this session), /refused (what was refused, and why), /ca.pem (the CA to trust).
-With `Accept: application/json`, the first two are JSON.
-What else you need, ask your user for: nothing can be changed from here.
+Pages: / (this session), /refused (what was refused, and why), /proposals, /ca.pem (the CA to trust).
+With `Accept: application/json`, all but the last are JSON.
+To propose what you need, POST to /proposals, as JSON or a form: `id` of a refusal (or `host`,
+`method` and `path`), and `why` in a line. A person outside grants it, and nothing else does.
 ";

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::export_counts::ExportCounts;
 use super::ids::Ids;
 use super::metrics::Metrics;
+use super::proposals::Proposals;
 use super::recent::RecentRefusals;
 use super::refusal_counts::RefusalCounts;
 use super::snapshot::Snapshot;
@@ -32,6 +33,8 @@ pub struct SharedState {
     pub refused: RefusalCounts,
     /// The latest refusals, for the workloads' own pages.
     pub recent: RecentRefusals,
+    /// What workloads propose to be allowed.
+    pub proposals: Proposals,
     /// Counts what happens, for `/metrics`.
     pub metrics: Arc<Metrics>,
     /// Counts what became of exported records, for each destination.
@@ -57,6 +60,7 @@ impl SharedState {
             ids,
             refused: RefusalCounts::default(),
             recent: RecentRefusals::default(),
+            proposals: Proposals::default(),
             metrics: Arc::default(),
             exports: Mutex::default(),
             open: Arc::default(),

@@ -34,6 +34,10 @@ pub enum Operation {
     Reload,
     /// To allow what was refused.
     PolicyAllow,
+    /// To list what workloads propose.
+    ProposalList,
+    /// To refuse what a workload proposes.
+    ProposalRefuse,
     /// To revoke a credential.
     CredentialRevoke,
 }
@@ -53,6 +57,8 @@ impl Operation {
             Self::AuditRead => "audit.read",
             Self::Reload => "reload",
             Self::PolicyAllow => "policy.allow",
+            Self::ProposalList => "proposal.list",
+            Self::ProposalRefuse => "proposal.refuse",
             Self::CredentialRevoke => "credential.revoke",
         }
     }
@@ -143,7 +149,7 @@ const HELP: &str = "the schema is policies/control.cedarschema; see docs/control
 mod tests {
     use super::*;
 
-    const ALL: [Operation; 11] = [
+    const ALL: [Operation; 13] = [
         Operation::Status,
         Operation::MetricsRead,
         Operation::SessionList,
@@ -154,6 +160,8 @@ mod tests {
         Operation::AuditRead,
         Operation::Reload,
         Operation::PolicyAllow,
+        Operation::ProposalList,
+        Operation::ProposalRefuse,
         Operation::CredentialRevoke,
     ];
 

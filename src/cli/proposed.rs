@@ -1,0 +1,140 @@
+//! What workloads propose: `gateway proposals` and `deny`, and the request of a proposal.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::app::App;
+use super::failure::{Code, Failure};
+use super::gateways::{ChosenGateway, Gateway};
+use super::terminal::{Paint, Terminal, safe};
+use crate::audit::Record;
+use crate::control::ControlRefusal;
+use crate::gateway::{Proposal, ProposalState, ProposedAccess};
+use crate::names::ReasonCode;
+use http::StatusCode;
+
+/// List what workloads propose to be allowed
+#[derive(Args)]
+pub(super) struct ProposalList {
+    /// What was answered too
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    chosen: ChosenGateway,
+}
+
+/// Refuse what a workload proposes; `gateway allow ID` grants it
+#[derive(Args)]
+pub(super) struct Deny {
+    /// The proposal: its id, or the beginning of it
+    id: String,
+    #[command(flatten)]
+    chosen: ChosenGateway,
+}
+
+/// Returns the request of a proposal that is no refused exchange, as the record of its refusal;
+/// `None` if no such proposal has an id that begins like this.
+///
+/// # Errors
+/// Returns that a person refused it, or that several proposals begin like this.
+pub(super) fn requested(app: &App, id: &str) -> Result<Option<Record>, ControlRefusal> {
+    let all = app.shared.proposals.all();
+    let mut found = all.iter().filter(|one| {
+        matches!(one.wanted, ProposedAccess::Request { .. }) && one.id.to_string().starts_with(id)
+    });
+    match (found.next(), found.next()) {
+        (None, _) => Ok(None),
+        (Some(one), None) if one.state == ProposalState::Refused => {
+            let what = "a person has refused this proposal";
+            Err(ControlRefusal::new(StatusCode::CONFLICT, what).next("name its host instead"))
+        }
+        (Some(one), None) => Ok(record(one)),
+        (Some(_), Some(_)) => {
+            let what = "several proposals have an id that begins like this";
+            Err(ControlRefusal::new(StatusCode::CONFLICT, what).next("write the whole id"))
+        }
+    }
+}
+
+/// The record that a refusal of the proposed request would have left.
+pub(super) fn record(one: &Proposal) -> Option<Record> {
+    let ProposedAccess::Request { to, method, path } = &one.wanted else {
+        return None;
+    };
+    Some(Record {
+        kind: "exchange".into(),
+        session: Some(one.session.to_string().into()),
+        entry: Some("transparent".into()),
+        scheme: Some("https".into()),
+        method: Some(method.clone().into()),
+        host: Some(to.host.as_str().to_owned().into()),
+        port: Some(to.port),
+        path: Some(path.clone().into()),
+        reason: Some(ReasonCode::PolicyDefaultDeny.as_str().into()),
+        ..Record::default()
+    })
+}
+
+/// Prints what waits for an answer at the end of `exec`.
+pub(super) fn print_waiting(terminal: &Terminal, app: &App) {
+    let waiting = |one: &Proposal| one.state == ProposalState::Waiting;
+    for one in app.shared.proposals.all().into_iter().filter(waiting) {
+        let (wanted, words) = (safe(&one.wanted.shown()), safe(&one.words));
+        terminal.note(format!(
+            "{} {wanted}: nobody answered the proposal. The command says: \"{words}\"",
+            terminal.paint_note(Paint::Dim, "gateway  proposed")
+        ));
+    }
+}
+
+impl ProposalList {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let mut all = Vec::new();
+        for gateway in &self.chosen.all()? {
+            for mut one in proposals(gateway)? {
+                one["gateway"] = json!(gateway.name);
+                all.push(one);
+            }
+        }
+        all.retain(|one| self.all || one["state"] == "waiting");
+        if terminal.json() {
+            terminal.document(&json!({ "proposals": all }));
+        } else {
+            all.iter().for_each(|one| print(terminal, one));
+        }
+        Ok(Code::Ok)
+    }
+}
+
+/// Returns the proposals of a gateway.
+pub(super) fn proposals(gateway: &Gateway) -> Result<Vec<Value>, Failure> {
+    match gateway.get("/v1/proposals")?["proposals"].take() {
+        Value::Array(all) => Ok(all),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn print(terminal: &Terminal, one: &Value) {
+    let part = |name: &str| safe(one[name].as_str().unwrap_or_default());
+    let (id, state) = (part("id"), part("state"));
+    let (session, wanted) = (part("session"), part("wanted"));
+    terminal.line(format!("{id} {state:<8} {session:<12} {wanted}"));
+    terminal.line(format!("  the workload says: \"{}\"", part("why")));
+}
+
+impl Deny {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let content = json!({ "id": self.id });
+        let refused = self
+            .chosen
+            .one()?
+            .post("/v1/proposals/refuse", Some(&content))?;
+        if terminal.json() {
+            terminal.document(&refused);
+        } else {
+            let wanted = safe(refused["wanted"].as_str().unwrap_or_default());
+            terminal.line(format!("refused: {wanted}"));
+        }
+        Ok(Code::Ok)
+    }
+}

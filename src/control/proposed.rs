@@ -1,0 +1,84 @@
+//! What workloads propose, as operators see and refuse it. To grant one, they allow its id.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::api::{Answered, Content, bad, document};
+use super::operations::{ControlRefusal, Operations};
+use super::server::{Control, Peer};
+use crate::audit::Decision;
+use crate::gateway::{Proposal, ProposalState, SharedState};
+use crate::policy::Operation;
+
+/// Names the proposal that is refused.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RefusedProposal {
+    /// Its id, or the beginning of one.
+    id: String,
+}
+
+impl<O: Operations> Control<O> {
+    pub(super) fn proposals(&self) -> Response<Content> {
+        let all = self.shared.proposals.all();
+        let views: Vec<Value> = all.iter().map(|one| view(one, &self.shared)).collect();
+        document(&json!({ "proposals": views }))
+    }
+
+    pub(super) fn refuse_proposal(&self, content: &Bytes, peer: Peer) -> Answered {
+        let asked: RefusedProposal = serde_json::from_slice(content)
+            .map_err(|error| bad("the content names no proposal").because(error.to_string()))?;
+        let all = self.shared.proposals.all();
+        let is_it = |one: &&Proposal| {
+            one.state == ProposalState::Waiting && one.id.to_string().starts_with(&asked.id)
+        };
+        let mut found = all.iter().filter(is_it);
+        let one = match (found.next(), found.next()) {
+            (Some(only), None) => only,
+            (None, _) => return Err(answered_or_unknown()),
+            (Some(_), Some(_)) => {
+                let what = "several proposals have an id that begins like this";
+                let several = ControlRefusal::new(StatusCode::CONFLICT, what);
+                return Err(several.next("write the whole id"));
+            }
+        };
+        let subject = format!("{} {}", one.id, one.wanted.shown());
+        let act = (subject.as_str(), Decision::Allow);
+        self.record(peer, Operation::ProposalRefuse, Some(&one.session), act)?;
+        let refused = ProposalState::Refused;
+        if !self.shared.proposals.settle(&one.session, one.id, refused) {
+            return Err(answered_or_unknown());
+        }
+        let refused = Proposal {
+            state: refused,
+            ..one.clone()
+        };
+        Ok(document(&view(&refused, &self.shared)))
+    }
+}
+
+fn answered_or_unknown() -> ControlRefusal {
+    ControlRefusal::new(StatusCode::NOT_FOUND, "no such proposal waits").next("gateway proposals")
+}
+
+/// What an operator sees. One that nobody answered ends with its session.
+fn view(one: &Proposal, shared: &SharedState) -> Value {
+    let session = shared.sessions.get(&one.session);
+    let over = session.is_none_or(|session| session.is_over());
+    let state = match one.state {
+        ProposalState::Waiting if over => "ended",
+        state => state.as_str(),
+    };
+    json!({
+        "id": one.id.to_string(),
+        "session": one.session.as_str(),
+        "time": OffsetDateTime::from(one.time).format(&Rfc3339).ok(),
+        "wanted": one.wanted.shown(),
+        "why": one.words,
+        "state": state,
+    })
+}

@@ -1,0 +1,275 @@
+//! What workloads propose to be allowed. Nothing here changes what they may: a person grants a
+//! proposal, or refuses it, outside.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant, SystemTime};
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use crate::message::Authority;
+use crate::names::{ExchangeId, SessionId};
+
+/// How many sessions are remembered. The one that proposed least recently is forgotten first.
+const SESSIONS: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
+/// How many proposals of a session may wait.
+const WAITING: usize = 8;
+/// How many proposals a session may have that were not granted: what persons refused stays refused.
+const UNGRANTED: usize = 32;
+/// How many proposals a session may send in [`WINDOW`], whatever becomes of them.
+const SENT: usize = 10;
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// What a workload proposes to be allowed.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// The refused exchange, or the exchange that proposed it.
+    pub id: ExchangeId,
+    /// Who proposes it.
+    pub session: SessionId,
+    /// When.
+    pub time: SystemTime,
+    /// What is to be allowed.
+    pub wanted: ProposedAccess,
+    /// Why, in the workload's words. They may hold anything.
+    pub words: String,
+    /// What became of it.
+    pub state: ProposalState,
+}
+
+/// What is to be allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProposedAccess {
+    /// What the refused exchange asked for, and where it went.
+    Refused(ExchangeId, String),
+    /// A request over TLS, which need not have been made.
+    Request {
+        /// Where it goes.
+        to: Authority,
+        /// Its method.
+        method: String,
+        /// Its path, in canonical form.
+        path: String,
+    },
+}
+
+/// What became of a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProposalState {
+    /// Nobody has answered.
+    Waiting,
+    /// A person allowed it.
+    Granted,
+    /// A person refused it.
+    Refused,
+}
+
+/// Why a proposal is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotTaken {
+    /// The session sends too many in a minute.
+    TooOften,
+    /// Too many of the session's wait, or were refused.
+    TooMany,
+    /// A person has answered the same one.
+    Answered(ProposalState),
+}
+
+/// The proposals of each session. Bounded, and lost with the process: the audit log keeps what was
+/// granted.
+pub struct Proposals(Mutex<LruCache<SessionId, OfSession>>);
+
+#[derive(Default)]
+struct OfSession {
+    all: Vec<Proposal>,
+    sent: VecDeque<Instant>,
+}
+
+impl Default for Proposals {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(SESSIONS)))
+    }
+}
+
+impl ProposalState {
+    /// The word that pages and answers show.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Granted => "granted",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl ProposedAccess {
+    /// What is shown of it: a method, a host and a path, or where the refused exchange went.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Refused(_, to) => to.clone(),
+            Self::Request { to, method, path } if to.port == 443 => {
+                format!("{method} {}{path}", to.host.to_uri())
+            }
+            Self::Request { to, method, path } => {
+                format!("{method} {}:{}{path}", to.host.to_uri(), to.port)
+            }
+        }
+    }
+}
+
+impl Proposals {
+    /// Counts what a session sends.
+    pub(super) fn count(&self, session: &SessionId, now: Instant) -> Result<(), NotTaken> {
+        let mut all = self.0.lock();
+        let own = all.get_or_insert_mut(session.clone(), OfSession::default);
+        let is_old = |sent: &Instant| now.saturating_duration_since(*sent) >= WINDOW;
+        while own.sent.front().is_some_and(is_old) {
+            own.sent.pop_front();
+        }
+        if own.sent.len() >= SENT {
+            return Err(NotTaken::TooOften);
+        }
+        own.sent.push_back(now);
+        Ok(())
+    }
+
+    /// Takes a proposal, and records it first. Returns the one that waits, which may be an older
+    /// one for the same.
+    pub(super) fn take<E: From<NotTaken>>(
+        &self,
+        proposal: Proposal,
+        record: impl FnOnce(&Proposal) -> Result<(), E>,
+    ) -> Result<Proposal, E> {
+        let mut all = self.0.lock();
+        let own = all.get_or_insert_mut(proposal.session.clone(), OfSession::default);
+        let same = own.all.iter().find(|one| one.wanted == proposal.wanted);
+        match same.map(|one| one.state) {
+            Some(ProposalState::Waiting) => return Ok(same.cloned().unwrap_or(proposal)),
+            Some(ProposalState::Refused) => {
+                return Err(NotTaken::Answered(ProposalState::Refused).into());
+            }
+            // What was granted may have been taken back since.
+            Some(ProposalState::Granted) | None => {}
+        }
+        let of = |state| own.all.iter().filter(move |one| one.state == state).count();
+        let (waiting, refused) = (of(ProposalState::Waiting), of(ProposalState::Refused));
+        if waiting >= WAITING || waiting + refused >= UNGRANTED {
+            return Err(NotTaken::TooMany.into());
+        }
+        record(&proposal)?;
+        own.all.retain(|one| one.wanted != proposal.wanted);
+        let granted = |one: &Proposal| one.state == ProposalState::Granted;
+        if own.all.len() >= UNGRANTED
+            && let Some(oldest) = own.all.iter().position(granted)
+        {
+            own.all.remove(oldest);
+        }
+        own.all.push(proposal.clone());
+        Ok(proposal)
+    }
+
+    /// Those of a session, the latest first.
+    #[must_use]
+    pub fn of(&self, session: &SessionId) -> Vec<Proposal> {
+        let all = self.0.lock();
+        let own = all.peek(session).into_iter().flat_map(|own| &own.all);
+        own.rev().cloned().collect()
+    }
+
+    /// Those of every session, each session's latest first.
+    #[must_use]
+    pub fn all(&self) -> Vec<Proposal> {
+        let all = self.0.lock();
+        let each = all.iter().flat_map(|(_, own)| own.all.iter().rev());
+        each.cloned().collect()
+    }
+
+    /// Sets what became of a proposal that waits. Returns whether there was one.
+    pub fn settle(&self, session: &SessionId, id: ExchangeId, state: ProposalState) -> bool {
+        let mut all = self.0.lock();
+        let own = all
+            .peek_mut(session)
+            .into_iter()
+            .flat_map(|own| &mut own.all);
+        let mut waiting = own.filter(|one| one.state == ProposalState::Waiting);
+        let found = waiting.find(|one| one.id == id);
+        found.map(|one| one.state = state).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proposal(n: u8) -> Proposal {
+        let id = ExchangeId::from_bytes([n; 10]);
+        Proposal {
+            id,
+            session: SessionId::new("ours").unwrap(),
+            time: SystemTime::now(),
+            wanted: ProposedAccess::Refused(id, format!("h{n}.test")),
+            words: String::new(),
+            state: ProposalState::Waiting,
+        }
+    }
+
+    fn take(proposals: &Proposals, n: u8) -> Result<Proposal, NotTaken> {
+        proposals.take(proposal(n), |_| Ok(()))
+    }
+
+    #[test]
+    fn a_session_has_a_bounded_number_and_what_a_person_refused_stays_refused() {
+        let proposals = Proposals::default();
+        let session = proposal(0).session;
+        for n in 0..8 {
+            take(&proposals, n).unwrap();
+        }
+        assert_eq!(take(&proposals, 8).unwrap_err(), NotTaken::TooMany);
+        // The same one again is the one that waits.
+        assert_eq!(take(&proposals, 3).unwrap().id, proposal(3).id);
+        assert_eq!(proposals.of(&session).len(), 8);
+        for n in 0..32 {
+            let _ = take(&proposals, n);
+            proposals.settle(&session, proposal(n).id, ProposalState::Refused);
+        }
+        let again = NotTaken::Answered(ProposalState::Refused);
+        assert_eq!(take(&proposals, 3).unwrap_err(), again);
+        assert_eq!(take(&proposals, 40).unwrap_err(), NotTaken::TooMany);
+        assert!(!proposals.settle(&session, proposal(3).id, ProposalState::Granted));
+        assert_eq!(proposals.all().len(), 32);
+    }
+
+    #[test]
+    fn what_was_granted_makes_room_and_what_is_not_recorded_is_not_taken() {
+        let proposals = Proposals::default();
+        let session = proposal(0).session;
+        for n in 0..100 {
+            take(&proposals, n).unwrap();
+            assert!(proposals.settle(&session, proposal(n).id, ProposalState::Granted));
+        }
+        assert_eq!(proposals.of(&session).len(), 32);
+        let full = |_: &Proposal| Err(NotTaken::TooOften);
+        assert!(proposals.take(proposal(200), full).is_err());
+        assert!(
+            proposals
+                .of(&session)
+                .iter()
+                .all(|one| one.id != proposal(200).id)
+        );
+    }
+
+    #[test]
+    fn ten_are_sent_in_a_minute_whatever_becomes_of_them() {
+        let (proposals, now) = (Proposals::default(), Instant::now());
+        let session = proposal(0).session;
+        for _ in 0..10 {
+            proposals.count(&session, now).unwrap();
+        }
+        let later = now + Duration::from_secs(59);
+        assert_eq!(proposals.count(&session, later), Err(NotTaken::TooOften));
+        assert_eq!(proposals.count(&session, now + WINDOW), Ok(()));
+    }
+}
