@@ -249,7 +249,10 @@ mod tests {
             b"ghp_Z9y8X7w6V5u4T3s2R1q0P9o8",
         );
         let forms = SecretForms::of(secret, phantom, phantom).unwrap();
-        let (whole, pieces) = (Grid::of(forms.needles().shortest()), Grid::of(forms.needles().shortest_piece()));
+        let (whole, pieces) = (
+            Grid::of(forms.needles().shortest()),
+            Grid::of(forms.needles().shortest_piece()),
+        );
         for (before, after) in [
             ("\\u00", ""),
             ("&#x", ";"),
@@ -261,8 +264,10 @@ mod tests {
                 .map(|at| format!("{before}{:02x}{after}", b'G' + (at * 7 % 50) as u8))
                 .collect();
             let needles = forms.needles();
-            for (grid, blocks) in [(whole, needles.whole(whole)), (pieces, needles.pieces(pieces))]
-            {
+            for (grid, blocks) in [
+                (whole, needles.whole(whole)),
+                (pieces, needles.pieces(pieces)),
+            ] {
                 let index = BlockIndex::of(grid, [(0, blocks)].into_iter());
                 let mut hits = 0;
                 index.each(text.as_bytes(), |_, _, _| hits += 1);

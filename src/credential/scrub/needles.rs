@@ -77,7 +77,8 @@ impl Needles {
     /// The matcher of another session, if that is equal.
     pub(super) fn partial(&self, of: PartialMatcher) -> Arc<PartialMatcher> {
         let made = Arc::new(of);
-        self.partial.find_or_make(|one| *one == *made, || made.clone())
+        self.partial
+            .find_or_make(|one| *one == *made, || made.clone())
     }
 
     /// The blocks that find whole forms.
@@ -169,7 +170,12 @@ impl NeedleSet {
         let Some(first) = secrets.first().cloned() else {
             return Arc::new(Self::new(secrets));
         };
-        let pairs = |one: &Self| one.secrets.iter().zip(&secrets).all(|(a, b)| Arc::ptr_eq(a, b));
+        let pairs = |one: &Self| {
+            one.secrets
+                .iter()
+                .zip(&secrets)
+                .all(|(a, b)| Arc::ptr_eq(a, b))
+        };
         let is_same = |one: &Self| one.secrets.len() == secrets.len() && pairs(one);
         let made = || Arc::new(Self::new(secrets.clone()));
         first.sets.find_or_make(is_same, made)

@@ -240,7 +240,8 @@ impl EchoSearch {
     pub(super) fn past<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         match bytes.last() {
             Some(last)
-                if self.set.pieces.is_some() && self.partial.iter().any(|one| one.may_hold(*last)) =>
+                if self.set.pieces.is_some()
+                    && self.partial.iter().any(|one| one.may_hold(*last)) =>
             {
                 &bytes[bytes.len().saturating_sub(self.set.reach)..]
             }

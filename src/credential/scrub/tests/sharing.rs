@@ -8,7 +8,7 @@ const ONE: &str = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2";
 const TWO: &str = "ghp_c3D4e5F6g7H8i9J0k1L2m3N4";
 const PHANTOMS: [&str; 2] = [
     "ghp_Z9y8X7w6V5u4T3s2R1q0P9o8",
-    "ghp_m1N2b3V4x5X6z7L8k9J0h1G7",
+    "ghp_mQNrbTVsxUXtzWLukRJvhPGx",
 ];
 
 fn forms(shared: &SharedNeedles, secret: &str, phantom: &str) -> Arc<SecretForms> {
@@ -37,12 +37,23 @@ fn sessions_share_what_is_searched_for_and_each_sees_its_own_phantom() {
     let [c, d] = of_two;
     let searches = [search(vec![a, c]), search(vec![d, b])];
     assert!(Arc::ptr_eq(&searches[0].set, &searches[1].set));
-    assert!(Arc::ptr_eq(&searches[0].partial[0], &searches[1].partial[0]));
+    assert!(Arc::ptr_eq(
+        &searches[0].partial[0],
+        &searches[1].partial[0]
+    ));
     for how in [0, 4, 5, 6, 7, 8, 9, 11, 12] {
         let spelled = |token: &str| text(pieces::spell(token, how));
         let both = |one: &str, two: &str| format!("<{}>, <{}>", spelled(one), spelled(two));
-        assert_eq!(shown(&searches[0], &both(ONE, TWO)), both(first, second), "{how}");
-        assert_eq!(shown(&searches[1], &both(ONE, TWO)), both(second, first), "{how}");
+        assert_eq!(
+            shown(&searches[0], &both(ONE, TWO)),
+            both(first, second),
+            "{how}"
+        );
+        assert_eq!(
+            shown(&searches[1], &both(ONE, TWO)),
+            both(second, first),
+            "{how}"
+        );
     }
     let piece = |token: &str| format!("<{}>", &token[4..10]);
     assert_eq!(shown(&searches[0], &piece(ONE)), piece(first));
@@ -58,7 +69,10 @@ fn a_session_is_searched_for_its_own_secrets_alone() {
     ]);
     let alone = search(vec![forms(&one, ONE, PHANTOMS[1])]);
     assert!(!Arc::ptr_eq(&both.set, &alone.set));
-    assert_eq!(shown(&alone, &format!("{ONE} {TWO}")), format!("{} {TWO}", PHANTOMS[1]));
+    assert_eq!(
+        shown(&alone, &format!("{ONE} {TWO}")),
+        format!("{} {TWO}", PHANTOMS[1])
+    );
 }
 
 #[test]
