@@ -67,7 +67,9 @@ class Origin(http.server.SimpleHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Origin)
+# A second argument is another address than loopback: for a gateway in a container.
+address = sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1"
+server = http.server.ThreadingHTTPServer((address, 0), Origin)
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(STAGE / "leaf.pem", STAGE / "leaf.key")
 server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)

@@ -528,12 +528,19 @@ fn a_scoped_package_passes_by_the_preset_of_npm_alone() {
     ];
     let common = ["-q", "--config", config.to_str().unwrap()];
     let with = said(desk.command("one", &[&common, &["--preset", "npm"][..], &get].concat()));
-    let without = ["--allow", "packages.test"];
-    let without = said(desk.command("one", &[&common, &without[..], &get].concat()));
+    // However the user's registry is allowed; but policies may judge its paths.
+    let allowed = ["--allow", "packages.test"];
+    let allowed = said(desk.command("one", &[&common, &allowed[..], &get].concat()));
+    let permit = "permit(principal, action, resource == Gateway::Host::\"packages.test\");\n";
+    desk.write("home/own.cedar", permit);
+    let policy = desk.at("home/own.cedar");
+    let judged = ["--policy", policy.to_str().unwrap()];
+    let judged = said(desk.command("one", &[&common, &judged[..], &get].concat()));
     server.kill().unwrap();
     server.wait().unwrap();
     assert!(with.starts_with("/@types%2Fnode"), "{with}");
-    assert!(without.contains("path"), "{without}");
+    assert!(allowed.starts_with("/@types%2Fnode"), "{allowed}");
+    assert!(judged.contains("path"), "{judged}");
 }
 
 const REGISTRY: &str = "
@@ -580,11 +587,8 @@ fn git_takes_the_lent_token_over_https_and_turns_ssh_remotes_into_it() {
         password.is_some_and(|one| one.starts_with("ghp_") && lines.contains(&one)),
         "{told}"
     );
-    // Of a forge that nothing allows, git is told nothing.
-    let ask = "git ls-remote --get-url git@gitlab.com:o/r.git; env";
+    // Where nothing is allowed, git meets the refusal that says what would allow it.
+    let ask = "git ls-remote git@gitlab.com:o/r.git";
     let told = said(desk.command("one", &["-q", "--no-lend", "--", "sh", "-c", ask]));
-    assert!(
-        told.starts_with("git@gitlab.com:o/r.git") && !told.contains("GIT_CONFIG"),
-        "{told}"
-    );
+    assert!(told.contains("`gateway allow gitlab.com`"), "{told}");
 }

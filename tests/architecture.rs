@@ -149,7 +149,7 @@ const RESERVED: [(&str, &[&str]); 11] = [
         &["intercept", "origin", "gateway", "control", "cli"],
     ),
     ("tokio_rustls", &["intercept", "origin", "gateway", "cli"]),
-    ("rusqlite", &["state"]),
+    ("rusqlite", &["state", "intercept"]),
     ("keyring_core", &["credential", "cli"]),
     ("expose", &["credential"]),
     ("unsafe", &["launch"]),

@@ -18,10 +18,11 @@ fn every_client_gets_through_by_every_way_with_a_phantom_alone() {
 }
 
 #[test]
-fn agents_work_with_phantoms_alone_and_remember_in_the_second_run() {
-    run(Command::new(rig().join("agents.py"))
+fn everyday_commands_work_by_flags_of_the_readme_or_say_at_once_what_would_help() {
+    run(Command::new(clients().join("venv/bin/python"))
+        .arg(rig().join("everyday.py"))
         .arg(env!("CARGO_BIN_EXE_gateway"))
-        .arg(clients().join("agents")));
+        .env("GATEWAY_CLIENTS", clients()));
 }
 
 #[test]

@@ -183,7 +183,7 @@ fn all_mistakes_of_a_file_are_reported_at_once_and_in_its_order() {
             "3:12: `lifetime` of [ca] is `24` | a duration needs its unit | write for example `10s`, `5m` or `24h`",
             "4:2: unknown section or key `adit` | a section that nothing reads would be settings that do not hold | did you mean [audit]?",
             "6:8: `sync` of [audit] is `never` | it is not one of the known words | write `batch` or `always`",
-            "7:10: `rotate` of [audit] is of type integer | it takes a text in quotes | write size",
+            "7:10: `rotate` of [audit] is of type integer | it takes a text in quotes | write a size, such as \"64KiB\" or \"256MiB\"",
             "8:1: [[listener]] has no `address` | there is nowhere to listen |",
             "9:8: `kind` of [[listener]] is `http` | it is not one of the known words",
             "10:1: unknown key `adress` in [[listener]] | a key that nothing reads would be a setting that does not hold | did you mean `address`?",

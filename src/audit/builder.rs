@@ -101,17 +101,19 @@ impl RecordBuilder {
             *self.record.lent_more.get_or_insert(0) += 1;
             return;
         }
-        self.record.lent.push(Injected {
-            credential: credential.as_str().into(),
-            place: kept(place.as_bytes()).unwrap_or_default(),
-        });
+        self.record.lent.push(injected(credential, place));
+    }
+
+    pub(super) fn withhold(&mut self, credential: &CredentialName, place: &str) {
+        self.record.unlent = Some(injected(credential, place));
     }
 
     /// An upper bound for this exchange's records in bytes, including recovery, if little more is
     /// learned.
     pub(super) fn most_bytes(&mut self) -> u64 {
         let record = &self.record;
-        let lists = record.policies.len() + record.facts.len() + 2 * record.lent.len();
+        let loans = record.lent.len() + usize::from(record.unlent.is_some());
+        let lists = record.policies.len() + record.facts.len() + 2 * loans;
         let texts: usize = self
             .texts()
             .map(|(text, most)| text.len().min(most) * LONGEST_ESCAPE)
@@ -183,7 +185,8 @@ impl RecordBuilder {
             .into_iter()
             .filter_map(|(text, most)| Some((text?, most)));
         let names = record.query.iter_mut().map(|name| (name, usize::MAX));
-        let places = record.lent.iter_mut().map(|lent| &mut lent.place);
+        let loans = record.lent.iter_mut().chain(&mut record.unlent);
+        let places = loans.map(|lent| &mut lent.place);
         heads
             .chain(names)
             .chain(places.map(|place| (place, MOST_PLACE)))
@@ -195,6 +198,13 @@ fn listed<T>(all: &[T], text: impl Fn(&T) -> &str) -> (Vec<Text>, Option<u64>) {
     let (shown, rest) = all.split_at(all.len().min(MOST_LISTED));
     let more = (!rest.is_empty()).then_some(rest.len() as u64);
     (shown.iter().map(|one| text(one).into()).collect(), more)
+}
+
+fn injected(credential: &CredentialName, place: &str) -> Injected {
+    Injected {
+        credential: credential.as_str().into(),
+        place: kept(place.as_bytes()).unwrap_or_default(),
+    }
 }
 
 fn hex(id: ExchangeId) -> Text {

@@ -96,6 +96,8 @@ record! {
     lent: Vec<Injected>,
     /// How many loans are not shown.
     lent_more: Option<u64>,
+    /// Credential that no policy lent, and where it was.
+    unlent: Option<Injected>,
     /// Address of the connection to the origin.
     dialled: Option<SocketAddr>,
     /// Origin's protocol.

@@ -147,6 +147,11 @@ impl Trail {
         self.builder.lend(credential, place);
     }
 
+    /// Notes that no policy lent a credential to the request.
+    pub fn withhold(&mut self, credential: &CredentialName, place: &str) {
+        self.builder.withhold(credential, place);
+    }
+
     /// Notes the address of the connection to the origin, and its protocol.
     pub fn dialled(&mut self, address: SocketAddr, protocol: Version) {
         self.builder.record.dialled = Some(address);

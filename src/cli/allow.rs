@@ -1,10 +1,9 @@
 //! `gateway allow`: allows a running session what it was refused, by the narrowest rule.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
-
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::confirm::confirmed;
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway};
 use super::terminal::{Paint, Terminal, safe};
@@ -36,7 +35,7 @@ pub(super) struct Allow {
 
 impl Allow {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let gateway = self.chosen.one()?;
+        let gateway = self.chosen.one().map_err(|failure| self.again(failure))?;
         let asked = self.request();
         let rule = ask(&gateway, &asked)?;
         if !terminal.json() {
@@ -44,7 +43,8 @@ impl Allow {
                 .lines()
                 .for_each(|line| terminal.line(safe(line)));
         }
-        if !self.yes && !confirmed(&rule)? {
+        let question = format!("Apply it now, and keep it in {}?", safe(&rule.file));
+        if !self.yes && !confirmed(&question)? {
             terminal.note("gateway: nothing was changed");
             return Ok(Code::Failed);
         }
@@ -65,10 +65,19 @@ impl Allow {
         Ok(Code::Ok)
     }
 
-    fn request(&self) -> AllowRequest {
-        let is_id = |text: &str| {
-            (4..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    /// Says how to allow it to a command that has ended.
+    fn again(&self, failure: Failure) -> Failure {
+        let runs = !self.chosen.find().unwrap_or_default().is_empty();
+        let host = match &self.what {
+            Some(host) if !runs && !self.chosen.is_named() && !is_id(host) => safe(host),
+            _ => return failure,
         };
+        failure.because("the command has ended").next(format!(
+            "run it again: `gateway exec --allow {host} -- CMD`"
+        ))
+    }
+
+    fn request(&self) -> AllowRequest {
         let (exchange, host) = match self.what.clone() {
             Some(what) if is_id(&what) => (Some(what), None),
             what => (None, what),
@@ -83,32 +92,13 @@ impl Allow {
     }
 }
 
+fn is_id(text: &str) -> bool {
+    (4..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 fn ask(gateway: &Gateway, asked: &AllowRequest) -> Result<GrantedRule, Failure> {
     let content: Value = json!(asked);
     let answer = gateway.post("/v1/policies/allow", Some(&content))?;
     serde_json::from_value(answer)
         .map_err(|error| Failure::of("the gateway's answer cannot be read", &error))
-}
-
-/// Asks the person at the terminal.
-fn confirmed(rule: &GrantedRule) -> Result<bool, Failure> {
-    let input = std::io::stdin();
-    if !input.is_terminal() {
-        return Err(Failure::usage("nobody can be asked")
-            .because("the standard input is no terminal")
-            .next("look at the rule, then repeat the command with `--yes`"));
-    }
-    let question = format!("Apply it now, and keep it in {}? [y/N] ", safe(&rule.file));
-    let mut error = std::io::stderr().lock();
-    // A question that cannot be shown is answered with no.
-    if error
-        .write_all(question.as_bytes())
-        .and_then(|()| error.flush())
-        .is_err()
-    {
-        return Ok(false);
-    }
-    let mut answer = String::new();
-    let read = input.lock().read_line(&mut answer);
-    Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
 }

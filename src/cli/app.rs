@@ -114,9 +114,11 @@ impl App {
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
         let snapshot = self.shared.current();
-        let opened = self
-            .prepare_and_keep(&snapshot, &self.config, (id, groups))
+        let named = [(id, groups)];
+        let mut opened = self
+            .prepare_and_keep(&snapshot, &self.config, &named)
             .await?;
+        let opened = opened.pop().ok_or_else(too_many)?;
         self.enter(&opened);
         Ok(opened.live())
     }
@@ -147,7 +149,7 @@ impl App {
         Ok(OpenedSession { session, ca, kept })
     }
 
-    /// Does the same, and keeps it.
+    /// Does the same for several, and keeps them: all or none, in one change.
     ///
     /// # Errors
     /// As [`App::open`].
@@ -155,12 +157,14 @@ impl App {
         &self,
         snapshot: &Snapshot,
         config: &Config,
-        named: (&SessionId, &[String]),
-    ) -> Result<OpenedSession, Failure> {
+        named: &[(&SessionId, &[String])],
+    ) -> Result<Vec<OpenedSession>, Failure> {
         for _ in 0..TRIES {
-            let opened = self.prepare(snapshot, config, named).await?;
-            let is_kept = self.keeper().await?.keep(std::slice::from_ref(&opened));
-            if is_kept.await? {
+            let mut opened = Vec::with_capacity(named.len());
+            for one in named {
+                opened.push(self.prepare(snapshot, config, *one).await?);
+            }
+            if self.keeper().await?.keep(&opened).await? {
                 return Ok(opened);
             }
         }

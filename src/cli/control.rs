@@ -71,7 +71,11 @@ pub fn open(app: &Arc<App>, kind: &'static str) -> Result<Option<OpenControl>, F
     let listener = listener.map_err(|error| Failure::of(NOT_SERVED, &error))?;
     let about = About {
         kind,
-        config: app.config.file.clone(),
+        config: app
+            .config
+            .file
+            .clone()
+            .or_else(|| app.config.project.clone()),
         directory: std::env::current_dir().ok(),
         started: (SystemTime::now(), Instant::now()),
     };

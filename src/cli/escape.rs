@@ -14,10 +14,10 @@ use super::app::App;
 use super::failure::{Code, Failure};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Paint, Terminal};
-use super::{gateway_process, launching};
+use super::{gateway_process, launching, ports};
 use crate::config::{Config, state};
 use crate::launch::enroll::GatewayEnd;
-use crate::launch::escape::{self, Fixtures, TARGETS_VARIABLE};
+use crate::launch::escape::{self, Fixtures, TARGETS_VARIABLE, Targets};
 use crate::launch::{self, Launch, environment};
 
 /// The sandbox in which the probes run; for `doctor` itself
@@ -35,6 +35,7 @@ pub fn check(terminal: &Terminal) -> Result<Code, Failure> {
     let summary = launch::summary(&Launch::default()).map_err(launching::not_launched)?;
     let (mut targets, mut fixtures) =
         Fixtures::plant(state::home().as_deref(), &summary.working_directory).map_err(failed)?;
+    fixtures.plant_ports(&mut targets).map_err(failed)?;
     if summary.persistent {
         // Root's probes run as another user. That user must be able to write there, as in their own
         // project.
@@ -89,6 +90,7 @@ impl EscapeRun {
         let launch = Launch {
             arguments,
             own_program: true,
+            ports: ports::of(&config()?.sandbox)?,
             environment: environment::Rules {
                 allow: vec![TARGETS_VARIABLE.to_owned()],
             },
@@ -97,19 +99,32 @@ impl EscapeRun {
         launching::start(launch, &[])
     }
 
-    /// Serves that sandbox and allows nothing.
+    /// Serves that sandbox and allows nothing but two ports.
     ///
     /// # Errors
     /// Returns a [`Failure`] that the launcher has already been told.
     pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
-        let app = Config::from_str("", Path::new("no configuration"))
-            .map_err(Failure::from)
-            .and_then(|config| {
-                let resolved = ResolvedConfig::of(&config, false)?;
-                App::new(config, resolved)
-            });
+        let app = config().and_then(|config| {
+            let resolved = ResolvedConfig::of(&config, false)?;
+            App::new(config, resolved)
+        });
         gateway_process::serve_on(&super::serving::runtime()?, gateway, app, None)
     }
+}
+
+/// The configuration of the sandbox: the ports that were planted.
+fn config() -> Result<Config, Failure> {
+    let told = std::env::var(TARGETS_VARIABLE).unwrap_or_default();
+    let targets: Option<Targets> = serde_json::from_str(&told).ok();
+    let ports = targets.and_then(|targets| targets.ports);
+    let text = ports.map_or_else(String::new, |ports| {
+        let (host, published, inside) = (ports.host, ports.published, ports.inside);
+        format!("[sandbox]\nhost_port = [\"{host}\"]\npublish = [\"{published}:{inside}\"]\n")
+    });
+    Ok(Config::from_str(
+        &text,
+        Path::new("the probes' configuration"),
+    )?)
 }
 
 /// Runs the probes, as the sandbox's command.

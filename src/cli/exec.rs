@@ -17,13 +17,15 @@ use super::flags::RunFlags;
 use super::gateway_process::serve_on;
 use super::keeping::Keeping;
 use super::kept_home::KeptHome;
+use super::last_run::LastRun;
 use super::launching::{not_launched, start};
+use super::learn::{self, Learn};
 use super::overview::Overview;
 use super::profile::Profile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
-use super::{git_access, serving};
+use super::{git_access, ports, project_file, serving};
 use crate::body::Limit;
 use crate::config::{Config, state};
 use crate::credential::Stored;
@@ -57,6 +59,18 @@ pub struct Exec {
     /// chooses, unless this names another, or `none`
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// Leave the project's own file, `gateway.toml`, out, whatever was decided about it
+    #[arg(long)]
+    no_project: bool,
+    /// Propose a project file for what the command asked for, at its end. Meanwhile it may reach
+    /// what it may anyway (`refuse`), or any host (`permit`)
+    #[arg(long, value_name = "refuse|permit", num_args = 0..=1, require_equals = true, default_missing_value = "refuse", value_enum, hide_possible_values = true)]
+    learn: Option<Learn>,
+    /// Write what `--learn` proposes without a question
+    #[arg(long, requires = "learn")]
+    yes: bool,
+    #[arg(long = "learning", hide = true, requires = "learn")]
+    is_learning: bool,
     /// Forget what the agent kept in this project
     #[arg(long)]
     fresh_home: bool,
@@ -73,7 +87,14 @@ impl Exec {
     /// Returns a [`Failure`] that says what is wrong. The command was never started.
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let config = self.config()?;
+        if self.learn.is_some() && !self.is_learning {
+            return learn::run(&config, self.yes, terminal);
+        }
         terminal.warn(&config.warnings);
+        let is_told = self.run.quiet || self.no_project || config.project.is_some();
+        if !is_told && !self.run.names_file() {
+            project_file::tell_of_undecided(&working_directory()?, terminal)?;
+        }
         let mut launch = self.launch(&config)?;
         let profile = self.profile()?;
         let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
@@ -127,6 +148,8 @@ impl Exec {
             let source = ConfigSource {
                 run: self.run.clone(),
                 known_variables,
+                project: config.project.clone(),
+                open: config.open,
                 profile: self.profile()?,
                 granted: config.granted.clone(),
                 runs_as: RunsAs::Exec,
@@ -138,6 +161,7 @@ impl Exec {
             if app.config.audit.path.is_none() {
                 super::archive::prune_aside();
             }
+            self.note_run(&app);
             Ok(app)
         });
         serve_on(
@@ -148,8 +172,22 @@ impl Exec {
         )
     }
 
+    /// Notes where this run is recorded, unless the command could change the note.
+    fn note_run(&self, app: &App) {
+        let folder = working_directory()
+            .ok()
+            .and_then(|folder| folder.canonicalize().ok());
+        let kept = state::granted_directory();
+        let is_kept = kept.is_some_and(|kept| changeable(&app.config, &kept) == Ok(false));
+        if let Some(folder) = folder.filter(|_| is_kept) {
+            LastRun::begin(&folder, app);
+        }
+    }
+
     fn config(&self) -> Result<Config, Failure> {
-        let mut config = self.run.config(&super::presets::known_variable)?;
+        let known = &super::presets::known_variable;
+        let file = self.project_file()?;
+        let mut config = self.run.config_in(file.as_deref(), known)?;
         let project = std::env::current_dir().and_then(std::fs::canonicalize);
         config.granted = project
             .ok()
@@ -158,12 +196,25 @@ impl Exec {
         if let Some(folder) = state::granted_directory()
             && changeable(&config, &folder)?
         {
+            // What was decided there may be the command's word too.
+            if config.project.is_some() {
+                config = self.run.config(known)?;
+            }
             config.granted = None;
         }
         if let Some(profile) = self.profile()? {
             profile.add_to(&mut config);
         }
+        config.open = self.learn == Some(Learn::Permit);
         Ok(config)
+    }
+
+    /// Returns the project's file, if a person allowed what it says.
+    fn project_file(&self) -> Result<Option<PathBuf>, Failure> {
+        let is_out = self.no_project || self.run.names_file();
+        let folder = std::fs::canonicalize(working_directory()?).ok();
+        let folder = folder.filter(|_| !is_out);
+        folder.map_or(Ok(None), |folder| project_file::in_force(&folder))
     }
 
     fn profile(&self) -> Result<Option<Profile>, Failure> {
@@ -189,7 +240,7 @@ impl Exec {
         Ok(KeptHome::of(
             self.profile()?.as_ref(),
             &project,
-            summary.user,
+            summary,
             &config.sandbox.see_home,
         ))
     }
@@ -218,6 +269,7 @@ impl Exec {
             hide,
             own,
             own_folders: config.policy.folders(),
+            read_only: project_file::guarded(&working_directory()?),
             environment: environment::Rules {
                 allow: config.sandbox.pass_env.clone(),
             },
@@ -225,6 +277,7 @@ impl Exec {
                 memory_files: config.sandbox.memory_files.map(Limit::as_bytes),
                 processes: config.sandbox.processes,
             },
+            ports: ports::of(&config.sandbox)?,
             user: config.sandbox.user.as_deref().map(user).transpose()?,
             allow_userns: self.allow_userns || config.sandbox.allow_userns,
             writable_git: self.writable_git,
@@ -417,6 +470,7 @@ mod tests {
             user: launch::User { uid: 1, gid: 1 },
             home: launch::Home::Empty("/tmp/home".into()),
             seen_in_home: Vec::new(),
+            places_in_home: Vec::new(),
             seen: Vec::new(),
             working_directory: project,
             persistent,

@@ -106,18 +106,20 @@ impl Failure {
             .iter()
             .map(|one| format!("; {}: {}", one.position, one.what));
         let what = self.what.clone() + &mistakes.collect::<String>();
-        serde_json::json!([what, self.why, self.next]).to_string()
+        let is_usage = self.code == Code::Usage;
+        serde_json::json!([what, self.why, self.next, is_usage]).to_string()
     }
 
     /// Reads what [`Failure::sent`] wrote. Another text is the failure itself.
     pub fn received(text: &str) -> Self {
         match serde_json::from_str(text) {
-            Ok((what, why, next)) => {
+            Ok((what, why, next, is_usage)) => {
                 let what: String = what;
+                let failure = if is_usage { Self::usage } else { Self::new };
                 Self {
                     why,
                     next,
-                    ..Self::new(what)
+                    ..failure(what)
                 }
             }
             Err(_) => Self::new(text),
@@ -171,13 +173,20 @@ impl<'a> From<&'a Diagnostic> for MistakeJson<'a> {
     }
 }
 
+impl Code {
+    /// Returns the number that the shell sees.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Exactly(code) => code,
+        }
+    }
+}
+
 impl From<Code> for ExitCode {
     fn from(code: Code) -> Self {
-        Self::from(match code {
-            Code::Ok => 0,
-            Code::Failed => 1,
-            Code::Usage => 2,
-            Code::Exactly(code) => code,
-        })
+        Self::from(code.number())
     }
 }

@@ -1,12 +1,14 @@
 //! Flags that several commands accept.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::config::{Config, Flags};
 
+use super::consent;
 use super::failure::Failure;
+use super::project_file;
 use super::terminal::Terminal;
 
 /// Names the configuration file of a command that reads settings and no flags.
@@ -61,5 +63,29 @@ impl RunFlags {
     /// Returns a [`Failure`] with every mistake of both.
     pub fn config(&self, known: &dyn Fn(&str) -> Option<String>) -> Result<Config, Failure> {
         Ok(self.flags.config(known)?)
+    }
+
+    /// Returns the configuration of the project's file and the flags together.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] unless a person allowed what the file says, or with every mistake of
+    /// both.
+    pub(super) fn config_in(
+        &self,
+        project: Option<&Path>,
+        known: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Config, Failure> {
+        let Some(path) = project else {
+            return self.config(known);
+        };
+        let read = project_file::configuration(path)?;
+        let mut config = self.flags.added_to(Some(read), known)?;
+        config.consent = consent::kept_at(path);
+        Ok(config)
+    }
+
+    /// Whether a configuration is named, which then holds alone.
+    pub(super) fn names_file(&self) -> bool {
+        self.flags.config.is_some()
     }
 }

@@ -7,11 +7,13 @@ use super::app::App;
 use super::exporting::Exports;
 use super::failure::{Code, Failure};
 use super::launching::END_WITHIN;
+use super::ports::BoundPorts;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{control, exporting, serving, summary};
+use super::{control, exporting, project_file, serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
+use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::Inspection;
 use crate::launch::enroll::{GatewayEnd, Listeners, Ready};
@@ -46,8 +48,10 @@ pub fn serve_on(
             }
         }
     });
-    let aftermath =
-        |inspection: Option<Inspection>| inspection.map(Inspection::end).unwrap_or_default();
+    let aftermath = |inspection: Option<Inspection>| {
+        let ended = inspection.map(|inspection| inspection.end(project_file::is_in_force));
+        ended.unwrap_or_default()
+    };
     match served {
         Ok((app, (first, control, exports))) => {
             serving::settle();
@@ -103,15 +107,17 @@ async fn sandbox(
     if let Some(kept) = &app.kept_home {
         kept.begin(&phantoms(app), None)?;
     }
+    let ports = BoundPorts::bind(&app.config.sandbox)?;
     let worker = serving::worker(&app.shared)?;
     serving::tend(&app.shared);
     // The launcher needs longer to create the sandbox than the setup so far, so wait for it only
     // now.
-    let (hello, listeners) = gateway
+    let (hello, mut listeners) = gateway
         .hello()
         .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
     let first = First::of(hello.pid)
         .map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
+    ports.serve(&worker, &session, &hello, &mut listeners)?;
     serve_network(app, &worker, &session, &ca, listeners)?;
     let control = control::open(app, "exec")?;
     let exports = exporting::start(app)?;
@@ -187,6 +193,13 @@ fn ready(app: &App, session: &Session, ca: &SessionCa) -> Ready {
     let pem = ca.certificate_pem();
     Ready {
         ca_bundle_pem: bundle(&pem),
+        ca_nss: nss::database(&pem).unwrap_or_else(|error| {
+            tracing::warn!(
+                error = chain(&error),
+                "browsers will not trust the session's CA"
+            );
+            Vec::new()
+        }),
         ca_pem: pem.into_bytes(),
         set: environment
             .map(|(name, phantom)| (name.to_owned(), phantom.to_owned()))

@@ -13,7 +13,7 @@ use crate::config::state;
 use crate::control::{Client, sockets};
 
 /// Chooses a running gateway.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(super) struct ChosenGateway {
     /// The gateway: its process number, its name, or the path of its control socket [default: the
     /// only one that runs]

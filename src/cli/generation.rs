@@ -12,7 +12,7 @@ use crate::gateway::{Snapshot, chain};
 use crate::message::OriginPattern;
 use crate::origin::resolve::StubResolver;
 use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
-use crate::policy::{HostScope, Policies, Problems, Source};
+use crate::policy::{HostScope, Policies, Problems, Source, generate};
 use crate::session::{BindingMalformed, Bindings};
 
 /// Makes the first generation, with the given origin rules before those of the configuration.
@@ -176,6 +176,9 @@ fn sources(
     let flags = lending::policies(config, resolved, bindings);
     if !flags.is_empty() {
         sources.push(Source::new("flags", flags));
+    }
+    if config.open {
+        sources.push(Source::new("--learn", generate::permit_everything()));
     }
     let is_listed = |path: &Path| config.policy.paths().iter().any(|one| one == path);
     let granted = config.granted.as_deref();

@@ -6,15 +6,15 @@
 use std::collections::BTreeMap;
 
 use super::resolve::ResolvedConfig;
-use crate::config::Allowed;
 use crate::credential::Stored;
 use crate::message::HostPattern;
 
-/// Returns git's settings as variables: for each forge that the command may reach, SSH remotes mean
-/// https ones. If a password is lent there, git asks for it the variable that holds the phantom.
+/// Returns git's settings as variables: SSH remotes of forges mean https ones. SSH never passes, and
+/// over https a refusal says what to do. If a password is lent there, git asks for it the variable
+/// that holds the phantom.
 pub(super) fn variables(resolved: &ResolvedConfig) -> BTreeMap<String, String> {
     let mut settings = Vec::new();
-    for host in FORGES.iter().filter(|host| reaches(resolved, host)) {
+    for host in FORGES {
         for ssh in [format!("git@{host}:"), format!("ssh://git@{host}/")] {
             settings.push((format!("url.https://{host}/.insteadOf"), ssh));
         }
@@ -38,16 +38,6 @@ fn numbered(settings: &[(String, String)]) -> BTreeMap<String, String> {
         variables.insert(format!("GIT_CONFIG_VALUE_{at}"), value.clone());
     }
     variables
-}
-
-fn reaches(resolved: &ResolvedConfig, host: &str) -> bool {
-    let stored = resolved.stored.iter().flat_map(|one| &one.binding.origins);
-    let mut bound = stored.map(|origin| &origin.hosts);
-    let allowed = resolved.allowed.iter().chain(&resolved.offered);
-    let mut allowed = allowed
-        .filter(|one| one.port == 443)
-        .map(|Allowed { host, .. }| host);
-    bound.any(|one| is(one, host)) || allowed.any(|one| is(one, host))
 }
 
 /// The user name and the variable of a credential that is lent to a host as a password.

@@ -1,6 +1,7 @@
 //! Rules that an operator grants while a gateway runs: the narrowest one for what was refused, and
 //! the file that keeps it.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -235,15 +236,18 @@ fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
         request.groups = session.last_groups().to_vec();
     }
     let generation = app.shared.current().policies.current();
-    let verdict = generation.ask(&request.facts());
-    let why = generation.explain(&request.facts(), &verdict);
-    why.proposal.ok_or_else(|| {
-        let what = match verdict.allowed() {
-            true => "the request itself is allowed now".to_owned(),
-            false => why.reason.clone(),
-        };
-        conflict(what).next(why.next_step)
-    })
+    let asked = proposal::asked(&generation, &request);
+    let unlent = record.unlent.as_ref();
+    let lent = unlent.and_then(|unlent| proposal::loan(&generation, &request, unlent));
+    let wanted = lent.map_or_else(|| asked.clone(), |(_, why)| why);
+    let rules: BTreeSet<String> = [&asked, &wanted]
+        .into_iter()
+        .filter_map(|one| one.proposal.clone())
+        .collect();
+    if rules.is_empty() {
+        return Err(conflict(wanted.reason).next(wanted.next_step));
+    }
+    Ok(rules.into_iter().collect::<Vec<_>>().join("\n"))
 }
 
 fn unkept() -> ControlRefusal {

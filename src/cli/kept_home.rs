@@ -4,26 +4,31 @@
 //! A command writes them, so nothing in them is run or read outside but to look for credentials.
 
 use std::fs::{File, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+
+use parking_lot::Mutex;
 
 use super::failure::Failure;
 use super::profile::Profile;
 use super::terminal::{Terminal, safe};
+use super::write::write;
 use crate::config::state;
 use crate::files::private_folder;
 use crate::launch::kept::{self, Dropped};
-use crate::launch::{Kept, User};
+use crate::launch::{Kept, Summary, User, removal};
 
 /// The kept folders of a project's home.
 pub(super) struct KeptHome {
     /// `PROJECT/home`, and for each further user that root runs commands as, one of its own.
     folder: PathBuf,
     names: Vec<PathBuf>,
+    /// The files of the user's own home that the launcher copies into the folders, for this run.
+    copies: Vec<PathBuf>,
     /// The mark of this run, locked while it lives.
-    held: OnceLock<File>,
+    held: Mutex<Option<File>>,
 }
 
 impl KeptHome {
@@ -32,7 +37,7 @@ impl KeptHome {
     pub fn of(
         profile: Option<&Profile>,
         project: &Path,
-        user: User,
+        summary: &Summary,
         shown: &[String],
     ) -> Option<Self> {
         let mut names = profile.map(|profile| profile.keep.clone())?;
@@ -44,16 +49,18 @@ impl KeptHome {
         };
         names.retain(|name| !is_shown(name));
         let granted = state::granted_for(project, None)?;
-        let own = rustix::process::geteuid().as_raw() == user.uid;
+        let uid = summary.user.uid;
+        let own = rustix::process::geteuid().as_raw() == uid;
         let name = if own {
             "home".to_owned()
         } else {
-            format!("home-{}", user.uid)
+            format!("home-{uid}")
         };
         (!names.is_empty()).then_some(Self {
             folder: granted.parent()?.join(name),
+            copies: copied(&names, summary),
             names,
-            held: OnceLock::new(),
+            held: Mutex::new(None),
         })
     }
 
@@ -93,10 +100,15 @@ impl KeptHome {
         let failed = |error: io::Error| {
             Failure::new("the agent's home cannot be looked through").because(error.to_string())
         };
+        let _turn = self.turn().map_err(failed)?;
+        let ours = self.issued(ours)?;
         let (living, dead): (Vec<_>, Vec<_>) = self.marks().partition(|mark| lives(mark));
         // While another run lives, the folders are its own: it looks through them at its end.
         if living.is_empty() && !dead.is_empty() {
-            let seen = self.sweep(ours, terminal).map_err(failed)?;
+            // The launcher may be making this run's copies right now, in place of those.
+            dead.iter()
+                .for_each(|mark| self.remove_copies(mark, &self.copies));
+            let seen = self.sweep(&ours, terminal).map_err(failed)?;
             if !seen {
                 return Err(Failure::new("the agent's home could not be looked through")
                     .because("the last run was killed, and left more than can be looked at")
@@ -108,24 +120,83 @@ impl KeptHome {
                 std::fs::remove_file(mark).map_err(failed)?;
             }
         }
-        let mark = File::create(self.mark()).map_err(failed)?;
-        mark.try_lock().map_err(|error| failed(error.into()))?;
-        drop(self.held.set(mark));
+        *self.held.lock() = Some(self.new_mark().map_err(failed)?);
         Ok(())
+    }
+
+    /// Marks that this run may have changed the folders, and which files were copied into them.
+    fn new_mark(&self) -> io::Result<File> {
+        let mut mark = File::create(self.mark())?;
+        mark.try_lock()?;
+        for copy in &self.copies {
+            mark.write_all(copy.as_os_str().as_bytes())?;
+            mark.write_all(b"\0")?;
+        }
+        Ok(mark)
     }
 
     /// Looks through what this run left, unless another one still uses it.
     pub fn end(&self, ours: &[String], terminal: Option<&Terminal>) {
-        let own = self.mark();
-        if self.marks().any(|mark| mark != own && lives(&mark)) {
-            // The last one that ends looks for this one, too.
-            return;
+        if let Err(error) = self.try_end(ours, terminal) {
+            tracing::error!(%error, "the agent's home was not looked through");
         }
-        match self.sweep(ours, terminal) {
-            Ok(_) => self
-                .marks()
-                .for_each(|mark| drop(std::fs::remove_file(mark))),
-            Err(error) => tracing::error!(%error, "the agent's home was not looked through"),
+    }
+
+    fn try_end(&self, ours: &[String], terminal: Option<&Terminal>) -> io::Result<()> {
+        let _turn = self.turn()?;
+        let ours = self
+            .issued(ours)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        drop(self.held.lock().take());
+        if self.marks().any(|mark| lives(&mark)) {
+            // The last one that ends looks for this one, too.
+            return Ok(());
+        }
+        self.marks().for_each(|mark| self.remove_copies(&mark, &[]));
+        self.sweep(&ours, terminal)?;
+        self.marks()
+            .for_each(|mark| drop(std::fs::remove_file(mark)));
+        self.remove_forgotten();
+        Ok(())
+    }
+
+    /// Waits until no other run looks through the folders or begins.
+    fn turn(&self) -> io::Result<File> {
+        let turn = File::create(self.beside(".turn"))?;
+        turn.lock()?;
+        Ok(turn)
+    }
+
+    /// Remembers the phantoms of this run. Returns them with the last ones that runs in this
+    /// project had: what they wrote is still the agent's own.
+    fn issued(&self, ours: &[String]) -> Result<Vec<String>, Failure> {
+        let path = self.beside(".issued");
+        let known = std::fs::read(&path).unwrap_or_default();
+        let mut issued: Vec<String> = serde_json::from_slice(&known).unwrap_or_default();
+        issued.retain(|one| !ours.contains(one));
+        issued.splice(0..0, ours.iter().cloned());
+        issued.truncate(MOST_ISSUED.max(ours.len()));
+        write(
+            &path,
+            serde_json::json!(issued).to_string().as_bytes(),
+            0o600,
+        )?;
+        Ok(issued)
+    }
+
+    /// Removes what a run had copied from the user's own home, but for some.
+    fn remove_copies(&self, mark: &Path, but: &[PathBuf]) {
+        let listed = std::fs::read(mark).unwrap_or_default();
+        for copy in listed
+            .split(|byte| *byte == 0)
+            .filter(|copy| !copy.is_empty())
+        {
+            let copy = PathBuf::from(std::ffi::OsString::from_vec(copy.to_vec()));
+            if !but.contains(&copy)
+                && let Err(error) = removal::remove_file(&self.folder, &copy)
+            {
+                tracing::warn!(%error, "a copy is still there: {}", copy.display());
+            }
         }
     }
 
@@ -159,20 +230,28 @@ impl KeptHome {
     /// Puts the folders aside, and removes what is in them, also for a sandbox in which they are
     /// mounted.
     fn forget(&self) -> io::Result<()> {
-        let aside =
-            self.folder
-                .with_file_name(format!("{}.forgotten-{}", self.name(), std::process::id()));
+        let aside = self.beside(&format!("{FORGOTTEN}{}", std::process::id()));
         match std::fs::rename(&self.folder, &aside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        // The command may have made folders that are hard to remove; nobody reads them any more.
-        if let Err(error) = std::fs::remove_dir_all(&aside)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(%error, "an agent's forgotten home is still there: {}", aside.display());
-        }
+        self.remove_forgotten();
         Ok(())
+    }
+
+    /// Removes what was put aside, now or by former runs. What is too much for now is left to the
+    /// next one that ends; nobody reads it.
+    fn remove_forgotten(&self) {
+        for aside in self.siblings(FORGOTTEN) {
+            if let Err(error) = removal::remove_tree(&aside) {
+                tracing::info!(%error, "an agent's forgotten home is still there: {}", aside.display());
+            }
+        }
+    }
+
+    /// A name beside the folder, for this folder alone.
+    fn beside(&self, end: &str) -> PathBuf {
+        self.folder.with_file_name(self.name() + end)
     }
 
     fn name(&self) -> String {
@@ -183,20 +262,33 @@ impl KeptHome {
     /// The file that shows that a gateway process has not looked through the folders yet, which
     /// locks it.
     fn mark(&self) -> PathBuf {
-        let name = format!("{}{MARK}{}", self.name(), std::process::id());
-        self.folder.with_file_name(name)
+        self.beside(&format!("{MARK}{}", std::process::id()))
     }
 
     fn marks(&self) -> impl Iterator<Item = PathBuf> {
+        self.siblings(MARK)
+    }
+
+    fn siblings(&self, middle: &str) -> impl Iterator<Item = PathBuf> + use<> {
         let folder = self.folder.parent().map(Path::to_owned).unwrap_or_default();
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let start = format!("{}{MARK}", self.name());
-        let is_mark = move |path: &PathBuf| {
+        let start = self.name() + middle;
+        let is_one = move |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with(&start)
         };
-        entries.map(|entry| entry.path()).filter(is_mark)
+        entries.map(|entry| entry.path()).filter(is_one)
     }
+}
+
+/// Returns the files of the user's own home that are shown in what is kept, relative to the home.
+fn copied(names: &[PathBuf], summary: &Summary) -> Vec<PathBuf> {
+    let home = summary.home.path();
+    let shown = summary.places_in_home.iter();
+    let files = shown.filter(|path| path.is_file());
+    let files = files.filter_map(|path| path.strip_prefix(home).ok());
+    let is_kept = |file: &&Path| names.iter().any(|name| file.starts_with(name));
+    files.filter(is_kept).map(Path::to_owned).collect()
 }
 
 /// Makes a folder that only the command's user enters, and its parents.
@@ -219,5 +311,8 @@ fn lives(mark: &Path) -> bool {
 }
 
 const MARK: &str = ".in-use-";
+const FORGOTTEN: &str = ".forgotten-";
+/// How many phantoms of former runs are remembered.
+const MOST_ISSUED: usize = 64;
 /// How many files are named.
 const SHOWN: usize = 5;

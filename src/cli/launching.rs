@@ -21,6 +21,7 @@ pub const GATEWAY_PROCESS: &str = "__gateway";
 /// # Errors
 /// Returns a [`Failure`] if either cannot be started. Otherwise this does not return.
 pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> {
+    need_kernel_files()?;
     let (launcher, gateway) = enroll::pair().map_err(|error| {
         Failure::new("the enrolment socket cannot be made")
             .because(chain(&error))
@@ -51,6 +52,25 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
         .coded(launch::LAUNCHER_FAILED))
 }
 
+/// What a sandbox is made with, and what makes it where it is not there.
+const KERNEL_FILES: [(&str, &str); 3] = [
+    ("/proc/self/exe", "mount -t proc proc /proc"),
+    ("/dev/null", "mount -t devtmpfs dev /dev"),
+    ("/sys", "mkdir /sys"),
+];
+
+/// Looks for what a root without a system lacks: a chroot, an initial RAM disk, an image.
+fn need_kernel_files() -> Result<(), Failure> {
+    let absent = |path: &str| !std::path::Path::new(path).exists();
+    match KERNEL_FILES.into_iter().find(|(path, _)| absent(path)) {
+        None => Ok(()),
+        Some((path, remedy)) => Err(Failure::new("cannot make the sandbox")
+            .because(format!("this root has no {path}"))
+            .next(format!("as root: `{remedy}`"))
+            .coded(launch::LAUNCHER_FAILED)),
+    }
+}
+
 /// Runs as the launcher's own image: creates the sandbox, runs the command, and ends as it does.
 pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failure> {
     let (launch, gateway): (Launch, LauncherEnd) = launch::resume(arguments).map_err(|error| {
@@ -67,35 +87,40 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
     match ended {
         Ok(exit) => exit.resume(),
         Err(error) => {
-            let code = error.exit_code().into();
-            terminal.fail(&not_launched(error));
-            std::process::exit(code)
+            let failure = not_launched(error);
+            terminal.fail(&failure);
+            std::process::exit(failure.code.number().into())
         }
     }
 }
 
 /// Turns a launch error into a failure, with advice.
 ///
-/// What is wrong with the flags is wrong usage, as elsewhere. What the gateway process refused is
-/// told as it told it.
+/// What is wrong with the flags or the configuration is wrong usage, as elsewhere. What the gateway
+/// process refused is told as it told it.
 pub fn not_launched(error: launch::Error) -> Failure {
     let code = error.exit_code();
     let advice = error.advice();
     let mut failure = match &error {
-        launch::Error::Step(failed) if failed.step == Step::Prepare => refused_flag(failed),
-        launch::Error::Gateway(enroll::Error::Refused(told)) => Failure::received(told).coded(code),
+        launch::Error::Step(failed) if failed.step == Step::Prepare => unprepared(failed, code),
+        launch::Error::Gateway(enroll::Error::Refused(told)) => match Failure::received(told) {
+            refused if refused.code == Code::Usage => refused,
+            refused => refused.coded(code),
+        },
         _ => Failure::new(chain(&error)).coded(code),
     };
     failure.next = advice.or(failure.next);
     failure
 }
 
-/// A check before anything was made: some flag, or the folder, does not fit.
-fn refused_flag(failed: &launch::Failure) -> Failure {
-    let failure = Failure::usage(failed.detail.clone());
+/// A check before anything was made: a flag or the folder does not fit, or else the system refused
+/// something.
+fn unprepared(failed: &launch::Failure, code: u8) -> Failure {
     match failed.errno {
-        0 => failure,
-        errno => failure.because(std::io::Error::from_raw_os_error(errno).to_string()),
+        0 => Failure::usage(failed.detail.clone()),
+        errno => Failure::new(failed.detail.clone())
+            .because(std::io::Error::from_raw_os_error(errno).to_string())
+            .coded(code),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::session::{Binding, Bindings, Role};
 pub(super) fn policies(config: &Config, resolved: &ResolvedConfig, bindings: &Bindings) -> String {
     let mut permits = BTreeSet::new();
     let offered = resolved.offered.iter();
-    let offered = offered.filter(|_| config.policy.files.is_empty());
+    let offered = offered.filter(|_| !config.policy.decide());
     for Allowed { host, port } in resolved.allowed.iter().chain(offered) {
         permits.insert(generate::permit_host(None, &host.to_string(), Some(*port)));
     }
@@ -33,7 +33,7 @@ pub(super) fn policies(config: &Config, resolved: &ResolvedConfig, bindings: &Bi
 
 /// Whether a credential is lent without a policy file that says so.
 pub(super) fn is_lent(config: &Config, binding: &Binding) -> bool {
-    !matches!(binding.role, Role::Part(_)) && config.policy.files.is_empty()
+    !matches!(binding.role, Role::Part(_)) && !config.policy.decide()
 }
 
 /// Permits the requests to one origin of a credential, and to lend it there.

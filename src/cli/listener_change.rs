@@ -1,5 +1,6 @@
 //! What a reload makes of the listeners of `serve`: added, removed, changed.
 
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::gateway::{
     chain,
 };
 use crate::intercept::explicit::Authentication;
-use crate::names::ReasonCode;
+use crate::names::{ReasonCode, SessionId};
 use crate::session::Session;
 
 /// What a configuration makes of the listeners. Nothing of it is in force yet, and everything that
@@ -31,8 +32,14 @@ pub(super) struct ListenerChange {
     kept: Vec<KeptListener>,
     removed: Vec<OpenListener>,
     regrouped: Vec<(Arc<Session>, Vec<String>)>,
-    /// Whether opened sessions are kept as they are opened, since nothing is in force yet.
-    is_first: bool,
+    /// Where each session is in `opened`.
+    places: HashMap<SessionId, usize>,
+}
+
+/// What a start has when nothing is in force yet.
+pub(super) struct FirstListeners {
+    bound: Vec<BoundListener>,
+    opened: Vec<OpenedSession>,
 }
 
 struct AddedListener {
@@ -70,23 +77,23 @@ impl App {
         &self,
         next: &Snapshot,
         config: &Config,
-        bound: Option<Vec<BoundListener>>,
+        first: Option<FirstListeners>,
     ) -> Result<ListenerChange, Failure> {
         refuse_none(config)?;
         let open = self.listening.open();
-        let mut change = ListenerChange {
-            is_first: bound.is_some(),
-            ..ListenerChange::default()
-        };
+        let mut change = ListenerChange::default();
         refuse_inherited(&open, config)?;
-        let mut bound = match bound {
-            Some(bound) => bound.into_iter(),
+        let mut bound = match first {
+            Some(FirstListeners { bound, opened }) => {
+                opened.into_iter().for_each(|one| change.open(one));
+                bound.into_iter()
+            }
             None => self.bind(&added(&open, config)).await?.into_iter(),
         };
+        let at: HashMap<_, _> = open.iter().map(|one| (one.known.address, one)).collect();
         for known in &config.listeners {
             let login = login(known).await?;
-            let before = open.iter().find(|open| open.known.address == known.address);
-            match before.cloned() {
+            match at.get(&known.address).copied().cloned() {
                 None => {
                     let bound = bound.next().ok_or_else(|| Failure::new("no socket"))?;
                     let listener = self
@@ -106,10 +113,8 @@ impl App {
                 change.regrouped.push((session, known.groups.clone()));
             }
         }
-        let stays = |one: &OpenListener| {
-            let mut known = config.listeners.iter();
-            known.any(|known| known.address == one.known.address)
-        };
+        let known: HashSet<_> = config.listeners.iter().map(|one| one.address).collect();
+        let stays = |one: &OpenListener| known.contains(&one.known.address);
         change.removed = open.into_iter().filter(|one| !stays(one)).collect();
         Ok(change)
     }
@@ -130,8 +135,16 @@ impl App {
     /// changed then.
     pub(super) async fn open_listeners(&self, bound: Vec<BoundListener>) -> Result<(), Failure> {
         let (snapshot, config) = (self.shared.current(), &self.config);
+        let mut named = HashSet::new();
+        let first = config.listeners.iter();
+        let first = first.filter(|known| named.insert(&known.session));
+        let first: Vec<_> = first
+            .map(|known| (&known.session, &known.groups[..]))
+            .collect();
+        let opened = self.prepare_and_keep(&snapshot, config, &first).await?;
+        let first = FirstListeners { bound, opened };
         let change = self
-            .change_listeners(&snapshot, config, Some(bound))
+            .change_listeners(&snapshot, config, Some(first))
             .await?;
         let mut publication = Publication::default();
         let bindings = snapshot.credentials.bindings();
@@ -154,18 +167,15 @@ impl App {
         change: &mut ListenerChange,
         login: Option<Authentication>,
     ) -> Result<SessionListener, Failure> {
-        let mut opened = change.opened.iter().map(OpenedSession::live);
-        let opened = opened.find(|(session, _)| *session.id() == known.session);
+        let opened = change.places.get(&known.session);
+        let opened = opened.map(|at| change.opened[*at].live());
         let live = match opened.or_else(|| self.listening.session(&known.session)) {
             Some(live) => live,
             None => {
                 let named = (&known.session, &known.groups[..]);
-                let opened = match change.is_first {
-                    true => self.prepare_and_keep(next, config, named).await?,
-                    false => self.prepare(next, config, named).await?,
-                };
+                let opened = self.prepare(next, config, named).await?;
                 let live = opened.live();
-                change.opened.push(opened);
+                change.open(opened);
                 live
             }
         };
@@ -178,6 +188,12 @@ impl App {
 }
 
 impl ListenerChange {
+    fn open(&mut self, opened: OpenedSession) {
+        let id = opened.session.id().clone();
+        self.places.insert(id, self.opened.len());
+        self.opened.push(opened);
+    }
+
     fn add(
         &mut self,
         known: &Listener,
@@ -331,9 +347,9 @@ fn is_another(one: &Listener, other: &Listener) -> bool {
 
 /// The listeners of a configuration on addresses that nothing listens on yet.
 fn added(open: &[OpenListener], config: &Config) -> Vec<Listener> {
-    let is_open = |address: SocketAddr| open.iter().any(|open| open.known.address == address);
+    let open: HashSet<_> = open.iter().map(|open| open.known.address).collect();
     let listeners = config.listeners.iter();
-    let added = listeners.filter(|known| !is_open(known.address));
+    let added = listeners.filter(|known| !open.contains(&known.address));
     added.cloned().collect()
 }
 

@@ -11,10 +11,13 @@ mod audit;
 mod binding;
 mod ca;
 mod completions;
+mod confirm;
+mod consent;
 mod control;
 mod demo;
 mod doctor;
 mod draining;
+mod effect;
 mod embedded;
 mod env;
 mod escape;
@@ -28,29 +31,40 @@ mod gateways;
 mod generation;
 mod git_access;
 mod grant;
+mod init;
 mod keeping;
 mod kept;
 mod kept_home;
+mod known_commands;
+mod last_run;
 mod launching;
+mod learn;
 mod lending;
+mod line_diff;
 mod listener_change;
 mod listening;
 mod log;
 mod logging;
 mod logs;
 mod manual;
+mod needs;
+mod new_file;
 mod opened;
 mod operate;
 mod overview;
 mod policy;
+mod ports;
 mod presets;
 mod profile;
 mod project;
+mod project_command;
+mod project_file;
 mod proposal;
 mod publishing;
 mod refusal_lines;
 mod reload;
 mod reloading;
+mod remedy;
 mod renewal;
 mod resolve;
 mod sealing;
@@ -123,6 +137,10 @@ enum Command {
     Reload(operate::Reload),
     Revoke(operate::Revoke),
     Allow(allow::Allow),
+    /// Decide about the project's own file, `gateway.toml`
+    #[command(subcommand)]
+    Project(project_command::ProjectCommand),
+    Init(init::Init),
     Log(log::LogCommand),
     /// List the services that are known by name: their variables, origins and places
     Presets(presets::Presets),
@@ -227,6 +245,8 @@ impl Command {
             Self::Reload(command) => command.run(terminal),
             Self::Revoke(command) => command.run(terminal),
             Self::Allow(command) => command.run(terminal),
+            Self::Project(command) => command.run(terminal),
+            Self::Init(command) => command.run(terminal),
             Self::Log(command) => command.run(terminal),
             Self::Presets(command) => command.run(terminal),
             Self::Ca(command) => command.run(terminal),

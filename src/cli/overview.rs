@@ -2,7 +2,9 @@
 
 use super::failure::Failure;
 use super::generation;
+use super::known_commands;
 use super::lending;
+use super::ports;
 use super::profile::Profile;
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
@@ -29,6 +31,8 @@ impl Overview<'_> {
     /// Returns a [`Failure`] if the policies or the credentials are refused.
     pub fn print(&self, terminal: &Terminal) -> Result<(), Failure> {
         let mut lines = vec![("network", self.network()?), ("lends", self.lends())];
+        lines.extend(self.file().map(|text| ("file", text)));
+        lines.extend(ports::told(&self.config.sandbox));
         lines.extend(self.agent().map(|text| ("agent", text)));
         lines.extend(self.unset().map(|text| ("not lent", text)));
         lines.extend(self.projects().map(|text| ("project", text)));
@@ -44,6 +48,12 @@ impl Overview<'_> {
             terminal.warning("careful", &safe(&text));
         }
         Ok(())
+    }
+
+    /// The project's file that is in force.
+    fn file(&self) -> Option<String> {
+        let file = self.config.project.as_deref()?;
+        Some(format!("{}, as you allowed it", file.display()))
     }
 
     /// The agent whose profile applies, and what it keeps.
@@ -205,12 +215,17 @@ impl Overview<'_> {
             .iter()
             .filter(|path| !path.exists());
         let hide = hide.map(|path| format!("--hide {}: there is nothing to hide", path.display()));
+        let open = "--learn=permit: the command may send anything to any host in this run";
+        let open = self.config.open.then(|| open.to_owned());
         let ports = self.resolved.allowed.iter().filter_map(no_http);
+        let command = known_commands::limits(self.launch);
         files
             .into_iter()
             .chain(sockets)
             .chain(hide)
+            .chain(open)
             .chain(ports)
+            .chain(command)
             .collect()
     }
 }

@@ -4,26 +4,42 @@ use std::sync::Arc;
 
 use super::failure::Failure;
 use super::generation;
-use crate::audit::Record;
+use crate::audit::{Injected, Record};
 use crate::config::Config;
 use crate::credential::preset;
 use crate::gateway::floor;
 use crate::message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
 use crate::names::{CredentialName, ReasonCode, SessionId};
 use crate::origin::OriginSettings;
-use crate::policy::{OwnedFacts, Policies, generate};
+use crate::policy::{Explanation, Generation, OwnedFacts, Policies, Verdict, generate};
+
+/// Why no policy would allow a request.
+pub(super) enum Unallowable {
+    /// The gateway refuses it whatever its settings and policies say.
+    Floor(ReasonCode),
+    /// An unknown setting of the gateway could lift this.
+    Setting(ReasonCode),
+}
 
 /// Returns the policy that would allow a refused exchange; `None` if no rule decided against it.
 ///
 /// # Errors
 /// Returns why the gateway refuses it whatever policies permit.
-pub(super) fn of(record: &Record, config: Option<&Config>) -> Result<Option<String>, ReasonCode> {
+pub(super) fn of(record: &Record, config: Option<&Config>) -> Result<Option<String>, Unallowable> {
+    proposed(record, config).map_err(|why| match why {
+        ReasonCode::Metadata | ReasonCode::OwnAddress => Unallowable::Floor(why),
+        why if config.is_some() => Unallowable::Floor(why),
+        why => Unallowable::Setting(why),
+    })
+}
+
+fn proposed(record: &Record, config: Option<&Config>) -> Result<Option<String>, ReasonCode> {
     let code = record.reason.as_deref().and_then(ReasonCode::named);
     let settings = settings(config);
     let by_name = || of_name(record, &settings);
     match code {
         Some(ReasonCode::PolicyDefaultDeny) => match request(record, config) {
-            Ok(request) => of_request(&request, &settings),
+            Ok(request) => of_request(&request, record.unlent.as_ref(), &settings),
             // A tunnel was refused before there was a request.
             Err(_) => by_name(),
         },
@@ -51,6 +67,7 @@ pub(super) fn origin(request: &OwnedFacts) -> Origin {
 
 fn of_request(
     request: &OwnedFacts,
+    unlent: Option<&Injected>,
     settings: &OriginSettings,
 ) -> Result<Option<String>, ReasonCode> {
     floor(&origin(request), settings).map_or(Ok(()), Err)?;
@@ -59,8 +76,30 @@ fn of_request(
         return Ok(None);
     };
     let generation = none.current();
+    let explanation = match unlent {
+        Some(unlent) => loan(&generation, request, unlent).map(|(_, why)| why),
+        None => Some(asked(&generation, request)),
+    };
+    Ok(explanation.and_then(|explanation| explanation.proposal))
+}
+
+/// Explains what policies say of a request.
+pub(super) fn asked(generation: &Generation, request: &OwnedFacts) -> Explanation {
     let verdict = generation.ask(&request.facts());
-    Ok(generation.explain(&request.facts(), &verdict).proposal)
+    generation.explain(&request.facts(), &verdict)
+}
+
+/// Explains what policies say of a loan that was refused; `None` if the record is damaged.
+pub(super) fn loan(
+    generation: &Generation,
+    request: &OwnedFacts,
+    unlent: &Injected,
+) -> Option<(Verdict, Explanation)> {
+    let credential = CredentialName::new(&unlent.credential).ok()?;
+    let (facts, place) = (request.facts(), unlent.place.as_str());
+    let verdict = generation.lend(&facts, &credential, place);
+    let why = generation.explain_loan(&facts, &credential, place, &verdict);
+    Some((verdict, why))
 }
 
 fn of_name(record: &Record, settings: &OriginSettings) -> Result<Option<String>, ReasonCode> {
@@ -120,7 +159,8 @@ pub(super) fn request(record: &Record, config: Option<&Config>) -> Result<OwnedF
         request.content = None;
     }
     request.batch = preset::is_batch(&request.host, &request.target);
-    let lent = record.lent.iter().map(|lent| lent.credential.as_str());
+    let presented = record.lent.iter().chain(&record.unlent);
+    let lent = presented.map(|lent| lent.credential.as_str());
     request.credentials = lent
         .filter_map(|name| CredentialName::new(name).ok())
         .collect();

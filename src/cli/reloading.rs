@@ -29,6 +29,10 @@ pub struct ConfigSource {
     pub run: RunFlags,
     /// Whether every variable that a preset knows is lent.
     pub known_variables: bool,
+    /// The project's file that it started with.
+    pub project: Option<PathBuf>,
+    /// Whether any host may be reached, to learn what the command needs.
+    pub open: bool,
     /// The agent that runs, if it is a known one.
     pub profile: Option<Profile>,
     /// The rules that operators granted.
@@ -130,8 +134,10 @@ impl ConfigSource {
     /// # Errors
     /// Returns a [`Failure`] with every mistake.
     pub fn read(&self) -> Result<(Config, ResolvedConfig), Failure> {
-        let mut config = self.run.config(&super::presets::known_variable)?;
+        let known = &super::presets::known_variable;
+        let mut config = self.run.config_in(self.project.as_deref(), known)?;
         config.granted = self.granted.clone();
+        config.open = self.open;
         if let Some(profile) = &self.profile {
             profile.add_to(&mut config);
         }

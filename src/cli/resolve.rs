@@ -55,6 +55,9 @@ impl ResolvedConfig {
         for credential in &config.credentials {
             resolved.slashes_of(credential);
         }
+        if config.policy.files.is_empty() {
+            resolved.slashes_of_known();
+        }
         if known_variables {
             resolved.add_known(&config.allow, &mut bound)?;
         }
@@ -142,6 +145,18 @@ impl ResolvedConfig {
                     [] => known.unwrap_or_default(),
                     own => own,
                 });
+        }
+    }
+
+    /// Notes the origins of known services whose clients escape slashes, however they are allowed.
+    ///
+    /// Only where no policy file may judge by a path that is written the other way.
+    fn slashes_of_known(&mut self) {
+        for preset in preset::all().filter(|preset| preset.encoded_slash) {
+            let origins = preset.credentials.iter().flat_map(|one| &one.origins);
+            self.encoded_slash.extend(origins.cloned());
+            self.encoded_slash
+                .extend(registry(preset).unwrap_or_default());
         }
     }
 

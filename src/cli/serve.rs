@@ -62,6 +62,8 @@ impl Serve {
             run: self.run.clone(),
             known_variables: false,
             profile: None,
+            project: None,
+            open: false,
             granted: config.granted.clone(),
             runs_as: RunsAs::Serve,
         };

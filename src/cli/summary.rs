@@ -25,6 +25,10 @@ pub fn print_ended(terminal: &Terminal, app: &App) {
 pub fn print_refused(terminal: &Terminal, app: &App) {
     let refused = app.shared.refused.all();
     for (host, reason, counted) in refused.iter().take(SHOWN) {
+        let allow = match counted.is_grantable && !host.is_empty() {
+            true => format!("; `--allow {host}` permits it"),
+            false => String::new(),
+        };
         let host = if host.is_empty() { "a request" } else { host };
         let times = if counted.count > 1 {
             format!(" ({} times)", counted.count)
@@ -32,9 +36,10 @@ pub fn print_refused(terminal: &Terminal, app: &App) {
             String::new()
         };
         terminal.note(format!(
-            "{} {}: {reason}{times}; {}",
+            "{} {}: {reason}{times}{}; {}",
             terminal.paint_note(Paint::Dim, "gateway  refused "),
             safe(host),
+            safe(&allow),
             safe(&logs::advice(
                 counted.first,
                 app.config.audit.path.as_deref()

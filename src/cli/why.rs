@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::audit::{Expected, Found, Record, find, read, verify};
 use crate::config::Config;
@@ -14,7 +14,7 @@ use crate::names::{ExchangeId, ReasonCode};
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
 use super::logs::{self, Chain};
-use super::proposal;
+use super::remedy::Remedy;
 use super::terminal::{Paint, Terminal, safe};
 
 /// Tells what became of a request.
@@ -44,38 +44,14 @@ impl Why {
             return explain(terminal, code);
         }
         let (found, chain) = self.search()?;
+        let remedy = Remedy::of(&found, &chain, self.config()?.as_ref());
         if terminal.json() {
-            terminal.document(&found);
+            terminal.document(&document(&found, &remedy)?);
         } else {
             print(terminal, &found);
-            self.print_proposal(terminal, &found, &chain)?;
+            remedy.print(terminal);
         }
         Ok(Code::Ok)
-    }
-
-    /// Prints the policy that would allow the request, if one would, and if the log is intact.
-    fn print_proposal(
-        &self,
-        terminal: &Terminal,
-        found: &Found,
-        chain: &Chain,
-    ) -> Result<(), Failure> {
-        let config = self.config()?;
-        let text = match proposal::of(&found.exchange, config.as_ref()) {
-            Ok(Some(text)) => text,
-            Ok(None) => return Ok(()),
-            Err(floor) => {
-                terminal.line(format!("  no policy would allow it: {}", floor.meaning()));
-                return Ok(());
-            }
-        };
-        if !verify(chain, Expected::default()).is_ok_and(|report| report.holds()) {
-            terminal.line("  nothing is proposed: the audit log does not verify");
-            return Ok(());
-        }
-        terminal.line("");
-        text.lines().for_each(|line| terminal.line(safe(line)));
-        Ok(())
     }
 
     /// Returns the configuration, if one is named.
@@ -143,42 +119,53 @@ fn is_beginning(text: &str) -> bool {
 
 /// Finds the only exchange whose id begins like this; without a beginning, the last refused one.
 fn whole_id(chains: &[Chain], begin: Option<&str>) -> Result<ExchangeId, Failure> {
-    let begin = begin.map(str::to_ascii_lowercase);
-    let mut found = BTreeSet::new();
-    let mut look = |record: Record| {
-        let (Some(id), Some(time)) = (record.id, record.time) else {
-            return;
-        };
-        let fits = match &begin {
-            Some(begin) => id.starts_with(begin.as_str()),
-            None => record.kind == "exchange" && record.reason.is_some(),
-        };
-        if fits {
-            // An `end` record has the id again, and another time.
-            let time = begin.is_none().then(|| time.to_string());
-            found.insert((time, id.to_string()));
-        }
+    let Some(begin) = begin.map(str::to_ascii_lowercase) else {
+        return last_refused(chains);
     };
-    for chain in chains {
-        read(chain, &mut look)
-            .map_err(|error| Failure::of("the audit log cannot be read", &error))?;
-    }
-    if begin.is_some() && found.len() > 1 {
-        let all: Vec<&str> = found.iter().take(5).map(|(_, id)| id.as_str()).collect();
+    let mut found = BTreeSet::new();
+    each(chains, |record| {
+        let id = record.id.filter(|id| id.starts_with(&begin));
+        if let Some(id) = id.filter(|_| found.len() < MOST_SHOWN) {
+            found.insert(id.to_string());
+        }
+    })?;
+    if found.len() > 1 {
+        let all: Vec<&str> = found.iter().map(String::as_str).collect();
         return Err(Failure::usage("several exchanges begin like this")
             .because(all.join(", "))
             .next("write more of it"));
     }
-    match found.last() {
-        Some((_, id)) => exchange_id(id),
-        None if begin.is_some() => Err(Failure::new("no exchange has an id that begins like this")
-            .next("`gateway log --refused` lists what was refused")),
-        None => Err(
-            Failure::new("nothing was refused, as far as the audit logs tell")
-                .next("name the log of that gateway: `--audit FILE`"),
-        ),
-    }
+    found.first().map_or_else(
+        || {
+            Err(Failure::new("no exchange has an id that begins like this")
+                .next("`gateway log --refused` lists what was refused"))
+        },
+        |id| exchange_id(id),
+    )
 }
+
+fn last_refused(chains: &[Chain]) -> Result<ExchangeId, Failure> {
+    let mut last = None;
+    each(chains, |record| {
+        if record.kind == "exchange" && record.reason.is_some() {
+            last = last.take().max(record.time.zip(record.id));
+        }
+    })?;
+    let Some((_, id)) = last else {
+        let what = "nothing was refused, as far as the audit logs tell";
+        return Err(Failure::new(what).next("name the log of that gateway: `--audit FILE`"));
+    };
+    exchange_id(&id)
+}
+
+fn each(chains: &[Chain], mut look: impl FnMut(Record)) -> Result<(), Failure> {
+    let unreadable = |error| Failure::of("the audit log cannot be read", &error);
+    let mut chains = chains.iter();
+    chains.try_for_each(|chain| read(chain, &mut look).map_err(unreadable))
+}
+
+/// How many ids that begin alike are shown.
+const MOST_SHOWN: usize = 6;
 
 /// Explains a code.
 fn explain(terminal: &mut Terminal, code: &str) -> Result<Code, Failure> {
@@ -231,6 +218,21 @@ pub(super) fn exchange_id(text: &str) -> Result<ExchangeId, Failure> {
         ))
 }
 
+/// Returns everything as one document: the records, what to do next, and what would allow it.
+fn document(found: &Found, remedy: &Remedy) -> Result<Value, Failure> {
+    let mut document = serde_json::to_value(found)
+        .map_err(|error| Failure::of("the record cannot be written", &error))?;
+    let record = &found.exchange;
+    let next = record
+        .reason
+        .as_deref()
+        .map(|reason| next_step(record, reason));
+    document["next"] = json!(next);
+    document["proposal"] = json!(remedy.proposal());
+    document["no_proposal"] = json!(remedy.why_not());
+    Ok(document)
+}
+
 fn print(terminal: &Terminal, found: &Found) {
     let record = &found.exchange;
     let bold = |part: &str| terminal.paint(Paint::Bold, part);
@@ -248,6 +250,10 @@ fn print(terminal: &Terminal, found: &Found) {
     for lent in &record.lent {
         let (credential, place) = (safe(&lent.credential), safe(&lent.place));
         terminal.line(format!("  lent {credential} in {place}"));
+    }
+    if let Some(unlent) = &record.unlent {
+        let (credential, place) = (safe(&unlent.credential), safe(&unlent.place));
+        terminal.line(format!("  no policy lends {credential} in {place}"));
     }
     if let Some(address) = record.dialled {
         terminal.line(format!("  connected to {address}"));

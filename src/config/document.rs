@@ -31,6 +31,11 @@ impl<'t> Document<'t> {
         }
     }
 
+    /// The name of the file, as it was given.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
     /// Records an error at a place in the file.
     pub fn error(&self, span: &Range<usize>, what: impl Into<String>, hint: Hint) {
         self.note(Severity::Error, span, what.into(), hint);

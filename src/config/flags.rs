@@ -21,7 +21,7 @@ use super::reference::{self, variables};
 use super::signing::SigningCredential;
 use super::sigv4;
 use super::variable::sandbox_variable;
-use super::{Allowed, Config, ConfigError, sandbox, state, validate};
+use super::{Allowed, Config, ConfigError, port, sandbox, state, validate};
 
 /// The flags by which a configuration is named or made.
 #[derive(Args, Clone, Default)]
@@ -80,6 +80,14 @@ pub struct Flags {
     /// gateway refuses with the reason; `strict` says that it does not exist
     #[arg(long, value_name = "explain|strict")]
     pub dns: Option<String>,
+    /// Let this machine reach a server in the sandbox, at 127.0.0.1 unless HOST names another
+    /// address
+    #[arg(long, value_name = "[HOST:]PORT[:INSIDE]")]
+    pub publish: Vec<String>,
+    /// Let the workload reach one service of this machine, at 127.0.0.1:PORT; its bytes pass
+    /// unread, and no secret is injected
+    #[arg(long, value_name = "PORT")]
+    pub host_port: Vec<String>,
     /// Run the workload as this user; needed if you are root
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
@@ -99,17 +107,30 @@ impl Flags {
     /// # Errors
     /// Returns a [`ConfigError`] with every mistake of the file and of the flags.
     pub fn config(&self, known: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
+        let named = self.config.as_deref().map(Config::load);
+        self.added_to(named, known)
+    }
+
+    /// Adds the flags to a configuration that was read, or to none.
+    ///
+    /// # Errors
+    /// As [`Flags::config`].
+    pub fn added_to(
+        &self,
+        read: Option<Result<Config, ConfigError>>,
+        known: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Config, ConfigError> {
         let mut mistakes = Vec::new();
-        let mut config = match &self.config {
-            None => Config {
+        let none = || {
+            Ok(Config {
                 home: state::home(),
                 ..Config::default()
-            },
-            Some(path) => Config::load(path).unwrap_or_else(|refused| {
-                mistakes = refused.mistakes;
-                Config::default()
-            }),
+            })
         };
+        let mut config = read.unwrap_or_else(none).unwrap_or_else(|refused| {
+            mistakes = refused.mistakes;
+            Config::default()
+        });
         let mut line = Line {
             directory: std::path::absolute(".").unwrap_or_else(|_| PathBuf::from("/")),
             found: Vec::new(),
@@ -234,6 +255,14 @@ impl Flags {
         if let Some(text) = &self.dns {
             let read = line.value("--dns", text, sandbox::SandboxDns::read(text));
             config.sandbox.dns = read.unwrap_or(config.sandbox.dns);
+        }
+        for text in &self.publish {
+            let read = line.value("--publish", text, port::published(text));
+            config.sandbox.publish.extend(read);
+        }
+        for text in &self.host_port {
+            let read = line.value("--host-port", text, port::host_port(text));
+            config.sandbox.host_port.extend(read);
         }
         if let Some(user) = &self.user {
             let fits = !user.is_empty()

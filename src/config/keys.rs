@@ -145,6 +145,9 @@ pub const KEYS: &[ConfigKey] = &[
         "list of paths, `*` in the last part",
         "none: everything is denied",
     ),
+    key("policy", "rules", "Cedar policies", "none"),
+    key("policy", "allow", "list of hosts", "none"),
+    key("policy", "presets", "list of names", "none"),
     fixed("runtime", "threads", "number", "1"),
     key(
         "resolver",
@@ -324,6 +327,13 @@ pub const KEYS: &[ConfigKey] = &[
     fixed("sandbox", "memory_files", "size", "half of the memory"),
     fixed("sandbox", "processes", "number", "4096"),
     fixed("sandbox", "dns", "`explain` or `strict`", "explain"),
+    fixed(
+        "sandbox",
+        "publish",
+        "list of `[HOST:]PORT[:INSIDE]`",
+        "none",
+    ),
+    fixed("sandbox", "host_port", "list of ports", "none"),
     key("limits", "connections_per_session", "number", "1024"),
     key("limits", "connections", "number", "10000"),
     key("limits", "exchanges_per_session", "number", "1024"),

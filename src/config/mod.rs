@@ -17,6 +17,9 @@ pub mod literal;
 mod network;
 mod origin;
 mod own_files;
+mod own_ports;
+mod port;
+mod project;
 mod read;
 mod reference;
 mod sandbox;
@@ -38,6 +41,7 @@ pub use diagnostic::{Diagnostic, Hint, Position, Severity};
 pub use flags::Flags;
 pub use listener::{Listener, ListenerKind, ProxyLogin};
 pub use origin::Origin;
+pub use port::PublishedPort;
 pub use sandbox::{Sandbox, SandboxDns};
 pub use settings::{Audit, Ca, PhantomFile, Runtime, StateSettings};
 pub use units::{duration, show_duration, size};
@@ -57,8 +61,12 @@ use crate::policy::Declared;
 /// everything is denied.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// The file that it was read from.
+    /// The file that it was read from, if it was named.
     pub file: Option<PathBuf>,
+    /// The project's file that it was read from, which a person allowed.
+    pub project: Option<PathBuf>,
+    /// What keeps that decision. If it changes, the project's file is read anew.
+    pub consent: Option<PathBuf>,
     /// The session CA.
     pub ca: Ca,
     /// Where sessions are kept.
@@ -94,10 +102,13 @@ pub struct Config {
     pub granted: Option<PathBuf>,
     /// Where phantoms are written for the workload.
     pub phantoms: PhantomFile,
-    /// Hosts that flags allow, for any method and path.
+    /// Hosts that flags and the file allow, for any method and path.
     pub allow: Vec<Allowed>,
-    /// Presets that flags name. Their hosts are allowed and their variables hold phantoms.
+    /// Presets that flags and the file name. Their hosts are allowed, and their variables hold
+    /// phantoms.
     pub presets: Vec<String>,
+    /// Whether a person lets this run reach any host, to learn what it needs.
+    pub open: bool,
     /// Hosts that an agent's profile needs: allowed unless policy files decide.
     pub offered: Vec<Allowed>,
     /// Presets of an agent's profile. Their hosts are allowed unless policy files decide.

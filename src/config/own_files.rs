@@ -96,6 +96,12 @@ impl Config {
         let identities = self.origins.iter();
         let identities = identities.filter_map(|origin| origin.rule.identity.as_ref());
         files.extend(identities.map(|identity| identity.key.clone()));
+        files.extend(
+            [&self.project, &self.consent]
+                .into_iter()
+                .flatten()
+                .cloned(),
+        );
         files
     }
 

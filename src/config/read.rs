@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::files;
 
+use super::credential::known_preset;
 use super::diagnostic::{Diagnostic, Hint, Position, Severity};
 use super::document::Document;
 use super::keys::{self, SECTIONS};
@@ -15,8 +16,8 @@ use super::literal::shown;
 use super::section::Section;
 use super::validate::{self, Spans};
 use super::{
-    Config, ConfigError, control, credential, export, fact, listener, origin, sandbox, settings,
-    state, vault,
+    Allowed, Config, ConfigError, control, credential, export, fact, listener, origin, sandbox,
+    settings, state, vault,
 };
 
 impl Config {
@@ -147,7 +148,13 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
         }
         "state" => config.state = settings::state(section),
         "audit" => config.audit = settings::audit(section),
-        "policy" => config.policy = settings::policy(section),
+        "policy" => {
+            config.policy = settings::policy(section);
+            let hosts = section.each("allow", Allowed::parse).into_iter();
+            config.allow = hosts.map(Spanned::into_inner).collect();
+            let presets = section.each("presets", known_preset).into_iter();
+            config.presets = presets.map(Spanned::into_inner).collect();
+        }
         "runtime" => config.runtime = settings::runtime(section),
         "resolver" => config.resolver = settings::resolver(section),
         "control" => config.control = control::control(section),

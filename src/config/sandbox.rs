@@ -7,6 +7,7 @@ use toml::Spanned;
 use crate::body::Limit;
 
 use super::diagnostic::Hint;
+use super::port::{self, PublishedPort};
 use super::reference::variables;
 use super::section::Section;
 use super::units;
@@ -36,6 +37,10 @@ pub struct Sandbox {
     pub processes: Option<u64>,
     /// What DNS tells of a name that no policy reaches.
     pub dns: SandboxDns,
+    /// Servers of the workload that addresses of the host lead to.
+    pub publish: Vec<PublishedPort>,
+    /// Ports of the host's loopback that the workload reaches.
+    pub host_port: Vec<u16>,
     /// The user that the workload runs as if the launcher is root.
     pub user: Option<String>,
 }
@@ -91,8 +96,19 @@ pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
         dns: section
             .choice("dns", &SandboxDns::WORDS)
             .unwrap_or_default(),
+        publish: ports(section, "publish", port::published),
+        host_port: ports(section, "host_port", port::host_port),
         user: None,
     }
+}
+
+fn ports<T>(
+    section: &Section<'_, '_>,
+    key: &'static str,
+    read: impl Fn(&str) -> Result<T, Hint>,
+) -> Vec<T> {
+    let read = section.each(key, read).into_iter();
+    read.map(Spanned::into_inner).collect()
 }
 
 fn memory_files(section: &Section<'_, '_>) -> Option<Limit> {

@@ -112,7 +112,10 @@ impl<'p, 't> Section<'p, 't> {
         self.document.error(
             &value.span(),
             what,
-            Hint::new(format!("it takes a {wanted}"), format!("write {takes}")),
+            Hint::new(
+                format!("it takes a {wanted}"),
+                format!("write {}", example(takes)),
+            ),
         );
     }
 
@@ -301,3 +304,12 @@ impl<'p, 't> Section<'p, 't> {
 }
 
 const UNKNOWN: &str = "a key that nothing reads would be a setting that does not hold";
+/// How a value of this kind is written.
+fn example(takes: &str) -> String {
+    match takes {
+        "duration" => String::from("a duration, such as \"10s\" or \"24h\""),
+        "size" => String::from("a size, such as \"64KiB\" or \"256MiB\""),
+        "true or false" => takes.to_owned(),
+        other => format!("a {other}"),
+    }
+}

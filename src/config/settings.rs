@@ -207,8 +207,13 @@ pub(super) fn policy(section: &Section<'_, '_>) -> policy::Settings {
         Source::read(&path)?;
         Ok(path)
     });
+    let rules = section.text("rules").map(|text| {
+        let name = format!("{} [policy] rules", section.document.file());
+        Source::new(name, *text.get_ref())
+    });
     policy::Settings {
         files: files.into_iter().map(Spanned::into_inner).collect(),
+        rules,
     }
 }
 

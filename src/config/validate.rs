@@ -14,6 +14,7 @@ use super::diagnostic::Hint;
 use super::document::Document;
 use super::listener::ListenerKind;
 use super::own_files::within;
+use super::own_ports;
 use crate::session::When;
 
 /// Where each table is in the file, in the order of the configuration's lists.
@@ -199,7 +200,8 @@ pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Hint)> {
         .iter()
         .flat_map(|name| passed(config, name));
     let written = sandbox.write.iter().flat_map(|path| written(config, path));
-    passed.chain(written).collect()
+    let ports = own_ports::contradictions(config);
+    passed.chain(written).chain(ports).collect()
 }
 
 /// Returns what a variable would give away if it were passed to the workload.
@@ -261,7 +263,7 @@ fn unreachable(document: &Document<'_>, config: &Config, spans: &Spans) {
     if config.listeners.is_empty() {
         return;
     }
-    if config.policy.files.is_empty() {
+    if !config.policy.decide() && config.allow.is_empty() && config.presets.is_empty() {
         let hint = Hint::new(
             "without a policy every request is denied",
             "add `[policy]` with `files = [\"policies/*.cedar\"]`",

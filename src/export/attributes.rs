@@ -35,6 +35,7 @@ pub(super) fn attributes(record: &Record) -> Vec<Value> {
         generation,
         lent,
         lent_more: _,
+        unlent,
         dialled,
         origin_protocol,
         outcome,
@@ -85,6 +86,8 @@ pub(super) fn attributes(record: &Record) -> Vec<Value> {
     let names = lent.iter().map(|lent| &*lent.credential);
     list.texts("gateway.lent.credentials", names);
     list.texts("gateway.lent.places", lent.iter().map(|lent| &*lent.place));
+    let unlent = unlent.as_ref().map(|unlent| &*unlent.credential);
+    list.text("gateway.unlent.credential", unlent);
     let peer = dialled.map(|peer| peer.ip().to_string());
     list.text("network.peer.address", peer.as_deref());
     list.number("network.peer.port", dialled.map(|peer| peer.port().into()));

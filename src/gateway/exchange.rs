@@ -168,9 +168,13 @@ impl Exchange {
                 Ok(authorized)
             }
             Decision::Deny(mut denied) => {
+                if let Some((credential, place)) = &denied.loan {
+                    self.trail.withhold(credential, place);
+                }
                 if let Some(reason) = floor(&denied.origin, &self.snapshot.origins) {
                     denied.explanation.proposal = None;
-                    let next = reason.next_step_for("", "");
+                    let to = denied.origin.authority.to_string();
+                    let next = reason.next_step_for(&to, "");
                     denied.explanation.next_step = format!("{} {next}", reason.meaning());
                 }
                 Err(denied.into())

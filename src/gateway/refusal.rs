@@ -133,13 +133,14 @@ impl Refusal {
         match self {
             Self::Denied(denied) if self.reason() == ReasonCode::PolicyDefaultDeny => {
                 let why = &denied.explanation;
-                match (&why.proposal, &denied.credential) {
+                match (&why.proposal, &denied.loan) {
                     (Some(_), None) if !to.is_empty() => format!(
                         "Ask your user to run, outside the sandbox: `gateway allow {to}`, or \
                          `gateway allow {id}` for this request alone."
                     ),
-                    (Some(_), Some(credential)) => format!(
-                        "Ask your user for a policy that lends `{credential}` there: `gateway why {id}`."
+                    (Some(_), Some((credential, _))) => format!(
+                        "Ask your user to run, outside the sandbox: `gateway allow {id}`, which \
+                         lends `{credential}` to it."
                     ),
                     (Some(_), None) => usual,
                     (None, _) => why.next_step.clone(),
@@ -217,11 +218,9 @@ impl Refusal {
     }
 
     /// Whether `gateway allow HOST` would allow it.
-    fn is_grantable(&self) -> bool {
+    pub(super) fn is_grantable(&self) -> bool {
         match self {
-            Self::Denied(denied) => {
-                denied.credential.is_none() && denied.explanation.proposal.is_some()
-            }
+            Self::Denied(denied) => denied.loan.is_none() && denied.explanation.proposal.is_some(),
             _ => matches!(self, Self::Unreachable { floor: None, .. }),
         }
     }

@@ -34,11 +34,22 @@ pub struct RefusalCount {
     pub count: u64,
     /// The first exchange, for `gateway why`.
     pub first: ExchangeId,
+    /// Whether allowing the host would allow it.
+    pub is_grantable: bool,
 }
 
 impl RefusalCounts {
-    /// Counts a refusal.
+    /// Counts a refusal of a connection or a name.
     pub fn count(&self, host: &str, reason: ReasonCode, id: ExchangeId) {
+        // A name like `_https._tcp.example.com` is asked for, but never connected to.
+        let is_host = !host.is_empty() && !host.starts_with('_');
+        let is_grantable =
+            is_host && matches!(reason, ReasonCode::DnsName | ReasonCode::HostNotPermitted);
+        self.count_of(host, reason, id, is_grantable);
+    }
+
+    /// Counts a refusal; `host` has a port unless it is the usual one.
+    pub fn count_of(&self, host: &str, reason: ReasonCode, id: ExchangeId, is_grantable: bool) {
         self.reasons[reason as usize].fetch_add(1, Ordering::Relaxed);
         let mut all = self.kinds.lock();
         let mut kind = (host.to_owned(), reason);
@@ -48,6 +59,7 @@ impl RefusalCounts {
         let counted = all.entry(kind).or_insert(RefusalCount {
             count: 0,
             first: id,
+            is_grantable,
         });
         counted.count += 1;
     }
@@ -69,7 +81,8 @@ impl RefusalCounts {
         let all = self.kinds.lock();
         let is_told = |host: &str| {
             let mut kinds = all.keys();
-            kinds.any(|(known, reason)| known == host && *reason != ReasonCode::DnsName)
+            let is_of = |known: &str| known == host || known.starts_with(&format!("{host}:"));
+            kinds.any(|(known, reason)| is_of(known) && *reason != ReasonCode::DnsName)
         };
         all.iter()
             .filter(|((host, reason), _)| *reason != ReasonCode::DnsName || !is_told(host))

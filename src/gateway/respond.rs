@@ -170,7 +170,9 @@ impl Exchange {
     ) -> Response<AnswerBody> {
         let (id, reason) = (self.trail.id(), refusal.reason());
         self.count(version, false);
-        self.worker.shared.refused.count(host, reason, id);
+        let place = if to.is_empty() { host } else { to };
+        let counts = &self.worker.shared.refused;
+        counts.count_of(place, reason, id, refusal.is_grantable());
         self.trail.refuse(reason);
         refusal.log(id);
         let (status, fields, content) = refusal.answer(id, version, self.error_format, to);

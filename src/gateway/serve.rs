@@ -144,10 +144,10 @@ impl Worker {
 }
 
 /// A place among all open connections, released on drop.
-struct Opened(Arc<AtomicUsize>);
+pub(super) struct Opened(Arc<AtomicUsize>);
 
 impl Opened {
-    fn count(open: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+    pub(super) fn count(open: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let before = open.fetch_add(1, Ordering::Relaxed);
         let opened = Self(open.clone());
         (before < most).then_some(opened)

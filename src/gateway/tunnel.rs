@@ -135,8 +135,31 @@ impl Worker {
             }
             Err(error) => {
                 let host = to.authority();
-                self.record_opening(listener, to.entry, host.as_ref(), error.reason());
+                let reason = self.cause(listener, host.as_ref(), error.reason());
+                self.record_opening(listener, to.entry, host.as_ref(), reason);
             }
+        }
+    }
+
+    /// Returns why a connection came to nothing. A client that does not trust the CA ends it before
+    /// it could be told that no policy reaches the host, and trust alone would not help it.
+    fn cause(
+        &self,
+        listener: &SessionListener,
+        to: Option<&Authority>,
+        ended: ReasonCode,
+    ) -> ReasonCode {
+        let by_client = matches!(ended, ReasonCode::TlsHandshake | ReasonCode::ClientLeft);
+        let snapshot = self.shared.look();
+        let policies = snapshot.policies.generation();
+        let session = &listener.session;
+        let is_reached = |to: &Authority| {
+            let groups = session.groups(policies.number());
+            policies.may_resolve(session.id(), &groups, &to.host)
+        };
+        match to {
+            Some(to) if by_client && !is_reached(to) => ReasonCode::HostNotPermitted,
+            _ => ended,
         }
     }
 }

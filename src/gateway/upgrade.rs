@@ -80,7 +80,7 @@ async fn join(
     }
 }
 
-async fn relay_up(
+pub(super) async fn relay_up(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     meter: &Meter,
@@ -99,7 +99,7 @@ async fn relay_up(
     }
 }
 
-async fn relay_down(
+pub(super) async fn relay_down(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut frames: Option<ScrubFrames>,

@@ -13,6 +13,7 @@ mod hello;
 mod key;
 mod leaves;
 mod mint;
+pub mod nss;
 pub mod paced;
 pub mod prefixed;
 mod request;

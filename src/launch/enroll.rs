@@ -21,8 +21,10 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::ports;
+
 /// The version of this protocol; both ends must speak the same one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Why an enrolment did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +86,8 @@ pub struct Hello {
     /// Whether the sockets are dual-stack IPv6 sockets. Otherwise the kernel has no IPv6, and they
     /// are IPv4 sockets.
     pub ipv6: bool,
+    /// The ports of the host that the command reaches.
+    pub host_ports: Vec<u16>,
 }
 
 /// The sockets that were created inside the sandbox's network namespace, ready for use.
@@ -96,6 +100,36 @@ pub struct Listeners {
     /// Receives DNS queries for port 53 of any address. Packet-info is on, and an answer must be
     /// sent from the address that was asked, with interface index 0.
     pub dns_udp: OwnedFd,
+    /// Accept TCP connections to the ports of [`Hello::host_ports`], in that order.
+    pub host_ports: Vec<OwnedFd>,
+    /// Unconnected TCP sockets, for connections to the command's servers.
+    pub inward: Vec<OwnedFd>,
+}
+
+impl Listeners {
+    /// All sockets, in the order in which they are passed.
+    pub(super) fn all(&self) -> Vec<BorrowedFd<'_>> {
+        let own = [&self.tcp, &self.dns_tcp, &self.dns_udp].into_iter();
+        let ports = self.host_ports.iter().chain(&self.inward);
+        own.chain(ports).map(AsFd::as_fd).collect()
+    }
+
+    /// The sockets as they were passed, of which so many are for ports of the host.
+    pub(super) fn of(mut passed: Vec<OwnedFd>, host_ports: usize) -> Option<Self> {
+        if passed.len() < 3 + host_ports {
+            return None;
+        }
+        let inward = passed.split_off(3 + host_ports);
+        let host_ports = passed.split_off(3);
+        let [tcp, dns_tcp, dns_udp] = <[OwnedFd; 3]>::try_from(passed).ok()?;
+        Some(Self {
+            tcp,
+            dns_tcp,
+            dns_udp,
+            host_ports,
+            inward,
+        })
+    }
 }
 
 /// What the gateway provides for the inside of the sandbox.
@@ -105,6 +139,8 @@ pub struct Ready {
     pub ca_bundle_pem: Vec<u8>,
     /// The session's CA certificate alone, PEM.
     pub ca_pem: Vec<u8>,
+    /// The session's CA as a certificate database of NSS; empty if there is none.
+    pub ca_nss: Vec<u8>,
     /// Environment variables to set, above all phantoms.
     pub set: Vec<(String, String)>,
     /// Environment variables to remove.
@@ -122,6 +158,7 @@ enum Answer {
 struct ReadyHead {
     bundle_bytes: usize,
     ca_bytes: usize,
+    nss_bytes: usize,
     set: Vec<(String, String)>,
     unset: Vec<String>,
 }
@@ -165,12 +202,7 @@ impl LauncherEnd {
     /// # Errors
     /// [`Error::Gone`] if the gateway has gone, [`Error::Io`] otherwise.
     pub fn hello(&self, hello: &Hello, listeners: &Listeners) -> Result<(), Error> {
-        let fds = [
-            listeners.tcp.as_fd(),
-            listeners.dns_tcp.as_fd(),
-            listeners.dns_udp.as_fd(),
-        ];
-        send_packet(self.socket.as_fd(), hello, &fds)
+        send_packet(self.socket.as_fd(), hello, &listeners.all())
     }
 
     /// Waits for the gateway's answer, and returns what it provides, still in its sealed memory
@@ -209,16 +241,9 @@ impl GatewayEnd {
                 theirs: hello.version,
             });
         }
-        let [tcp, dns_tcp, dns_udp] = <[OwnedFd; 3]>::try_from(fds)
-            .map_err(|_| Error::Malformed("`hello` must carry three sockets"))?;
-        Ok((
-            hello,
-            Listeners {
-                tcp,
-                dns_tcp,
-                dns_udp,
-            },
-        ))
+        let listeners = Listeners::of(fds, hello.host_ports.len())
+            .ok_or(Error::Malformed("`hello` must carry its sockets"))?;
+        Ok((hello, listeners))
     }
 
     /// Tells the launcher that its sandbox is served from now on, and what to put inside.
@@ -350,6 +375,7 @@ impl Ready {
         let head = ReadyHead {
             bundle_bytes: self.ca_bundle_pem.len(),
             ca_bytes: self.ca_pem.len(),
+            nss_bytes: self.ca_nss.len(),
             set: self.set.clone(),
             unset: self.unset.clone(),
         };
@@ -366,6 +392,7 @@ impl Ready {
             &head,
             &self.ca_bundle_pem,
             &self.ca_pem,
+            &self.ca_nss,
         ] {
             file.write_all(part)
                 .map_err(|e| failed("write the answer", e))?;
@@ -388,12 +415,16 @@ impl Ready {
         let Some((bundle, ca)) = rest.split_at_checked(head.bundle_bytes) else {
             return Err(cut);
         };
-        if ca.len() != head.ca_bytes {
+        let Some((ca, nss)) = ca.split_at_checked(head.ca_bytes) else {
+            return Err(cut);
+        };
+        if nss.len() != head.nss_bytes {
             return Err(cut);
         }
         Ok(Self {
             ca_bundle_pem: bundle.to_vec(),
             ca_pem: ca.to_vec(),
+            ca_nss: nss.to_vec(),
             set: head.set,
             unset: head.unset,
         })
@@ -503,7 +534,7 @@ fn failed(doing: &'static str, source: impl Into<io::Error>) -> Error {
 }
 
 /// The largest number of file descriptors in one packet.
-pub const PACKET_FDS: usize = 4;
+pub const PACKET_FDS: usize = 3 + ports::MOST_HOST + 2 * ports::INWARD;
 const PACKET_BYTES: usize = 32 * 1024;
 const MEMORY_FILE_BYTES: u64 = 16 * 1024 * 1024;
 const SEALS: SealFlags = SealFlags::WRITE
@@ -520,6 +551,8 @@ mod tests {
             tcp: socket(),
             dns_tcp: socket(),
             dns_udp: socket(),
+            host_ports: vec![socket()],
+            inward: vec![socket(), socket()],
         }
     }
 
@@ -530,15 +563,17 @@ mod tests {
             uid: 1000,
             capture: Capture::Tproxy,
             ipv6: true,
+            host_ports: vec![5432],
         }
     }
 
     #[test]
-    fn a_hello_arrives_with_its_three_sockets() {
+    fn a_hello_arrives_with_its_sockets() {
         let (launcher, gateway) = pair().unwrap();
         launcher.hello(&hello(), &listeners()).unwrap();
         let (received, listeners) = gateway.hello().unwrap();
         assert_eq!(received, hello());
+        assert_eq!((listeners.host_ports.len(), listeners.inward.len()), (1, 2));
         assert!(
             std::net::TcpListener::from(listeners.tcp)
                 .local_addr()
@@ -554,6 +589,7 @@ mod tests {
         let ready = Ready {
             ca_bundle_pem: vec![b'x'; 1_000_000],
             ca_pem: b"ca".to_vec(),
+            ca_nss: vec![7; 9],
             set: vec![("GITHUB_TOKEN".into(), "ghp_phantom".into())],
             unset: vec!["OLD".into()],
         };

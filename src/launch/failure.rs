@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The steps of a launch, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
-    /// Checks before anything is created.
+    /// Checks before anything is created. Without an error number it is a flag that does not fit.
     Prepare,
     /// `clone3` into new namespaces.
     Namespaces,

@@ -18,6 +18,7 @@ use super::failure::{At, Failure, Step};
 use super::identity::Identity;
 use super::init::{self, Order, Report, Sandbox};
 use super::mount_plan::MountPlan;
+use super::ports::Ports;
 use super::streams::Streams;
 use super::syscall::{self, Arrived, Side, SignalSet};
 use super::terminal::Terminal;
@@ -68,6 +69,7 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
         command_name: sandbox.arguments.first().cloned().unwrap_or_default(),
         search: environment::value(&sandbox.environment, "PATH").map(ToOwned::to_owned),
         plan: sandbox.plan,
+        ports: sandbox.ports,
         watch,
         answer_due: None,
         served: false,
@@ -100,6 +102,7 @@ struct Launcher {
     /// The directories to search for the command.
     search: Option<OsString>,
     plan: MountPlan,
+    ports: Ports,
     watch: Option<Watch>,
     /// When the gateway must have answered; `None` when it need not.
     answer_due: Option<Instant>,
@@ -269,6 +272,7 @@ impl Launcher {
                     uid,
                     capture,
                     ipv6,
+                    host_ports: self.ports.host.clone(),
                 };
                 self.introduce(&hello, files)
             }
@@ -288,13 +292,8 @@ impl Launcher {
 
     /// Passes the listeners to the gateway.
     fn introduce(&mut self, hello: &Hello, files: Vec<OwnedFd>) -> Result<(), Error> {
-        let [tcp, dns_tcp, dns_udp] = <[OwnedFd; 3]>::try_from(files)
-            .map_err(|_| Failure::new(Step::Handoff, "listeners are missing"))?;
-        let listeners = Listeners {
-            tcp,
-            dns_tcp,
-            dns_udp,
-        };
+        let listeners = Listeners::of(files, hello.host_ports.len())
+            .ok_or_else(|| Failure::new(Step::Handoff, "listeners are missing"))?;
         refuse::own_network(&listeners)?;
         self.gateway
             .hello(hello, &listeners)

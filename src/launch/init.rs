@@ -17,6 +17,7 @@ use super::bounds::Bounds;
 use super::failure::{At, Failure, Step};
 use super::identity::Identity;
 use super::mount_plan::MountPlan;
+use super::ports::Ports;
 use super::streams::Streams;
 use super::syscall::{Side, SignalSet};
 use super::{command, confine, environment, mounts, network, syscall, trust};
@@ -27,7 +28,7 @@ use crate::enroll::{Capture, Ready, SealedReady, receive_packet, send_packet};
 pub enum Report {
     /// It needs its user maps written from outside.
     WantsMaps,
-    /// The network is set up; the three listeners are with the packet.
+    /// The network is set up; its sockets are with the packet.
     Listening {
         /// How TCP is captured.
         capture: Capture,
@@ -76,6 +77,8 @@ pub struct Sandbox {
     pub bounds: Bounds,
     /// Which way of capture is forced.
     pub capture: Option<Capture>,
+    /// The ports that connect it with the host's loopback.
+    pub ports: Ports,
     /// Whether the command may make user namespaces.
     pub allow_userns: bool,
     /// Whether the command gets the terminal from its start.
@@ -152,7 +155,7 @@ fn run(
         }
         _ => {}
     }
-    let network = network::set_up(sandbox.capture)?;
+    let network = network::set_up(sandbox.capture, &sandbox.ports)?;
     if !sandbox.allow_userns {
         std::fs::OpenOptions::new()
             .write(true)
@@ -166,6 +169,7 @@ fn run(
     mounts::build(&sandbox.plan, kept, sandbox.bounds.memory())?;
     let ready = await_ready()?;
     trust::install(&ready)?;
+    trust::install_for_browsers(&ready, sandbox.plan.home.path());
     mounts::seal()?;
     let directory = enter(&sandbox.plan)?;
     let variables = variables(sandbox, &ready, directory);
@@ -194,20 +198,13 @@ fn die_with_the_launcher() -> Result<(), Failure> {
 }
 
 fn hand_over(network: network::Network) -> Result<(), Failure> {
-    use std::os::fd::AsFd;
-    let listeners = &network.listeners;
-    let fds = [
-        listeners.tcp.as_fd(),
-        listeners.dns_tcp.as_fd(),
-        listeners.dns_udp.as_fd(),
-    ];
     // Closes our own copies: the gateway's death must close the last ones.
     report(
         &Report::Listening {
             capture: network.capture,
             ipv6: network.ipv6,
         },
-        &fds,
+        &network.listeners.all(),
     )
 }
 

@@ -127,21 +127,26 @@ impl Sweep<'_> {
         if read.is_err() {
             return Ok(false);
         }
+        let is_store = hide::IN_HOME.iter().any(|store| Path::new(store) == path);
+        if !is_store && !detect::holds_issued_credential(&content) {
+            return Ok(true);
+        }
+        let has_ours = self.blank_ours(&mut content);
+        Ok((has_ours || !is_store) && !detect::holds_issued_credential(&content))
+    }
+
+    /// Overwrites what is ours. Returns whether there was any.
+    fn blank_ours(&self, content: &mut [u8]) -> bool {
+        let ours = self.ours.iter().map(String::as_bytes);
         let mut has_ours = false;
-        for phantom in self
-            .ours
-            .iter()
-            .map(String::as_bytes)
-            .filter(|one| !one.is_empty())
-        {
-            let starts: Vec<usize> = memchr::memmem::find_iter(&content, phantom).collect();
+        for phantom in ours.filter(|one| !one.is_empty()) {
+            let starts: Vec<usize> = memchr::memmem::find_iter(content, phantom).collect();
             for start in starts {
                 has_ours = true;
                 content[start..start + phantom.len()].fill(b' ');
             }
         }
-        let is_store = hide::IN_HOME.iter().any(|store| Path::new(store) == path);
-        Ok((has_ours || !is_store) && !detect::holds_issued_credential(&content))
+        has_ours
     }
 }
 
@@ -154,7 +159,7 @@ fn remove(folder: &OwnedFd, name: &CStr) -> io::Result<()> {
 }
 
 /// Opens a folder that its owner may have closed to themselves.
-fn open_own(directory: impl AsFd, name: impl Arg) -> Result<OwnedFd, Errno> {
+pub(super) fn open_own(directory: impl AsFd, name: impl Arg) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = rustix::fs::openat(directory, name, flags, Mode::empty())?;
     if !Mode::from_raw_mode(rustix::fs::fstat(&found)?.st_mode).contains(Mode::RWXU) {

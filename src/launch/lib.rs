@@ -48,11 +48,13 @@ mod network;
 mod overlay;
 mod passed;
 mod paths;
+pub mod ports;
 mod prepare;
 pub mod program;
 mod project;
 mod reexec;
 mod refuse;
+pub mod removal;
 mod request;
 mod ruleset;
 pub mod service;
@@ -106,6 +108,7 @@ pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
         own_variables: launch.variables,
         bounds: launch.bounds,
         capture: launch.capture,
+        ports: launch.ports,
         allow_userns: launch.allow_userns,
         interactive: Terminal::is_interactive(),
         terminal: Terminal::own().exists(),

@@ -28,6 +28,8 @@ pub struct MountPlan {
     pub hidden: Vec<PathBuf>,
     /// What is hidden and may not be replaced, so its parents may not be renamed.
     pub own: Vec<PathBuf>,
+    /// Files of the projects that the command may neither change nor make.
+    pub read_only: Vec<PathBuf>,
     /// Hidden sockets of the host; those in a project are part of it.
     pub sockets: Vec<PathBuf>,
     /// Where the command starts.
@@ -102,6 +104,7 @@ impl MountPlan {
             kept: request.kept,
             hidden: request.hide,
             own: request.own,
+            read_only: request.read_only,
             sockets: Vec::new(),
             home,
             other_homes,
@@ -118,6 +121,9 @@ impl MountPlan {
         plan.settle_working_directory()?;
         plan.add_repositories(request.repositories);
         plan.hide_own_folders(request.own_folders)?;
+        let mut read_only = std::mem::take(&mut plan.read_only);
+        read_only.retain(|path| plan.in_project(path));
+        plan.read_only = read_only;
         let sockets = request.sockets.into_iter();
         plan.sockets = sockets.filter(|path| !plan.in_project(path)).collect();
         Ok(plan)

@@ -35,6 +35,8 @@ pub struct MountRequest {
     pub own: Vec<PathBuf>,
     /// Folders to which nothing may be added, canonical.
     pub own_folders: Vec<PathBuf>,
+    /// Files that the command may neither change nor make.
+    pub read_only: Vec<PathBuf>,
     /// Unix sockets of the host, by path.
     pub sockets: Vec<PathBuf>,
     /// Directories of repositories outside, canonical, whose worktrees or submodules are projects.
@@ -70,6 +72,7 @@ impl MountRequest {
             hide: hidden(launch),
             own: launch.own.iter().filter_map(|path| by_name(path)).collect(),
             own_folders: launch.own_folders.clone(),
+            read_only: launch.read_only.clone(),
             sockets: host_sockets(&sockets),
             writable_git: launch.writable_git,
             guard_tools: launch.guard_tools,
@@ -130,12 +133,16 @@ fn hidden(launch: &Launch) -> Vec<PathBuf> {
 /// and files, nothing that a process answers on.
 fn real(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let real = |path: &PathBuf| {
-        let found = std::fs::metadata(path).at(Step::Prepare, path.display().to_string())?;
+        // The flag is wrong, not the system: no error number, which would say so.
+        let refused = |error: std::io::Error| {
+            Failure::new(Step::Prepare, format!("`{}`: {error}", path.display()))
+        };
+        let found = std::fs::metadata(path).map_err(refused)?;
         if !found.is_dir() && !found.is_file() {
             let why = format!("`{}` is neither a directory nor a file", path.display());
             return Err(Failure::new(Step::Prepare, why));
         }
-        std::fs::canonicalize(path).at(Step::Prepare, path.display().to_string())
+        std::fs::canonicalize(path).map_err(refused)
     };
     paths.iter().map(real).collect()
 }

@@ -12,11 +12,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::failure::{At, Failure, Step};
 use super::netlink::{ACK, CREATE, EXCL, Netlink};
+use super::ports::{BACKLOG, DNS_PORT, Ports, TCP_PORT};
 use super::{ruleset, syscall};
 use crate::enroll::{Capture, Listeners};
 
-/// The TCP port, inside the sandbox, of the listener that takes every connection.
-pub const TCP_PORT: u16 = 15001;
 /// The sandbox's own IPv4 address. It is not a loopback address, so resolvers and "what is my
 /// address" probes work.
 pub const ADDRESS_V4: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
@@ -40,7 +39,7 @@ pub struct Network {
 ///
 /// # Errors
 /// The step and errno of whatever the kernel refused.
-pub fn set_up(wanted: Option<Capture>) -> Result<Network, Failure> {
+pub fn set_up(wanted: Option<Capture>, ports: &Ports) -> Result<Network, Failure> {
     raise_loopback().at(Step::Loopback, "bring `lo` up")?;
     add_addresses(AddressFamily::INET).at(Step::Routes, "make every IPv4 address local")?;
     let ipv6 = match add_addresses(AddressFamily::INET6) {
@@ -60,7 +59,11 @@ pub fn set_up(wanted: Option<Capture>) -> Result<Network, Failure> {
     // host. Optional.
     let _ = std::fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
     let capture = install_rules(wanted)?;
-    let listeners = listen(capture, ipv6)?;
+    let listeners = Listeners {
+        host_ports: ports.listen()?,
+        inward: ports.inward(ipv6)?,
+        ..listen(capture, ipv6)?
+    };
     Ok(Network {
         listeners,
         capture,
@@ -143,6 +146,8 @@ fn listen(capture: Capture, ipv6: bool) -> Result<Listeners, Failure> {
         tcp,
         dns_tcp,
         dns_udp,
+        host_ports: Vec::new(),
+        inward: Vec::new(),
     })
 }
 
@@ -199,5 +204,3 @@ fn socket(kind: SocketType, port: u16, ipv6: bool, transparent: bool) -> io::Res
 }
 
 const LOOPBACK: u32 = 1;
-const DNS_PORT: u16 = 53;
-const BACKLOG: i32 = 4096;

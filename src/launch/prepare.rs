@@ -19,6 +19,8 @@ pub struct Summary {
     pub home: Home,
     /// What is visible of the home directory: sets by name, and paths relative to it.
     pub seen_in_home: Vec<String>,
+    /// What of it is visible, as absolute paths.
+    pub places_in_home: Vec<PathBuf>,
     /// What is visible beyond the system, the home directory and the projects.
     pub seen: Vec<PathBuf>,
     /// Where it starts.
@@ -44,6 +46,7 @@ pub struct Summary {
 pub fn summary(launch: &Launch) -> Result<Summary, Error> {
     let (identity, plan) = plan(launch)?;
     let seen_in_home = plan.seen_in_home_by_name();
+    let places_in_home = plan.places_in_home().collect();
     let guards_git = plan.guard_git && plan.projects.iter().any(|one| one.join(".git").exists());
     let secrets = plan.projects.iter().flat_map(|one| project::secrets(one));
     let secrets = secrets.filter(|path| !plan.hidden.contains(path)).collect();
@@ -60,6 +63,7 @@ pub fn summary(launch: &Launch) -> Result<Summary, Error> {
         user: identity.user(),
         home,
         seen_in_home,
+        places_in_home,
         seen,
         working_directory,
         persistent,

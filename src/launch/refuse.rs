@@ -55,7 +55,7 @@ pub fn own_network(listeners: &Listeners) -> Result<(), Failure> {
     let Ok(own) = syscall::network_cookie(&own) else {
         return Ok(());
     };
-    for socket in [&listeners.tcp, &listeners.dns_tcp, &listeners.dns_udp] {
+    for socket in listeners.all() {
         if syscall::network_cookie(socket).at(Step::Handoff, "SO_NETNS_COOKIE")? == own {
             return Err(Failure::new(
                 Step::Handoff,
@@ -79,6 +79,8 @@ mod tests {
             tcp: socket(),
             dns_tcp: socket(),
             dns_udp: socket(),
+            host_ports: Vec::new(),
+            inward: Vec::new(),
         };
         assert_eq!(own_network(&listeners).unwrap_err().step, Step::Handoff);
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::bounds::Bounds;
 use super::environment::Rules;
 use super::identity::User;
+use super::ports::Ports;
 use crate::enroll::Capture;
 
 /// A folder of the command's home directory that outlives the sandbox.
@@ -52,6 +53,9 @@ pub struct Launch {
     /// Folders that the gateway searches for its own files by a pattern. Nothing may be added to
     /// them.
     pub own_folders: Vec<PathBuf>,
+    /// Files of the gateway in the projects that the command may read, but neither change nor make;
+    /// absolute.
+    pub read_only: Vec<PathBuf>,
     /// Which variables pass, beyond the built-in list.
     pub environment: Rules,
     /// How much of the machine's resources the sandbox may use.
@@ -66,6 +70,8 @@ pub struct Launch {
     /// Whether files that outside tools run on their own are guarded: none can change, and none can
     /// appear.
     pub guard_tools: bool,
+    /// The ports that connect the sandbox with the host's loopback.
+    pub ports: Ports,
     /// Forces one way of capture; `None` for the best one that the kernel has.
     pub capture: Option<Capture>,
 }

@@ -7,6 +7,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
+use rustix::process::Pid;
+
 /// Which process returned from [`clone_into_namespaces`] or [`fork`].
 #[derive(Debug)]
 pub enum Side {
@@ -394,6 +396,13 @@ pub fn raise(signal: i32) {
     // SAFETY: no memory is passed. By process number: the C library's `raise` trusts a cached
     // thread number.
     unsafe { libc::kill(libc::getpid(), signal) };
+}
+
+/// Returns this process's group; `None` if that lies in an outer PID namespace, as below
+/// `unshare --pid`. `rustix` takes that for impossible.
+pub fn process_group() -> Option<Pid> {
+    // SAFETY: no memory is passed.
+    Pid::from_raw(unsafe { libc::getpgrp() })
 }
 
 /// Returns the time of `CLOCK_MONOTONIC`.

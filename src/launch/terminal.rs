@@ -5,11 +5,13 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::process::Pid;
 
+use super::syscall;
+
 /// The controlling terminal, if there is one.
 #[derive(Debug)]
 pub struct Terminal {
     file: Option<OwnedFd>,
-    own_group: Pid,
+    own_group: Option<Pid>,
     is_lent: Cell<bool>,
 }
 
@@ -21,14 +23,15 @@ impl Terminal {
         let (input, output) = (std::io::stdin(), std::io::stdout());
         rustix::termios::isatty(&input)
             && rustix::termios::isatty(&output)
-            && rustix::termios::tcgetpgrp(&input) == Ok(rustix::process::getpgrp())
+            && syscall::process_group()
+                .is_some_and(|own| rustix::termios::tcgetpgrp(&input) == Ok(own))
     }
 
     /// The terminal of this process.
     pub fn own() -> Self {
         Self {
             file: open(),
-            own_group: rustix::process::getpgrp(),
+            own_group: syscall::process_group(),
             is_lent: Cell::new(false),
         }
     }
@@ -52,7 +55,7 @@ impl Terminal {
     /// Makes the launcher's own process group the foreground one, if the command's is.
     pub fn take_back(&self) {
         if self.is_lent.replace(false) {
-            self.give(self.own_group);
+            self.give_to_own();
         }
     }
 
@@ -67,7 +70,7 @@ impl Terminal {
             return;
         };
         if rustix::process::test_kill_process_group(holder) == Err(rustix::io::Errno::SRCH) {
-            self.give(self.own_group);
+            self.give_to_own();
         }
     }
 
@@ -75,7 +78,14 @@ impl Terminal {
     pub fn is_ours(&self) -> bool {
         self.file
             .as_ref()
-            .is_some_and(|file| rustix::termios::tcgetpgrp(file) == Ok(self.own_group))
+            .and_then(|file| rustix::termios::tcgetpgrp(file).ok())
+            .is_some_and(|holder| Some(holder) == self.own_group)
+    }
+
+    fn give_to_own(&self) {
+        if let Some(own) = self.own_group {
+            self.give(own);
+        }
     }
 
     fn give(&self, group: Pid) {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
@@ -177,6 +177,23 @@ pub fn install(ready: &Ready) -> Result<(), Failure> {
     replace_resolver().at(Step::Trust, "/etc/resolv.conf")
 }
 
+/// Writes the certificate database that Chromium reads, unless the home has one to show.
+///
+/// Without it only browsers lack the CA, so it is no reason not to start the command.
+pub fn install_for_browsers(ready: &Ready, home: &Path) {
+    let folder = home.join(NSS_FOLDER);
+    if ready.ca_nss.is_empty() || folder.exists() {
+        return;
+    }
+    let written = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .and_then(|()| fs::write(folder.join("cert9.db"), &ready.ca_nss));
+    // A home that cannot be written is the command's to find out.
+    let _ = written;
+}
+
 /// Sets the variables of [`VARIABLES`].
 pub fn set_variables(variables: &mut Vec<(OsString, OsString)>) {
     for variable in VARIABLES {
@@ -299,6 +316,8 @@ fn hosts() -> Vec<u8> {
         .into_bytes()
 }
 
+/// Where Chromium looks in the home.
+const NSS_FOLDER: &str = ".pki/nssdb";
 const RESOLVER: &str = "/run/gateway/resolv.conf";
 const HOSTS: &str = "/run/gateway/hosts";
 const RESOLVER_CONTENT: &[u8] = b"nameserver 127.0.0.1\noptions timeout:2 attempts:2\n";

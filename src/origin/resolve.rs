@@ -90,7 +90,8 @@ impl StubResolver {
     /// A resolver with these settings.
     ///
     /// # Errors
-    /// [`ResolverUnusable`] if the system's configuration is missing or malformed.
+    /// [`ResolverUnusable`] if the system's configuration is unreadable or malformed. Without any,
+    /// lookups fail until there is one.
     pub fn new(settings: &ResolverSettings) -> Result<Self, ResolverUnusable> {
         let servers = if settings.servers.is_empty() {
             SystemFile::open("/etc/resolv.conf", system_servers).map(Servers::Systems)
@@ -111,7 +112,7 @@ impl StubResolver {
 
     /// The addresses of a name in the hosts file; `None` if no line has the name.
     fn listed(&self, name: &str, family: Family) -> Option<Vec<IpAddr>> {
-        let hosts = self.hosts.as_ref()?.current();
+        let hosts = self.hosts.as_ref()?.current()?;
         let name = Name::from_ascii(name).ok()?;
         let of = |kind| {
             let found = hosts.lookup_static_host(&Query::query(name.clone(), kind))?;
@@ -159,7 +160,7 @@ impl StubResolver {
     async fn ask(&self, name: &str, family: Family) -> Result<Vec<IpAddr>, Unread> {
         let servers = match &self.servers {
             Servers::Given(servers) => Arc::clone(servers),
-            Servers::Systems(file) => file.current(),
+            Servers::Systems(file) => file.current().ok_or(Unread::from(NO_SERVERS))?,
         };
         // The final dot disables the search list: a name is resolved as it was judged, never with
         // a suffix.
@@ -198,6 +199,8 @@ fn hosts_file(path: &Path) -> Result<Hosts, Unread> {
     Ok(hosts)
 }
 
+const NO_SERVERS: &str =
+    "no /etc/resolv.conf names a server, and neither does `[resolver] servers`";
 const SILENT: &str = "no name server answered in time";
 /// How long the name servers may take, all of them together.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -19,7 +19,7 @@ pub(super) struct SystemFile<T> {
 
 struct LastRead<T> {
     stamp: Option<Stamp>,
-    says: Arc<T>,
+    says: Option<Arc<T>>,
 }
 
 /// What differs when a file was written or replaced: device, inode, length, and the time of the
@@ -27,14 +27,18 @@ struct LastRead<T> {
 type Stamp = (u64, u64, u64, i64, i64);
 
 impl<T> SystemFile<T> {
-    /// Reads the file.
+    /// Reads the file. One that does not exist is read when it comes.
     pub(super) fn open(
         path: &'static str,
         read: fn(&Path) -> Result<T, Unread>,
     ) -> Result<Self, Unread> {
         let path = Path::new(path);
         let stamp = stamp(path);
-        let says = Arc::new(read(path)?);
+        let says = match read(path) {
+            Ok(says) => Some(Arc::new(says)),
+            Err(_) if stamp.is_none() => None,
+            Err(error) => return Err(error),
+        };
         Ok(Self {
             path,
             read,
@@ -42,20 +46,21 @@ impl<T> SystemFile<T> {
         })
     }
 
-    /// What the file says. If it has become unreadable, what it said before.
-    pub(super) fn current(&self) -> Arc<T> {
+    /// What the file says; `None` if it never existed. If it has become unreadable, what it said
+    /// before.
+    pub(super) fn current(&self) -> Option<Arc<T>> {
         let stamp = stamp(self.path);
         let mut seen = self.seen.lock();
         if seen.stamp != stamp {
             seen.stamp = stamp;
             match (self.read)(self.path) {
-                Ok(says) => seen.says = Arc::new(says),
+                Ok(says) => seen.says = Some(Arc::new(says)),
                 Err(error) => {
                     tracing::warn!(path = %self.path.display(), %error, "the file cannot be used; what it said before holds");
                 }
             }
         }
-        Arc::clone(&seen.says)
+        seen.says.clone()
     }
 }
 

@@ -72,8 +72,13 @@ pub struct Surprise {
 #[derive(Debug, thiserror::Error)]
 pub enum Malformed {
     /// It is not valid TOML, or has an unknown key.
-    #[error("{0}")]
-    Toml(#[from] toml::de::Error),
+    #[error("{place}{what}")]
+    Toml {
+        /// The line, if the parser knows it.
+        place: String,
+        /// The parser's words.
+        what: String,
+    },
     /// It contains no decision, so it is probably the wrong file.
     #[error("the file has no `[[decision]]`")]
     Empty,
@@ -87,6 +92,17 @@ pub enum Malformed {
     },
 }
 
+impl Malformed {
+    fn toml(error: &toml::de::Error, text: &str) -> Self {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map(|before| 1 + before.matches('\n').count());
+        Self::Toml {
+            place: line.map_or_else(String::new, |line| format!("line {line}: ")),
+            what: error.message().to_owned(),
+        }
+    }
+}
+
 /// Judges every decision of a file.
 ///
 /// # Errors
@@ -96,7 +112,7 @@ pub fn run(
     text: &str,
     is_batch: impl Fn(&Host, &RequestTarget) -> bool,
 ) -> Result<Report, Malformed> {
-    let file: File = toml::from_str(text)?;
+    let file: File = toml::from_str(text).map_err(|error| Malformed::toml(&error, text))?;
     if file.decision.is_empty() {
         return Err(Malformed::Empty);
     }
@@ -104,7 +120,9 @@ pub fn run(
         for (key, value) in &file.request {
             decision.entry(key).or_insert_with(|| value.clone());
         }
-        let decision: WrittenDecision = decision.try_into()?;
+        let decision: WrittenDecision = decision
+            .try_into()
+            .map_err(|error| Malformed::toml(&error, text))?;
         let name = decision.name.clone();
         Case::new(decision, policies.declared())
             .map_err(|reason| Malformed::Decision { name, reason })
@@ -430,5 +448,17 @@ mod tests {
             run(&policies(""), "", |_, _| false),
             Err(Malformed::Empty)
         ));
+    }
+
+    #[test]
+    fn a_mistake_is_told_in_one_sentence_with_its_line() {
+        let text = "# decisions\n[[test]]\nexpct = \"y\"\n";
+        let told = run(&policies(POLICY), text, |_, _| false);
+        let told = told
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default();
+        assert!(told.starts_with("line 2: unknown field `test`"), "{told}");
+        assert!(!told.contains('\n'), "{told}");
     }
 }

@@ -4,6 +4,7 @@ use cedar_policy::EntityId;
 
 use super::question::{Facts, Loan};
 use super::schema::Action;
+use crate::message::Origin;
 use crate::names::{CredentialName, PolicyId, SessionId};
 
 /// Permits a session, or every session, to send any request to a host, on one port or on all.
@@ -96,6 +97,72 @@ pub fn permit_lend(
         quoted(credential.as_str()),
         when(&conditions)
     )
+}
+
+/// Which paths a rule for several requests covers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CoveredPath {
+    /// This path.
+    Exactly(String),
+    /// Everything that begins with this text, which ends in `/`.
+    Below(String),
+}
+
+/// Permits every session requests to one origin by these methods, on these paths; on all if none is
+/// named.
+#[must_use]
+pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath]) -> String {
+    let host = origin.authority.host.as_str();
+    let mut conditions = vec![
+        format!("context.scheme == {}", quoted(origin.scheme.as_str())),
+        format!("context.port == {}", origin.authority.port),
+    ];
+    let mut actions: Vec<Action> = methods.iter().map(|one| Action::of_method(one)).collect();
+    actions.sort_unstable_by_key(|action| *action as u8);
+    actions.dedup();
+    if actions.contains(&Action::Other) {
+        let named = methods
+            .iter()
+            .map(|one| format!("context.method == {}", quoted(one)));
+        conditions.push(any_of(named.collect()));
+    }
+    let paths = paths.iter().map(|path| match path {
+        CoveredPath::Exactly(path) => format!("context.path == {}", quoted(path)),
+        CoveredPath::Below(path) => {
+            let pattern = quoted(path).replace('*', "\\*");
+            let pattern = pattern.strip_suffix('"').unwrap_or(&pattern);
+            format!("context.path like {pattern}*\"")
+        }
+    });
+    conditions.extend(
+        Some(paths.collect::<Vec<_>>())
+            .filter(|all| !all.is_empty())
+            .map(any_of),
+    );
+    let actions: Vec<String> = actions
+        .iter()
+        .map(|action| format!("Gateway::Action::\"{}\"", action.name()))
+        .collect();
+    format!(
+        "permit(\n  principal,\n  action in [{}],\n  resource == Gateway::Host::{}\n){};\n",
+        actions.join(", "),
+        quoted(host),
+        when(&conditions)
+    )
+}
+
+fn any_of(conditions: Vec<String>) -> String {
+    match conditions.len() {
+        1 => conditions.concat(),
+        _ => format!("({})", conditions.join(" ||\n   ")),
+    }
+}
+
+/// Permits every session any request: for a run that is watched, to learn what it needs.
+#[must_use]
+pub fn permit_everything() -> String {
+    "@id(\"learn\")\npermit(\n  principal,\n  action in Gateway::Action::\"ask\",\n  resource\n);\n"
+        .to_owned()
 }
 
 /// Permits exactly this request's session, host, port, method and path, with any query and content;
@@ -269,6 +336,45 @@ mod tests {
                 "{host}: {text}"
             );
         }
+    }
+
+    #[test]
+    fn learned_requests_are_permitted_by_method_and_path_and_no_others() {
+        let origin = Origin {
+            scheme: Scheme::Https,
+            authority: crate::message::Authority {
+                host: "api.example.com".parse().unwrap(),
+                port: 443,
+            },
+        };
+        let paths = [
+            CoveredPath::Exactly("/a".to_owned()),
+            CoveredPath::Below("/v*\"1/".to_owned()),
+        ];
+        let text = permit_requests(&origin, &["GET", "PROPFIND"], &paths);
+        let generation = policies(&text).current();
+        let allowed = |method: &str, path: &str, port: u16| {
+            let target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Keep).unwrap();
+            let request = OwnedFacts {
+                host: "api.example.com".parse().unwrap(),
+                method: method.to_owned(),
+                target,
+                port,
+                ..owned()
+            };
+            generation.ask(&request.facts()).allowed()
+        };
+        assert!(allowed("GET", "/a", 443) && allowed("PROPFIND", "/a", 443));
+        for (method, path, port) in [
+            ("POST", "/a", 443),
+            ("MKCOL", "/a", 443),
+            ("GET", "/a/b", 443),
+            ("GET", "/vX1/b", 443),
+            ("GET", "/a", 8443),
+        ] {
+            assert!(!allowed(method, path, port), "{method} {path} {port}");
+        }
+        assert!(policies(&permit_everything()).current().len() == 1);
     }
 
     proptest! {

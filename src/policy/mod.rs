@@ -42,3 +42,4 @@ pub(crate) use question::OwnedFacts;
 pub use schema::schema_text;
 pub use source::{GRANTED, Problem, Problems, Settings, Source};
 pub use stages::{Authorized, Decision, Denied, Grant};
+pub(crate) use verdict::Verdict;

@@ -10,10 +10,12 @@ use crate::files;
 pub struct Settings {
     /// Paths, absolute or relative to the working directory.
     pub files: Vec<PathBuf>,
+    /// Policies that stand in the configuration itself.
+    pub rules: Option<Source>,
 }
 
 /// One text of Cedar policies, and its name in messages and policy ids.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The file's name, or another origin of the text (`--allow`).
     pub name: String,
@@ -105,13 +107,19 @@ impl Settings {
     /// Every problem of every file. See [`Source::read`].
     pub fn sources(&self) -> Result<Vec<Source>, Problems> {
         let read = all(self.files.iter().map(|path| Source::read(path)))?;
-        let mut sources: Vec<Source> = Vec::new();
+        let mut sources: Vec<Source> = self.rules.iter().cloned().collect();
         for source in read.into_iter().flatten() {
             if !sources.iter().any(|known| known.name == source.name) {
                 sources.push(source);
             }
         }
         Ok(sources)
+    }
+
+    /// Whether there are policies, which then decide alone.
+    #[must_use]
+    pub fn decide(&self) -> bool {
+        !self.files.is_empty() || self.rules.is_some()
     }
 
     /// The files that are named now. Paths that cannot be expanded are left out.
@@ -320,7 +328,8 @@ mod tests {
         std::fs::write(at("good.cedar"), "permit(principal, action, resource);").unwrap();
         let read = |names: &[&str]| {
             let files = names.iter().map(|name| at(name)).collect();
-            Settings { files }.sources()
+            let rules = None;
+            Settings { files, rules }.sources()
         };
         assert_eq!(read(&["*.cedar", "good.cedar"]).unwrap().len(), 1);
         let refused = read(&["good.cedar", "missing.cedar", "*.none", "a*/x"]).unwrap_err();

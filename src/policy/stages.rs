@@ -65,8 +65,9 @@ pub struct Authorized {
 pub struct Denied {
     /// The verdict.
     pub verdict: Verdict,
-    /// The credential that it may not carry. `None` if the request itself is refused.
-    pub credential: Option<CredentialName>,
+    /// The credential that it may not carry, and where it was. `None` if the request itself is
+    /// refused.
+    pub loan: Option<(CredentialName, String)>,
     /// The names of the facts of content that were read to decide.
     pub facts_read: Vec<String>,
     /// Where it would have gone.
@@ -139,7 +140,7 @@ fn denied(
     Denied {
         verdict,
         facts_read,
-        credential: loan.map(|(credential, _)| credential.clone()),
+        loan: loan.map(|(credential, place)| (credential.clone(), place.to_string())),
         origin: request.head.origin.clone(),
         explanation,
     }

@@ -172,7 +172,13 @@ fn is_current(connection: &Connection) -> Result<bool, StateError> {
 }
 
 fn read(connection: &Connection, id: &SessionId) -> Result<Option<SessionRecord>, StateError> {
-    let mut row = connection.prepare(ONE)?;
+    one(&mut connection.prepare(ONE)?, id)
+}
+
+fn one(
+    row: &mut rusqlite::Statement<'_>,
+    id: &SessionId,
+) -> Result<Option<SessionRecord>, StateError> {
     let found = row.query_row([id.as_str()], columns).optional()?;
     found.map(record).transpose()
 }
@@ -180,24 +186,31 @@ fn read(connection: &Connection, id: &SessionId) -> Result<Option<SessionRecord>
 fn decide(connection: &mut Connection, all: Vec<SessionDecision>) -> Result<Revision, StateError> {
     // A write lock from the start: what a decision needs still holds when it is made.
     let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for decision in all {
-        let id = decision.session()?;
-        let record = decision.apply(read(&change, &id)?)?;
-        change.prepare(PUT)?.execute(params![
-            record.id,
-            record.version,
-            record.made,
-            record.text()?,
-            record.sealed
-        ])?;
-        change.prepare(NOTE)?.execute([id.as_str()])?;
-    }
+    apply(&change, all)?;
     let revision = latest(&change)?;
     change
         .prepare("DELETE FROM decision WHERE revision <= ?1")?
         .execute([revision.saturating_sub(REMEMBERED)])?;
     change.commit()?;
     Ok(revision)
+}
+
+fn apply(change: &Connection, all: Vec<SessionDecision>) -> Result<(), StateError> {
+    let (mut row, mut put) = (change.prepare(ONE)?, change.prepare(PUT)?);
+    let mut note = change.prepare(NOTE)?;
+    for decision in all {
+        let id = decision.session()?;
+        let record = decision.apply(one(&mut row, &id)?)?;
+        put.execute(params![
+            record.id,
+            record.version,
+            record.made,
+            record.text()?,
+            record.sealed
+        ])?;
+        note.execute([id.as_str()])?;
+    }
+    Ok(())
 }
 
 fn since(

@@ -47,10 +47,15 @@ for themselves.
   here; `exec` needs none of it. From Node 24 on, `NODE_USE_ENV_PROXY=1`, which `gateway env` sets,
   is enough.
 - The agents Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0 run by `gateway exec`, each
-  logged in by a variable of the shell, in a fresh home, before stand-ins of their services
-  (`tests/clients/agents.py`). Claude Code is also used in a terminal, twice: the second run asks
-  for no theme, key or trust. Codex reads `OPENAI_API_KEY` only after a login; the profile gives it
-  the phantom as `CODEX_API_KEY` too, which `codex exec` reads.
+  logged in by a variable of the shell, in a fresh home, before stand-ins of their services: once
+  with `-p`, and twice in a terminal ([first-hour.md](first-hour.md)). The second run asks for no
+  theme, key or trust. Codex reads `OPENAI_API_KEY` only after a login; the profile gives it the
+  phantom as `CODEX_API_KEY` too, which `codex exec` reads.
+- npm, pip, cargo, go, apt, git (https and SSH remotes), gh and podman run with the flags that the
+  README names, and no configuration (`tests/clients/everyday.py`). Without the flags, each ends
+  within a second of what it takes to say its version, and is told what would help: by its own
+  output, or, for pip, which shows no reason of a refusal, by the summary. docker is told that its
+  daemon is outside.
 - Not covered: clients with built-in certificates (webpki-roots, pinned ones). No setting makes them
   trust another CA, so they could reach only an origin whose TLS the gateway does not terminate, and
   there is none.

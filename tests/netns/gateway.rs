@@ -59,6 +59,7 @@ pub fn serve(socket: &str, manner: &str) -> ExitCode {
     let ready = Ready {
         ca_bundle_pem,
         ca_pem: ca_pem.into_bytes(),
+        ca_nss: Vec::new(),
         set: vec![("GITHUB_TOKEN".into(), "ghp_phantom".into())],
         unset: vec!["UNWANTED".into()],
     };
@@ -69,7 +70,7 @@ pub fn serve(socket: &str, manner: &str) -> ExitCode {
     launcher.ready(&ready).unwrap();
     launcher.ended().unwrap();
     if let Some(inspection) = inspection {
-        inspection.end();
+        inspection.end(|_| false);
     }
     ExitCode::SUCCESS
 }

@@ -2001,6 +2001,8 @@ fn every_published_escape_is_held() {
         let idle: Vec<&str> = text
             .lines()
             .filter(|line| line.starts_with("n/a"))
+            // `doctor --escape` opens ports, which this gateway does not serve.
+            .filter(|line| !line.contains("no port was opened"))
             .collect();
         let expected = if by_user { 0 } else { 1 }; // Nobody's home has no credential stores.
         assert_eq!(idle.len(), expected, "{idle:?}");

@@ -134,6 +134,36 @@ JAVA
 java "$T/Doctor.java""#,
         distrust: "its options name another trust store than JAVA_TOOL_OPTIONS does: look for -Djavax.net.ssl.trustStore",
     },
+    ClientCheck {
+        name: "chromium",
+        program: "chromium",
+        installed: "",
+        script: r#"chromium --headless=new --no-sandbox --disable-gpu --user-data-dir="$T/chromium" \
+            --dump-dom "https://x:$DOCTOR_TOKEN@${U#https://}/token""#,
+        distrust: BROWSER_DISTRUST,
+    },
+    ClientCheck {
+        name: "google-chrome",
+        program: "google-chrome",
+        installed: "",
+        script: r#"google-chrome --headless=new --no-sandbox --disable-gpu --user-data-dir="$T/chrome" \
+            --dump-dom "https://x:$DOCTOR_TOKEN@${U#https://}/token""#,
+        distrust: BROWSER_DISTRUST,
+    },
+    ClientCheck {
+        name: "playwright",
+        program: "python3",
+        installed: r#"python3 -c 'import os
+from playwright.sync_api import sync_playwright as s
+with s() as p: assert os.path.exists(p.chromium.executable_path)'"#,
+        script: r#"python3 -c 'import os
+from playwright.sync_api import sync_playwright as s
+with s() as p:
+    page = p.chromium.launch().new_page(extra_http_headers={"Authorization": "Bearer " + os.environ["DOCTOR_TOKEN"]})
+    page.goto(os.environ["U"] + "/token")
+    print(page.content())'"#,
+        distrust: BROWSER_DISTRUST,
+    },
 ];
 
 /// The result for a client.
@@ -359,6 +389,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// The most output that is read from a client, in bytes.
 const MOST_SAID: u64 = 64 << 10;
 
+const BROWSER_DISTRUST: &str = "it reads ~/.pki/nssdb, where the session's CA is unless `--see-home .pki` shows yours: leave that out";
 const CLOSED: &str = "its folder is closed to the sandbox's user: run `gateway doctor` as an ordinary user, or `exec --user`";
 const UNLENT: &str = "it changed or left out the phantom: look for a credential of its own (netrc, key ring, configuration)";
 const UNRESOLVED: &str = "it does not ask the system's resolver: look for DNS settings of its own";

@@ -23,7 +23,8 @@ pub(super) fn sources(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<
         Some(config) if named.is_empty() => config.policy.sources(),
         _ => {
             let files = named.to_vec();
-            Settings { files }.sources()
+            let rules = None;
+            Settings { files, rules }.sources()
         }
     }
 }

@@ -34,13 +34,20 @@ impl PolicyWhy {
         let request = proposal::request(&found.exchange, config.as_ref())?;
         let facts = request.facts();
         let generation = policies.current();
-        let verdict = generation.ask(&facts);
+        let mut verdict = generation.ask(&facts);
         let mut explanation = generation.explain(&facts, &verdict);
+        let unlent = found.exchange.unlent.as_ref().filter(|_| verdict.allowed());
+        if let Some(unlent) = unlent
+            && let Some((lent, why)) = proposal::loan(&generation, &request, unlent)
+        {
+            (verdict, explanation) = (lent, why);
+        }
         let settings = proposal::settings(config.as_ref());
         if let Some(reason) = floor(&proposal::origin(&request), &settings)
             && explanation.proposal.take().is_some()
         {
-            let next = reason.next_step_for("", "");
+            let to = proposal::origin(&request).authority.to_string();
+            let next = reason.next_step_for(&to, "");
             explanation.next_step = format!("{} {next}", reason.meaning());
         }
         if terminal.json() {

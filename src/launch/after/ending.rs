@@ -219,7 +219,7 @@ impl<'a> Ending<'a> {
         for path in &self.before.absent {
             let Some(project) = self
                 .project_of(path)
-                .filter(|_| std::fs::metadata(path).is_ok())
+                .filter(|_| std::fs::symlink_metadata(path).is_ok())
             else {
                 continue;
             };

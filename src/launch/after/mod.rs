@@ -7,7 +7,7 @@
 //! that is killed.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 mod disarm;
@@ -57,6 +57,8 @@ pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<(OwnedFd, Vec<
         plan.guard_git,
         plan.guard_tools,
     );
+    let absent = plan.read_only.iter().filter(|path| is_absent(path));
+    record.absent = absent.map(Into::into).collect();
     let locks = record
         .lock_projects()
         .at(Step::Prepare, "a project is locked by another program")?;
@@ -66,6 +68,11 @@ pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<(OwnedFd, Vec<
     Ok((file, locks))
 }
 
+/// Whether nothing has this name, not even a link.
+fn is_absent(path: &Path) -> bool {
+    path.symlink_metadata().is_err()
+}
+
 impl Inspection {
     /// Starts to survey what exists. Returns `None` if the file is not one of [`announce`].
     pub fn adopt(file: impl AsFd) -> Option<Self> {
@@ -73,11 +80,13 @@ impl Inspection {
         let locks = record.adopt_locks();
         let projects = record.projects();
         let guard_git = record.guard_git;
+        let absent: Vec<PathBuf> = record.absent.iter().map(PathBuf::from).collect();
         let before = Before::Surveying(std::thread::spawn(move || {
             let mut survey = Survey::of(&projects);
             if guard_git {
                 survey.absent = git::absent(&projects, &survey);
             }
+            survey.absent.extend(absent);
             survey
         }));
         Some(Self {
@@ -98,16 +107,22 @@ impl Inspection {
 
     /// Surveys again once no process of the sandbox is left. Then disarms, and removes
     /// placeholders.
-    pub fn end(mut self) -> Aftermath {
+    ///
+    /// A file of the gateway that appeared stays if it is `vouched` for.
+    pub fn end(mut self, vouched: impl Fn(&Path) -> bool) -> Aftermath {
         self.await_survey();
         let Self {
             record,
             locks,
-            before: Before::Surveyed(before),
+            before: Before::Surveyed(mut before),
         } = self
         else {
             return Aftermath::default();
         };
+        let gained = record.absent.iter().map(PathBuf::from);
+        for path in gained.filter(|path| vouched(path)) {
+            before.absent.remove(&path);
+        }
         record.end(|alone| {
             // The record covers nested projects. The locks cover other users and home directories.
             let alone = alone && record.has_locks_alone(&locks);

@@ -29,6 +29,9 @@ pub struct Record {
     pub guard_git: bool,
     /// Whether files that tools run on their own are guarded.
     pub guard_tools: bool,
+    /// Files of the gateway that did not exist, and that the command may not make.
+    #[serde(default)]
+    pub absent: Vec<OsString>,
 }
 
 impl Record {
@@ -47,6 +50,7 @@ impl Record {
             locks: Vec::new(),
             guard_git,
             guard_tools,
+            absent: Vec::new(),
         }
     }
 

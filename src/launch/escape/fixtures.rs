@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ use rustix::process::Pid;
 use super::git;
 use super::greeter::Greeter;
 use super::stores::STORES;
-use super::targets::{CANARY_VARIABLE, LATE, PLANTED, Targets};
+use super::targets::{CANARY_VARIABLE, LATE, OpenedPorts, PLANTED, Targets};
 use crate::hide;
 
 /// Owns what was planted; removes it when dropped.
@@ -24,6 +24,8 @@ use crate::hide;
 pub struct Fixtures {
     nonce: String,
     servers: Vec<Greeter>,
+    /// The one that the sandbox may reach.
+    opened: Option<Greeter>,
     datagrams: Vec<UdpSocket>,
     streams: Vec<UnixListener>,
     process: Option<Child>,
@@ -72,6 +74,25 @@ impl Fixtures {
             targets.hidden.dedup();
         }
         Ok((targets, fixtures))
+    }
+
+    /// Plants a server that the sandbox may reach, and chooses a port to publish.
+    ///
+    /// # Errors
+    /// The error of listening.
+    pub fn plant_ports(&mut self, targets: &mut Targets) -> io::Result<()> {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        // Another process could take it until the gateway does, which then says so.
+        let published = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let greeting = format!("opened-{}", self.nonce);
+        targets.ports = Some(OpenedPorts {
+            host: server.local_addr()?.port(),
+            greeting: greeting.clone(),
+            published: published.port(),
+            inside: INSIDE,
+        });
+        self.opened = Some(Greeter::start(server, greeting)?);
+        Ok(())
     }
 
     /// Plants repositories in a project, for `owner` if that is another user; the git probes need
@@ -370,6 +391,8 @@ impl Drop for Fixtures {
     }
 }
 
+/// The port of the sandbox that is published.
+const INSIDE: u16 = 3000;
 const LATE_SOCKET: &str = "late.sock";
 
 /// Variables in which people customarily keep secrets, in each form that lists of forbidden names

@@ -16,6 +16,7 @@ mod greeter;
 mod inherited;
 mod kernel;
 mod network;
+mod ports;
 mod probe;
 mod processes;
 mod sockets;
@@ -26,7 +27,7 @@ mod unix_sockets;
 pub use fixtures::Fixtures;
 pub use probe::{Probe, Verdict};
 pub use stores::STORES;
-pub use targets::Targets;
+pub use targets::{OpenedPorts, Targets};
 
 /// The variable that carries the [`Targets`] into the sandbox, as JSON.
 pub const TARGETS_VARIABLE: &str = "GATEWAY_ESCAPE_TARGETS";
@@ -38,6 +39,7 @@ pub const SUBCOMMAND: &str = "__escape";
 pub fn probes() -> Vec<Probe> {
     [
         network::PROBES,
+        ports::PROBES,
         sockets::PROBES,
         unix_sockets::PROBES,
         processes::PROBES,

@@ -13,6 +13,8 @@ pub struct Targets {
     pub nonce: String,
     /// Servers that greet with the nonce.
     pub tcp: Vec<SocketAddr>,
+    /// The ports that the sandbox was given.
+    pub ports: Option<OpenedPorts>,
     /// Sockets that wait for the nonce.
     pub udp: Vec<SocketAddr>,
     /// An abstract Unix socket.
@@ -37,6 +39,19 @@ pub struct Targets {
     pub variables: Vec<String>,
     /// Whether the standard input is a file, [`super::Fixtures::input`].
     pub input: bool,
+}
+
+/// Ports that connect the sandbox with the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenedPorts {
+    /// The port of the host that the sandbox reaches.
+    pub host: u16,
+    /// How the server there greets.
+    pub greeting: String,
+    /// The port of the host that leads to a server in the sandbox.
+    pub published: u16,
+    /// The port of that server.
+    pub inside: u16,
 }
 
 impl Targets {

@@ -53,6 +53,19 @@ pub fn guard(plan: &MountPlan) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Keeps these files of the projects as they are, under their names. A file that does not exist is
+/// set aside if the command makes it ([`crate::after`]).
+///
+/// # Errors
+/// As [`guard`].
+pub fn keep(files: &[PathBuf], projects: &[PathBuf]) -> Result<(), Failure> {
+    for path in files.iter().filter(|path| path.exists()) {
+        pin_above(path, projects)?;
+        read_only(path)?;
+    }
+    Ok(())
+}
+
 /// Guards a repository's directory, and those of its submodules and of its `used` worktrees.
 ///
 /// `is_linked` means that it is a worktree's directory, which takes settings and hooks from its

@@ -11,6 +11,6 @@ mod named;
 mod repository;
 mod settings;
 
-pub use guard::guard;
+pub use guard::{guard, keep};
 pub use named::{absent, present_above};
 pub use repository::{APART, GUARDED, is_placeholder, is_set_apart, outside};

@@ -1,0 +1,204 @@
+//! `gateway init`: proposes a project file, from what lies in the folder or from the last run.
+
+use std::path::Path;
+
+use clap::Args;
+
+use super::failure::{Code, Failure};
+use super::last_run::LastRun;
+use super::new_file::{self, learned, quoted};
+use super::project_file;
+use super::terminal::Terminal;
+use crate::config::Config;
+
+/// Propose a `gateway.toml` for this folder: shows it, asks, and writes it
+#[derive(Args)]
+pub(super) struct Init {
+    /// Propose what the last `gateway exec` in this folder asked for
+    #[arg(long)]
+    from_last_run: bool,
+    /// Write it without a question; `gateway project allow` then puts it in force
+    #[arg(long, short)]
+    yes: bool,
+}
+
+impl Init {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let folder = std::env::current_dir().and_then(|folder| folder.canonicalize());
+        let folder = folder.map_err(|error| Failure::of("the folder cannot be read", &error))?;
+        let path = folder.join(project_file::NAME);
+        new_file::refuse_existing(&path)?;
+        let text = if self.from_last_run {
+            let needs = LastRun::of(&folder)?.needs()?;
+            if needs.is_nothing() {
+                let what = "the last run in this folder asked for no host";
+                return Err(
+                    Failure::new(what).next("`gateway init` proposes by the folder's files")
+                );
+            }
+            learned(&Config::default(), &needs)?
+        } else {
+            proposed(&folder)
+        };
+        Ok(match new_file::offer(&path, &text, self.yes, terminal)? {
+            true => Code::Ok,
+            false => Code::Failed,
+        })
+    }
+}
+
+/// Writes a file for what a folder holds.
+fn proposed(folder: &Path) -> String {
+    let mut presets: Vec<&str> = Vec::new();
+    let mut hosts: Vec<&str> = Vec::new();
+    let mut why = String::new();
+    for known in KNOWN {
+        let found = known.files.iter().find(|name| folder.join(name).is_file());
+        if let Some(name) = found {
+            why.push_str(&format!("# {name}: {}\n", known.about));
+            presets.extend(known.preset);
+            hosts.extend(known.hosts);
+        }
+    }
+    for host in remotes(folder) {
+        why.push_str(&format!("# .git/config: a remote on {}\n", host.0));
+        presets.push(host.1);
+    }
+    presets.sort_unstable();
+    presets.dedup();
+    let list = |names: &[&str]| {
+        names
+            .iter()
+            .map(|one| quoted(one))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let mut text =
+        String::from("# What commands in this project may reach: docs/project-file.md.\n");
+    text.push_str(&why);
+    text.push_str("\n[policy]\n");
+    text.push_str(&format!("# Services, with the variables that hold their credentials: `gateway presets`.\npresets = [{}]\n", list(&presets)));
+    text.push_str(&format!(
+        "# Further hosts, for any method and path.\nallow = [{}]\n",
+        list(&hosts)
+    ));
+    text
+}
+
+/// The services on which the repository has remotes, each with its preset.
+fn remotes(folder: &Path) -> Vec<(&'static str, &'static str)> {
+    let settings = std::fs::read_to_string(folder.join(".git/config")).unwrap_or_default();
+    let urls = settings.lines().filter_map(|line| {
+        let (key, url) = line.trim().split_once('=')?;
+        (key.trim() == "url").then(|| url.trim().to_ascii_lowercase())
+    });
+    let hosts: Vec<String> = urls.filter_map(|url| host_of(&url)).collect();
+    let on = |host: &str| hosts.iter().any(|one| one == host);
+    SERVICES
+        .iter()
+        .copied()
+        .filter(|(host, _)| on(host))
+        .collect()
+}
+
+/// The host of a remote: `https://HOST/…`, `ssh://git@HOST/…` or `git@HOST:…`.
+fn host_of(url: &str) -> Option<String> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', ':']).next()?;
+    let host = authority.rsplit('@').next()?;
+    Some(host.to_owned()).filter(|host| !host.is_empty())
+}
+
+/// A kind of project, by a file in it.
+struct KnownProject {
+    files: &'static [&'static str],
+    about: &'static str,
+    preset: Option<&'static str>,
+    hosts: &'static [&'static str],
+}
+
+const KNOWN: &[KnownProject] = &[
+    KnownProject {
+        files: &["package.json", "deno.json", "bun.lock"],
+        about: "packages of npm",
+        preset: Some("npm"),
+        hosts: &[],
+    },
+    KnownProject {
+        files: &["Cargo.toml"],
+        about: "crates",
+        preset: Some("crates"),
+        hosts: &["static.crates.io"],
+    },
+    KnownProject {
+        files: &["pyproject.toml", "requirements.txt", "setup.py", "uv.lock"],
+        about: "packages of PyPI",
+        preset: Some("pypi"),
+        hosts: &["files.pythonhosted.org"],
+    },
+    KnownProject {
+        files: &["go.mod"],
+        about: "modules of Go",
+        preset: None,
+        hosts: &["proxy.golang.org", "sum.golang.org"],
+    },
+    KnownProject {
+        files: &["Gemfile"],
+        about: "gems",
+        preset: None,
+        hosts: &["rubygems.org", "index.rubygems.org"],
+    },
+    KnownProject {
+        files: &["composer.json"],
+        about: "packages of Packagist",
+        preset: None,
+        hosts: &["repo.packagist.org"],
+    },
+    KnownProject {
+        files: &["pom.xml", "build.gradle", "build.gradle.kts"],
+        about: "artifacts of Maven Central",
+        preset: None,
+        hosts: &["repo.maven.apache.org"],
+    },
+];
+
+/// Hosts of repositories, each with its preset.
+const SERVICES: &[(&str, &str)] = &[
+    ("github.com", "github"),
+    ("gitlab.com", "gitlab"),
+    ("bitbucket.org", "bitbucket"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credential::preset;
+
+    #[test]
+    fn a_project_is_known_by_its_files_and_remotes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.toml");
+        let empty = proposed(folder.path());
+        assert!(Config::of_project(&empty, &path).is_ok(), "{empty}");
+        for file in ["package.json", "go.mod"] {
+            std::fs::write(folder.path().join(file), "").unwrap();
+        }
+        std::fs::create_dir(folder.path().join(".git")).unwrap();
+        let settings = "[remote \"origin\"]\n\turl = git@github.com:a/b.git\n\
+                        [remote \"other\"]\n\turl = https://evil.test/github.com\n";
+        std::fs::write(folder.path().join(".git/config"), settings).unwrap();
+        let text = proposed(folder.path());
+        let config = Config::of_project(&text, &path).unwrap();
+        assert_eq!(config.presets, ["github", "npm"]);
+        assert_eq!(config.allow.len(), 2, "{text}");
+        assert!(!text.contains("evil"), "{text}");
+    }
+
+    #[test]
+    fn every_preset_that_is_proposed_exists() {
+        let presets = KNOWN.iter().filter_map(|known| known.preset);
+        for name in presets.chain(SERVICES.iter().map(|(_, preset)| *preset)) {
+            assert!(preset::named(name).is_some(), "{name}");
+        }
+    }
+}

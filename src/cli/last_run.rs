@@ -1,0 +1,77 @@
+//! Which log holds what the last run in a folder asked for.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::app::App;
+use super::failure::Failure;
+use super::needs::Needs;
+use super::write::write;
+use crate::config::state;
+use crate::files;
+
+/// The last run of `gateway exec` in a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LastRun {
+    /// The process that the user started.
+    pub launcher: Option<i32>,
+    log: PathBuf,
+    /// The number of its first record there.
+    after: u64,
+}
+
+impl LastRun {
+    /// Notes that a run begins, in the place of the one before. If that fails, nothing can be
+    /// learned from the run, and it goes on.
+    pub(super) fn begin(folder: &Path, app: &App) {
+        let (Some(file), Some(log)) = (file_of(folder), app.shared.log.path()) else {
+            return;
+        };
+        let run = Self {
+            launcher: rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get()),
+            log: std::path::absolute(log).unwrap_or_else(|_| log.to_owned()),
+            after: app.shared.log.head().map_or(0, |head| head.seq() + 1),
+        };
+        let kept = file.parent().map(files::private_folder);
+        if kept.is_some_and(|kept| kept.is_ok())
+            && let Ok(text) = serde_json::to_vec(&run)
+            && let Err(failure) = write(&file, &text, 0o600)
+        {
+            tracing::warn!(%failure, "nothing can be learned from this run");
+        }
+    }
+
+    /// Returns the last run in a folder.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if there was none, or if it cannot be read.
+    pub(super) fn of(folder: &Path) -> Result<Self, Failure> {
+        let none = || {
+            Failure::new("no run in this folder is known")
+                .next("run the command: `gateway exec --learn -- CMD`")
+        };
+        let file = file_of(folder)
+            .filter(|file| file.exists())
+            .ok_or_else(none)?;
+        let unreadable = |error: &dyn std::error::Error| {
+            Failure::of("what is known of the last run cannot be read", error)
+        };
+        files::check_private(&file).map_err(|unfit| unreadable(&unfit))?;
+        let text = files::read(&file, 1).map_err(|unfit| unreadable(&unfit))?;
+        serde_json::from_str(&text).map_err(|error| unreadable(&error))
+    }
+
+    /// Reads what it needed.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if its log cannot be read.
+    pub(super) fn needs(&self) -> Result<Needs, Failure> {
+        Needs::of(&self.log, self.after)
+    }
+}
+
+fn file_of(folder: &Path) -> Option<PathBuf> {
+    let granted = state::granted_for(folder, None)?;
+    Some(granted.with_file_name("last-run.json"))
+}

@@ -1,0 +1,121 @@
+//! `gateway exec --learn`: runs the command as always, then proposes the least project file by
+//! which it would have got what it asked for.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command};
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::failure::{Code, Failure};
+use super::last_run::LastRun;
+use super::new_file;
+use super::project_file;
+use super::serving;
+use super::terminal::Terminal;
+use crate::config::Config;
+
+/// What a run that is learned from may reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Learn {
+    /// What it may reach anyway: the rest is refused, and proposed
+    Refuse,
+    /// Any host, for this run alone; credentials go where they always go
+    Permit,
+}
+
+/// The flag of the run itself, which a person does not write.
+pub(super) const INNER: &str = "--learning";
+
+/// Runs the command, then proposes a file. Exits as the command does.
+///
+/// # Errors
+/// Returns a [`Failure`] if the command cannot be run.
+pub(super) fn run(config: &Config, yes: bool, terminal: &Terminal) -> Result<Code, Failure> {
+    let (launcher, code) = serving::runtime()?.block_on(until_ended())?;
+    if let Err(failure) = propose(config, launcher, yes, terminal) {
+        terminal.fail(&failure);
+    }
+    Ok(Code::Exactly(code))
+}
+
+fn propose(config: &Config, launcher: Pid, yes: bool, terminal: &Terminal) -> Result<(), Failure> {
+    let folder = std::env::current_dir().and_then(|folder| folder.canonicalize());
+    let folder = folder.map_err(|error| Failure::of("the folder cannot be read", &error))?;
+    let last = LastRun::of(&folder)?;
+    if last.launcher != Some(launcher.as_raw_nonzero().get()) {
+        return Err(Failure::new("nothing was learned from this run")
+            .because("it did not begin, or another run began in this folder meanwhile")
+            .next("`gateway init --from-last-run` proposes a file from the last one"));
+    }
+    let needs = last.needs()?;
+    if needs.is_nothing() {
+        terminal.note("gateway: the command asked for no host, so there is nothing to propose");
+        return Ok(());
+    }
+    let text = new_file::learned(config, &needs)?;
+    // What was typed before the question is no answer to it.
+    let input = std::io::stdin();
+    let _ = rustix::termios::tcflush(&input, rustix::termios::QueueSelector::IFlush);
+    new_file::offer(&folder.join(project_file::NAME), &text, yes, terminal).map(drop)
+}
+
+/// Runs this very command line once more as the run itself, and waits for its end. Stops and goes
+/// on with it, as a shell's job.
+async fn until_ended() -> Result<(Pid, u8), Failure> {
+    let failed = |error: std::io::Error| Failure::of("the command cannot be run", &error);
+    // A terminal's signals go to the command too, which decides about them.
+    let quiet = [SignalKind::interrupt(), SignalKind::quit()];
+    for kind in quiet {
+        drop(signal(kind).map_err(failed)?);
+    }
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
+    let child = start().map_err(failed)?;
+    // The variables of this process hold secrets, which only the gateway process should have.
+    serving::harden()?;
+    let pid = Pid::from_child(&child);
+    let mut waiting = tokio::task::spawn_blocking(move || ended(pid));
+    let code = loop {
+        let passed = tokio::select! {
+            code = &mut waiting => break code,
+            _ = terminate.recv() => Signal::TERM,
+            _ = hangup.recv() => Signal::HUP,
+        };
+        let _ = kill_process(pid, passed);
+    };
+    let code = code.map_err(|error| Failure::of("the command cannot be waited for", &error))?;
+    Ok((pid, code.map_err(|error| failed(error.into()))?))
+}
+
+fn start() -> std::io::Result<Child> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let name = arguments.remove(0);
+    let exec = arguments.iter().position(|one| one == "exec");
+    arguments.insert(exec.map_or(0, |at| at + 1), INNER.into());
+    let program = Path::new("/proc/self/exe");
+    Command::new(program).arg0(name).args(arguments).spawn()
+}
+
+/// Waits for the end of the run, and returns its exit code as a shell would.
+fn ended(pid: Pid) -> rustix::io::Result<u8> {
+    loop {
+        let status = match waitpid(Some(pid), WaitOptions::UNTRACED) {
+            Err(rustix::io::Errno::INTR) | Ok(None) => continue,
+            Err(error) => return Err(error),
+            Ok(Some((_, status))) => status,
+        };
+        if let Some(code) = status.exit_status() {
+            return Ok(u8::try_from(code).unwrap_or(u8::MAX));
+        }
+        if let Some(signal) = status.terminating_signal() {
+            return Ok(u8::try_from(128 + signal).unwrap_or(u8::MAX));
+        }
+        if status.stopped() {
+            // The shell sees its job stop, and lets both go on.
+            let _ = kill_process(rustix::process::getpid(), Signal::STOP);
+        }
+    }
+}

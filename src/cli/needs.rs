@@ -1,0 +1,333 @@
+//! What a run needed, as its audit log tells: the hosts, methods and paths that it asked for, and
+//! the credentials.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::failure::Failure;
+use super::proposal;
+use crate::audit::{self, Injected, Record};
+use crate::config::Config;
+use crate::gateway::{chain, floor};
+use crate::message::{Authority, Host, Origin, Scheme};
+use crate::names::{CredentialName, ReasonCode};
+use crate::policy::generate::{self, CoveredPath};
+
+/// What a run needed.
+#[derive(Default)]
+pub(super) struct Needs {
+    requests: BTreeMap<AskedOrigin, Methods>,
+    lent: BTreeSet<(String, AskedOrigin)>,
+    unlent: BTreeSet<(String, AskedOrigin)>,
+    /// Hosts that were only looked up.
+    names: BTreeSet<String>,
+    /// Refusals that no rule changes, by host and code.
+    unchanged: BTreeSet<(String, String)>,
+    more: bool,
+}
+
+type Methods = BTreeMap<String, BTreeSet<CoveredPath>>;
+
+/// Scheme, host and port.
+type AskedOrigin = (String, String, u16);
+
+impl Needs {
+    /// Reads what was asked for since a record of the log.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the log cannot be read.
+    pub(super) fn of(log: &Path, after: u64) -> Result<Self, Failure> {
+        let unreadable = |error: audit::Error| {
+            Failure::new("the log of the run cannot be read").because(chain(&error))
+        };
+        let files = audit::files(log).map_err(unreadable)?;
+        let mut needs = Self::default();
+        audit::read(&files, |record| {
+            if record.seq >= after && record.kind == "exchange" {
+                needs.add(&record);
+            }
+        })
+        .map_err(unreadable)?;
+        Ok(needs)
+    }
+
+    fn add(&mut self, record: &Record) {
+        let Some(host) = record.host.as_deref().filter(|host| is_host(host)) else {
+            return;
+        };
+        let code = record.reason.as_deref().map(ReasonCode::named);
+        match code {
+            None | Some(Some(ReasonCode::PolicyDefaultDeny)) => self.ask(record, host),
+            Some(Some(ReasonCode::DnsName | ReasonCode::HostNotPermitted)) => {
+                if self.names.len() < MOST_HOSTS {
+                    self.names.insert(host.to_owned());
+                }
+            }
+            // A policy permitted it; what ended it is another's affair.
+            Some(_) if record.decision.as_deref() == Some("allow") => self.ask(record, host),
+            Some(_) => {
+                let code = record.reason.clone().unwrap_or_default().into_owned();
+                if self.unchanged.len() < MOST_HOSTS {
+                    self.unchanged.insert((host.to_owned(), code));
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, record: &Record, host: &str) {
+        let (Some(scheme), Some(port)) = (record.scheme.as_deref(), record.port) else {
+            self.names.insert(host.to_owned());
+            return;
+        };
+        let origin = (scheme.to_owned(), host.to_owned(), port);
+        if self.requests.len() >= MOST_HOSTS && !self.requests.contains_key(&origin) {
+            self.more = true;
+            return;
+        }
+        let named = |one: &Injected| (one.credential.to_string(), origin.clone());
+        self.lent.extend(record.lent.iter().map(named));
+        self.unlent.extend(record.unlent.iter().map(named));
+        let methods = self.requests.entry(origin.clone()).or_default();
+        let (Some(method), Some(path)) = (record.method.as_deref(), covered(record)) else {
+            return;
+        };
+        if methods.len() < MOST_METHODS || methods.contains_key(method) {
+            let paths = methods.entry(method.to_owned()).or_default();
+            paths.insert(path);
+            if paths.len() > MOST_PATHS {
+                *paths = narrowed(std::mem::take(paths));
+            }
+        }
+    }
+
+    /// Whether the run asked for nothing.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.requests.is_empty() && self.names.is_empty()
+    }
+
+    /// Writes the least policies by which the run would have got all that a rule can give. What no
+    /// rule gives, and what was only wanted, stands in comments.
+    pub(super) fn rules(&self, config: &Config) -> String {
+        let mut text = String::new();
+        let settings = proposal::settings(Some(config));
+        for (asked, methods) in &self.requests {
+            let Some(origin) = origin(asked) else {
+                continue;
+            };
+            if let Some(why) = floor(&origin, &settings) {
+                let authority = &origin.authority;
+                text.push_str(&format!("// {authority}: {}\n", why.meaning()));
+                continue;
+            }
+            for (paths, methods) in by_paths(methods) {
+                let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
+                text.push_str(&generate::permit_requests(&origin, &methods, &paths));
+            }
+        }
+        self.lent.iter().for_each(|loan| text.push_str(&lend(loan)));
+        for loan in self.unlent.difference(&self.lent) {
+            text.push_str("// Wanted, and not lent. Remove the slashes to lend it:\n");
+            for line in lend(loan).lines() {
+                text.push_str(&format!("// {line}\n"));
+            }
+        }
+        self.comments(&mut text);
+        text
+    }
+
+    fn comments(&self, text: &mut String) {
+        let asked = |name: &String| self.requests.keys().any(|(_, host, _)| host == name);
+        for name in self.names.iter().filter(|name| !asked(name)) {
+            text.push_str(&format!(
+                "// Only looked up, or refused before a request: {name}\n"
+            ));
+        }
+        for (host, code) in &self.unchanged {
+            text.push_str(&format!(
+                "// Refused, which no rule changes: {host}: {code}\n"
+            ));
+        }
+        if self.more {
+            text.push_str("// Further hosts were asked for than are listed here.\n");
+        }
+    }
+}
+
+/// The methods that need the same paths, together.
+fn by_paths(methods: &Methods) -> BTreeMap<Vec<CoveredPath>, Vec<String>> {
+    let mut together: BTreeMap<Vec<CoveredPath>, Vec<String>> = BTreeMap::new();
+    for (method, paths) in methods {
+        let paths: Vec<CoveredPath> = narrowed(paths.clone()).into_iter().collect();
+        let all = paths.contains(&CoveredPath::Below("/".to_owned()));
+        let paths = if all { Vec::new() } else { paths };
+        together.entry(paths).or_default().push(method.clone());
+    }
+    together
+}
+
+/// Covers paths by few rules: the deepest ones are replaced by their folder, until few are left.
+fn narrowed(mut paths: BTreeSet<CoveredPath>) -> BTreeSet<CoveredPath> {
+    let depth = |path: &CoveredPath| text(path).matches('/').count();
+    while paths.len() > FEW_PATHS {
+        let deepest = paths.iter().map(depth).max().unwrap_or(0);
+        let folders = paths.iter().map(|path| match depth(path) == deepest {
+            true => CoveredPath::Below(folder(text(path)).to_owned()),
+            false => path.clone(),
+        });
+        let mut next: BTreeSet<CoveredPath> = folders.collect();
+        if next == paths {
+            next = BTreeSet::from([CoveredPath::Below("/".to_owned())]);
+        }
+        paths = next;
+    }
+    let below: Vec<CoveredPath> = paths.iter().cloned().collect();
+    paths.retain(|path| {
+        let is_in = |other: &CoveredPath| {
+            matches!(other, CoveredPath::Below(all) if other != path && text(path).starts_with(all))
+        };
+        !below.iter().any(is_in)
+    });
+    paths
+}
+
+fn text(path: &CoveredPath) -> &str {
+    match path {
+        CoveredPath::Exactly(path) | CoveredPath::Below(path) => path,
+    }
+}
+
+/// The folder that a path is in, with its last `/`.
+fn folder(path: &str) -> &str {
+    let within = path.strip_suffix('/').unwrap_or(path);
+    within.rfind('/').map_or("/", |at| &path[..=at])
+}
+
+/// The path of a record. One that is not shown as a whole stands for its folder.
+fn covered(record: &Record) -> Option<CoveredPath> {
+    let path = record.path.as_deref()?;
+    let shown = match path.find("[phantom]") {
+        Some(at) => &path[..at],
+        None => path,
+    };
+    if shown.len() < path.len() || record.path_bytes.is_some() {
+        let end = shown.rfind('/').map_or(0, |at| at + 1);
+        let whole = if end == 0 { "/" } else { &shown[..end] };
+        return Some(CoveredPath::Below(whole.to_owned()));
+    }
+    Some(CoveredPath::Exactly(path.to_owned()))
+}
+
+fn is_host(host: &str) -> bool {
+    Host::parse(host.as_bytes()).is_ok()
+}
+
+fn origin((scheme, host, port): &AskedOrigin) -> Option<Origin> {
+    let scheme = match scheme.as_str() {
+        "https" => Scheme::Https,
+        "http" => Scheme::Http,
+        _ => return None,
+    };
+    let host = Host::parse(host.as_bytes()).ok()?;
+    let authority = Authority { host, port: *port };
+    Some(Origin { scheme, authority })
+}
+
+fn lend((credential, (_, host, port)): &(String, AskedOrigin)) -> String {
+    let name = CredentialName::new(credential).ok();
+    let lend = |name| generate::permit_lend(None, &name, host, Some(*port));
+    name.map(lend).unwrap_or_default()
+}
+
+/// With more, paths are covered by their folders.
+const FEW_PATHS: usize = 4;
+/// How many paths of one method are kept apart while the log is read.
+const MOST_PATHS: usize = 1024;
+const MOST_METHODS: usize = 32;
+const MOST_HOSTS: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(host: &str, method: &str, path: &str, reason: Option<&str>) -> Record {
+        Record {
+            kind: "exchange".into(),
+            scheme: Some("https".into()),
+            host: Some(host.into()),
+            port: Some(443),
+            method: Some(method.into()),
+            path: Some(path.into()),
+            reason: reason.map(|reason| reason.to_owned().into()),
+            ..Record::default()
+        }
+    }
+
+    fn rules(records: &[Record]) -> String {
+        let mut needs = Needs::default();
+        records.iter().for_each(|record| needs.add(record));
+        needs.rules(&Config::default())
+    }
+
+    #[test]
+    fn few_paths_stay_as_they_are_and_many_become_their_folder() {
+        let few = rules(&[
+            record("a.test", "GET", "/one", None),
+            record("a.test", "HEAD", "/one", Some("policy_default_deny")),
+        ]);
+        assert_eq!(few.matches("permit(").count(), 1, "{few}");
+        assert!(
+            few.contains("context.path == \"/one\"") && few.contains("\"HEAD\""),
+            "{few}"
+        );
+        let many: Vec<Record> = (0..9)
+            .map(|nth| record("a.test", "GET", &format!("/v1/x/{nth}"), None))
+            .collect();
+        assert!(
+            rules(&many).contains("context.path like \"/v1/x/*\""),
+            "{}",
+            rules(&many)
+        );
+        let wide: Vec<Record> = (0..9)
+            .map(|nth| record("a.test", "GET", &format!("/{nth}"), None))
+            .collect();
+        assert!(!rules(&wide).contains("context.path"), "{}", rules(&wide));
+    }
+
+    #[test]
+    fn what_no_rule_gives_and_what_was_only_wanted_is_in_comments() {
+        let mut wanted = record("a.test", "GET", "/", Some("policy_default_deny"));
+        wanted.unlent = Some(Injected {
+            credential: "key".into(),
+            place: "header:authorization:Bearer".into(),
+        });
+        let text = rules(&[
+            wanted,
+            record("169.254.169.254", "GET", "/", Some("policy_default_deny")),
+            record("b.test", "GET", "/", Some("foreign_credential")),
+        ]);
+        let live: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.starts_with("//"))
+            .collect();
+        let live = live.join("\n");
+        assert!(live.contains("a.test") && !live.contains("lend"), "{text}");
+        assert!(
+            !live.contains("169.254") && !live.contains("b.test"),
+            "{text}"
+        );
+        assert!(
+            text.contains("// Refused, which no rule changes: b.test"),
+            "{text}"
+        );
+        assert!(text.contains("\"lend\""), "{text}");
+    }
+
+    #[test]
+    fn a_path_that_is_not_shown_as_a_whole_stands_for_its_folder() {
+        let text = rules(&[record("a.test", "GET", "/bot[phantom]/send", None)]);
+        assert!(!text.contains("phantom"), "{text}");
+        let mut long = record("a.test", "GET", "/v1/long", None);
+        long.path_bytes = Some(9000);
+        assert!(rules(&[long]).contains("context.path like \"/v1/*\""));
+    }
+}

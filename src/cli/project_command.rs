@@ -1,0 +1,184 @@
+//! `gateway project`: what a person decides about the project's own file.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::confirm::confirmed;
+use super::consent::{Choice, Consent};
+use super::effect::Effect;
+use super::failure::{Code, Failure};
+use super::line_diff::{DiffLine, diff};
+use super::project_file::{self, FileStanding};
+use super::terminal::{Paint, Terminal, safe};
+use crate::config::Config;
+
+/// The commands about the project's file.
+#[derive(Subcommand)]
+pub(super) enum ProjectCommand {
+    /// Let `gateway exec` take up the project's file: shows what it does and what changed, and asks
+    Allow(AllowFile),
+    /// Have `gateway exec` ignore the project's file
+    Deny(OneFile),
+    /// Forget what was decided about the project's file
+    Forget(OneFile),
+    /// Tell whether the project's file is in force
+    Status(OneFile),
+}
+
+/// Allows the project's file.
+#[derive(Args)]
+pub(super) struct AllowFile {
+    #[command(flatten)]
+    file: OneFile,
+    /// Allow it without a question
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Names the file.
+#[derive(Args)]
+pub(super) struct OneFile {
+    /// The file [default: `gateway.toml` of this folder, else of the nearest above]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+impl ProjectCommand {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        match self {
+            Self::Allow(command) => command.run(terminal),
+            Self::Deny(named) => {
+                let path = named.path()?;
+                let choice = Choice::Denied;
+                let text = String::new();
+                Consent {
+                    path: path.clone(),
+                    choice,
+                    text,
+                }
+                .keep()?;
+                told(terminal, &path, "ignored");
+                Ok(Code::Ok)
+            }
+            Self::Forget(named) => {
+                let path = named.path()?;
+                Consent::forget(&path)?;
+                told(terminal, &path, "undecided");
+                Ok(Code::Ok)
+            }
+            Self::Status(named) => status(terminal, &named.path()?),
+        }
+    }
+}
+
+impl AllowFile {
+    fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let path = self.file.path()?;
+        let text = project_file::read(&path)?;
+        let config = Config::of_project(&text, &path)?;
+        terminal.warn(&config.warnings);
+        let before = Consent::of(&path)?.filter(|one| one.choice == Choice::Allowed);
+        if before.as_ref().is_some_and(|before| before.text == text) {
+            told(terminal, &path, "allowed");
+            return Ok(Code::Ok);
+        }
+        show(terminal, before.as_ref(), &text);
+        Effect::of(&config)?.print(terminal);
+        let question = format!(
+            "Let `gateway exec` take up {}?",
+            safe(&path.display().to_string())
+        );
+        if !self.yes && !confirmed(&question)? {
+            terminal.note("gateway: nothing was changed");
+            return Ok(Code::Failed);
+        }
+        allow(&path, &text)?;
+        told(terminal, &path, "allowed");
+        Ok(Code::Ok)
+    }
+}
+
+/// Lets exactly this text be in force.
+///
+/// # Errors
+/// Returns a [`Failure`] if that cannot be kept.
+pub(super) fn allow(path: &Path, text: &str) -> Result<(), Failure> {
+    let (path, text) = (path.to_owned(), text.to_owned());
+    let choice = Choice::Allowed;
+    Consent { path, choice, text }.keep()
+}
+
+impl OneFile {
+    /// Returns the file, by the name under which it is found again.
+    fn path(&self) -> Result<PathBuf, Failure> {
+        let unreadable = |error: std::io::Error| Failure::of("the folder cannot be read", &error);
+        if let Some(file) = &self.file {
+            let name = file.file_name();
+            if name.is_none_or(|name| name != project_file::NAME) {
+                let why = format!("a project's file is named `{}`", project_file::NAME);
+                return Err(Failure::usage("it is no project's file").because(why));
+            }
+            let folder = std::path::absolute(file).map_err(unreadable)?;
+            let folder = folder.parent().unwrap_or(Path::new("/"));
+            let folder = folder.canonicalize().map_err(unreadable)?;
+            return Ok(folder.join(project_file::NAME));
+        }
+        let here = std::env::current_dir().and_then(|here| here.canonicalize());
+        let here = here.map_err(unreadable)?;
+        project_file::find(&here).ok_or_else(|| {
+            Failure::new("there is no project's file here")
+                .because(format!(
+                    "neither `{}` nor a folder of yours above has a `{}`",
+                    here.display(),
+                    project_file::NAME
+                ))
+                .next("`gateway init` proposes one")
+        })
+    }
+}
+
+fn status(terminal: &Terminal, path: &Path) -> Result<Code, Failure> {
+    let (word, next) = match project_file::standing(path)? {
+        FileStanding::Allowed(_) => ("allowed", None),
+        FileStanding::Denied => ("ignored", Some("`gateway project allow` takes it up")),
+        FileStanding::Changed => (
+            "changed",
+            Some("`gateway project allow` shows what changed"),
+        ),
+        FileStanding::Undecided => (
+            "undecided",
+            Some("`gateway project allow` shows it and asks"),
+        ),
+    };
+    if terminal.json() {
+        terminal.document(&json!({ "file": path, "standing": word, "next": next }));
+        return Ok(Code::Ok);
+    }
+    told(terminal, path, word);
+    if let Some(next) = next {
+        terminal.line(format!("  {next}"));
+    }
+    Ok(Code::Ok)
+}
+
+fn told(terminal: &Terminal, path: &Path, word: &str) {
+    if !terminal.json() {
+        let shown = safe(&path.display().to_string());
+        terminal.line(format!("{} {shown}", terminal.paint(Paint::Bold, word)));
+    }
+}
+
+/// Shows the whole text, or how it differs from what was allowed.
+fn show(terminal: &Terminal, before: Option<&Consent>, text: &str) {
+    let before = before.map_or("", |before| &before.text);
+    for line in diff(before, text) {
+        let (mark, paint, text) = match line {
+            DiffLine::Same(text) => (' ', Paint::Dim, text),
+            DiffLine::Removed(text) => ('-', Paint::Red, text),
+            DiffLine::Added(text) => ('+', Paint::Green, text),
+        };
+        terminal.line(terminal.paint(paint, &format!("{mark} {}", safe(text))));
+    }
+}

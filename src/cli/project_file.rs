@@ -1,0 +1,158 @@
+//! The project's own file, `./gateway.toml`: where it is, and whether it may be in force.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::consent::{self, Choice, Consent};
+use super::failure::Failure;
+use super::project::project_folders;
+use super::terminal::{Terminal, safe};
+use crate::config::{Config, ConfigError};
+use crate::files;
+
+/// The name of a project's file.
+pub(super) const NAME: &str = "gateway.toml";
+
+/// How a project's file stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum FileStanding {
+    /// A person allowed this very text.
+    Allowed(String),
+    /// Nobody decided about it.
+    Undecided,
+    /// A person wants it ignored.
+    Denied,
+    /// It is not what a person allowed.
+    Changed,
+}
+
+/// Returns the file of the project that a folder is in: the folder's own, else the nearest above.
+pub(super) fn find(folder: &Path) -> Option<PathBuf> {
+    all(folder).next()
+}
+
+/// Returns the files of the projects that a folder is in, the nearest first.
+fn all(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let files = project_folders(folder).map(|folder| folder.join(NAME));
+    files.filter(|file| file.symlink_metadata().is_ok())
+}
+
+/// Returns the file of the project that a folder is in, if a person allowed what it says now. One
+/// that is ignored leaves the place to the next above.
+///
+/// # Errors
+/// Returns a [`Failure`] if the file is not the one that was allowed, or if one that nobody decided
+/// about stands before it: a command may have put it there, against what the other restricts.
+pub(super) fn in_force(folder: &Path) -> Result<Option<PathBuf>, Failure> {
+    let mut undecided: Option<PathBuf> = None;
+    for path in all(folder) {
+        match standing(&path)? {
+            FileStanding::Allowed(_) => match undecided {
+                None => return Ok(Some(path)),
+                Some(nearer) => return Err(shadowed(&nearer, &path)),
+            },
+            FileStanding::Changed => return Err(changed(&path)),
+            FileStanding::Undecided => undecided = undecided.or(Some(path)),
+            FileStanding::Denied => {}
+        }
+    }
+    Ok(None)
+}
+
+fn shadowed(nearer: &Path, allowed: &Path) -> Failure {
+    let (nearer, allowed) = (nearer.display(), allowed.display());
+    Failure::usage(format!("nobody decided about `{nearer}`"))
+        .because(format!("it would take the place of `{allowed}`, which you allowed"))
+        .next("decide: `gateway project allow` or `gateway project deny`; or start with `--no-project`")
+}
+
+/// Says that a folder is in a project with a file which nobody decided about.
+///
+/// # Errors
+/// As [`standing`].
+pub(super) fn tell_of_undecided(folder: &Path, terminal: &Terminal) -> Result<(), Failure> {
+    let folder = folder.canonicalize().ok();
+    let Some(path) = folder.and_then(|folder| find(&folder)) else {
+        return Ok(());
+    };
+    if standing(&path)? == FileStanding::Undecided {
+        let path = safe(&path.display().to_string());
+        let next = "`gateway project allow` shows it and asks";
+        terminal.warning("careful", &format!("{path} is not in force: {next}"));
+    }
+    Ok(())
+}
+
+/// Whether a person allowed what this file says now.
+pub(super) fn is_in_force(path: &Path) -> bool {
+    standing(path).is_ok_and(|standing| matches!(standing, FileStanding::Allowed(_)))
+}
+
+/// Returns the files that no command in a folder may change or make: its own, and all that were
+/// allowed.
+pub(super) fn guarded(folder: &Path) -> Vec<PathBuf> {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let mut files = consent::allowed_files();
+    files.push(folder.join(NAME));
+    files
+}
+
+/// Returns how a file stands.
+///
+/// # Errors
+/// Returns a [`Failure`] if what was decided about it cannot be read.
+pub(super) fn standing(path: &Path) -> Result<FileStanding, Failure> {
+    let consent = Consent::of(path)?;
+    Ok(match consent {
+        None => FileStanding::Undecided,
+        Some(consent) if consent.choice == Choice::Denied => FileStanding::Denied,
+        Some(consent) => match read(path) {
+            Ok(text) if consent.allows(&text) => FileStanding::Allowed(text),
+            _ => FileStanding::Changed,
+        },
+    })
+}
+
+/// Reads a project's file, if only this user and root could have written it, under this name.
+///
+/// # Errors
+/// Returns a [`Failure`] that says why it is refused.
+pub(super) fn read(path: &Path) -> Result<String, Failure> {
+    let refused =
+        |why: String| Failure::usage(format!("`{}` is refused", path.display())).because(why);
+    let about = path
+        .symlink_metadata()
+        .map_err(|error| refused(error.to_string()))?;
+    if about.is_symlink() {
+        let why = "it is a link, in whose place a command could put a file";
+        return Err(refused(why.to_owned()).next("put the file itself there"));
+    }
+    if about.is_file() && about.nlink() > 1 {
+        let why = "it has another name too, under which a command could change it";
+        return Err(refused(why.to_owned()).next("copy it, and move the copy to its place"));
+    }
+    files::read(path, LARGEST_MIB)
+        .map_err(|unfit| refused(unfit.to_string()).next(unfit.remedy(path)))
+}
+
+/// Reads the configuration of a file that a person allowed. The text that is judged is the text
+/// that is read.
+///
+/// # Errors
+/// Returns a [`Failure`] unless exactly this text was allowed; else what is wrong with it.
+pub(super) fn configuration(path: &Path) -> Result<Result<Config, ConfigError>, Failure> {
+    match standing(path)? {
+        FileStanding::Allowed(text) => Ok(Config::of_project(&text, path)),
+        _ => Err(changed(path)),
+    }
+}
+
+/// Says that a file is not what a person allowed.
+pub(super) fn changed(path: &Path) -> Failure {
+    Failure::usage(format!("`{}` is not what you allowed", path.display()))
+        .because("it was changed since then, and what it restricts would not hold without it")
+        .next("see what changed: `gateway project allow`; `--no-project` runs without it")
+}
+
+/// As large as a configuration may be.
+const LARGEST_MIB: u64 = 1;

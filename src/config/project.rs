@@ -1,0 +1,223 @@
+//! The project's own file, `./gateway.toml`: what it may hold.
+//!
+//! A person allows it after reading its text, and nothing else. So it may name nothing that its
+//! text does not show: no file that others write, no program to run, no path of the host, no other
+//! address or root for an origin. All that is for a file that a person names: `--config FILE`.
+
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::diagnostic::{Hint, Severity};
+use super::document::Document;
+use super::{Config, ConfigError, keys};
+
+impl Config {
+    /// Reads and checks the text of a project's file.
+    ///
+    /// # Errors
+    /// Returns a [`ConfigError`] with every mistake of the text, or with all that such a file may
+    /// not hold.
+    pub fn of_project(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let mut config = Self::from_str(text, path)?;
+        let folder = path.parent().unwrap_or(path).to_owned();
+        let name = path.display().to_string();
+        let document = Document::new(name.into(), text, folder, None);
+        let (parsed, _) = DeTable::parse_recoverable(text);
+        for (section, value) in parsed.get_ref() {
+            refuse(&document, section.get_ref().as_ref(), value);
+        }
+        let mistakes = document.into_found();
+        if mistakes.iter().any(|one| one.severity == Severity::Error) {
+            return Err(ConfigError { mistakes });
+        }
+        config.file = None;
+        config.project = Some(path.to_owned());
+        Ok(config)
+    }
+}
+
+/// Refuses the keys of a section that a project's file may not hold.
+fn refuse(document: &Document<'_>, section: &str, value: &Spanned<DeValue<'_>>) {
+    match value.get_ref() {
+        DeValue::Array(items) => items
+            .iter()
+            .for_each(|item| refuse(document, section, item)),
+        DeValue::Table(table) => {
+            for (key, value) in table {
+                let word = key.get_ref().as_ref();
+                match allowed(section).iter().find(|known| **known == word) {
+                    None => refused(document, &key.span(), section, word),
+                    Some(&"from") => reference(document, value),
+                    Some(&"parts") => value
+                        .get_ref()
+                        .as_table()
+                        .into_iter()
+                        .flatten()
+                        .for_each(|(_, part)| reference(document, part)),
+                    Some(&"sign") => recipe(document, value),
+                    Some(_) => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn refused(document: &Document<'_>, span: &Range<usize>, section: &str, key: &str) {
+    let what = format!(
+        "`{key}` of {} may not stand in a project's file",
+        keys::heading(section)
+    );
+    let why = "you allow such a file by its text, which does not show all that this key does";
+    let remedy = match (section, key) {
+        ("policy", "files") => "write the policies into the file: `rules` of [policy]",
+        ("sandbox", _) => "give the flag when you start, or name the file: `--config FILE`",
+        _ => "remove it, or name the file: `--config FILE`",
+    };
+    document.error(span, what, Hint::new(why, remedy));
+}
+
+/// Refuses a reference to what is neither a variable nor in the key ring.
+fn reference(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
+    let text = value.get_ref().as_str().unwrap_or_default();
+    if !["env:", "keyring:"]
+        .iter()
+        .any(|kind| text.starts_with(kind))
+    {
+        let hint = Hint::new(
+            "a program that it runs, or a file that it reads, is not shown by its text",
+            "write `env:NAME` or `keyring:SERVICE/NAME`, or name the file: `--config FILE`",
+        );
+        let what = "such a reference may not stand in a project's file";
+        document.error(&value.span(), what, hint);
+    }
+}
+
+/// Refuses a way of signing that a further file describes.
+fn recipe(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
+    let text = value.get_ref().as_str().unwrap_or_default();
+    if text.contains(['/', '.', '~']) {
+        let hint = Hint::new(
+            "you allow a project's file by its text, and not the files that it names",
+            "use a recipe that is built in, or name the file: `--config FILE`",
+        );
+        let what = "a recipe's file may not be named in a project's file";
+        document.error(&value.span(), what, hint);
+    }
+}
+
+/// The keys that may stand in a section.
+fn allowed(section: &str) -> &'static [&'static str] {
+    match section {
+        "policy" => &["rules", "allow", "presets"],
+        "credential" => &[
+            "name",
+            "from",
+            "preset",
+            "origins",
+            "places",
+            "env",
+            "shape",
+            "inject",
+            "foreign_credential",
+            "takes",
+            "cookies",
+            "methods",
+            "path",
+            "sign",
+            "parts",
+            "partitions",
+            "regions",
+            "services",
+            "accounts",
+            "buckets",
+            "actions",
+        ],
+        "origin" => &["match", "http", "encoded_slash", "underscores"],
+        "fact" => &["name", "type", "origins", "json", "form"],
+        "sandbox" => &["hide", "guard_tools", "dns", "memory_files", "processes"],
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, Vec<String>> {
+        Config::of_project(text, Path::new("/srv/app/gateway.toml")).map_err(|refused| {
+            let all = refused.mistakes.iter();
+            all.map(|one| format!("{}: {}", one.position, one.what))
+                .collect()
+        })
+    }
+
+    #[test]
+    fn what_its_text_shows_may_stand_in_a_projects_file() {
+        let config = read(
+            "[policy]\nallow = [\"a.test\"]\npresets = [\"npm\"]\nrules = '''\npermit(principal, action, resource);\n'''\n\
+             [[credential]]\nname = \"T\"\nfrom = \"env:T\"\norigins = [\"https://a.test\"]\n\
+             [sandbox]\nhide = [\"secrets\"]\ndns = \"strict\"\n",
+        )
+        .unwrap();
+        assert!(config.policy.decide() && config.file.is_none());
+        assert_eq!((config.allow.len(), config.presets.len()), (1, 1));
+        assert_eq!(config.sandbox.hide, [Path::new("/srv/app/secrets")]);
+        assert_eq!(
+            config.project.as_deref(),
+            Some(Path::new("/srv/app/gateway.toml"))
+        );
+    }
+
+    #[test]
+    fn what_its_text_does_not_show_is_refused_with_its_place() {
+        let credential = "[[credential]]\nname = \"T\"\norigins = [\"https://a.test\"]\n";
+        for (text, place) in [
+            ("[audit]\npath = \"x.jsonl\"\n".to_owned(), "2:1"),
+            ("[control]\npath = \"x\"\n".to_owned(), "2:1"),
+            ("[state]\npath = \"x\"\n".to_owned(), "2:1"),
+            ("[resolver]\nservers = [\"9.9.9.9\"]\n".to_owned(), "2:1"),
+            ("[sandbox]\nwrite = [\"/srv/other\"]\n".to_owned(), "2:1"),
+            ("[sandbox]\nsee = [\"/srv/other\"]\n".to_owned(), "2:1"),
+            ("[sandbox]\npass_env = [\"PROD_KEY\"]\n".to_owned(), "2:1"),
+            ("[sandbox]\nallow_userns = true\n".to_owned(), "2:1"),
+            (
+                "[[origin]]\nmatch = \"https://a.test\"\nconnect = \"127.0.0.1:1\"\n".to_owned(),
+                "3:1",
+            ),
+            (
+                "[[origin]]\nmatch = \"https://a.test\"\naddresses = [\"10.0.0.0/8\"]\n".to_owned(),
+                "3:1",
+            ),
+            (
+                "[[origin]]\nmatch = \"http://a.test\"\ncleartext = true\n".to_owned(),
+                "3:1",
+            ),
+            (
+                format!("{credential}from = {{ command = [\"/bin/cat\"] }}\n"),
+                "4:8",
+            ),
+            (format!("{credential}from = \"file:/srv/key\"\n"), "4:8"),
+            (format!("{credential}allow_short = true\n"), "4:1"),
+        ] {
+            let refused = read(&text).expect_err(&text);
+            let at = format!("/srv/app/gateway.toml:{place}:");
+            assert!(
+                refused.iter().any(|one| one.starts_with(&at)),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_key_that_may_stand_in_it_is_a_key() {
+        for section in ["policy", "credential", "origin", "fact", "sandbox"] {
+            for name in allowed(section) {
+                assert!(keys::of(section).any(|key| key.name == *name), "{name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Connections between a sandbox and the host's loopback, whose bytes pass unread: a port of the
+//! host that the workload was given, and a server of the workload that the host may reach.
+//!
+//! Each has a record before its first byte passes, and another at its end. No secret is injected,
+//! because nothing is read.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::listening_socket::is_of_one_connection;
+use super::serve::Opened;
+use super::upgrade::{relay_down, relay_up};
+use super::worker::Worker;
+use crate::audit::{End, Length, Outcome, Trail};
+use crate::body::Meter;
+use crate::names::ReasonCode;
+use crate::session::{Session, SessionStatus};
+
+/// A port of one side that the other side may reach, for one session.
+pub struct OpenPort {
+    /// The session of its sandbox.
+    pub session: Arc<Session>,
+    /// Where its connections arrive.
+    pub listener: TcpListener,
+    /// The port of the loopback that they lead to.
+    pub port: u16,
+}
+
+/// A socket for each loopback address at which a server of the workload may listen.
+type InwardPlace = Vec<(IpAddr, OwnedFd)>;
+
+/// Sockets of a sandbox's network, with which connections to its servers are made. As many are open
+/// at once as there are places; further ones wait.
+pub struct InwardSockets {
+    free: Mutex<Vec<InwardPlace>>,
+    places: Arc<Semaphore>,
+}
+
+/// One place, while it is used.
+struct InwardConnection {
+    of: Arc<InwardSockets>,
+    sockets: InwardPlace,
+    _place: OwnedSemaphorePermit,
+}
+
+impl InwardSockets {
+    /// Takes unconnected sockets of a sandbox.
+    #[must_use]
+    pub fn new(places: Vec<InwardPlace>) -> Arc<Self> {
+        Arc::new(Self {
+            places: Arc::new(Semaphore::new(places.len())),
+            free: Mutex::new(places),
+        })
+    }
+
+    /// Waits for a free place.
+    async fn take(self: &Arc<Self>) -> Option<InwardConnection> {
+        let place = self.places.clone().acquire_owned().await.ok()?;
+        Some(InwardConnection {
+            sockets: self.free.lock().pop()?,
+            of: self.clone(),
+            _place: place,
+        })
+    }
+}
+
+impl InwardConnection {
+    async fn connect(&self, port: u16) -> io::Result<TcpStream> {
+        let mut refused = io::ErrorKind::NotConnected.into();
+        for (address, socket) in &self.sockets {
+            let attempt = std::net::TcpStream::from(socket.try_clone()?);
+            attempt.set_nonblocking(true)?;
+            let attempt = TcpSocket::from_std_stream(attempt);
+            match attempt.connect((*address, port).into()).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+}
+
+impl Drop for InwardConnection {
+    fn drop(&mut self) {
+        // They can connect again. What was not yet sent is given up, as the connection was.
+        let reset = |(_, socket): &(IpAddr, OwnedFd)| rustix::net::connect_unspec(socket);
+        match self.sockets.iter().try_for_each(reset) {
+            Ok(()) => self.of.free.lock().push(std::mem::take(&mut self.sockets)),
+            Err(error) => tracing::warn!(%error, "a socket of the sandbox cannot be used again"),
+        }
+    }
+}
+
+/// The record of one connection. Its end is recorded on drop.
+struct RawConnection {
+    trail: Trail,
+    meter: Meter,
+    outcome: Outcome,
+    reason: Option<ReasonCode>,
+}
+
+impl Drop for RawConnection {
+    fn drop(&mut self) {
+        // A log that cannot take it now counts it as lost.
+        let _ = self.trail.end(End {
+            outcome: self.outcome,
+            reason: self.reason.map(ReasonCode::as_str),
+            request_bytes: Some(self.meter.up()),
+            response_bytes: Some(self.meter.down()),
+            scrubbed: 0,
+        });
+    }
+}
+
+impl Worker {
+    /// Connects the workload with a port of the host's loopback, until the gateway stops. Must be
+    /// called on the worker's runtime.
+    pub fn serve_host_port(self: &Arc<Self>, port: OpenPort) {
+        let worker = self.clone();
+        tokio::spawn(async move {
+            while let Some(stream) = worker.next(&port.listener).await {
+                let (worker, session, port) = (worker.clone(), port.session.clone(), port.port);
+                tokio::spawn(async move {
+                    let host = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+                    worker
+                        .join((session, "host_port", port), stream, host)
+                        .await;
+                });
+            }
+        });
+    }
+
+    /// Connects the host with a server of the workload, until the gateway stops. Must be called on
+    /// the worker's runtime.
+    pub fn serve_published(self: &Arc<Self>, port: OpenPort, sockets: Arc<InwardSockets>) {
+        let worker = self.clone();
+        tokio::spawn(async move {
+            while let Some(socket) = sockets.take().await {
+                let Some(stream) = worker.next(&port.listener).await else {
+                    return;
+                };
+                let (worker, session, port) = (worker.clone(), port.session.clone(), port.port);
+                tokio::spawn(async move {
+                    let server = socket.connect(port);
+                    worker
+                        .join((session, "publish", port), stream, server)
+                        .await;
+                });
+            }
+        });
+    }
+
+    /// Accepts the next connection; `None` once the gateway stops.
+    async fn next(&self, listener: &TcpListener) -> Option<TcpStream> {
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = self.shared.draining.cancelled() => return None,
+            };
+            match accepted {
+                Ok((stream, _)) => return Some(stream),
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was not accepted");
+                    tokio::time::sleep(ACCEPTED_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// Records a connection, makes its other half, and relays between the two.
+    async fn join(
+        &self,
+        (session, entry, port): (Arc<Session>, &'static str, u16),
+        near: TcpStream,
+        far: impl Future<Output = io::Result<TcpStream>>,
+    ) {
+        let Some(mut connection) = self.begin(&session, entry, port) else {
+            return;
+        };
+        let limits = self.shared.current().limits.clone();
+        let open = Opened::count(&self.shared.open, limits.connections);
+        let place = open.zip(session.connect(limits.connections_per_session));
+        let refused = match (session.status(), &place) {
+            (SessionStatus::Ended(_), _) => Some(ReasonCode::SessionEnded),
+            (SessionStatus::Paused, _) => Some(ReasonCode::SessionPaused),
+            (SessionStatus::Active, None) => Some(ReasonCode::ConnectionLimit),
+            (SessionStatus::Active, Some(_)) => None,
+        };
+        if let Some(reason) = refused {
+            return self.refuse_raw(&mut connection, port, reason);
+        }
+        let far = match tokio::time::timeout(CONNECTED_WITHIN, far).await {
+            Ok(Ok(far)) => far,
+            Ok(Err(_)) => return self.refuse_raw(&mut connection, port, ReasonCode::Unreachable),
+            Err(_) => return self.refuse_raw(&mut connection, port, ReasonCode::ConnectTimeout),
+        };
+        // No byte passes without a record.
+        if connection
+            .trail
+            .answer(200, Length::Switched)
+            .await
+            .is_err()
+        {
+            return;
+        }
+        self.relay(&session, &mut connection, near, far).await;
+    }
+
+    /// Begins a record; `None` if the session has used up its share of the log.
+    fn begin(
+        &self,
+        session: &Arc<Session>,
+        entry: &'static str,
+        port: u16,
+    ) -> Option<RawConnection> {
+        let mut trail = Trail::begin(&self.shared.log, self.shared.ids.next(), entry);
+        trail.session(session.id(), session.clone());
+        trail.admit().ok()?;
+        trail.method("CONNECT");
+        trail.authority(LOOPBACK, port);
+        Some(RawConnection {
+            trail,
+            meter: Meter::default(),
+            outcome: Outcome::Aborted,
+            reason: None,
+        })
+    }
+
+    fn refuse_raw(&self, connection: &mut RawConnection, port: u16, reason: ReasonCode) {
+        connection.trail.refuse(reason);
+        let (to, id) = (format!("{LOOPBACK}:{port}"), connection.trail.id());
+        self.shared.refused.count(&to, reason, id);
+    }
+
+    async fn relay(
+        &self,
+        session: &Session,
+        connection: &mut RawConnection,
+        near: TcpStream,
+        far: TcpStream,
+    ) {
+        // A connection that cannot be set is about to fail anyway.
+        let _ = (near.set_nodelay(true), far.set_nodelay(true));
+        let (near_in, near_out) = near.into_split();
+        let (far_in, far_out) = far.into_split();
+        let meter = &connection.meter;
+        let up = relay_up(near_in, far_out, meter);
+        let down = relay_down(far_in, near_out, None, meter);
+        let (outcome, reason) = tokio::select! {
+            ended = async { tokio::try_join!(up, down) } => match ended {
+                Ok(_) => (Outcome::Whole, None),
+                Err(_) => (Outcome::Aborted, None),
+            },
+            () = self.over(session) => (Outcome::Cut, Some(ReasonCode::SessionEnded)),
+            () = self.shared.draining.cancelled() => (Outcome::Aborted, None),
+        };
+        (connection.outcome, connection.reason) = (outcome, reason);
+    }
+
+    /// Waits for the end of a session.
+    async fn over(&self, session: &Session) {
+        let mut ends = self.shared.sessions.ends();
+        while !session.is_over() {
+            if ends.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+}
+
+const LOOPBACK: &str = "127.0.0.1";
+/// How long the other half of a connection may take to be made.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
+/// How long a listener waits that lacks descriptors or memory.
+const ACCEPTED_AGAIN: Duration = Duration::from_millis(50);

@@ -1,0 +1,190 @@
+//! Removes what commands left in folders of the gateway's own state.
+//!
+//! A command wrote these folders, and another sandbox may write to them meanwhile. So no link in
+//! them is followed, and no depth of folders needs more than a few open files.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, CWD, Dir};
+use rustix::io::Errno;
+use rustix::path::Arg;
+
+use super::kept::open_own;
+
+/// Removes a folder with everything in it. A folder in a folder is moved up before it is emptied.
+///
+/// # Errors
+/// The first error of the file system, or `TimedOut` if there is too much.
+pub fn remove_tree(folder: &Path) -> io::Result<()> {
+    let mut removal = Removal {
+        top: open_own(CWD, folder)?,
+        moved: 0,
+        end: Instant::now() + WITHIN,
+    };
+    removal.empty_top()?;
+    Ok(rustix::fs::unlinkat(CWD, folder, AtFlags::REMOVEDIR)?)
+}
+
+/// Removes a file below a folder, if it is there. A folder of that name stays.
+///
+/// # Errors
+/// The error of the file system.
+pub fn remove_file(folder: &Path, file: &Path) -> io::Result<()> {
+    let mut at = open_own(CWD, folder)?;
+    for part in file.parent().into_iter().flat_map(Path::iter) {
+        at = match open_own(&at, part) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            inner => inner?,
+        };
+    }
+    let name = file.file_name().unwrap_or(OsStr::new("."));
+    match rustix::fs::unlinkat(&at, name, AtFlags::empty()) {
+        Err(Errno::NOENT | Errno::ISDIR) => Ok(()),
+        removed => Ok(removed?),
+    }
+}
+
+struct Removal {
+    top: OwnedFd,
+    /// How many folders were moved up, which gives the next its name.
+    moved: u64,
+    end: Instant,
+}
+
+impl Removal {
+    fn empty_top(&mut self) -> io::Result<()> {
+        loop {
+            let names = some_of(&self.top)?;
+            if names.is_empty() {
+                return Ok(());
+            }
+            for name in names {
+                if !is_removed(&self.top, &name)? {
+                    self.empty(&name)?;
+                }
+            }
+        }
+    }
+
+    /// Removes a folder of the top, and moves those in it up.
+    fn empty(&mut self, name: &CString) -> io::Result<()> {
+        let folder = open_own(&self.top, name)?;
+        loop {
+            if Instant::now() > self.end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let names = some_of(&folder)?;
+            if names.is_empty() {
+                break;
+            }
+            for inner in names {
+                if !is_removed(&folder, &inner)? {
+                    self.move_up(&folder, &inner)?;
+                }
+            }
+        }
+        Ok(rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn move_up(&mut self, folder: &OwnedFd, name: &CString) -> io::Result<()> {
+        // A folder that is closed to its owner cannot be moved.
+        drop(open_own(folder, name)?);
+        loop {
+            self.moved += 1;
+            let new = format!(".moved-{}", self.moved);
+            match rustix::fs::renameat(folder, name, &self.top, new) {
+                Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
+                moved => return Ok(moved?),
+            }
+        }
+    }
+}
+
+/// Removes what is no folder, or an empty one. Returns whether it did.
+fn is_removed(folder: impl AsFd + Copy, name: impl Arg + Copy) -> io::Result<bool> {
+    let as_file = rustix::fs::unlinkat(folder, name, AtFlags::empty());
+    let removed = match as_file {
+        Err(Errno::ISDIR) => rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR),
+        removed => removed,
+    };
+    match removed {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::NOTEMPTY | Errno::EXIST | Errno::ACCESS) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns some names of a folder; none if it is empty.
+fn some_of(folder: &OwnedFd) -> io::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    let mut entries = Dir::read_from(folder)?;
+    while let Some(entry) = entries.read() {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push(entry.file_name().to_owned());
+        }
+        if names.len() == AT_ONCE {
+            break;
+        }
+    }
+    Ok(names)
+}
+
+/// How long a removal may take. What is left is tried again later.
+const WITHIN: Duration = Duration::from_secs(5);
+/// How many names are read at once.
+const AT_ONCE: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_tree_is_removed_however_deep_it_is_and_no_link_is_followed() {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("own"), "mine").unwrap();
+        let parent = tempfile::tempdir().unwrap();
+        let tree = parent.path().join("tree");
+        fs::create_dir_all(tree.join(".moved-1/x")).unwrap();
+        fs::write(tree.join(".moved-2"), "in the way").unwrap();
+        symlink(outside.path(), tree.join("link")).unwrap();
+        fs::create_dir_all(tree.join("closed/inner")).unwrap();
+        fs::write(tree.join("closed/inner/file"), "").unwrap();
+        fs::set_permissions(tree.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
+        // Deeper than a process may have open files, and than a path may be long.
+        let mut at = open_own(CWD, &tree).unwrap();
+        for _ in 0..1500 {
+            rustix::fs::mkdirat(&at, "d", rustix::fs::Mode::RWXU).unwrap();
+            at = open_own(&at, "d").unwrap();
+        }
+        // A slow disk needs more than one go, and each goes on where the last one stopped.
+        while let Err(error) = remove_tree(&tree) {
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        }
+        assert!(!tree.exists());
+        assert!(outside.path().join("own").exists());
+    }
+
+    #[test]
+    fn a_file_is_removed_below_the_folder_alone() {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("own"), "mine").unwrap();
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir_all(home.path().join("a/folder")).unwrap();
+        fs::write(home.path().join("a/file"), "copied").unwrap();
+        symlink(outside.path(), home.path().join("b")).unwrap();
+        for file in ["a/file", "a/folder", "b/own", "none/file"] {
+            remove_file(home.path(), Path::new(file)).unwrap();
+        }
+        assert!(!home.path().join("a/file").exists());
+        assert!(home.path().join("a/folder").exists());
+        assert!(outside.path().join("own").exists());
+    }
+}

@@ -1,0 +1,337 @@
+//! The project's own file: in force only as a person allowed it, and out of the command's reach.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::sandbox::{exec, folder, user_command, wait_for};
+
+const USER: u32 = 12345;
+
+/// Runs a command of the program in the project, and returns its exit code and what it said.
+fn gateway(folder: &Path, arguments: &[&str]) -> (i32, String) {
+    let output = user_command(folder, USER)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    (output.status.code().unwrap_or(-1), said(&output))
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+/// What a shell in the sandbox said, and the summary.
+fn inside(folder: &Path, flags: &[&str], script: &str) -> (i32, String) {
+    gateway(
+        folder,
+        &[&["exec"], flags, &["--", "sh", "-c", script]].concat(),
+    )
+}
+
+/// Runs a command in a terminal, with what the person types.
+fn typed(folder: &Path, line: &str, keys: &str) -> (i32, String) {
+    let line = format!("{} {line}", env!("CARGO_BIN_EXE_gateway"));
+    let known = user_command(folder, USER);
+    let mut terminal = Command::new("script");
+    terminal.env_clear();
+    terminal.envs(
+        known
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    let mut child = terminal
+        .args(["-qec", &line, "/dev/null"])
+        .current_dir(folder.join("home/project"))
+        .uid(USER)
+        .gid(USER)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(keys.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    (output.status.code().unwrap_or(-1), said(&output))
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    let path = folder.join("home/project").join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    chown(path.parent().unwrap(), Some(USER), Some(USER)).unwrap();
+    chown(&path, Some(USER), Some(USER)).unwrap();
+}
+
+fn read(folder: &Path, name: &str) -> String {
+    fs::read_to_string(folder.join("home/project").join(name)).unwrap()
+}
+
+const ONE: &str = "[policy]\nallow = [\"one.test\"]\n";
+const TWO: &str = "[policy]\nallow = [\"two.test\"]\n";
+
+#[test]
+fn a_projects_file_is_in_force_only_as_a_person_allowed_it() {
+    let folder = folder(USER);
+    let at = folder.path();
+    write(at, "gateway.toml", ONE);
+    let (_, said) = inside(at, &[], "true");
+    assert!(said.contains("gateway.toml is not in force"), "{said}");
+    assert!(said.contains("network  nothing"), "{said}");
+    // It is shown, and nothing is allowed without an answer.
+    let (code, said) = gateway(at, &["project", "allow"]);
+    assert_eq!(code, 2, "{said}");
+    for told in [
+        "+ allow = [\"one.test\"]",
+        "reaches  one.test",
+        "lends    nothing",
+    ] {
+        assert!(said.contains(told), "{told}: {said}");
+    }
+    assert!(said.contains("nobody can be asked"), "{said}");
+    assert!(inside(at, &[], "true").1.contains("network  nothing"));
+    let (code, said) = typed(at, "project allow", "n\n");
+    assert_eq!(code, 1, "{said}");
+    let (code, said) = typed(at, "project allow", "y\n");
+    assert_eq!(code, 0, "{said}");
+    let (_, said) = inside(at, &[], "true");
+    assert!(said.contains("network  one.test"), "{said}");
+    assert!(said.contains("gateway.toml, as you allowed it"), "{said}");
+    // In a folder below it, too; flags add to it, and `--no-project` leaves it out.
+    write(at, "below/file", "");
+    let below = user_command(at, USER)
+        .args(["exec", "--allow", "more.test", "--", "true"])
+        .current_dir(at.join("home/project/below"))
+        .output()
+        .unwrap();
+    assert!(self::said(&below).contains("network  more.test, one.test"));
+    let (_, said) = inside(at, &["--no-project"], "true");
+    assert!(
+        said.contains("network  nothing") && !said.contains("gateway.toml"),
+        "{said}"
+    );
+    // A named configuration holds alone.
+    fs::write(at.join("home/named.toml"), TWO).unwrap();
+    chown(at.join("home/named.toml"), Some(USER), Some(USER)).unwrap();
+    let (_, said) = inside(at, &["--config", "../named.toml"], "true");
+    assert!(said.contains("network  two.test"), "{said}");
+}
+
+#[test]
+fn a_changed_projects_file_stops_the_run_until_its_difference_is_allowed() {
+    let folder = folder(USER);
+    let at = folder.path();
+    write(
+        at,
+        "gateway.toml",
+        &format!("{ONE}[sandbox]\nhide = [\"keys\"]\n"),
+    );
+    assert_eq!(gateway(at, &["project", "allow", "--yes"]).0, 0);
+    // Without it, `keys` would be seen. So nothing runs.
+    write(at, "gateway.toml", TWO);
+    let (code, said) = inside(at, &[], "echo ran");
+    assert_eq!(code, 2, "{said}");
+    assert!(
+        said.contains("is not what you allowed") && !said.contains("ran"),
+        "{said}"
+    );
+    assert!(said.contains("`gateway project allow`"), "{said}");
+    assert!(
+        gateway(at, &["project", "status"])
+            .1
+            .starts_with("changed ")
+    );
+    let (code, said) = gateway(at, &["project", "allow", "--yes"]);
+    assert_eq!(code, 0, "{said}");
+    for line in [
+        "- allow = [\"one.test\"]",
+        "+ allow = [\"two.test\"]",
+        "- hide = [\"keys\"]",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(inside(at, &[], "true").1.contains("network  two.test"));
+    // Nor does anything run where a file that nobody decided about took its place.
+    write(at, "below/gateway.toml", ONE);
+    let below = |arguments: &[&str]| {
+        let mut command = user_command(at, USER);
+        command.current_dir(at.join("home/project/below"));
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    };
+    let output = below(&["exec", "--", "true"]);
+    assert_eq!(output.status.code(), Some(2), "{}", self::said(&output));
+    assert!(self::said(&output).contains("nobody decided about"));
+    assert!(below(&["project", "deny"]).status.success());
+    let output = below(&["exec", "--", "true"]);
+    assert!(
+        self::said(&output).contains("network  two.test"),
+        "{}",
+        self::said(&output)
+    );
+    // What was allowed once is not allowed again by itself.
+    write(at, "gateway.toml", ONE);
+    assert_eq!(inside(at, &[], "true").0, 2);
+    assert_eq!(gateway(at, &["project", "deny"]).0, 0);
+    let (code, said) = inside(at, &[], "true");
+    assert_eq!(code, 0);
+    assert!(
+        said.contains("network  nothing") && !said.contains("careful"),
+        "{said}"
+    );
+    assert_eq!(gateway(at, &["project", "forget"]).0, 0);
+    assert!(inside(at, &[], "true").1.contains("is not in force"));
+}
+
+#[test]
+fn a_file_that_a_command_could_replace_or_that_says_too_much_cannot_be_allowed() {
+    let folder = folder(USER);
+    let at = folder.path();
+    let path = at.join("home/project/gateway.toml");
+    let refused = |told: &str| {
+        let (code, said) = gateway(at, &["project", "allow", "--yes"]);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains(told), "{told}: {said}");
+        assert!(inside(at, &[], "true").1.contains("network  nothing"));
+    };
+    write(at, "other", ONE);
+    symlink("other", &path).unwrap();
+    refused("it is a link");
+    fs::remove_file(&path).unwrap();
+    fs::hard_link(at.join("home/project/other"), &path).unwrap();
+    refused("another name");
+    fs::remove_file(&path).unwrap();
+    write(at, "gateway.toml", ONE);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    refused("everyone on this machine can change");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    chown(&path, Some(54321), Some(54321)).unwrap();
+    refused("belongs to user 54321");
+    for (text, told) in [
+        (
+            "[sandbox]\nwrite = [\"/srv\"]\n",
+            "2:1: error: `write` of [sandbox]",
+        ),
+        ("[policy]\nfiles = [\"x.cedar\"]\n", "files"),
+        ("[control]\npath = \"/tmp/x\"\n", "`path` of [control]"),
+        (
+            "[[credential]]\nname = \"A\"\nfrom = { command = [\"/bin/cat\", \"k\"] }\norigins = [\"https://a.test\"]\n",
+            "such a reference may not stand in a project's file",
+        ),
+    ] {
+        fs::remove_file(&path).unwrap();
+        write(at, "gateway.toml", text);
+        refused(told);
+    }
+}
+
+#[test]
+fn the_command_can_neither_change_the_projects_file_nor_what_was_decided() {
+    let folder = folder(USER);
+    let at = folder.path();
+    write(at, "gateway.toml", ONE);
+    write(at, "sub/gateway.toml", ONE);
+    for file in ["gateway.toml", "sub/gateway.toml"] {
+        let (code, said) = gateway(at, &["project", "allow", "--yes", file]);
+        assert_eq!(code, 0, "{said}");
+    }
+    let state = at.join("home/.local/state/gateway");
+    let script = format!(
+        "for file in gateway.toml sub/gateway.toml; do
+           echo evil >> $file; rm -f $file; mv $file moved; echo evil > new; mv -f new $file
+           ln -f new $file; ln -sf new $file; chmod 777 $file; truncate -s 0 $file
+           cp -f new $file; ln $file linked && echo evil >> linked; cat $file
+         done 2>/dev/null
+         mv sub elsewhere && mkdir sub && echo evil > sub/gateway.toml
+         find {} / -xdev -name file.json 2>/dev/null; echo tried",
+        state.display()
+    );
+    let (code, said) = inside(at, &[], &script);
+    assert_eq!(code, 0, "{said}");
+    // It may be read.
+    assert_eq!(said.matches("one.test\"]").count(), 2, "{said}");
+    assert!(
+        said.contains("tried") && !said.contains("file.json"),
+        "{said}"
+    );
+    assert_eq!(read(at, "gateway.toml"), ONE);
+    assert_eq!(read(at, "sub/gateway.toml"), ONE);
+    let (code, said) = inside(at, &[], "true");
+    assert!(code == 0 && said.contains("network  one.test"), "{said}");
+}
+
+#[test]
+fn a_projects_file_that_the_command_makes_is_set_aside_and_never_in_force() {
+    for make in [
+        "cat > gateway.toml",
+        "cat > x; mv x gateway.toml",
+        "cat > x; ln x gateway.toml",
+        "cat > x; ln -s x gateway.toml",
+    ] {
+        let folder = folder(USER);
+        let at = folder.path();
+        let script = format!(
+            "mkdir deep; echo '[policy]\nallow = [\"evil.test\"]' | tee deep/gateway.toml | (umask 022; {make})"
+        );
+        let (code, said) = inside(at, &[], &script);
+        assert_eq!(code, 0, "{said}");
+        assert!(
+            said.contains("set aside") && said.contains("gateway.toml.set-aside"),
+            "{said}"
+        );
+        let left = at.join("home/project/gateway.toml");
+        assert!(left.symlink_metadata().is_err(), "{make}");
+        let below = user_command(at, USER)
+            .args(["exec", "--", "true"])
+            .current_dir(at.join("home/project/deep"))
+            .output()
+            .unwrap();
+        let below = self::said(&below);
+        assert!(
+            below.contains("network  nothing") && below.contains("not in force"),
+            "{below}"
+        );
+        let (_, said) = inside(at, &[], "true");
+        assert!(said.contains("network  nothing"), "{said}");
+    }
+}
+
+#[test]
+fn a_running_gateway_takes_up_a_changed_projects_file_when_it_is_allowed() {
+    let folder = folder(USER);
+    let at = folder.path();
+    write(at, "gateway.toml", ONE);
+    assert_eq!(gateway(at, &["project", "allow", "--yes"]).0, 0);
+    let script = "while [ ! -e go ]; do sleep 0.05; done";
+    let mut command = user_command(at, USER);
+    command.args(["exec", "--", "sh", "-c", script]);
+    let child = exec(at, command);
+    let generation = || {
+        let (_, said) = gateway(at, &["status", "--json"]);
+        let state: serde_json::Value = serde_json::from_str(&said).unwrap_or_default();
+        state["gateways"][0]["policies"]["generation"].as_u64()
+    };
+    wait_for("the gateway does not answer", || generation() == Some(1));
+    // As a person edits it, who works outside.
+    write(at, "gateway.toml", TWO);
+    let (code, said) = gateway(at, &["reload"]);
+    assert_ne!(code, 0, "{said}");
+    assert!(said.contains("is not what you allowed"), "{said}");
+    assert_eq!(generation(), Some(1));
+    assert_eq!(gateway(at, &["project", "allow", "--yes"]).0, 0);
+    wait_for("the allowed file is not taken up", || {
+        generation() == Some(2)
+    });
+    write(at, "go", "");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", self::said(&output));
+}

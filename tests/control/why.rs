@@ -1,0 +1,131 @@
+//! `gateway why` says what would allow a request as its gateway sees it.
+
+use std::fs;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::sandbox::{exec, folder, user_command, wait_for};
+
+const USER: u32 = 12345;
+
+/// A sandbox that asks, waits for a word, and asks again.
+fn asks(folder: &std::path::Path, flags: &[&str], ask: &str) -> std::process::Child {
+    let script = format!("{ask}; touch asked; while [ ! -e go ]; do sleep 0.05; done; {ask}");
+    let mut command = user_command(folder, USER);
+    command.args([&["exec", "-q"], flags, &["--", "sh", "-c", &script]].concat());
+    let child = exec(folder, command);
+    let asked = folder.join("home/project/asked");
+    wait_for("nothing was asked", || asked.exists());
+    child
+}
+
+fn gateway(folder: &std::path::Path, arguments: &[&str]) -> String {
+    let mut command = user_command(folder, USER);
+    let output = command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+fn go(folder: &std::path::Path, child: std::process::Child) -> String {
+    fs::write(folder.join("home/project/go"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_loan_that_no_policy_gives_is_proposed_and_lent_by_the_command_that_the_refusal_names() {
+    let folder = folder(USER);
+    let at = folder.path();
+    let ask = "permit(principal, action in Gateway::Action::\"ask\", resource == Gateway::Host::\"api.test\");";
+    fs::write(at.join("home/ask.cedar"), ask).unwrap();
+    std::os::unix::fs::chown(at.join("home/ask.cedar"), Some(USER), Some(USER)).unwrap();
+    let flags = [
+        "--policy",
+        "../ask.cedar",
+        "--secret",
+        "TOKEN@api.test=env:KEY",
+    ];
+    let curl = "curl -sS -H \"Authorization: Bearer $TOKEN\" https://api.test/user";
+    let child = asks(at, &flags, curl);
+    let why = gateway(at, &["why", "--last"]);
+    assert!(why.contains("Gateway::Action::\"lend\""), "{why}");
+    assert!(why.contains("no policy lends TOKEN in"), "{why}");
+    assert!(!why.contains("Gateway::Action::\"GET\""), "{why}");
+    let json: Value = serde_json::from_str(&gateway(at, &["--json", "why", "--last"])).unwrap();
+    assert!(
+        json["proposal"].as_str().unwrap().contains("lend"),
+        "{json}"
+    );
+    assert!(json["next"].as_str().unwrap().contains("gateway"), "{json}");
+    assert_eq!(json["exchange"]["unlent"]["credential"], "TOKEN", "{json}");
+    let applied = gateway(at, &["allow", "--last", "--yes"]);
+    assert!(applied.contains("applied"), "{applied}");
+    let said = go(at, child);
+    // No such host is there to be asked, but policy refuses it no more.
+    assert_eq!(said.matches("policy_default_deny").count(), 1, "{said}");
+    assert!(
+        said.contains("`gateway allow ") && said.contains("lends `TOKEN`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn why_asks_the_running_gateway_and_without_it_says_what_it_cannot_know() {
+    let folder = folder(USER);
+    let at = folder.path();
+    let config = "[[origin]]\nmatch = \"http://late.test:8080\"\nconnect = \"127.0.0.1:1\"\ncleartext = true\n";
+    fs::write(at.join("home/named.toml"), config).unwrap();
+    std::os::unix::fs::chown(at.join("home/named.toml"), Some(USER), Some(USER)).unwrap();
+    let curl = "curl -sS http://late.test:8080/";
+    let child = asks(at, &["--config", "../named.toml"], curl);
+    let why = gateway(at, &["why", "--last"]);
+    assert!(
+        why.contains("permit(") && why.contains("late.test"),
+        "{why}"
+    );
+    go(at, child);
+    let why = gateway(at, &["why", "--last"]);
+    assert!(
+        !why.contains("permit(") && why.contains("`[[origin]]`"),
+        "{why}"
+    );
+    let json: Value = serde_json::from_str(&gateway(at, &["--json", "why", "--last"])).unwrap();
+    assert!(json["proposal"].is_null(), "{json}");
+    assert!(
+        json["no_proposal"].as_str().unwrap().contains("--config"),
+        "{json}"
+    );
+    let why = gateway(at, &["why", "--last", "--config", "../named.toml"]);
+    assert!(why.contains("permit("), "{why}");
+}
+
+#[test]
+fn a_client_that_distrusts_the_ca_does_not_hide_that_no_policy_reaches_the_host() {
+    let folder = folder(USER);
+    let at = folder.path();
+    let script = "openssl s_client -connect unlisted.test:443 -servername unlisted.test \
+                  -no-CAfile -no-CApath -no-CAstore -verify_return_error </dev/null >/dev/null 2>&1; \
+                  openssl s_client -connect listed.test:443 -servername listed.test \
+                  -no-CAfile -no-CApath -no-CAstore -verify_return_error </dev/null >/dev/null 2>&1";
+    let said = gateway(
+        at,
+        &["exec", "--allow", "listed.test", "--", "sh", "-c", script],
+    );
+    assert!(said.contains("unlisted.test: host_not_permitted"), "{said}");
+    assert!(!said.contains(" listed.test: host_not_permitted"), "{said}");
+    let why = gateway(at, &["why", &id(&said, "unlisted.test")]);
+    assert!(why.contains("Gateway::Host::\"unlisted.test\""), "{why}");
+}
+
+/// The id that the summary names for a host.
+fn id(summary: &str, host: &str) -> String {
+    let line = summary
+        .lines()
+        .find(|line| line.contains(&format!(" {host}: ")));
+    let rest = line.and_then(|line| line.split("gateway why ").nth(1));
+    rest.expect("the summary names it").trim().to_owned()
+}
