@@ -21,6 +21,7 @@ mod forms;
 mod frames;
 mod index;
 mod messages;
+mod needles;
 mod partial;
 mod piece;
 mod search;
@@ -40,6 +41,7 @@ pub use search::EchoSearch;
 
 pub(super) use fault::SHORTEST;
 pub(super) use form::alike;
+pub(super) use needles::SharedNeedles;
 
 use search::{Echo, Scan};
 

@@ -199,12 +199,12 @@ impl Searched {
 /// [`Error::Unscrubbable`] if the secret could not be found in answers.
 pub(super) fn forms(secret: &Secret, phantom: Option<&Phantom>) -> Result<Arc<SecretForms>, Error> {
     let real = secret.expose();
+    let sharing = |stand_in: &[u8], phantom: &[u8]| {
+        SecretForms::sharing(secret.needles(), real, stand_in, phantom)
+    };
     let forms = match phantom {
-        Some(phantom) => {
-            let stand_in = secret.stand_in(phantom);
-            SecretForms::of(real, &stand_in, phantom.reveal().as_bytes())
-        }
-        None => SecretForms::of(real, &mask(real), &mask(real)),
+        Some(phantom) => sharing(&secret.stand_in(phantom), phantom.reveal().as_bytes()),
+        None => sharing(&mask(real), &mask(real)),
     };
     forms.map(Arc::new).map_err(Error::Unscrubbable)
 }

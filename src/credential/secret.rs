@@ -19,6 +19,7 @@ use crate::state::SealingKey;
 pub struct Secret {
     bytes: Box<[u8]>,
     private_key: bool,
+    needles: scrub::SharedNeedles,
 }
 
 /// Why a value cannot be used as a secret. The message says what to do, and never contains the
@@ -84,6 +85,7 @@ impl Secret {
         Ok(Self {
             bytes: Box::from(&value[..]),
             private_key: false,
+            needles: scrub::SharedNeedles::default(),
         })
     }
 
@@ -105,6 +107,7 @@ impl Secret {
         Ok(Self {
             bytes: Box::from(&value[..]),
             private_key: true,
+            needles: scrub::SharedNeedles::default(),
         })
     }
 
@@ -173,6 +176,11 @@ impl Secret {
             return Zeroizing::new(text.to_vec());
         }
         mask(&self.bytes)
+    }
+
+    /// What answers are searched for, which all sessions share.
+    pub(in crate::credential) fn needles(&self) -> &scrub::SharedNeedles {
+        &self.needles
     }
 
     /// The text, for a store's own login. Every secret is text: visible ASCII, or PEM.

@@ -16,11 +16,10 @@ use crate::{ALONE, is_full, raise_open_files};
 const MOST_KIB_EACH: f64 = 512.0 * 1024.0 / 10_000.0;
 /// The goal for opening one, of processor time, in a release build.
 const MOST_OPENING: Duration = Duration::from_micros(400);
-/// The goal for a request is 1.1, which is not reached yet: each session that is awake has a search
-/// of its own for what its answers may echo (ADR 36).
+/// The goal for a request is 1.1. On a loaded machine the smaller run says less than that.
 const MOST_RATIO: f64 = 1.6;
-/// With one secret that answers are searched for.
-const MOST_KIB_AWAKE: f64 = 256.0;
+/// The sessions share what their answers are searched for (ADR 36).
+const MOST_KIB_AWAKE: f64 = 64.0;
 const CREDENTIALS: usize = 10;
 /// How many requests a client sends on one connection.
 const BURST: usize = 10;
@@ -126,7 +125,7 @@ impl Gateway {
             let used = session % CREDENTIALS;
             let phantom = phantoms.lines().nth(used).unwrap();
             let phantom = phantom.split_once('=').unwrap().1;
-            let authority = authority(used, self.origin);
+            let authority = authority(self.origin);
             for at in 1..=BURST {
                 let last = if at == BURST { "/last" } else { "/" };
                 let head = format!(
@@ -174,9 +173,9 @@ fn said(folder: &Path) -> String {
     fs::read_to_string(folder.join("stderr")).unwrap()
 }
 
-/// The origin of a credential.
-fn authority(n: usize, origin: SocketAddr) -> String {
-    format!("127.0.0.{}:{}", n + 1, origin.port())
+/// The origin of all credentials, so that each answer is searched for all of them.
+fn authority(origin: SocketAddr) -> String {
+    format!("127.0.0.1:{}", origin.port())
 }
 
 fn secret(n: usize) -> String {
@@ -198,12 +197,12 @@ fn config(addresses: &[SocketAddr], origin: SocketAddr) -> String {
         "[audit]\npath = \"log/audit.jsonl\"\n[policy]\nfiles = [\"rules.cedar\"]\n[runtime]\nthreads = 1\n\
          [state]\npath = \"state/sessions.db\"\n[phantoms]\nenv_file = \"phantoms/{session}\"\n",
     );
+    let origin = authority(origin);
+    let _ = write!(
+        text,
+        "[[origin]]\nmatch = \"http://{origin}\"\nconnect = \"{origin}\"\ncleartext = true\n"
+    );
     for n in 0..CREDENTIALS {
-        let origin = authority(n, origin);
-        let _ = write!(
-            text,
-            "[[origin]]\nmatch = \"http://{origin}\"\nconnect = \"{origin}\"\ncleartext = true\n"
-        );
         let _ = write!(
             text,
             "[[credential]]\nname = \"C{n}\"\nfrom = \"env:C{n}\"\norigins = [\"http://{origin}\"]\n\

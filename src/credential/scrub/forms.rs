@@ -1,38 +1,66 @@
-//! All forms of one secret, and the blocks that find them. Built once, and shared by all searches.
+//! All forms of one secret for one session: what is searched for, and what replaces it.
 
 use std::sync::{Arc, OnceLock};
 
+use zeroize::Zeroizing;
+
 use super::fault::Unscrubbable;
 use super::form::{self, SecretForm, Sought};
-use super::index::{Blocks, GRID_COUNT, Grid, IndexedForm};
+use super::needles::{Needles, SharedNeedles};
 use super::partial::PartialMatcher;
-use super::piece::Piece;
+use super::sextets::Tail;
 use crate::credential::part::DrawnPart;
 
 /// A secret in every form in which it could come back. Has no `Debug`.
 pub struct SecretForms {
-    forms: Vec<SecretForm>,
+    needles: Arc<Needles>,
     partial: Arc<PartialMatcher>,
-    /// Indexed by grid number.
-    whole: [OnceLock<Blocks>; GRID_COUNT],
-    pieces: [OnceLock<Blocks>; GRID_COUNT],
+    resizes: bool,
+    stand_in: Zeroizing<Vec<u8>>,
+    phantom: Zeroizing<Vec<u8>>,
+    /// Made when the first echo is found, which is rare.
+    replacements: OnceLock<Vec<Replacement>>,
+}
+
+/// What replaces one spelling of a secret in one session.
+pub(super) struct Replacement {
+    /// Has the length and punctuation of the secret's spelling.
+    pub(super) stand_in: Zeroizing<Vec<u8>>,
+    /// The phantom's spelling, if it differs from the stand-in. It replaces the whole form, and may
+    /// have another length.
+    pub(super) phantom: Option<Box<[u8]>>,
+    pub(super) tail: Option<Tail>,
 }
 
 impl SecretForms {
-    /// Builds the forms of a secret.
+    /// Builds the forms of a secret that is searched for only here.
+    ///
+    /// # Errors
+    /// Same as [`SecretForms::sharing`].
+    pub fn of(secret: &[u8], stand_in: &[u8], phantom: &[u8]) -> Result<Self, Unscrubbable> {
+        Self::sharing(&SharedNeedles::default(), secret, stand_in, phantom)
+    }
+
+    /// Builds the forms of a secret, with the needles that other sessions have.
     ///
     /// `stand_in` has the secret's length and punctuation; `phantom` is what the workload holds.
     ///
     /// # Errors
     /// [`Unscrubbable`] by cause. The secret must then not be lent.
-    pub fn of(secret: &[u8], stand_in: &[u8], phantom: &[u8]) -> Result<Self, Unscrubbable> {
+    pub(in crate::credential) fn sharing(
+        shared: &SharedNeedles,
+        secret: &[u8],
+        stand_in: &[u8],
+        phantom: &[u8],
+    ) -> Result<Self, Unscrubbable> {
         let part = DrawnPart::of(secret, phantom);
         let sought = Sought {
             secret,
             stand_in,
             phantom,
         };
-        Ok(Self::new(form::forms(&sought, part.as_ref())?))
+        let forms = form::forms(&sought, part.as_ref())?;
+        Ok(Self::new(&sought, shared.of(part, &forms), &forms))
     }
 
     /// Builds the forms of a text that services repeat unchanged; a mask replaces it.
@@ -40,20 +68,49 @@ impl SecretForms {
     /// # Errors
     /// Same as [`SecretForms::of`].
     pub(in crate::credential) fn of_text(text: &[u8], mask: &[u8]) -> Result<Self, Unscrubbable> {
-        Ok(Self::new(form::usual_forms(text, mask)?))
+        let forms = form::usual_forms(text, mask)?;
+        let sought = Sought {
+            secret: text,
+            stand_in: mask,
+            phantom: mask,
+        };
+        let made = Self::new(&sought, Arc::new(Needles::new(None, &forms)), &forms);
+        Ok(Self {
+            replacements: OnceLock::from(replacements(forms)),
+            ..made
+        })
     }
 
-    fn new(forms: Vec<SecretForm>) -> Self {
+    fn new(sought: &Sought<'_>, needles: Arc<Needles>, forms: &[SecretForm]) -> Self {
         Self {
-            partial: Arc::new(PartialMatcher::of(&forms)),
-            forms,
-            whole: Default::default(),
-            pieces: Default::default(),
+            partial: needles.partial(PartialMatcher::of(forms)),
+            needles,
+            resizes: forms.iter().any(resizes),
+            stand_in: Zeroizing::new(sought.stand_in.to_vec()),
+            phantom: Zeroizing::new(sought.phantom.to_vec()),
+            replacements: OnceLock::new(),
         }
     }
 
-    pub(super) fn forms(&self) -> &[SecretForm] {
-        &self.forms
+    /// What is searched for.
+    pub(super) fn needles(&self) -> &Arc<Needles> {
+        &self.needles
+    }
+
+    /// What replaces the form of this index.
+    pub(super) fn replacement(&self, form: usize) -> &Replacement {
+        &self.replacements.get_or_init(|| self.replacements())[form]
+    }
+
+    fn replacements(&self) -> Vec<Replacement> {
+        let sought = Sought {
+            secret: self.needles.plain(),
+            stand_in: &self.stand_in,
+            phantom: &self.phantom,
+        };
+        // They were made of the same three texts before, without a fault.
+        let forms = form::forms(&sought, self.needles.part());
+        forms.map(replacements).unwrap_or_default()
     }
 
     /// Recognizes forms that are not complete yet.
@@ -61,68 +118,22 @@ impl SecretForms {
         &self.partial
     }
 
-    /// Whether pieces of it are searched for.
-    pub(super) fn has_pieces(&self) -> bool {
-        self.forms.iter().any(|form| form.piece.is_some())
-    }
-
     /// Whether one of its echoes can be replaced by text of another length.
     pub(super) fn resizes(&self) -> bool {
-        let resized = |form: &SecretForm| {
-            let phantom = form.phantom.as_ref();
-            phantom.is_some_and(|phantom| phantom.len() != form.secret.len())
-        };
-        self.forms.iter().any(resized)
-    }
-
-    /// The length of the shortest form.
-    pub(super) fn shortest(&self) -> usize {
-        let lengths = self.forms.iter().map(|form| form.secret.len());
-        lengths.min().unwrap_or(usize::MAX)
-    }
-
-    /// The length of the shortest piece, or of the shortest form if there are no pieces.
-    pub(super) fn shortest_piece(&self) -> usize {
-        let least = self.forms.iter().enumerate().map(|one| piece_of(one).least);
-        least.min().unwrap_or(usize::MAX)
-    }
-
-    /// The length of the longest run that is too short to be a piece.
-    pub(super) fn reach(&self) -> usize {
-        let pieces = self.forms.iter().filter_map(|form| form.piece.as_ref());
-        pieces.map(Piece::longest_that_is_none).max().unwrap_or(0)
-    }
-
-    /// The blocks that find whole forms.
-    pub(super) fn whole(&self, grid: Grid) -> &Blocks {
-        let entries = || self.forms.iter().enumerate().map(whole_of);
-        self.whole[grid.number()].get_or_init(|| grid.blocks(entries()))
-    }
-
-    /// The blocks that also find pieces.
-    pub(super) fn pieces(&self, grid: Grid) -> &Blocks {
-        let entries = || self.forms.iter().enumerate().map(piece_of);
-        self.pieces[grid.number()].get_or_init(|| grid.blocks(entries()))
+        self.resizes
     }
 }
 
-fn whole_of((at, form): (usize, &SecretForm)) -> IndexedForm<'_> {
-    IndexedForm {
-        form: at,
-        within: 0..form.secret.len(),
-        least: form.secret.len(),
-        bytes: &form.secret,
-        others: &form.stand_in,
-    }
+fn replacements(forms: Vec<SecretForm>) -> Vec<Replacement> {
+    let replacement = |form: SecretForm| Replacement {
+        stand_in: form.stand_in,
+        phantom: form.phantom,
+        tail: form.tail,
+    };
+    forms.into_iter().map(replacement).collect()
 }
 
-fn piece_of((at, form): (usize, &SecretForm)) -> IndexedForm<'_> {
-    match &form.piece {
-        Some(piece) => IndexedForm {
-            within: piece.within.clone(),
-            least: piece.least,
-            ..whole_of((at, form))
-        },
-        None => whole_of((at, form)),
-    }
+fn resizes(form: &SecretForm) -> bool {
+    let phantom = form.phantom.as_ref();
+    phantom.is_some_and(|phantom| phantom.len() != form.secret.len())
 }

@@ -34,9 +34,8 @@ pub(super) type Blocks = Zeroizing<Vec<(u64, u32, u32)>>;
 pub(super) struct IndexedForm<'f> {
     pub(super) form: usize,
     pub(super) bytes: &'f [u8],
-    /// A form of another secret with the same shape and length. Bytes equal in both belong to the
-    /// spelling.
-    pub(super) others: &'f [u8],
+    /// Which of its bytes depend on the secret. The others belong to the spelling.
+    pub(super) telling: &'f [bool],
     pub(super) within: Range<usize>,
     /// Any run of this many bytes contains a block that is read.
     pub(super) least: usize,
@@ -101,12 +100,8 @@ impl IndexedForm<'_> {
 
     /// How many bytes of a block depend on the secret.
     fn telling(&self, at: usize, width: usize) -> usize {
-        let (bytes, others) = (&self.bytes[at..at + width], &self.others[at..at + width]);
-        bytes
-            .iter()
-            .zip(others)
-            .filter(|(one, other)| one != other)
-            .count()
+        let told = self.telling[at..at + width].iter();
+        told.filter(|tells| **tells).count()
     }
 }
 
@@ -254,7 +249,10 @@ mod tests {
             b"ghp_Z9y8X7w6V5u4T3s2R1q0P9o8",
         );
         let forms = SecretForms::of(secret, phantom, phantom).unwrap();
-        let (whole, pieces) = (Grid::of(forms.shortest()), Grid::of(forms.shortest_piece()));
+        let (whole, pieces) = (
+            Grid::of(forms.needles().shortest()),
+            Grid::of(forms.needles().shortest_piece()),
+        );
         for (before, after) in [
             ("\\u00", ""),
             ("&#x", ";"),
@@ -265,7 +263,11 @@ mod tests {
             let text: String = (0..4096_u32)
                 .map(|at| format!("{before}{:02x}{after}", b'G' + (at * 7 % 50) as u8))
                 .collect();
-            for (grid, blocks) in [(whole, forms.whole(whole)), (pieces, forms.pieces(pieces))] {
+            let needles = forms.needles();
+            for (grid, blocks) in [
+                (whole, needles.whole(whole)),
+                (pieces, needles.pieces(pieces)),
+            ] {
                 let index = BlockIndex::of(grid, [(0, blocks)].into_iter());
                 let mut hits = 0;
                 index.each(text.as_bytes(), |_, _, _| hits += 1);

@@ -7,32 +7,25 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::fault::{Guessed, Unscrubbable};
-use super::form::SecretForm;
-use super::forms::SecretForms;
-use super::index::{BlockIndex, Grid};
+use super::forms::{Replacement, SecretForms};
+use super::needles::{Needle, NeedleSet, sort, split};
 use super::partial::PartialMatcher;
 use crate::credential::guesses::Guesses;
 
-/// Finds echoes of all secrets that a session's origins know. Built once per set of secrets, and
-/// shared.
+/// Finds echoes of all secrets that a session's origins know.
+///
+/// What is searched for is shared with the sessions that search for the same secrets. What replaces
+/// it is this session's.
 ///
 /// Its memory is wiped on drop. Has no `Debug`.
 pub struct EchoSearch {
+    /// In the order of the set.
     secrets: Vec<Arc<SecretForms>>,
-    /// Finds whole forms, at little cost.
-    whole: BlockIndex,
-    /// Also finds pieces; `None` if no secret is searched for in pieces.
-    pieces: Option<BlockIndex>,
+    pub(super) set: Arc<NeedleSet>,
     /// The distinct ones: secrets of one shape share a matcher.
-    partial: Vec<Arc<PartialMatcher>>,
+    pub(super) partial: Vec<Arc<PartialMatcher>>,
     /// Whether an echo can be replaced by text of another length.
     resizes: bool,
-    /// The length of the shortest text that could contain an echo.
-    shortest: usize,
-    /// The length of the shortest text that could contain a whole echo.
-    shortest_whole: usize,
-    /// The length of the longest run that is too short to be a piece.
-    reach: usize,
     guesses: Arc<Guesses>,
 }
 
@@ -90,31 +83,19 @@ impl EchoSearch {
     }
 
     /// Builds a search for one session, whose guesses are counted.
-    pub fn of(secrets: Vec<Arc<SecretForms>>, guesses: Arc<Guesses>) -> Self {
+    pub fn of(mut secrets: Vec<Arc<SecretForms>>, guesses: Arc<Guesses>) -> Self {
+        sort(&mut secrets, |forms| forms.needles());
         let each = || secrets.iter();
-        let shortest = each().map(|forms| forms.shortest()).min();
-        let shortest_piece = each().map(|forms| forms.shortest_piece()).min();
-        let shortest_piece = shortest_piece.unwrap_or(usize::MAX);
         let mut partial: Vec<Arc<PartialMatcher>> = Vec::new();
         for one in each().map(|forms| forms.partial()) {
             if !partial.contains(one) {
                 partial.push(one.clone());
             }
         }
-        let numbered = || (0_u32..).map(|number| number << FORM_BITS).zip(each());
-        let grid = Grid::of(shortest.unwrap_or(usize::MAX));
-        let whole = numbered().map(|(first, forms)| (first, forms.whole(grid)));
-        let fine = Grid::of(shortest_piece);
-        let pieces = numbered().map(|(first, forms)| (first, forms.pieces(fine)));
-        let in_pieces = each().any(|forms| forms.has_pieces());
         Self {
-            whole: BlockIndex::of(grid, whole),
-            pieces: in_pieces.then(|| BlockIndex::of(fine, pieces)),
+            set: NeedleSet::of(each().map(|forms| forms.needles().clone()).collect()),
             partial,
             resizes: each().any(|forms| forms.resizes()),
-            shortest: shortest_piece,
-            shortest_whole: shortest.unwrap_or(usize::MAX),
-            reach: each().map(|forms| forms.reach()).max().unwrap_or(0),
             guesses,
             secrets,
         }
@@ -135,8 +116,13 @@ impl EchoSearch {
         &self.secrets
     }
 
-    fn form(&self, number: usize) -> &SecretForm {
-        &self.secrets[number >> FORM_BITS].forms()[number & ((1 << FORM_BITS) - 1)]
+    fn needle(&self, number: usize) -> &Needle {
+        self.set.needle(number)
+    }
+
+    fn replacement(&self, number: usize) -> &Replacement {
+        let (secret, form) = split(number);
+        self.secrets[secret].replacement(form)
     }
 
     /// Counts the parts of secrets that the session met.
@@ -157,7 +143,7 @@ impl EchoSearch {
 
     fn overwritten(&self, text: &[u8], resize: bool) -> Option<(Vec<Echo>, Vec<u8>)> {
         // Most fields are shorter than any form.
-        if text.len() < self.shortest {
+        if text.len() < self.set.shortest {
             return None;
         }
         let mut found = self.scan(text, true, text.len()).found;
@@ -215,14 +201,14 @@ impl EchoSearch {
     /// transit (RFC 9110 §5.1).
     fn stands_in_name(&self, name: &HeaderName) -> bool {
         let name = name.as_str().as_bytes();
-        let holds = |form: &SecretForm| {
-            let length = form.secret.len();
+        let holds = |needle: &Needle| {
+            let length = needle.secret.len();
             name.windows(length)
-                .any(|text| text.eq_ignore_ascii_case(&form.secret))
+                .any(|text| text.eq_ignore_ascii_case(&needle.secret))
         };
-        let mut forms = self.secrets.iter().flat_map(|secret| secret.forms());
+        let mut needles = self.set.needles();
         // Few names are as long as a secret.
-        (name.len() >= self.shortest_whole && forms.any(holds)) || self.scrub(name).is_some()
+        (name.len() >= self.set.shortest_whole && needles.any(holds)) || self.scrub(name).is_some()
     }
 
     /// Finds the echoes in a buffer, and pieces of them in its first `fine` bytes.
@@ -247,16 +233,17 @@ impl EchoSearch {
 
     /// The most bytes already passed on that can matter.
     pub(super) fn reach(&self) -> usize {
-        self.reach
+        self.set.reach
     }
 
     /// The end of the bytes passed on that could form a piece with what follows.
     pub(super) fn past<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         match bytes.last() {
             Some(last)
-                if self.pieces.is_some() && self.partial.iter().any(|one| one.may_hold(*last)) =>
+                if self.set.pieces.is_some()
+                    && self.partial.iter().any(|one| one.may_hold(*last)) =>
             {
-                &bytes[bytes.len().saturating_sub(self.reach)..]
+                &bytes[bytes.len().saturating_sub(self.set.reach)..]
             }
             _ => &[],
         }
@@ -264,7 +251,7 @@ impl EchoSearch {
 
     /// Finds the pieces that begin in bytes already passed on and continue in a buffer.
     pub(super) fn scan_border(&self, past: &[u8], bytes: &[u8], found: &mut Vec<Echo>) {
-        let joined = [past, &bytes[..bytes.len().min(2 * self.reach)]].concat();
+        let joined = [past, &bytes[..bytes.len().min(2 * self.set.reach)]].concat();
         let scan = self.scan(&joined, true, joined.len());
         found.extend(scan.found.into_iter().filter_map(|mut echo| {
             let crosses = echo.start < past.len() as isize;
@@ -275,7 +262,7 @@ impl EchoSearch {
     /// Counts the session's guesses.
     pub(super) fn count(&self, found: &[Echo]) {
         for echo in found {
-            let form = self.form(echo.form);
+            let form = self.needle(echo.form);
             let length = echo.length - usize::from(echo.tail.is_some());
             match &form.piece {
                 // A guess cannot be that long.
@@ -299,12 +286,12 @@ impl EchoSearch {
         for at in 0..found.len() {
             let next = found.get(at + 1).map_or(isize::MAX, |next| next.start);
             let echo = &mut found[at];
-            let form = self.form(echo.form);
+            let phantom = self.replacement(echo.form).phantom.as_deref();
             let fits = |phantom: &[u8]| resize || phantom.len() == echo.length;
-            echo.whole = echo.length == form.secret.len()
+            echo.whole = echo.length == self.needle(echo.form).secret.len()
                 && covered.max(0) <= echo.start
                 && echo.end() <= next
-                && form.phantom.as_deref().is_some_and(fits);
+                && phantom.is_some_and(fits);
             covered = covered.max(echo.end());
         }
     }
@@ -316,7 +303,7 @@ impl EchoSearch {
     pub(super) fn write(&self, found: &mut [Echo], bytes: &mut [u8]) {
         found.sort_unstable();
         for echo in found {
-            let form = self.form(echo.form);
+            let form = self.replacement(echo.form);
             let written = match &form.phantom {
                 Some(phantom) if echo.whole && phantom.len() == echo.length => phantom,
                 _ => &form.stand_in[echo.from..],
@@ -339,7 +326,7 @@ impl EchoSearch {
         let mut resized = BytesMut::with_capacity(bytes.len());
         let mut copied = 0;
         for echo in found.iter().filter(|echo| echo.whole) {
-            let phantom = self.form(echo.form).phantom.as_deref();
+            let phantom = self.replacement(echo.form).phantom.as_deref();
             let phantom = phantom.filter(|phantom| phantom.len() != echo.length);
             let Some(phantom) = phantom else { continue };
             let start = usize::try_from(echo.start);
@@ -365,21 +352,21 @@ impl SearchPass<'_> {
     fn run(&mut self, fine: usize) {
         let search = self.search;
         let fine = self.bytes.len().min(fine);
-        let pieces = search.pieces.as_ref().filter(|_| fine > 0);
+        let pieces = search.set.pieces.as_ref().filter(|_| fine > 0);
         if let Some(pieces) = pieces {
             pieces.each(&self.bytes[..fine], |at, form, offset| {
                 self.piece(at, form, offset)
             });
         }
         if pieces.is_none() || fine < self.bytes.len() {
-            search.whole.each(self.bytes, |at, form, offset| {
+            search.set.whole.each(self.bytes, |at, form, offset| {
                 if let Some(start) = at.checked_sub(offset) {
                     self.whole(start, form);
                 }
             });
         }
         // An echo inside another is part of that one.
-        let is_piece = |echo: &Echo| echo.length < search.form(echo.form).secret.len();
+        let is_piece = |echo: &Echo| echo.length < search.needle(echo.form).secret.len();
         self.found.sort_unstable_by_key(|echo| {
             (echo.start, Reverse(echo.length), is_piece(echo), echo.form)
         });
@@ -393,7 +380,7 @@ impl SearchPass<'_> {
 
     /// Records the echo that begins here, if it is complete.
     fn whole(&mut self, start: usize, index: usize) {
-        let form = self.search.form(index);
+        let form = self.search.needle(index);
         if self.bytes[start..].starts_with(&form.secret) {
             self.note(start, index, 0, form.secret.len());
         }
@@ -402,7 +389,7 @@ impl SearchPass<'_> {
     /// Records the piece here at its full length, or the complete echo.
     #[inline(never)]
     fn piece(&mut self, at: usize, index: usize, offset: usize) {
-        let form = self.search.form(index);
+        let form = self.search.needle(index);
         let Some(piece) = &form.piece else {
             if let Some(start) = at.checked_sub(offset) {
                 self.whole(start, index);
@@ -419,12 +406,13 @@ impl SearchPass<'_> {
         let (start, from) = (at - before, offset - before);
         let length = before + behind.take_while(same).count();
         let within = piece.within.start.max(from)..piece.within.end.min(from + length);
-        let letters = form.secret[within.clone()]
-            .iter()
-            .zip(&form.stand_in[within.clone()]);
+        let differing = || {
+            let stand_in = &self.search.replacement(index).stand_in[within.clone()];
+            let letters = form.secret[within.clone()].iter().zip(stand_in);
+            letters.filter(|(s, p)| s != p).count()
+        };
         if length == form.secret.len()
-            || within.len() >= piece.least_in(&within)
-                && letters.filter(|(s, p)| s != p).count() >= piece.differing
+            || within.len() >= piece.least_in(&within) && differing() >= piece.differing
         {
             self.note(start, index, from, length);
         }
@@ -432,11 +420,8 @@ impl SearchPass<'_> {
 
     /// Records an echo. If its tail is still to come, it lies in the held bytes.
     fn note(&mut self, start: usize, index: usize, from: usize, length: usize) {
-        let form = self.search.form(index);
-        let ends = from + length == form.secret.len();
-        let tail = form
-            .tail
-            .filter(|_| ends)
+        let ends = from + length == self.search.needle(index).secret.len();
+        let tail = (ends.then(|| self.search.replacement(index).tail).flatten())
             .zip(self.bytes.get(start + length))
             .and_then(|(tail, &character)| tail.replace(character));
         let echo = Echo {
@@ -452,6 +437,3 @@ impl SearchPass<'_> {
         }
     }
 }
-
-/// The low bits of a form's number are its index within its secret; the rest is the secret's index.
-const FORM_BITS: u32 = 8;

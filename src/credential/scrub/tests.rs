@@ -11,6 +11,7 @@ mod body;
 mod frames;
 mod pieces;
 mod renewed;
+mod sharing;
 
 const SECRET: &str = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
 const PHANTOM: &str = "ghp_Z9y8X7w6V5u4T3s2R1q0P9o8N7m6L5k4J3i2";

@@ -1,0 +1,258 @@
+//! What answers are searched for. It depends on the secrets alone, so all sessions share it.
+//!
+//! A secret keeps weak references, so what no session searches for is wiped and freed.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+use zeroize::Zeroizing;
+
+use super::form::SecretForm;
+use super::index::{BlockIndex, Blocks, GRID_COUNT, Grid, IndexedForm};
+use super::partial::PartialMatcher;
+use super::piece::Piece;
+use crate::credential::part::DrawnPart;
+
+/// One spelling of a secret.
+pub(super) struct Needle {
+    pub(super) secret: Zeroizing<Vec<u8>>,
+    pub(super) piece: Option<Piece>,
+    /// Which of its bytes depend on the secret, and not only on the spelling.
+    telling: Box<[bool]>,
+}
+
+/// All spellings of one secret, and the blocks that find them. Has no `Debug`.
+pub(super) struct Needles {
+    /// Secrets that were met later have higher ones.
+    number: u64,
+    part: Option<DrawnPart>,
+    needles: Vec<Needle>,
+    /// Indexed by grid number.
+    whole: [OnceLock<Blocks>; GRID_COUNT],
+    pieces: [OnceLock<Blocks>; GRID_COUNT],
+    partial: Shared<PartialMatcher>,
+    /// The sets of which this is the first.
+    sets: Shared<NeedleSet>,
+}
+
+/// What one secret is searched for as. It belongs to the secret, so a renewed one has its own.
+#[derive(Default)]
+pub(in crate::credential) struct SharedNeedles(Shared<Needles>);
+
+impl SharedNeedles {
+    /// The spellings of the secret whose forms these are. They are the same in all sessions but for
+    /// the part that is searched for in pieces, which leaves out what a phantom has too.
+    pub(super) fn of(&self, part: Option<DrawnPart>, forms: &[SecretForm]) -> Arc<Needles> {
+        let is_same = |one: &Needles| one.part == part && one.needles.len() == forms.len();
+        let made = || Arc::new(Needles::new(part.clone(), forms));
+        self.0.find_or_make(is_same, made)
+    }
+}
+
+impl Needles {
+    pub(super) fn new(part: Option<DrawnPart>, forms: &[SecretForm]) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        Self {
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            part,
+            needles: forms.iter().map(Needle::of).collect(),
+            whole: Default::default(),
+            pieces: Default::default(),
+            partial: Shared::default(),
+            sets: Shared::default(),
+        }
+    }
+
+    pub(super) fn part(&self) -> Option<&DrawnPart> {
+        self.part.as_ref()
+    }
+
+    /// The secret itself, which is its first spelling.
+    pub(super) fn plain(&self) -> &[u8] {
+        self.needles.first().map_or(&[], |needle| &needle.secret)
+    }
+
+    /// The matcher of another session, if that is equal.
+    pub(super) fn partial(&self, of: PartialMatcher) -> Arc<PartialMatcher> {
+        let made = Arc::new(of);
+        self.partial
+            .find_or_make(|one| *one == *made, || made.clone())
+    }
+
+    /// The blocks that find whole forms.
+    pub(super) fn whole(&self, grid: Grid) -> &Blocks {
+        let entries = || self.needles.iter().enumerate().map(whole_of);
+        self.whole[grid.number()].get_or_init(|| grid.blocks(entries()))
+    }
+
+    /// The blocks that also find pieces.
+    pub(super) fn pieces(&self, grid: Grid) -> &Blocks {
+        let entries = || self.needles.iter().enumerate().map(piece_of);
+        self.pieces[grid.number()].get_or_init(|| grid.blocks(entries()))
+    }
+
+    /// The length of the shortest form.
+    pub(super) fn shortest(&self) -> usize {
+        let lengths = self.needles.iter().map(|needle| needle.secret.len());
+        lengths.min().unwrap_or(usize::MAX)
+    }
+
+    /// The length of the shortest piece, or of the shortest form if there are no pieces.
+    pub(super) fn shortest_piece(&self) -> usize {
+        let entries = self.needles.iter().enumerate().map(piece_of);
+        entries.map(|one| one.least).min().unwrap_or(usize::MAX)
+    }
+
+    /// The length of the longest run that is too short to be a piece.
+    fn reach(&self) -> usize {
+        let pieces = self.needles.iter().filter_map(|one| one.piece.as_ref());
+        pieces.map(Piece::longest_that_is_none).max().unwrap_or(0)
+    }
+
+    /// Whether pieces of it are searched for.
+    fn has_pieces(&self) -> bool {
+        self.needles.iter().any(|needle| needle.piece.is_some())
+    }
+}
+
+impl Needle {
+    fn of(form: &SecretForm) -> Self {
+        let pairs = form.secret.iter().zip(form.stand_in.iter());
+        Self {
+            secret: form.secret.clone(),
+            piece: form.piece.clone(),
+            telling: pairs.map(|(one, other)| one != other).collect(),
+        }
+    }
+}
+
+fn whole_of((at, needle): (usize, &Needle)) -> IndexedForm<'_> {
+    IndexedForm {
+        form: at,
+        within: 0..needle.secret.len(),
+        least: needle.secret.len(),
+        bytes: &needle.secret,
+        telling: &needle.telling,
+    }
+}
+
+fn piece_of((at, needle): (usize, &Needle)) -> IndexedForm<'_> {
+    match &needle.piece {
+        Some(piece) => IndexedForm {
+            within: piece.within.clone(),
+            least: piece.least,
+            ..whole_of((at, needle))
+        },
+        None => whole_of((at, needle)),
+    }
+}
+
+/// The blocks of several secrets in one index. Wiped on drop. Has no `Debug`.
+pub(super) struct NeedleSet {
+    secrets: Vec<Arc<Needles>>,
+    /// Finds whole forms, at little cost.
+    pub(super) whole: BlockIndex,
+    /// Also finds pieces; `None` if no secret is searched for in pieces.
+    pub(super) pieces: Option<BlockIndex>,
+    /// The length of the shortest text that could contain an echo.
+    pub(super) shortest: usize,
+    /// The length of the shortest text that could contain a whole echo.
+    pub(super) shortest_whole: usize,
+    /// The length of the longest run that is too short to be a piece.
+    pub(super) reach: usize,
+}
+
+impl NeedleSet {
+    /// The set of these secrets, in this order.
+    pub(super) fn of(secrets: Vec<Arc<Needles>>) -> Arc<Self> {
+        let Some(first) = secrets.first().cloned() else {
+            return Arc::new(Self::new(secrets));
+        };
+        let pairs = |one: &Self| {
+            one.secrets
+                .iter()
+                .zip(&secrets)
+                .all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        let is_same = |one: &Self| one.secrets.len() == secrets.len() && pairs(one);
+        let made = || Arc::new(Self::new(secrets.clone()));
+        first.sets.find_or_make(is_same, made)
+    }
+
+    fn new(secrets: Vec<Arc<Needles>>) -> Self {
+        let each = || secrets.iter();
+        let shortest_whole = each().map(|one| one.shortest()).min();
+        let shortest_whole = shortest_whole.unwrap_or(usize::MAX);
+        let shortest = each().map(|one| one.shortest_piece()).min();
+        let shortest = shortest.unwrap_or(usize::MAX);
+        let numbered = || (0_u32..).map(|number| number << FORM_BITS).zip(each());
+        let grid = Grid::of(shortest_whole);
+        let whole = numbered().map(|(first, one)| (first, one.whole(grid)));
+        let fine = Grid::of(shortest);
+        let pieces = numbered().map(|(first, one)| (first, one.pieces(fine)));
+        let in_pieces = each().any(|one| one.has_pieces());
+        Self {
+            whole: BlockIndex::of(grid, whole),
+            pieces: in_pieces.then(|| BlockIndex::of(fine, pieces)),
+            shortest,
+            shortest_whole,
+            reach: each().map(|one| one.reach()).max().unwrap_or(0),
+            secrets,
+        }
+    }
+
+    /// The needle of a form's number.
+    pub(super) fn needle(&self, number: usize) -> &Needle {
+        let (secret, form) = split(number);
+        &self.secrets[secret].needles[form]
+    }
+
+    /// The needles of all secrets.
+    pub(super) fn needles(&self) -> impl Iterator<Item = &Needle> {
+        self.secrets.iter().flat_map(|one| &one.needles)
+    }
+}
+
+/// Sorts secrets so that sessions that met them in another order share one set.
+///
+/// Equal texts under several names stay as they are: which of their phantoms is written depends on
+/// the order.
+pub(super) fn sort<T>(secrets: &mut [T], needles: impl Fn(&T) -> &Arc<Needles>) {
+    let texts: BTreeSet<_> = secrets.iter().map(|one| needles(one).plain()).collect();
+    if texts.len() == secrets.len() {
+        secrets.sort_by_key(|one| needles(one).number);
+    }
+}
+
+/// A form's number: the index of its secret, and its index within that.
+pub(super) fn split(number: usize) -> (usize, usize) {
+    (number >> FORM_BITS, number & ((1 << FORM_BITS) - 1))
+}
+
+const FORM_BITS: u32 = 8;
+
+/// What several sessions use at one time. Freed when the last of them drops it.
+struct Shared<T>(Mutex<Vec<Weak<T>>>);
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Shared<T> {
+    /// Returns the one that exists already, or makes it. Concurrent callers wait for it.
+    fn find_or_make(&self, is_same: impl Fn(&T) -> bool, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        let mut all = self.0.lock();
+        let mut known = all.iter().filter_map(Weak::upgrade);
+        if let Some(known) = known.find(|one| is_same(one)) {
+            return known;
+        }
+        all.retain(|one| one.strong_count() > 0);
+        let made = make();
+        all.push(Arc::downgrade(&made));
+        made
+    }
+}
