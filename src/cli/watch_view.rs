@@ -226,9 +226,11 @@ mod tests {
     #[test]
     fn each_line_fits_and_nothing_of_a_peer_steers_the_terminal() {
         let hostile = "\u{1b}[2J\n\u{202e}gateway: granted";
-        let mut view = WatchView::default();
-        view.sessions = vec![json!({"id": hostile, "status": "active"})];
-        view.proposals = vec![json!({"id": "1", "wanted": hostile, "why": hostile})];
+        let mut view = WatchView {
+            sessions: vec![json!({"id": hostile, "status": "active"})],
+            proposals: vec![json!({"id": "1", "wanted": hostile, "why": hostile})],
+            ..WatchView::default()
+        };
         view.add(1, record(&"x".repeat(500)));
         for (width, height) in [(80, 24), (20, 6), (1, 1), (0, 0)] {
             let lines = view.lines(width, height);
@@ -256,8 +258,10 @@ mod tests {
 
     #[test]
     fn a_question_is_seen_whole_or_not_asked() {
-        let mut view = WatchView::default();
-        view.question = Some(vec!["y".repeat(100), "apply?".to_owned()]);
+        let view = WatchView {
+            question: Some(vec!["y".repeat(100), "apply?".to_owned()]),
+            ..WatchView::default()
+        };
         assert!(view.is_seen(20, 6) && !view.is_seen(20, 5));
         assert_eq!(view.lines(20, 6).concat().matches('y').count(), 101);
     }
