@@ -15,7 +15,9 @@ pub(super) fn contradictions(config: &Config) -> Vec<(String, Hint)> {
         let hint = Hint::new("it is named before", "name it once");
         (format!("the port {port} of the host is named twice"), hint)
     });
-    let inside = publish.iter().filter(|one| host.contains(&one.inside));
+    // One complaint for each port is enough.
+    let is_host = |port| host.contains(&port) && own_port(config, port).is_none();
+    let inside = publish.iter().filter(|one| is_host(one.inside));
     let inside = inside.map(|one| {
         let why = "port of the sandbox would be the host's service and the command's own server";
         let hint = Hint::new(why, "publish another port of the sandbox");

@@ -203,6 +203,7 @@ mod tests {
             "session.show",
             "session.end",
             "audit.read",
+            "proposal.list",
         ];
         assert_eq!(allowed(&operators, 7), wanted);
         assert!(allowed(&operators, 8).is_empty());

@@ -32,14 +32,14 @@ pub(super) struct Needles {
     /// Indexed by grid number.
     whole: [OnceLock<Blocks>; GRID_COUNT],
     pieces: [OnceLock<Blocks>; GRID_COUNT],
-    partial: Shared<PartialMatcher>,
+    partial: WeakList<PartialMatcher>,
     /// The sets of which this is the first.
-    sets: Shared<NeedleSet>,
+    sets: WeakList<NeedleSet>,
 }
 
 /// What one secret is searched for as. It belongs to the secret, so a renewed one has its own.
 #[derive(Default)]
-pub(in crate::credential) struct SharedNeedles(Shared<Needles>);
+pub(in crate::credential) struct SharedNeedles(WeakList<Needles>);
 
 impl SharedNeedles {
     /// The spellings of the secret whose forms these are. They are the same in all sessions but for
@@ -60,8 +60,8 @@ impl Needles {
             needles: forms.iter().map(Needle::of).collect(),
             whole: Default::default(),
             pieces: Default::default(),
-            partial: Shared::default(),
-            sets: Shared::default(),
+            partial: WeakList::default(),
+            sets: WeakList::default(),
         }
     }
 
@@ -234,15 +234,15 @@ pub(super) fn split(number: usize) -> (usize, usize) {
 const FORM_BITS: u32 = 8;
 
 /// What several sessions use at one time. Freed when the last of them drops it.
-struct Shared<T>(Mutex<Vec<Weak<T>>>);
+struct WeakList<T>(Mutex<Vec<Weak<T>>>);
 
-impl<T> Default for Shared<T> {
+impl<T> Default for WeakList<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T> Shared<T> {
+impl<T> WeakList<T> {
     /// Returns the one that exists already, or makes it. Concurrent callers wait for it.
     fn find_or_make(&self, is_same: impl Fn(&T) -> bool, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         let mut all = self.0.lock();
