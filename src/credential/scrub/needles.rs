@@ -33,7 +33,7 @@ pub(super) struct Needles {
     whole: [OnceLock<Blocks>; GRID_COUNT],
     pieces: [OnceLock<Blocks>; GRID_COUNT],
     partial: WeakList<PartialMatcher>,
-    /// The sets of which this is the first.
+    /// The sets of which this was met last.
     sets: WeakList<NeedleSet>,
 }
 
@@ -167,7 +167,8 @@ pub(super) struct NeedleSet {
 impl NeedleSet {
     /// The set of these secrets, in this order.
     pub(super) fn of(secrets: Vec<Arc<Needles>>) -> Arc<Self> {
-        let Some(first) = secrets.first().cloned() else {
+        // The one that was met last keeps it: that may be a session's own, and then nobody else asks.
+        let Some(last) = secrets.iter().max_by_key(|one| one.number).cloned() else {
             return Arc::new(Self::new(secrets));
         };
         let pairs = |one: &Self| {
@@ -178,7 +179,7 @@ impl NeedleSet {
         };
         let is_same = |one: &Self| one.secrets.len() == secrets.len() && pairs(one);
         let made = || Arc::new(Self::new(secrets.clone()));
-        first.sets.find_or_make(is_same, made)
+        last.sets.find_or_make(is_same, made)
     }
 
     fn new(secrets: Vec<Arc<Needles>>) -> Self {
@@ -243,15 +244,21 @@ impl<T> Default for WeakList<T> {
 }
 
 impl<T> WeakList<T> {
-    /// Returns the one that exists already, or makes it. Concurrent callers wait for it.
+    /// Returns the one that exists already, or makes it. That takes its time, so nobody waits for it.
     fn find_or_make(&self, is_same: impl Fn(&T) -> bool, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        let known = |all: &[Weak<T>]| {
+            let mut live = all.iter().filter_map(Weak::upgrade);
+            live.find(|one| is_same(one))
+        };
+        if let Some(known) = known(&self.0.lock()) {
+            return known;
+        }
+        let made = make();
         let mut all = self.0.lock();
-        let mut known = all.iter().filter_map(Weak::upgrade);
-        if let Some(known) = known.find(|one| is_same(one)) {
+        if let Some(known) = known(&all) {
             return known;
         }
         all.retain(|one| one.strong_count() > 0);
-        let made = make();
         all.push(Arc::downgrade(&made));
         made
     }
