@@ -167,7 +167,7 @@ pub(super) struct NeedleSet {
 impl NeedleSet {
     /// The set of these secrets, in this order.
     pub(super) fn of(secrets: Vec<Arc<Needles>>) -> Arc<Self> {
-        // The one that was met last keeps it: that may be a session's own, and then nobody else asks.
+        // The one that was met last keeps it. If that is a session's own, nobody else asks for it.
         let Some(last) = secrets.iter().max_by_key(|one| one.number).cloned() else {
             return Arc::new(Self::new(secrets));
         };
@@ -244,7 +244,7 @@ impl<T> Default for WeakList<T> {
 }
 
 impl<T> WeakList<T> {
-    /// Returns the one that exists already, or makes it. That takes its time, so nobody waits for it.
+    /// Returns the one that exists already, or makes it, for which nobody waits.
     fn find_or_make(&self, is_same: impl Fn(&T) -> bool, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         let known = |all: &[Weak<T>]| {
             let mut live = all.iter().filter_map(Weak::upgrade);
