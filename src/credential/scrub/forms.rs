@@ -36,7 +36,7 @@ impl SecretForms {
     /// Builds the forms of a secret that is searched for only here.
     ///
     /// # Errors
-    /// Same as [`SecretForms::sharing`].
+    /// Same as `sharing`.
     pub fn of(secret: &[u8], stand_in: &[u8], phantom: &[u8]) -> Result<Self, Unscrubbable> {
         Self::sharing(&SharedNeedles::default(), secret, stand_in, phantom)
     }
