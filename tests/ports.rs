@@ -7,7 +7,7 @@ mod server;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -181,6 +181,61 @@ fn more_connections_than_there_are_places_wait_and_none_is_lost() {
     sandbox.wait().unwrap();
 }
 
+/// Says nothing and reads slowly; writes how much it got.
+const SLOW_READER: &str = r#"
+import socket, time
+listener = socket.create_server(("127.0.0.1", 3000))
+print("ready", flush=True)
+while True:
+    stream, _ = listener.accept()
+    stream.shutdown(socket.SHUT_WR)
+    time.sleep(1)
+    got = 0
+    while True:
+        try:
+            part = stream.recv(65536)
+        except ConnectionResetError:
+            got = -got
+            break
+        if not part: break
+        got += len(part)
+    open("got", "w").write(str(got))
+"#;
+
+#[test]
+fn what_was_sent_arrives_whole_where_the_server_closed_its_side_first() {
+    let (host, port) = (Host::new(), free_port());
+    fs::write(host.path("project/reader.py"), SLOW_READER).unwrap();
+    let script = "python3 reader.py >ready & read -r end; kill $!";
+    let mut sandbox = host
+        .exec(&["-q", "--publish", &format!("{port}:3000")], script)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually("the server inside listens", || {
+        fs::read_to_string(host.path("project/ready")).is_ok_and(|text| text.contains("ready"))
+    });
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(&[7; 2_000_000]).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).unwrap();
+    assert!(said.is_empty());
+    eventually("the server inside read it", || {
+        host.path("project/got").exists()
+    });
+    eventually("it got all", || {
+        fs::read_to_string(host.path("project/got")).is_ok_and(|got| got == "2000000")
+    });
+    drop(sandbox.stdin.take());
+    sandbox.wait().unwrap();
+    let records = host.records("publish");
+    assert!(
+        records.iter().any(|(_, end)| end["outcome"] == "whole"),
+        "{records:?}"
+    );
+}
+
 #[test]
 fn a_port_that_is_taken_is_said_before_the_command_starts() {
     let host = Host::new();
@@ -312,7 +367,9 @@ fn a_paused_session_opens_no_connection_and_the_end_of_one_cuts_those_that_are_o
 dial = lambda: socket.create_connection((\"127.0.0.1\", {port}), 30)
 say = lambda *words: print(*words, flush=True)
 kept = dial(); kept.settimeout(60); say(\"greeted\", kept.recv(9)); sys.stdin.readline()
-say(\"paused\", dial().recv(9)); say(\"cut\", kept.recv(9))'"
+say(\"paused\", dial().recv(9))
+try: say(\"ended\", kept.recv(9))
+except ConnectionResetError: say(\"reset\")'"
     );
     let mut sandbox = host
         .exec(&["-q", "--host-port", &port], &script)
@@ -329,7 +386,7 @@ say(\"paused\", dial().recv(9)); say(\"cut\", kept.recv(9))'"
     sandbox.stdin.take().unwrap().write_all(b"on\n").unwrap();
     assert_eq!(next(), "paused b''");
     host.operate("end");
-    assert_eq!(next(), "cut b''");
+    assert_eq!(next(), "reset");
     sandbox.wait().unwrap();
     let records = host.records("host_port");
     let told = records

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use super::Config;
 use super::diagnostic::Hint;
+use crate::message::Origin;
 
 /// Returns the ports that would lead the workload to the gateway itself, or nowhere.
 pub(super) fn contradictions(config: &Config) -> Vec<(String, Hint)> {
@@ -33,7 +34,11 @@ pub(super) fn contradictions(config: &Config) -> Vec<(String, Hint)> {
 fn own_port(config: &Config, port: u16) -> Option<(String, Hint)> {
     let at = |address: SocketAddr| address.port() == port;
     let published = config.sandbox.publish.iter().any(|one| at(one.address));
+    let mut vaults = config.vault.iter().flat_map(|vault| &vault.servers);
+    let mut exports = config.exports.iter().map(|export| &export.server);
     let what = match () {
+        () if vaults.any(|server| is_here(server, port)) => "its vault",
+        () if exports.any(|server| is_here(server, port)) => "the collector of its records",
         () if config.control.metrics_address.is_some_and(at) => "its metrics",
         () if config.listeners.iter().any(|one| at(one.address)) => "a listener",
         () if published => "a published port",
@@ -47,6 +52,13 @@ fn own_port(config: &Config, port: u16) -> Option<(String, Hint)> {
         format!("the sandbox would reach port {port} of the host"),
         hint,
     ))
+}
+
+/// Whether a server is at a port of this machine's loopback.
+fn is_here(server: &Origin, port: u16) -> bool {
+    let host = &server.authority.host;
+    let is_local = host.ip().is_some_and(|ip| ip.is_loopback()) || host.as_str() == "localhost";
+    is_local && server.authority.port == port
 }
 
 #[cfg(test)]

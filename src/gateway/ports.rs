@@ -8,9 +8,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -47,7 +48,7 @@ pub struct InwardSockets {
 struct InwardConnection {
     of: Arc<InwardSockets>,
     sockets: InwardPlace,
-    _place: OwnedSemaphorePermit,
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl InwardSockets {
@@ -66,7 +67,7 @@ impl InwardSockets {
         Some(InwardConnection {
             sockets: self.free.lock().pop()?,
             of: self.clone(),
-            _place: place,
+            place: Some(place),
         })
     }
 }
@@ -79,11 +80,28 @@ impl InwardConnection {
             attempt.set_nonblocking(true)?;
             let attempt = TcpSocket::from_std_stream(attempt);
             match attempt.connect((*address, port).into()).await {
-                Ok(stream) => return Ok(stream),
+                // Where nothing listens, a port can by chance be connected with itself.
+                Ok(stream) if stream.local_addr()? != stream.peer_addr()? => return Ok(stream),
+                Ok(_) => {}
                 Err(error) => refused = error,
             }
         }
         Err(refused)
+    }
+
+    /// Waits until the server has taken all that was sent and closed. Returns whether it did.
+    async fn settled(&self) -> bool {
+        let begun = Instant::now();
+        // A connection that is closed and confirmed on both sides has no peer any more.
+        let is_closed =
+            |(_, socket): &(IpAddr, OwnedFd)| SockRef::from(socket).peer_addr().is_err();
+        while !self.sockets.iter().all(is_closed) {
+            if begun.elapsed() > SETTLED_WITHIN {
+                return false;
+            }
+            tokio::time::sleep(LOOKS_EVERY).await;
+        }
+        true
     }
 }
 
@@ -93,7 +111,13 @@ impl Drop for InwardConnection {
         let reset = |(_, socket): &(IpAddr, OwnedFd)| rustix::net::connect_unspec(socket);
         match self.sockets.iter().try_for_each(reset) {
             Ok(()) => self.of.free.lock().push(std::mem::take(&mut self.sockets)),
-            Err(error) => tracing::warn!(%error, "a socket of the sandbox cannot be used again"),
+            Err(error) => {
+                tracing::warn!(%error, "a socket of the sandbox cannot be used again");
+                // Its place is gone with it.
+                if let Some(place) = self.place.take() {
+                    place.forget();
+                }
+            }
         }
     }
 }
@@ -128,9 +152,9 @@ impl Worker {
             while let Some(stream) = worker.next(&port.listener).await {
                 let (worker, session, port) = (worker.clone(), port.session.clone(), port.port);
                 tokio::spawn(async move {
-                    let host = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+                    let host = host_service(port);
                     worker
-                        .join((session, "host_port", port), stream, host)
+                        .join((session, "host_port", port), stream, host, None)
                         .await;
                 });
             }
@@ -150,7 +174,7 @@ impl Worker {
                 tokio::spawn(async move {
                     let server = socket.connect(port);
                     worker
-                        .join((session, "publish", port), stream, server)
+                        .join((session, "publish", port), stream, server, Some(&socket))
                         .await;
                 });
             }
@@ -165,7 +189,11 @@ impl Worker {
                 () = self.shared.draining.cancelled() => return None,
             };
             match accepted {
-                Ok((stream, _)) => return Some(stream),
+                Ok((stream, _)) => {
+                    // A peer that vanished keeps no place.
+                    let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive());
+                    return Some(stream);
+                }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     tracing::warn!(%error, "a connection was not accepted");
@@ -181,6 +209,7 @@ impl Worker {
         (session, entry, port): (Arc<Session>, &'static str, u16),
         near: TcpStream,
         far: impl Future<Output = io::Result<TcpStream>>,
+        inward: Option<&InwardConnection>,
     ) {
         let Some(mut connection) = self.begin(&session, entry, port) else {
             return;
@@ -212,6 +241,11 @@ impl Worker {
             return;
         }
         self.relay(&session, &mut connection, near, far).await;
+        if let (Outcome::Whole, Some(inward)) = (connection.outcome, inward)
+            && !inward.settled().await
+        {
+            connection.outcome = Outcome::Aborted;
+        }
     }
 
     /// Begins a record; `None` if the session has used up its share of the log.
@@ -244,13 +278,19 @@ impl Worker {
         &self,
         session: &Session,
         connection: &mut RawConnection,
-        near: TcpStream,
-        far: TcpStream,
+        mut near: TcpStream,
+        mut far: TcpStream,
     ) {
         // A connection that cannot be set is about to fail anyway.
         let _ = (near.set_nodelay(true), far.set_nodelay(true));
-        let (near_in, near_out) = near.into_split();
-        let (far_in, far_out) = far.into_split();
+        // If it is cut, neither side may take what it got for the whole: both are reset.
+        let linger = |near: &TcpStream, far: &TcpStream, how| {
+            let _ = SockRef::from(near).set_linger(how);
+            let _ = SockRef::from(far).set_linger(how);
+        };
+        linger(&near, &far, Some(Duration::ZERO));
+        let (near_in, near_out) = near.split();
+        let (far_in, far_out) = far.split();
         let meter = &connection.meter;
         let up = relay_up(near_in, far_out, meter);
         let down = relay_down(far_in, near_out, None, meter);
@@ -260,9 +300,18 @@ impl Worker {
                 Err(_) => (Outcome::Aborted, None),
             },
             () = self.over(session) => (Outcome::Cut, Some(ReasonCode::SessionEnded)),
-            () = self.shared.draining.cancelled() => (Outcome::Aborted, None),
+            () = self.stopping() => (Outcome::Aborted, None),
         };
+        if outcome == Outcome::Whole {
+            linger(&near, &far, None);
+        }
         (connection.outcome, connection.reason) = (outcome, reason);
+    }
+
+    /// Waits until the gateway stops, and what was sent before has had time to arrive.
+    async fn stopping(&self) {
+        self.shared.draining.cancelled().await;
+        tokio::time::sleep(ARRIVES_WITHIN).await;
     }
 
     /// Waits for the end of a session.
@@ -276,8 +325,31 @@ impl Worker {
     }
 }
 
+/// Connects with a service of the host.
+async fn host_service(port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    // Where nothing listens, a port can by chance be connected with itself.
+    match stream.local_addr()? == stream.peer_addr()? {
+        true => Err(io::ErrorKind::ConnectionRefused.into()),
+        false => Ok(stream),
+    }
+}
+
+fn keepalive() -> TcpKeepalive {
+    TcpKeepalive::new()
+        .with_time(Duration::from_secs(60))
+        .with_interval(Duration::from_secs(10))
+        .with_retries(3)
+}
+
 const LOOPBACK: &str = "127.0.0.1";
 /// How long the other half of a connection may take to be made.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
+/// How long what was sent before the gateway stops may take to arrive.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(1);
+/// How long a server of the workload may take to read what is left and to close.
+const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+/// How often it is looked whether it did.
+const LOOKS_EVERY: Duration = Duration::from_millis(20);
 /// How long a listener waits that lacks descriptors or memory.
 const ACCEPTED_AGAIN: Duration = Duration::from_millis(50);
