@@ -134,8 +134,11 @@ impl std::fmt::Display for Failure {
         for mistake in &self.mistakes {
             write!(f, "; {}: {}", mistake.position, mistake.what)?;
         }
+        let mut before = self.what.as_str();
         for part in [&self.why, &self.next].into_iter().flatten() {
-            write!(f, ": {part}")?;
+            let gap = if before.ends_with('.') { " " } else { ": " };
+            write!(f, "{gap}{part}")?;
+            before = part;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! `gateway init`: proposes a project file, from what lies in the folder or from the last run.
 
+use std::io::Read as _;
 use std::path::Path;
 
 use clap::Args;
@@ -87,7 +88,7 @@ fn proposed(folder: &Path) -> String {
 
 /// The services on which the repository has remotes, each with its preset.
 fn remotes(folder: &Path) -> Vec<(&'static str, &'static str)> {
-    let settings = std::fs::read_to_string(folder.join(".git/config")).unwrap_or_default();
+    let settings = git_settings(&folder.join(".git/config")).unwrap_or_default();
     let urls = settings.lines().filter_map(|line| {
         let (key, url) = line.trim().split_once('=')?;
         (key.trim() == "url").then(|| url.trim().to_ascii_lowercase())
@@ -101,6 +102,17 @@ fn remotes(folder: &Path) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
+/// A repository's settings. A command may have put anything in their place.
+fn git_settings(path: &Path) -> Option<String> {
+    path.symlink_metadata()
+        .ok()
+        .filter(|about| about.is_file())?;
+    let mut text = String::new();
+    let file = std::fs::File::open(path).ok()?;
+    file.take(MOST_SETTINGS).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
 /// The host of a remote: `https://HOST/…`, `ssh://git@HOST/…` or `git@HOST:…`.
 fn host_of(url: &str) -> Option<String> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
@@ -108,6 +120,9 @@ fn host_of(url: &str) -> Option<String> {
     let host = authority.rsplit('@').next()?;
     Some(host.to_owned()).filter(|host| !host.is_empty())
 }
+
+/// How much of a repository's settings is read.
+const MOST_SETTINGS: u64 = 256 * 1024;
 
 /// A kind of project, by a file in it.
 struct KnownProject {

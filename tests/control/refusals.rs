@@ -396,7 +396,10 @@ fn nothing_is_proposed_or_granted_below_the_floor() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&why.stdout).into_owned();
-    assert!(said.contains("no rule would allow `169.254.169.254`"), "{said}");
+    assert!(
+        said.contains("no rule would allow `169.254.169.254`"),
+        "{said}"
+    );
     assert!(!said.contains("permit("), "{said}");
     // A URL says which host is meant.
     let url = ["allow", "https://api.example.com/v1/x?y=1", "--yes"];
