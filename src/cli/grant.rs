@@ -27,7 +27,7 @@ use crate::policy::generate;
 pub fn rule(app: &App, asked: &AllowRequest) -> Result<String, ControlRefusal> {
     match (&asked.host, &asked.exchange, asked.last) {
         (Some(host), None, false) => of_host(app, asked, host),
-        (None, Some(id), false) => {
+        (None, Some(id), false) if id.len() >= LEAST_DIGITS => {
             let proposed = proposed::requested(app, id)?;
             match (proposed, refused_exchange(app, id)) {
                 (Some(record), Err(none)) if none.status == StatusCode::NOT_FOUND => {
@@ -277,5 +277,7 @@ fn unkept() -> ControlRefusal {
 
 /// How many digits an id has.
 const WHOLE_ID: usize = 20;
+/// How many digits of an id must be given at least.
+const LEAST_DIGITS: usize = 4;
 const HEAD: &str =
     "// Rules that an operator granted with `gateway allow`. Edit or remove them as you like.\n";

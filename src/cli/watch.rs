@@ -172,8 +172,11 @@ impl Watcher {
 
     fn press(&mut self, key: WatchKey) {
         if let Some(pending) = self.pending.take() {
+            // The terminal may have become too small for it meanwhile.
+            let (width, height) = Screen::size();
+            let is_seen = self.view.is_seen(width, height);
             self.view.question = None;
-            let yes = matches!(key, WatchKey::Letter(b'y' | b'Y'));
+            let yes = is_seen && matches!(key, WatchKey::Letter(b'y' | b'Y'));
             let done = match yes {
                 true => self.confirmed(pending),
                 false => Ok("nothing was changed".to_owned()),

@@ -32,6 +32,9 @@ impl<O: Operations> Control<O> {
     pub(super) fn refuse_proposal(&self, content: &Bytes, peer: Peer) -> Answered {
         let asked: RefusedProposal = serde_json::from_slice(content)
             .map_err(|error| bad("the content names no proposal").because(error.to_string()))?;
+        if asked.id.len() < LEAST_DIGITS {
+            return Err(bad("an id is named by four digits or more"));
+        }
         let all = self.shared.proposals.all();
         let is_it = |one: &&Proposal| {
             one.state == ProposalState::Waiting && one.id.to_string().starts_with(&asked.id)
@@ -82,3 +85,6 @@ fn view(one: &Proposal, shared: &SharedState) -> Value {
         "state": state,
     })
 }
+
+/// How many digits of an id must be given at least.
+const LEAST_DIGITS: usize = 4;
