@@ -1,10 +1,10 @@
 # packaging/action/action.yml: its steps as a runner takes them, by an ordinary user with variables like a runner's.
 . "$(dirname "$0")/stage.sh"
-mkdir temp work
+mkdir temp work home
 : > path
 : > env
 cp -r "$root/packaging" .
-chown -R 12345:12345 temp work path env
+chown -R 12345:12345 temp work home path env
 cat > runner.py <<'END'
 """Runs the steps of a composite action: inputs become variables, and what a step writes to $GITHUB_PATH is for the next ones."""
 import os, re, subprocess, sys, yaml
@@ -34,7 +34,7 @@ for step in action["runs"]["steps"]:
 END
 python=$(dirname "$COMPOSE")/python3
 action() {
-    env -i PATH="$PATH" HOME="$stage/work" GITHUB_TOKEN=$secret setpriv --reuid 12345 --regid 12345 --clear-groups \
+    env -i PATH="$PATH" HOME="$stage/home" GITHUB_TOKEN=$secret setpriv --reuid 12345 --regid 12345 --clear-groups \
         "$python" "$stage/runner.py" "$stage" "$@" > out.log 2> said.log
 }
 sum=$(sha256sum < "$shared" | cut -d' ' -f1)
