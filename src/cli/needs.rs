@@ -41,9 +41,12 @@ impl Needs {
             Failure::new("the log of the run cannot be read").because(chain(&error))
         };
         let files = audit::files(log).map_err(unreadable)?;
-        let mut needs = Self::default();
+        let (mut needs, mut is_over) = (Self::default(), false);
         audit::read(&files, |record| {
-            if record.seq >= after && record.kind == "exchange" {
+            if record.seq >= after {
+                is_over = is_over || ends_a_run(&record);
+            }
+            if record.seq >= after && !is_over && asks_for_a_host(&record) {
                 needs.add(&record);
             }
         })
@@ -76,7 +79,9 @@ impl Needs {
 
     fn ask(&mut self, record: &Record, host: &str) {
         let (Some(scheme), Some(port)) = (record.scheme.as_deref(), record.port) else {
-            self.names.insert(host.to_owned());
+            if self.names.len() < MOST_HOSTS {
+                self.names.insert(host.to_owned());
+            }
             return;
         };
         let origin = (scheme.to_owned(), host.to_owned(), port);
@@ -217,6 +222,17 @@ fn covered(record: &Record) -> Option<CoveredPath> {
     Some(CoveredPath::Exactly(path.to_owned()))
 }
 
+/// Whether a run's records end here: a log can hold those of several, one after the other.
+fn ends_a_run(record: &Record) -> bool {
+    matches!(&*record.kind, "stop" | "resume" | "start")
+}
+
+/// Connections through opened ports are granted by flags, and by no policy.
+fn asks_for_a_host(record: &Record) -> bool {
+    let entry = record.entry.as_deref();
+    record.kind == "exchange" && !matches!(entry, Some("host_port" | "publish"))
+}
+
 fn is_host(host: &str) -> bool {
     Host::parse(host.as_bytes()).is_ok()
 }
@@ -266,6 +282,32 @@ mod tests {
         let mut needs = Needs::default();
         records.iter().for_each(|record| needs.add(record));
         needs.rules(&Config::default())
+    }
+
+    #[test]
+    fn a_run_ends_where_another_begins_and_opened_ports_are_no_hosts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own/log.jsonl");
+        let settings = audit::Settings::at(&path);
+        let ask = |log: &audit::Log, entry: &'static str, host: &str| {
+            let id = crate::names::ExchangeId::from_bytes([1; 10]);
+            let mut trail = audit::Trail::begin(log, id, entry);
+            trail.method("GET");
+            trail.scheme("https");
+            trail.authority(host, 443);
+            trail.path("/one");
+            trail.refuse(ReasonCode::PolicyDefaultDeny);
+        };
+        for host in ["first.test", "second.test"] {
+            let log = audit::Log::open(&settings).unwrap();
+            ask(&log, "transparent", host);
+            ask(&log, "host_port", "127.0.0.1");
+        }
+        let needs = Needs::of(&path, 1).unwrap();
+        let rules = needs.rules(&Config::default());
+        assert!(rules.contains("first.test"), "{rules}");
+        assert!(!rules.contains("second.test"), "{rules}");
+        assert!(!rules.contains("127.0.0.1"), "{rules}");
     }
 
     #[test]
