@@ -173,6 +173,28 @@ fn refused_record(
     only: bool,
     fits: impl Fn(&Record) -> bool,
 ) -> Result<Record, ControlRefusal> {
+    let (mut found, mut several) = (None::<Record>, false);
+    each_refused(app, |record| {
+        if fits(&record) {
+            several |= found.as_ref().is_some_and(|before| before.id != record.id);
+            found = Some(record);
+        }
+    })?;
+    // A workload knows the ids of its own exchanges, and could make one that begins like another.
+    if only && several {
+        return Err(unclear());
+    }
+    found.ok_or_else(|| {
+        let what = "no such exchange was refused";
+        ControlRefusal::new(StatusCode::NOT_FOUND, what).next("`gateway log --refused` lists them")
+    })
+}
+
+/// Reads the whole log once, and gives the refused exchanges.
+///
+/// # Errors
+/// Returns that it cannot be read.
+pub(super) fn each_refused(app: &App, mut each: impl FnMut(Record)) -> Result<(), ControlRefusal> {
     let unreadable = |error: audit::Error| {
         ControlRefusal::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -182,22 +204,12 @@ fn refused_record(
     };
     let path = app.shared.log.path().unwrap_or(Path::new(""));
     let files = audit::files(path).map_err(unreadable)?;
-    let (mut found, mut several) = (None::<Record>, false);
     audit::read(&files, |record| {
-        if record.kind == "exchange" && record.reason.is_some() && fits(&record) {
-            several |= found.as_ref().is_some_and(|before| before.id != record.id);
-            found = Some(record);
+        if record.kind == "exchange" && record.reason.is_some() {
+            each(record);
         }
     })
-    .map_err(unreadable)?;
-    // A workload knows the ids of its own exchanges, and could make one that begins like another.
-    if only && several {
-        return Err(unclear());
-    }
-    found.ok_or_else(|| {
-        let what = "no such exchange was refused";
-        ControlRefusal::new(StatusCode::NOT_FOUND, what).next("`gateway log --refused` lists them")
-    })
+    .map_err(unreadable)
 }
 
 /// Returns the only refused exchange whose id begins like this.

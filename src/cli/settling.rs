@@ -1,5 +1,7 @@
 //! Marks the proposals that a granted rule allows.
 
+use std::collections::{HashMap, HashSet};
+
 use super::app::App;
 use super::{grant, proposal, proposed};
 use crate::audit::Record;
@@ -10,16 +12,41 @@ use crate::names::SessionId;
 /// Marks as granted what is allowed now. Call it after a rule was applied.
 pub(super) fn settle(app: &App) {
     let proposals = &app.shared.proposals;
-    let waiting = |one: &Proposal| one.state == ProposalState::Waiting;
-    for one in proposals.all().into_iter().filter(waiting) {
+    let mut waiting = proposals.all();
+    waiting.retain(|one| one.state == ProposalState::Waiting && lives(app, one));
+    let refused = refused(app, &waiting);
+    for one in &waiting {
         let wanted = match &one.wanted {
-            ProposedAccess::Request { .. } => proposed::record(&one),
-            ProposedAccess::Refused(id, _) => grant::refused_exchange(app, &id.to_string()).ok(),
+            ProposedAccess::Request { .. } => proposed::record(one),
+            ProposedAccess::Refused(id, _) => refused.get(&id.to_string()).cloned(),
         };
         if wanted.is_some_and(|record| allowed_now(app, &record)) {
             proposals.settle(&one.session, one.id, ProposalState::Granted);
         }
     }
+}
+
+fn lives(app: &App, one: &Proposal) -> bool {
+    let session = app.shared.sessions.get(&one.session);
+    session.is_some_and(|session| !session.is_over())
+}
+
+/// The refusals that proposals name, by id. The log, which may be large, is read once for all.
+fn refused(app: &App, waiting: &[Proposal]) -> HashMap<String, Record> {
+    let ids = waiting.iter().filter_map(|one| match &one.wanted {
+        ProposedAccess::Refused(id, _) => Some(id.to_string()),
+        ProposedAccess::Request { .. } => None,
+    });
+    let (ids, mut found) = (ids.collect::<HashSet<_>>(), HashMap::new());
+    if !ids.is_empty() {
+        // What cannot be read still waits.
+        let _ = grant::each_refused(app, |record| {
+            if let Some(id) = record.id.as_deref().filter(|id| ids.contains(*id)) {
+                found.insert(id.to_owned(), record);
+            }
+        });
+    }
+    found
 }
 
 fn allowed_now(app: &App, record: &Record) -> bool {

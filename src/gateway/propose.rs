@@ -42,11 +42,12 @@ impl Exchange {
     pub(super) async fn propose(&self, identified: Identified) -> Result<Value, Unproposed> {
         let (request, session, _) = identified.into_parts();
         let proposals = &self.worker.shared.proposals;
-        proposals.count(session.id(), Instant::now())?;
         let fields = &request.head.fields;
+        // It is not counted either: a page could use up what the command may send.
         if fields.contains_key(ORIGIN) {
             return Err(no(StatusCode::FORBIDDEN, "a web page proposes nothing"));
         }
+        proposals.count(session.id(), Instant::now())?;
         let kind = media_type(fields);
         let read = Limited::new(request.content, MOST_CONTENT).collect();
         let read = tokio::time::timeout(READ_WITHIN, read).await;
