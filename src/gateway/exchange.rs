@@ -56,10 +56,9 @@ impl Exchange {
     ) -> Result<Response<AnswerBody>, Refusal> {
         let accepted = self.accept(connection, request)?;
         let identified = self.identify(accepted)?;
-        let identified = match self.own_page(identified).await {
-            Ok(page) => return Ok(page),
-            Err(identified) => identified,
-        };
+        if self.asks_us(&identified) {
+            return Ok(Box::pin(self.own_page(identified)).await);
+        }
         let gathered = self.gather(identified).await?;
         let authorized = self.decide(gathered)?;
         let verified = self.verify(authorized).await?;

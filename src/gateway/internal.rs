@@ -21,17 +21,15 @@ use crate::session::{Identified, Session};
 type OwnPage = (StatusCode, &'static str, String);
 
 impl Exchange {
-    /// Returns the page of a sandbox's request to the gateway's own name; any other request as it
-    /// was. Elsewhere the name is an origin's.
-    pub(super) async fn own_page(
-        &self,
-        identified: Identified,
-    ) -> Result<Response<AnswerBody>, Identified> {
+    /// Whether a sandbox asks the gateway itself. Elsewhere its name is an origin's.
+    pub(super) fn asks_us(&self, identified: &Identified) -> bool {
+        let host = &identified.request().head.origin.authority.host;
+        self.entry == Entry::Transparent && host.as_str() == GATEWAY_NAME
+    }
+
+    /// Returns the page that a sandbox asks for.
+    pub(super) async fn own_page(&self, identified: Identified) -> Response<AnswerBody> {
         let head = &identified.request().head;
-        let is_own = head.origin.authority.host.as_str() == GATEWAY_NAME;
-        if !is_own || self.entry != Entry::Transparent {
-            return Err(identified);
-        }
         let wants_json = head.fields.get(ACCEPT).is_some_and(|accept| {
             memchr::memmem::find(accept.as_bytes(), b"application/json").is_some()
         });
@@ -39,8 +37,8 @@ impl Exchange {
         let session = identified.session();
         let page = match head.target.path() {
             "/proposals" if head.method == Method::POST => {
-                let (status, answer) = propose::answer(Box::pin(self.propose(identified)).await);
-                return Ok(response((status, JSON, format!("{answer}\n"))));
+                let (status, answer) = propose::answer(self.propose(identified).await);
+                return response((status, JSON, format!("{answer}\n")));
             }
             _ if !is_read => (StatusCode::METHOD_NOT_ALLOWED, TEXT, String::from(PAGES)),
             "/" => self.about(session, wants_json),
@@ -49,7 +47,7 @@ impl Exchange {
             "/ca.pem" => (StatusCode::OK, PEM, self.ca.certificate_pem()),
             _ => (StatusCode::NOT_FOUND, TEXT, String::from(PAGES)),
         };
-        Ok(response(page))
+        response(page)
     }
 
     fn about(&self, session: &Session, wants_json: bool) -> OwnPage {
