@@ -15,7 +15,7 @@ gate:
 # Format, lints, shape, unit and wire tests: some minutes on a warm build.
 quick:
     cargo fmt --all --check
-    cargo clippy --locked --all-targets -- -D warnings
+    cargo clippy --locked --all-targets --profile test -- -D warnings
     cargo test --locked --lib --test shape --test wire
 
 # The shape of the code, in numbers with their limits: circles of files, lengths, names, prose.

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use gateway::audit::{Decision, Durability, Length, Log, Phase, Redact, Settings, Trail};
+use gateway::audit::{Decision, Durability, Length, Log, Phase, Redact, Settings, Text, Trail};
 use gateway::names::{CredentialName, ExchangeId, PolicyId, SessionId};
 use memchr::memmem::Finder;
 
@@ -47,7 +47,7 @@ fn fill(trail: &mut Trail, fixed: &Fixed) {
     trail.reach(Phase::Identify);
     trail.reach(Phase::Authorize);
     trail.decide(Decision::Allow, &fixed.policies, 3);
-    trail.lend(&fixed.credential, "field authorization");
+    trail.lend(&fixed.credential, &Text::new("field authorization"));
     trail.reserve().expect("room");
     trail.reach(Phase::Open);
     trail.dialled(([192, 0, 2, 1], 443).into(), http::Version::HTTP_11);

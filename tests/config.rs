@@ -468,7 +468,7 @@ fn the_sandbox_never_gets_what_a_credential_or_the_gateway_holds() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("p.cedar"), "").unwrap();
     let text = format!(
-        "[policy]\nfiles = [\"p.cedar\"]\n[sandbox]\npass_env = [\"A\", \"B\", \"B*\", \"EDITOR\"]\nwrite = [\"/\", \"{0}\", \"/var/x\"]\nhide = [\"/var/x/y\"]\n[[credential]]\nname = \"A\"\nfrom = \"env:B\"\norigins = [\"https://a.test\"]\n",
+        "[policy]\nfiles = [\"p.cedar\"]\n[[export]]\nurl = \"https://c.test/\"\ntoken = \"env:T\"\n[sandbox]\npass_env = [\"A\", \"B\", \"B*\", \"T\", \"EDITOR\"]\nwrite = [\"/\", \"{0}\", \"/var/x\"]\nhide = [\"/var/x/y\"]\n[[credential]]\nname = \"A\"\nfrom = \"env:B\"\norigins = [\"https://a.test\"]\n",
         folder.path().display()
     );
     let mistakes = read_in(folder.path(), &text).unwrap_err();
@@ -476,6 +476,7 @@ fn the_sandbox_never_gets_what_a_credential_or_the_gateway_holds() {
         "`A` is passed to the workload",
         "`B` is passed to the workload",
         "`B*` is passed to the workload",
+        "`T` is passed to the workload",
         "`/var/x/y` is hidden and writable",
         "all of `/` is writable",
         "gateway.toml` | the gateway's own rules",

@@ -503,7 +503,7 @@ mod facts {
         );
     }
 
-    pub fn a_dead_name_server_costs_a_tenth_of_a_second_and_then_nothing() {
+    pub fn a_dead_name_server_costs_less_than_a_tenth_of_a_second_and_then_nothing() {
         let names: Vec<String> = (0..4).map(|at| format!("h{at}.names.test")).collect();
         let all: Vec<&str> = names.iter().map(String::as_str).collect();
         let world = World::new("").serve_for(&all);
@@ -514,7 +514,7 @@ mod facts {
         world.first.die(true);
         let got = ask(&names[0]);
         got.is_from(V4, Duration::from_millis(500));
-        assert!(got.after >= Duration::from_millis(95), "{got:?}");
+        assert!(got.after >= Duration::from_millis(45), "{got:?}");
         soon(&names[1], V4);
         // Its silence is noticed, checked with a question of the gateway's own, and remembered.
         let until = Instant::now() + Duration::from_secs(10);
@@ -738,7 +738,7 @@ facts![
     the_hosts_file_is_final_and_its_changes_are_seen,
     a_hosts_file_line_is_vetted_too,
     a_changed_resolv_conf_is_used_and_a_useless_one_is_not,
-    a_dead_name_server_costs_a_tenth_of_a_second_and_then_nothing,
+    a_dead_name_server_costs_less_than_a_tenth_of_a_second_and_then_nothing,
     a_name_whose_own_servers_are_silent_puts_no_name_server_last,
     a_denial_of_the_second_server_waits_for_the_first,
     an_origin_that_is_down_is_told_although_a_family_is_silent,

@@ -22,6 +22,8 @@ pub struct Act<'a> {
     pub subject: &'a str,
     /// Whether they might.
     pub decision: Decision,
+    /// Whether it was not done after all. The act has another record of before.
+    pub failed: bool,
 }
 
 impl Log {
@@ -41,6 +43,7 @@ impl Log {
             session: act.session.map(|session| session.as_str().into()),
             subject: (shown > 0).then(|| act.subject[..shown].into()),
             decision: Some(act.decision.name().into()),
+            outcome: act.failed.then(|| "failed".into()),
             ..Record::default()
         };
         self.append(&record.encode(), false).map(drop)
@@ -64,6 +67,7 @@ mod tests {
             session: Some(&session),
             subject: "",
             decision: Decision::Allow,
+            failed: false,
         })
         .unwrap();
         let act = memory.records().pop().unwrap();

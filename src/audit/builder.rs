@@ -18,7 +18,7 @@ pub(super) struct RecordBuilder {
     pub(super) record: Record,
     pub(super) redact: Option<Arc<dyn Redact>>,
     phase: Phase,
-    began: Instant,
+    pub(super) began: Instant,
 }
 
 impl RecordBuilder {
@@ -37,12 +37,13 @@ impl RecordBuilder {
         }
     }
 
-    pub(super) fn reach(&mut self, phase: Phase) {
+    pub(super) fn reach(&mut self, phase: Phase) -> Instant {
+        let now = Instant::now();
         if phase > self.phase {
             self.phase = phase;
-            let elapsed = self.elapsed_us();
-            self.record.us.add(phase.name(), elapsed);
+            self.record.us.add(phase.name(), self.us_until(now));
         }
+        now
     }
 
     /// Keeps the client's trace if it is well-formed: W3C Trace Context §3.2.
@@ -68,6 +69,18 @@ impl RecordBuilder {
     pub(super) fn path(&mut self, path: &[u8]) {
         self.record.path = kept(path);
         self.record.path_bytes = (path.len() > MOST_PATH).then_some(path.len() as u64);
+    }
+
+    /// The method and the path, redacted and cut.
+    pub(super) fn request(&self) -> Option<(String, String)> {
+        let redact = self.redact.as_deref();
+        let shown = |text: &Option<Text>, most| {
+            let mut text = text.clone()?;
+            show(&mut text, most, redact);
+            Some(text.into())
+        };
+        let method = shown(&self.record.method, MOST_METHOD)?;
+        Some((method, shown(&self.record.path, MOST_PATH)?))
     }
 
     pub(super) fn query(&mut self, query: &[u8]) {
@@ -96,15 +109,16 @@ impl RecordBuilder {
         (self.record.facts, self.record.facts_more) = listed(names, String::as_str);
     }
 
-    pub(super) fn lend(&mut self, credential: &CredentialName, place: &str) {
+    pub(super) fn lend(&mut self, credential: &CredentialName, place: &Text) {
         if self.record.lent.len() == MOST_LISTED {
             *self.record.lent_more.get_or_insert(0) += 1;
             return;
         }
-        self.record.lent.push(injected(credential, place));
+        self.record.lent.push(injected(credential, place.clone()));
     }
 
     pub(super) fn withhold(&mut self, credential: &CredentialName, place: &str) {
+        let place = kept(place.as_bytes()).unwrap_or_default();
         self.record.unlent = Some(injected(credential, place));
     }
 
@@ -169,7 +183,11 @@ impl RecordBuilder {
     }
 
     fn elapsed_us(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+        self.us_until(Instant::now())
+    }
+
+    fn us_until(&self, at: Instant) -> u64 {
+        u64::try_from((at - self.began).as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Every text chosen by the client, and how many bytes of it to show.
@@ -200,10 +218,10 @@ fn listed<T>(all: &[T], text: impl Fn(&T) -> &str) -> (Vec<Text>, Option<u64>) {
     (shown.iter().map(|one| text(one).into()).collect(), more)
 }
 
-fn injected(credential: &CredentialName, place: &str) -> Injected {
+fn injected(credential: &CredentialName, place: Text) -> Injected {
     Injected {
         credential: credential.as_str().into(),
-        place: kept(place.as_bytes()).unwrap_or_default(),
+        place,
     }
 }
 

@@ -183,12 +183,14 @@ fn plain(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Whether a text can appear unescaped in a JSON string. It looks at every byte: without a branch
-/// for each, the compiler takes sixteen at once.
+/// Whether a text can appear unescaped in a JSON string. Eight bytes are looked at at once: most
+/// texts have fewer than thirty.
 fn is_plain(text: &str) -> bool {
-    text.bytes().fold(true, |plain, byte| {
-        plain & (b' '..=b'~').contains(&byte) & (byte != b'"') & (byte != b'\\')
-    })
+    let (eights, rest) = text.as_bytes().as_chunks::<8>();
+    let plain = |plain, byte: &u8| {
+        plain & (b' '..=b'~').contains(byte) & (*byte != b'"') & (*byte != b'\\')
+    };
+    eights.iter().all(|eight| eight.iter().fold(true, plain)) && rest.iter().fold(true, plain)
 }
 
 /// `2026-11-21T09:15:17.123456Z`: UTC, microseconds. RFC 3339 §5.6.

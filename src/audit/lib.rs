@@ -43,7 +43,7 @@ pub use log::{Event, Log, Settings};
 pub use memory::Memory;
 pub use phase_times::PhaseTimes;
 pub use read::{Follower, read};
-pub use record::{Injected, Record, Word};
+pub use record::{Injected, Record, Text, Word};
 pub use redact::Redact;
 pub use refusals::Refusals;
 pub use share::{Account, Allowance};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
@@ -69,6 +69,8 @@ struct Handle {
     shared: Arc<Shared>,
     syncing: Option<JoinHandle<()>>,
     refused: RefusalTap,
+    /// Whether it has its last record.
+    closed: AtomicBool,
 }
 
 impl Settings {
@@ -140,6 +142,12 @@ impl Log {
         self.0.path.as_deref()
     }
 
+    /// Says that the log ends here. Call it when nothing else is to be written; without it, the
+    /// last handle does so.
+    pub fn close(&self) {
+        self.0.close();
+    }
+
     /// The last record written. With a copy kept elsewhere, a later truncation of the log is
     /// detected.
     ///
@@ -185,13 +193,9 @@ impl Log {
     }
 
     /// Whether a session may write one more record.
-    pub(super) fn admit(&self, account: &Account) -> Result<(), Error> {
+    pub(super) fn admit(&self, account: &Account, now: Instant) -> Result<(), Error> {
         let shared = &self.0.shared;
-        account.admit(
-            shared.promise.read().allowance,
-            &shared.disk,
-            Instant::now(),
-        )
+        account.admit(shared.promise.read().allowance, &shared.disk, now)
     }
 
     /// Charges a session for what was written.
@@ -310,6 +314,7 @@ impl Log {
             shared,
             syncing,
             refused: RefusalTap::default(),
+            closed: AtomicBool::new(false),
         }));
         log.0.shared.append_own(kind)?;
         Ok(log)
@@ -324,11 +329,19 @@ impl fmt::Debug for Log {
     }
 }
 
+impl Handle {
+    /// Best effort: without this record the chain is still valid, but shows that the log was not
+    /// closed properly.
+    fn close(&self) {
+        if !self.closed.swap(true, Ordering::Relaxed) {
+            let _ = self.shared.append_own("stop");
+        }
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Best effort: without this record the chain is still valid, but shows that the log was not
-        // closed properly.
-        let _ = self.shared.append_own("stop");
+        self.close();
         self.shared.lock().closing = true;
         self.shared.wake.notify_one();
         if let Some(syncing) = self.syncing.take() {

@@ -9,7 +9,7 @@ use super::chain::{MAX_LINE_BYTES, unseal};
 use super::error::Error;
 use super::file::files;
 use super::record::Record;
-use super::scan::{Lines, open};
+use super::scan::{Lines, open, scan};
 
 /// Hands over each record of the files, in their order. Lines that do not match their hash are left
 /// out: [`super::verify()`] tells of those.
@@ -54,13 +54,35 @@ impl Follower {
         })
     }
 
+    /// Follows the log from the file that has a record, which may have earlier ones too. If that is
+    /// gone, from the oldest file.
+    ///
+    /// # Errors
+    /// [`Error::Open`] if a file cannot be read.
+    pub fn at_record(path: &Path, number: u64) -> Result<Self, Error> {
+        let mut file = open(path)?;
+        for one in files(path)?.iter().rev() {
+            file = open(one)?;
+            let found = scan(&file).map_err(|source| unreadable(one, source))?;
+            if found.first_seq.is_some_and(|first| first <= number) {
+                break;
+            }
+        }
+        file.rewind().map_err(|source| unreadable(path, source))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            part: Vec::new(),
+        })
+    }
+
     /// Returns the records that were written since the last call, one a line; empty if there are
     /// none. A call returns about 64 KiB at most.
     ///
     /// # Errors
     /// The I/O error if a file cannot be read.
     pub fn next_lines(&mut self) -> io::Result<Vec<u8>> {
-        let lines = self.next_written()?;
+        let lines = self.next_whole_lines()?;
         let records = lines.split_inclusive(|byte| *byte == b'\n');
         Ok(records
             .filter(|line| unseal(line).is_ok())
@@ -69,12 +91,7 @@ impl Follower {
             .collect())
     }
 
-    /// Does the same without checking the lines against their hashes: for a log that this very
-    /// process writes. A line that no record was written to is not JSON.
-    ///
-    /// # Errors
-    /// The I/O error if a file cannot be read.
-    pub fn next_written(&mut self) -> io::Result<Vec<u8>> {
+    fn next_whole_lines(&mut self) -> io::Result<Vec<u8>> {
         let turned = self.has_turned();
         if self.fill()? == 0 && turned {
             self.turn()?;

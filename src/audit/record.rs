@@ -53,7 +53,7 @@ record! {
     /// Id of the exchange.
     id: Option<Text>,
     /// Wall-clock time, UTC.
-    time: Option<Text>,
+    time: Option<Word>,
     /// Name of the session.
     session: Option<Text>,
     /// The client's trace, as it sent it.

@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::Version;
 
 use super::builder::{RecordBuilder, kept};
 use super::error::Error;
 use super::log::Log;
-use super::record::Word;
+use super::record::{Text, Word};
 use super::redact::Redact;
 use super::share::Account;
 use super::words::{Decision, End, Length, Outcome, Phase, protocol_name};
@@ -59,10 +60,16 @@ impl Trail {
         self.id
     }
 
-    /// Records the time at which a phase was reached. An earlier phase than the current one is
-    /// ignored.
-    pub fn reach(&mut self, phase: Phase) {
-        self.builder.reach(phase);
+    /// When it began.
+    #[must_use]
+    pub fn began(&self) -> Instant {
+        self.builder.began
+    }
+
+    /// Records that a phase is reached now, and returns the time. An earlier phase than the current
+    /// one is not recorded.
+    pub fn reach(&mut self, phase: Phase) -> Instant {
+        self.builder.reach(phase)
     }
 
     /// Sets the exchange's session, and what to redact for it. Call it as soon as the session is
@@ -86,7 +93,7 @@ impl Trail {
         let Some(account) = self.account() else {
             return Ok(());
         };
-        let admitted = self.log.admit(account);
+        let admitted = self.log.admit(account, self.builder.began);
         if admitted.is_err() {
             account.suppress(1);
             self.stage = Stage::Closed;
@@ -125,6 +132,12 @@ impl Trail {
         self.builder.path(path.as_ref());
     }
 
+    /// Returns the method and the path as the record shows them; `None` unless both were noted.
+    #[must_use]
+    pub fn request(&self) -> Option<(String, String)> {
+        self.builder.request()
+    }
+
     /// Notes the parameter names of a raw query (`a=1&b`), never a value.
     pub fn query(&mut self, query: impl AsRef<[u8]>) {
         self.builder.query(query.as_ref());
@@ -143,7 +156,7 @@ impl Trail {
     }
 
     /// Notes that a credential was placed in the request.
-    pub fn lend(&mut self, credential: &CredentialName, place: &str) {
+    pub fn lend(&mut self, credential: &CredentialName, place: &Text) {
         self.builder.lend(credential, place);
     }
 
@@ -158,10 +171,10 @@ impl Trail {
         self.builder.record.origin_protocol = Some(protocol_name(protocol).into());
     }
 
-    /// Notes the origin's status, and that [`Phase::Answer`] was reached.
-    pub fn origin_answered(&mut self, status: u16) {
+    /// Notes the origin's status, and that [`Phase::Answer`] is reached now. Returns the time.
+    pub fn origin_answered(&mut self, status: u16) -> Instant {
         self.builder.record.origin_status = Some(status);
-        self.builder.reach(Phase::Answer);
+        self.builder.reach(Phase::Answer)
     }
 
     /// Notes why the exchange is refused, and who is at fault.

@@ -70,7 +70,7 @@ fn an_answer_writes_all_that_is_known() {
     trail.reach(Phase::Identify);
     let policy = PolicyId::new("reads").expect("a name");
     trail.decide(Decision::Allow, &Arc::from([policy]), 4);
-    trail.lend(&name("github"), "field authorization");
+    trail.lend(&name("github"), &"field authorization".into());
     trail.dialled(([192, 0, 2, 1], 443).into(), Version::HTTP_11);
     trail.origin_answered(201);
     trail.request_bytes(3);
@@ -253,7 +253,7 @@ fn what_must_be_concealed_stands_in_no_text() {
         "x".repeat(2022)
     ));
     trail.query("PHANTOM&a=PHANTOM&bPHANTOMc=1");
-    trail.lend(&name("github"), "field x-PHANTOM");
+    trail.lend(&name("github"), &"field x-PHANTOM".into());
     trail.session(
         &SessionId::new("s1").expect("a name"),
         Arc::new(Hide(b"PHANTOM")),
@@ -291,7 +291,7 @@ fn a_record_stays_bounded_however_much_is_noted() {
         .collect();
     trail.decide(Decision::Allow, &policies.into(), u64::MAX);
     for _ in 0..999 {
-        trail.lend(&name(&"c".repeat(128)), &"\u{7f}".repeat(9999));
+        trail.lend(&name(&"c".repeat(128)), &"\u{7f}".repeat(9999).into());
     }
     wait(trail.answer(200, Length::Known(0))).expect("a record that fits");
     let record = &of(&memory, "exchange")[0];

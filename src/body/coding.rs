@@ -143,14 +143,14 @@ pub(super) fn asked_for(fields: &HeaderMap) -> Vec<(Coding, Weight)> {
 /// The `Accept-Encoding` for the origin. It says `identity` if nothing remains, and is never
 /// absent, because absence would allow any coding. A refusal of `identity` is not passed on.
 pub(super) fn written(asked: &[(Coding, Weight)]) -> HeaderValue {
+    if asked.is_empty() {
+        return HeaderValue::from_static("identity");
+    }
     let listed: Vec<String> = asked
         .iter()
         .map(|(coding, weight)| format!("{coding}{weight}"))
         .collect();
-    HeaderValue::try_from(listed.join(", "))
-        .ok()
-        .filter(|value| !value.is_empty())
-        .unwrap_or(HeaderValue::from_static("identity"))
+    HeaderValue::try_from(listed.join(", ")).unwrap_or(HeaderValue::from_static("identity"))
 }
 
 /// A quality value in thousandths, 0 to 1000.

@@ -43,6 +43,10 @@ impl Allow {
                 .lines()
                 .for_each(|line| terminal.line(safe(line)));
         }
+        for denied in &rule.denied {
+            let told = format!("{} was refused to this session before", safe(denied));
+            terminal.warning("careful", &told);
+        }
         let question = format!("Apply it now, and keep it in {}?", safe(&rule.file));
         if !self.yes && !confirmed(&question)? {
             terminal.note("gateway: nothing was changed");
@@ -68,13 +72,15 @@ impl Allow {
     /// Says how to allow it to a command that has ended.
     fn again(&self, failure: Failure) -> Failure {
         let runs = !self.chosen.find().unwrap_or_default().is_empty();
-        let host = match &self.what {
-            Some(host) if !runs && !self.chosen.is_named() && !is_id(host) => safe(host),
-            _ => return failure,
+        if runs || self.chosen.is_named() {
+            return failure;
+        }
+        let again = match &self.what {
+            Some(host) if !is_id(host) => format!("`gateway exec --allow {} -- CMD`", safe(host)),
+            _ => "`gateway exec -- CMD`, with the `--allow HOST` that its summary named".to_owned(),
         };
-        failure.because("the command has ended").next(format!(
-            "run it again: `gateway exec --allow {host} -- CMD`"
-        ))
+        let failure = failure.because("the command has ended");
+        failure.next(format!("run it again: {again}"))
     }
 
     fn request(&self) -> AllowRequest {

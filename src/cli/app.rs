@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -22,6 +22,7 @@ use crate::audit::{self, Log};
 use crate::config::{self, Config, SandboxDns};
 use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::intercept::{CaSettings, SessionCa};
+use crate::launch::Entrance;
 use crate::message::Host;
 use crate::names::SessionId;
 use crate::origin::OriginRule;
@@ -47,6 +48,8 @@ pub struct App {
     keeping: Keeping,
     /// What the command keeps of its home.
     pub(super) kept_home: Option<KeptHome>,
+    /// The way into the sandbox, once its command may run.
+    pub(super) entrance: OnceLock<Entrance>,
     /// The store of sessions, opened with the first of them.
     keeper: OnceCell<Keeper>,
 }
@@ -81,6 +84,7 @@ impl App {
             listening: Listening::default(),
             keeping: Keeping::Nothing,
             kept_home: None,
+            entrance: OnceLock::new(),
             keeper: OnceCell::new(),
         })
     }
@@ -199,13 +203,16 @@ impl App {
     ) -> Arc<Session> {
         let groups = groups.iter().map(|group| Arc::from(group.as_str()));
         if let Some(why) = kept.ended() {
-            let why = match why {
-                EndReason::Operator => "was ended",
-                EndReason::Idle => "was not used for too long",
-                EndReason::Expired | EndReason::Listener => "is over",
+            let (why, back) = match why {
+                EndReason::Operator => ("was ended", String::new()),
+                EndReason::Idle => {
+                    let back = format!("`gateway resume {id}` brings it back, ");
+                    ("was not used for too long", back)
+                }
+                EndReason::Expired | EndReason::Listener => ("is over", String::new()),
             };
             Terminal::new(false, super::Color::Auto).note(format!(
-                "gateway: session `{id}` {why} and refuses every request; `--fresh` begins it anew"
+                "gateway: session `{id}` {why} and refuses every request; {back}`--fresh` begins it anew"
             ));
         }
         let lasts = match self.keeping {

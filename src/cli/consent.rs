@@ -39,15 +39,20 @@ impl Consent {
     /// # Errors
     /// Returns a [`Failure`] if it cannot be read, or if another user could have written it.
     pub(super) fn of(path: &Path) -> Result<Option<Self>, Failure> {
-        let Some(kept) = kept_at(path).filter(|kept| kept.exists()) else {
+        let Some(kept) = kept_at(path) else {
             return Ok(None);
         };
-        let consent = read(&kept).map_err(|why| {
+        let unreadable = |why: &dyn std::fmt::Display| {
             let what = "what you decided about the project's file cannot be read";
             Failure::new(what)
                 .because(format!("`{}`: {why}", kept.display()))
                 .next("decide again: `gateway project allow`")
-        })?;
+        };
+        // What cannot be looked at may restrict something: it is not as if nothing was decided.
+        if !kept.try_exists().map_err(|error| unreadable(&error))? {
+            return Ok(None);
+        }
+        let consent = read(&kept).map_err(|why| unreadable(&why))?;
         // The name is a hash of the path. Another path is not this file's.
         Ok(Some(consent).filter(|consent| consent.path == path))
     }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
@@ -220,31 +220,35 @@ impl Operations for AppOperations {
         self.on_main(keep).await
     }
 
-    async fn allow(&self, asked: AllowRequest) -> Result<GrantedRule, ControlRefusal> {
-        let (app, wanted) = (self.app.clone(), asked.clone());
+    async fn enter(&self, _session: &SessionId, socket: &Path) -> Result<(), ControlRefusal> {
+        // A gateway with a sandbox has one session.
+        let entrance = self.app.entrance.get().ok_or_else(|| {
+            ControlRefusal::new(StatusCode::CONFLICT, "the session has no sandbox to enter")
+                .because("it is one of `gateway serve`, or its command is not yet started")
+        })?;
+        entrance.admit(socket).map_err(|error| {
+            let what = "the sandbox cannot be entered";
+            ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, what).because(chain(&error))
+        })
+    }
+
+    async fn rule(&self, asked: AllowRequest) -> Result<GrantedRule, ControlRefusal> {
+        let app = self.app.clone();
         // A long log takes long to search.
-        let found = tokio::task::spawn_blocking(move || grant::rule(&app, &wanted)).await;
-        let unfound = |_| {
+        let found = tokio::task::spawn_blocking(move || grant::rule(&app, &asked)).await;
+        found.map_err(|_| {
             let what = "the log cannot be searched";
             ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, what)
-        };
-        let rule = found.map_err(unfound)??;
-        match asked.policy {
-            None => grant::shown(&self.app, rule),
-            Some(seen) if seen != rule => Err(ControlRefusal::new(
-                StatusCode::CONFLICT,
-                "the rule is not the one that was shown",
-            )
-            .next("ask again without `policy`")),
-            Some(_) => {
-                let apply = |app: Arc<App>| async move { grant::apply(&app, rule).await };
-                let applied = self.on_main(apply).await?;
-                let app = self.app.clone();
-                // A proposal whose state cannot be told still waits.
-                let _ = tokio::task::spawn_blocking(move || settling::settle(&app)).await;
-                Ok(applied)
-            }
-        }
+        })?
+    }
+
+    async fn apply(&self, rule: GrantedRule) -> Result<GrantedRule, ControlRefusal> {
+        let apply = |app: Arc<App>| async move { grant::apply(&app, rule).await };
+        let applied = self.on_main(apply).await?;
+        let app = self.app.clone();
+        // A proposal whose state cannot be told still waits.
+        let _ = tokio::task::spawn_blocking(move || settling::settle(&app)).await;
+        Ok(applied)
     }
 }
 

@@ -25,7 +25,7 @@ use super::profile::Profile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
-use super::{git_access, ports, project_file, serving};
+use super::{git_access, into, ports, project_file, serving};
 use crate::body::Limit;
 use crate::config::{Config, state};
 use crate::credential::Stored;
@@ -74,6 +74,14 @@ pub struct Exec {
     /// Forget what the agent kept in this project
     #[arg(long)]
     fresh_home: bool,
+    /// Run the command in the sandbox of this session, which another `gateway exec` began: its id,
+    /// the beginning of it, or the name of its gateway (`exec-1234`)
+    #[arg(long, value_name = "SESSION", conflicts_with_all = NOT_INTO)]
+    into: Option<String>,
+    /// The gateway of the session to enter, if several run: its process number, its name, or the
+    /// path of its control socket
+    #[arg(long, value_name = "PID|NAME|SOCKET", requires = "into")]
+    gateway: Option<String>,
     /// The command and its arguments
     #[arg(required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -86,6 +94,9 @@ impl Exec {
     /// # Errors
     /// Returns a [`Failure`] that says what is wrong. The command was never started.
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        if let Some(session) = self.into {
+            return into::enter(session, self.gateway, self.command);
+        }
         let config = self.config()?;
         if self.learn.is_some() && !self.is_learning {
             return learn::run(&config, self.yes, terminal);
@@ -96,6 +107,7 @@ impl Exec {
             project_file::tell_of_undecided(&working_directory()?, terminal)?;
         }
         let mut launch = self.launch(&config)?;
+        ports::refuse_other_gateways(&config.sandbox)?;
         let profile = self.profile()?;
         let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
         launch.variables.extend(git_access::variables(&resolved));
@@ -434,6 +446,20 @@ fn keep_control_from_the_workload(
     }
     Ok(Some(folder))
 }
+
+/// What a sandbox is made with. One that runs cannot get it any more.
+const NOT_INTO: [&str; 10] = [
+    "RunFlags",
+    "Flags",
+    "allow_userns",
+    "writable_git",
+    "guard_tools",
+    "no_lend",
+    "learn",
+    "profile",
+    "no_project",
+    "fresh_home",
+];
 
 #[cfg(test)]
 mod tests {

@@ -14,15 +14,18 @@ impl Drop for Exports {
     }
 }
 
-/// Starts to export what the audit log gets from now on.
+/// Starts to export what the audit log gets from now on, and if it `resumes`, what an earlier
+/// process could not send. A run of `exec` mostly has a log of its own, which no other goes on
+/// with.
 ///
 /// # Errors
 /// Returns a [`Failure`] if an export cannot be set up. That its server is not there is no failure.
-pub(super) fn start(app: &App) -> Result<Exports, Failure> {
+pub(super) fn start(app: &App, resumes: bool) -> Result<Exports, Failure> {
     let mut exporters = Vec::new();
     for settings in &app.config.exports {
         let resolver = app.config.resolver.clone();
-        let started = Exporter::start(settings.clone(), &app.shared.log, resolver);
+        let log = (&app.shared.log, resumes);
+        let started = Exporter::start(settings.clone(), log, resolver);
         let started = started.map_err(|error| {
             Failure::of("the records of the audit log cannot be exported", &error)
                 .next("see docs/config.md, `[[export]]`")

@@ -17,7 +17,7 @@ use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::Inspection;
 use crate::launch::enroll::{GatewayEnd, Listeners, Ready};
-use crate::launch::{self, First};
+use crate::launch::{self, Entrance, First};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
 use crate::session::Session;
 
@@ -60,6 +60,7 @@ pub fn serve_on(
             drop(control);
             runtime.block_on(serving::close(&app.shared));
             app.shared.tell_suppressed();
+            app.shared.log.close();
             drop(exports);
             lived?;
             launch::await_end(&first, END_WITHIN);
@@ -121,13 +122,14 @@ async fn sandbox(
     ports.serve(&worker, &session, &hello, &mut listeners)?;
     serve_network(app, &worker, &session, &ca, listeners)?;
     let control = control::open(app, "exec")?;
-    let exports = exporting::start(app)?;
+    let exports = exporting::start(app, false)?;
     if let Some(inspection) = inspection {
         inspection.await_survey();
     }
-    gateway
-        .ready(&ready(app, &session, &ca))
-        .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
+    let went = |error| Failure::new("the launcher went").because(chain(&error));
+    gateway.ready(&ready(app, &session, &ca)).map_err(went)?;
+    // Not before: the launcher takes what comes first for the answer.
+    let _ = app.entrance.set(Entrance::of(gateway).map_err(went)?);
     Ok((first, control, exports))
 }
 

@@ -30,6 +30,11 @@ pub(super) struct Gateway {
 }
 
 impl ChosenGateway {
+    /// Chooses by what `--gateway` takes.
+    pub(super) fn named(gateway: Option<String>) -> Self {
+        Self { gateway }
+    }
+
     /// Returns the chosen gateways, all that run unless one is named.
     ///
     /// # Errors

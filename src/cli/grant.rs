@@ -11,7 +11,7 @@ use http::StatusCode;
 use super::app::App;
 use super::failure::Failure;
 use super::write::write;
-use super::{proposal, proposed};
+use super::{denials, proposal, proposed};
 use crate::audit::{self, Record};
 use crate::config::Allowed;
 use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
@@ -20,11 +20,28 @@ use crate::message::{Authority, HostPattern, Origin, Scheme};
 use crate::names::{ReasonCode, SessionId};
 use crate::policy::generate;
 
-/// Returns the narrowest rule that allows what is asked for.
+/// Returns the narrowest rule that allows what is asked for, as it would be applied.
 ///
 /// # Errors
-/// Returns why no rule would allow it, or why nothing says what to allow.
-pub fn rule(app: &App, asked: &AllowRequest) -> Result<String, ControlRefusal> {
+/// Returns why no rule would allow it, or why nothing says what to allow; or that a person refused
+/// the same, which holds until it is undone.
+pub fn rule(app: &App, asked: &AllowRequest) -> Result<GrantedRule, ControlRefusal> {
+    let policy = policy(app, asked)?;
+    let file = app.config.granted.as_deref().ok_or_else(unkept)?;
+    let denied = match &asked.host {
+        Some(host) => denials::about(app, asked.session.as_deref(), host),
+        None => Vec::new(),
+    };
+    Ok(GrantedRule {
+        policy,
+        applied: false,
+        generation: app.shared.look().number(),
+        file: file.display().to_string(),
+        denied,
+    })
+}
+
+fn policy(app: &App, asked: &AllowRequest) -> Result<String, ControlRefusal> {
     match (&asked.host, &asked.exchange, asked.last) {
         (Some(host), None, false) => of_host(app, asked, host),
         (None, Some(id), false) if id.len() >= LEAST_DIGITS => {
@@ -46,26 +63,12 @@ pub fn rule(app: &App, asked: &AllowRequest) -> Result<String, ControlRefusal> {
     }
 }
 
-/// Returns the rule as it would be applied.
-///
-/// # Errors
-/// Returns that there is no file to keep it.
-pub fn shown(app: &App, policy: String) -> Result<GrantedRule, ControlRefusal> {
-    let file = app.config.granted.as_deref().ok_or_else(unkept)?;
-    Ok(GrantedRule {
-        policy,
-        applied: false,
-        generation: app.shared.look().number(),
-        file: file.display().to_string(),
-    })
-}
-
 /// Puts the rule into its file, and the file into force. If it is refused, the file stays as it
 /// was.
 ///
 /// # Errors
 /// Returns a [`Failure`] if the file cannot be written, or if the policies are refused with it.
-pub async fn apply(app: &Arc<App>, policy: String) -> Result<GrantedRule, Failure> {
+pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Failure> {
     let path = app.config.granted.as_deref();
     let path = path.ok_or_else(|| Failure::new(unkept().what))?;
     let before = match std::fs::read_to_string(path) {
@@ -74,9 +77,9 @@ pub async fn apply(app: &Arc<App>, policy: String) -> Result<GrantedRule, Failur
         Err(error) => return Err(Failure::of("the granted rules cannot be read", &error)),
     };
     let text = before.as_deref().unwrap_or(HEAD);
-    if !text.contains(&policy) {
+    if !text.contains(&rule.policy) {
         folder(path)?;
-        write(path, format!("{text}\n{policy}").as_bytes(), 0o600)?;
+        write(path, format!("{text}\n{}", rule.policy).as_bytes(), 0o600)?;
     }
     let applied = app.reload().await.inspect_err(|_| {
         // The reload already fails. If this fails too, the next one tells of the file.
@@ -86,10 +89,9 @@ pub async fn apply(app: &Arc<App>, policy: String) -> Result<GrantedRule, Failur
         };
     })?;
     Ok(GrantedRule {
-        policy,
         applied: true,
         generation: applied.generation,
-        file: path.display().to_string(),
+        ..rule
     })
 }
 
@@ -248,6 +250,7 @@ fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
     }
     let named = record.session.as_deref();
     let id = session(app, named)?;
+    denials::refuse(app, &id, record)?;
     let Ok(mut request) = proposal::request(record, Some(&app.config)) else {
         // There was no request yet: only a name, or a tunnel.
         let host = record.host.as_deref().unwrap_or_default();

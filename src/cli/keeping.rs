@@ -235,7 +235,9 @@ impl Keeper {
 
     /// Renews a session as long as this process lives, if it has a record of its own to renew.
     pub(super) fn tend(&self, kept: &RecalledSession, session: &Arc<Session>) {
-        if session.lifetime().is_some() && kept.ended().is_none() {
+        // One that was idle for too long may be resumed.
+        let lasts = matches!(kept.ended(), None | Some(EndReason::Idle));
+        if session.lifetime().is_some() && lasts {
             self.renewal.add(kept.id.clone(), session);
         }
     }

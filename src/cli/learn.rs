@@ -2,11 +2,15 @@
 //! which it would have got what it asked for.
 
 use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, pidfd_send_signal, waitpid,
+};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::failure::{Code, Failure};
@@ -34,11 +38,29 @@ pub(super) const INNER: &str = "--learning";
 /// # Errors
 /// Returns a [`Failure`] if the command cannot be run.
 pub(super) fn run(config: &Config, yes: bool, terminal: &Terminal) -> Result<Code, Failure> {
+    let before = tcgetattr(std::io::stdin()).ok();
     let (launcher, code) = serving::runtime()?.block_on(until_ended())?;
+    if let Some(before) = before {
+        restore(&before);
+    }
     if let Err(failure) = propose(config, launcher, yes, terminal) {
         terminal.fail(&failure);
     }
     Ok(Code::Exactly(code))
+}
+
+/// Sets the terminal as it was before the command, which could otherwise hide or disguise the
+/// question and what it is about.
+fn restore(before: &Termios) {
+    if std::io::stderr().is_terminal() {
+        let mut error = std::io::stderr().lock();
+        error
+            .write_all(PLAIN)
+            .and_then(|()| error.flush())
+            .unwrap_or(());
+    }
+    // What was typed before the question is no answer to it, so it is dropped too.
+    let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, before);
 }
 
 fn propose(config: &Config, launcher: Pid, yes: bool, terminal: &Terminal) -> Result<(), Failure> {
@@ -56,9 +78,6 @@ fn propose(config: &Config, launcher: Pid, yes: bool, terminal: &Terminal) -> Re
         return Ok(());
     }
     let text = new_file::learned(config, &needs)?;
-    // What was typed before the question is no answer to it.
-    let input = std::io::stdin();
-    let _ = rustix::termios::tcflush(&input, rustix::termios::QueueSelector::IFlush);
     new_file::offer(&folder.join(project_file::NAME), &text, yes, terminal).map(drop)
 }
 
@@ -77,6 +96,8 @@ async fn until_ended() -> Result<(Pid, u8), Failure> {
     // The variables of this process hold secrets, which only the gateway process should have.
     serving::harden()?;
     let pid = Pid::from_child(&child);
+    // Its number may be another's as soon as it was waited for.
+    let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
     let mut waiting = tokio::task::spawn_blocking(move || ended(pid));
     let code = loop {
         let passed = tokio::select! {
@@ -84,7 +105,7 @@ async fn until_ended() -> Result<(Pid, u8), Failure> {
             _ = terminate.recv() => Signal::TERM,
             _ = hangup.recv() => Signal::HUP,
         };
-        let _ = kill_process(pid, passed);
+        let _ = pidfd_send_signal(&process, passed);
     };
     let code = code.map_err(|error| Failure::of("the command cannot be waited for", &error))?;
     Ok((pid, code.map_err(|error| failed(error.into()))?))
@@ -119,3 +140,8 @@ fn ended(pid: Pid) -> rustix::io::Result<u8> {
         }
     }
 }
+
+/// Ends an open sequence; then the usual letters and colours, no other screen, no margins, no keys
+/// and clicks that are reported in another way, and a new line.
+const PLAIN: &[u8] = b"\x1b\\\x1b[!p\x1b[?1049l\x1b[r\x1b(B\x0f\x1b[0m\x1b[?7h\x1b[?25h\
+\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[<u\x1b[999;1H\r\n";

@@ -14,7 +14,9 @@ pub(super) enum DiffLine<'t> {
 /// Returns the lines of both texts: a longest common part is the same, all else is removed or
 /// added. Of very different long texts, all lines between their ends are.
 pub(super) fn diff<'t>(before: &'t str, after: &'t str) -> Vec<DiffLine<'t>> {
-    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    // A carriage return is part of a line, so that a change of line ends is seen.
+    let lines = |text: &'t str| -> Vec<&'t str> { text.split_terminator('\n').collect() };
+    let (old, new) = (lines(before), lines(after));
     let pairs = old.iter().zip(&new);
     let start = pairs.take_while(|(one, other)| one == other).count();
     let pairs = old[start..].iter().rev().zip(new[start..].iter().rev());

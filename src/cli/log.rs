@@ -221,7 +221,7 @@ pub(super) fn line(record: &Record) -> RecordLine {
     let session = shown(record.session.as_deref());
     let (verdict, what) = match record.kind.as_ref() {
         "act" => (
-            shown(record.decision.as_deref()),
+            shown(record.outcome.as_deref().or(record.decision.as_deref())),
             format!(
                 "{} {}",
                 shown(record.operator.as_deref()),
@@ -241,7 +241,7 @@ pub(super) fn line(record: &Record) -> RecordLine {
     RecordLine {
         time: time.to_owned(),
         session,
-        refused: record.reason.is_some() || verdict == "deny",
+        refused: record.reason.is_some() || matches!(&*verdict, "deny" | "failed"),
         verdict,
         what,
         id: shown(record.id.as_deref()),

@@ -15,6 +15,7 @@ mod confirm;
 mod consent;
 mod control;
 mod demo;
+mod denials;
 mod doctor;
 mod draining;
 mod effect;
@@ -32,6 +33,7 @@ mod generation;
 mod git_access;
 mod grant;
 mod init;
+mod into;
 mod keeping;
 mod kept;
 mod kept_home;
@@ -77,6 +79,7 @@ mod settling;
 mod signals;
 mod summary;
 mod terminal;
+mod terminal_text;
 mod threads;
 mod usage;
 mod watch;
@@ -281,5 +284,29 @@ mod tests {
     #[test]
     fn every_command_and_flag_is_declared_without_contradiction() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_has_no_name_of_the_code() {
+        for mut command in each_command(super::Cli::command()) {
+            let help = command.render_long_help().to_string();
+            let of_the_code = |word: &&str| {
+                let letters = word.as_bytes();
+                let names = ["256MiB", "GitHub", "OpenBao"];
+                let joins =
+                    |pair: &[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
+                letters.windows(2).any(joins) && !names.contains(word)
+            };
+            let words = help.split(|letter: char| !letter.is_ascii_alphanumeric());
+            let found: Vec<&str> = words.filter(of_the_code).collect();
+            assert!(found.is_empty(), "{}: {found:?}", command.get_name());
+        }
+    }
+
+    fn each_command(command: clap::Command) -> Vec<clap::Command> {
+        let below = command.get_subcommands().cloned().flat_map(each_command);
+        let mut all: Vec<_> = below.collect();
+        all.push(command);
+        all
     }
 }

@@ -1,9 +1,10 @@
 //! `--publish` and `--host-port`: the ports that connect a sandbox with the host's loopback.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use super::failure::Failure;
+use super::gateways::ChosenGateway;
 use crate::config::{PublishedPort, Sandbox};
 use crate::gateway::{InwardSockets, OpenPort, Worker};
 use crate::launch::enroll::{Hello, Listeners};
@@ -35,6 +36,34 @@ pub(super) fn of(sandbox: &Sandbox) -> Result<Ports, Failure> {
         host: sandbox.host_port.clone(),
         inward: !sandbox.publish.is_empty(),
     })
+}
+
+/// Refuses a port of the host at which another gateway of this user serves: the sandbox would act
+/// in the name of that one's session. A gateway that does not answer is not known to serve there.
+///
+/// # Errors
+/// Returns a [`Failure`] that names the gateway.
+pub(super) fn refuse_other_gateways(sandbox: &Sandbox) -> Result<(), Failure> {
+    let asked = !sandbox.host_port.is_empty();
+    let others = asked.then(|| ChosenGateway::default().find());
+    for gateway in others.transpose()?.unwrap_or_default() {
+        let state = gateway.get("/v1/status").unwrap_or_default();
+        let served = state["listeners"].as_array().into_iter().flatten();
+        let ports = served.filter_map(|one| {
+            let address = one["address"].as_str()?;
+            address.parse::<SocketAddr>().ok().map(|at| at.port())
+        });
+        let named = |port: &u16| sandbox.host_port.contains(port);
+        if let Some(port) = ports.into_iter().find(named) {
+            let name = &gateway.name;
+            return Err(Failure::usage(format!("`--host-port {port}` is refused"))
+                .because(format!(
+                    "gateway `{name}` serves there, and the command would act as its session"
+                ))
+                .next("name the port of the service that the command needs"));
+        }
+    }
+    Ok(())
 }
 
 /// Addresses of the host that lead to servers of the workload. Nothing is accepted yet.

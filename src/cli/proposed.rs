@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::app::App;
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway};
-use super::terminal::{Paint, Terminal, safe};
+use super::terminal::{Terminal, safe};
 use crate::audit::Record;
 use crate::control::ControlRefusal;
-use crate::gateway::{Proposal, ProposalState, ProposedAccess};
+use crate::gateway::{Proposal, ProposalState};
 use crate::names::ReasonCode;
 use http::StatusCode;
 
@@ -23,11 +23,14 @@ pub(super) struct ProposalList {
     chosen: ChosenGateway,
 }
 
-/// Refuse what a workload proposes; `gateway allow ID` grants it
+/// Refuse what a workload proposes, for as long as its session lives; `gateway allow ID` grants it
 #[derive(Args)]
 pub(super) struct Deny {
     /// The proposal: its id, or the beginning of it
     id: String,
+    /// Undo the refusal, so that the proposal waits again
+    #[arg(long)]
+    undo: bool,
     #[command(flatten)]
     chosen: ChosenGateway,
 }
@@ -36,18 +39,14 @@ pub(super) struct Deny {
 /// `None` if no such proposal has an id that begins like this.
 ///
 /// # Errors
-/// Returns that a person refused it, or that several proposals begin like this.
+/// Returns that several proposals begin like this.
 pub(super) fn requested(app: &App, id: &str) -> Result<Option<Record>, ControlRefusal> {
     let all = app.shared.proposals.all();
-    let mut found = all.iter().filter(|one| {
-        matches!(one.wanted, ProposedAccess::Request { .. }) && one.id.to_string().starts_with(id)
-    });
+    let mut found = all
+        .iter()
+        .filter(|one| one.wanted.refused.is_none() && one.id.to_string().starts_with(id));
     match (found.next(), found.next()) {
         (None, _) => Ok(None),
-        (Some(one), None) if one.state == ProposalState::Refused => {
-            let what = "a person has refused this proposal";
-            Err(ControlRefusal::new(StatusCode::CONFLICT, what).next("name its host instead"))
-        }
         (Some(one), None) => Ok(record(one)),
         (Some(_), Some(_)) => {
             let what = "several proposals have an id that begins like this";
@@ -58,9 +57,8 @@ pub(super) fn requested(app: &App, id: &str) -> Result<Option<Record>, ControlRe
 
 /// The record that a refusal of the proposed request would have left.
 pub(super) fn record(one: &Proposal) -> Option<Record> {
-    let ProposedAccess::Request { to, method, path } = &one.wanted else {
-        return None;
-    };
+    let to = &one.wanted.to;
+    let (method, path) = one.wanted.request.as_ref()?;
     Some(Record {
         kind: "exchange".into(),
         session: Some(one.session.to_string().into()),
@@ -79,11 +77,9 @@ pub(super) fn record(one: &Proposal) -> Option<Record> {
 pub(super) fn print_waiting(terminal: &Terminal, app: &App) {
     let waiting = |one: &Proposal| one.state == ProposalState::Waiting;
     for one in app.shared.proposals.all().into_iter().filter(waiting) {
-        let (wanted, words) = (safe(&one.wanted.shown()), safe(&one.words));
-        terminal.note(format!(
-            "{} {wanted}: nobody answered the proposal. The command says: \"{words}\"",
-            terminal.paint_note(Paint::Dim, "gateway  proposed")
-        ));
+        let (wanted, words) = (safe(&one.wanted.shown()), quoted(&safe(&one.words)));
+        let told = format!("{wanted}: nobody answered the proposal. The command says: {words}");
+        terminal.entry("proposed", &told);
     }
 }
 
@@ -114,17 +110,22 @@ pub(super) fn proposals(gateway: &Gateway) -> Result<Vec<Value>, Failure> {
     }
 }
 
+/// Quotes a workload's words, which cannot end the quotation.
+pub(super) fn quoted(words: &str) -> String {
+    format!("\"{}\"", words.replace('"', "\\\""))
+}
+
 fn print(terminal: &Terminal, one: &Value) {
     let part = |name: &str| safe(one[name].as_str().unwrap_or_default());
     let (id, state) = (part("id"), part("state"));
     let (session, wanted) = (part("session"), part("wanted"));
     terminal.line(format!("{id} {state:<8} {session:<12} {wanted}"));
-    terminal.line(format!("  the workload says: \"{}\"", part("why")));
+    terminal.line(format!("  the workload says: {}", quoted(&part("why"))));
 }
 
 impl Deny {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let content = json!({ "id": self.id });
+        let content = json!({ "id": self.id, "undo": self.undo });
         let refused = self
             .chosen
             .one()?
@@ -133,7 +134,8 @@ impl Deny {
             terminal.document(&refused);
         } else {
             let wanted = safe(refused["wanted"].as_str().unwrap_or_default());
-            terminal.line(format!("refused: {wanted}"));
+            let word = if self.undo { "waits again" } else { "refused" };
+            terminal.line(format!("{word}: {wanted}"));
         }
         Ok(Code::Ok)
     }

@@ -4,8 +4,8 @@
 //! number of lines is bounded, and nothing in them steers a terminal or a journal.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::terminal::{Paint, Terminal, safe};
@@ -14,7 +14,8 @@ use crate::audit::{Log, Record, Refusals};
 /// The thread that prints. It ends, after what there is to print, when this is dropped.
 pub(super) struct RefusalLines {
     stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    /// Closed when the thread has printed everything.
+    printed: Receiver<Infallible>,
 }
 
 impl RefusalLines {
@@ -22,28 +23,30 @@ impl RefusalLines {
     pub(super) fn start(log: &Log, terminal: Terminal) -> Option<Self> {
         let refusals = log.refusals()?;
         let (stop, stopped) = channel();
+        let (printing, printed) = channel();
         let printer = Printer {
             refusals,
             terminal,
             kinds: RefusalKinds::default(),
         };
-        let thread = std::thread::Builder::new()
-            .name("refusals".to_owned())
-            .spawn(move || printer.run(&stopped))
-            .ok()?;
+        let run = move || {
+            printer.run(&stopped);
+            drop(printing);
+        };
+        let thread = std::thread::Builder::new().name("refusals".to_owned());
+        thread.spawn(run).ok()?;
         Some(Self {
             stop: Some(stop),
-            thread: Some(thread),
+            printed,
         })
     }
 }
 
 impl Drop for RefusalLines {
+    /// Does not wait for ever: nobody may read what it prints.
     fn drop(&mut self) {
         drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let _ = self.printed.recv_timeout(PRINTED_WITHIN);
     }
 }
 
@@ -162,6 +165,8 @@ fn shown(text: &str) -> String {
     format!("{}{more}", safe(&text[..cut]))
 }
 
+/// How long the end waits for the last lines.
+const PRINTED_WITHIN: Duration = Duration::from_secs(2);
 /// How many records are looked at before the summaries that are due.
 const MOST_AT_ONCE: usize = 10_000;
 const LOOKS_EVERY: Duration = Duration::from_millis(250);

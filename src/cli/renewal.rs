@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::kept::status;
 use crate::names::SessionId;
-use crate::session::{EndReason, Moment, Session};
+use crate::session::{EndReason, Moment, Session, SessionStatus};
 use crate::state::{Revision, SessionDecision, StateError, StateStore, unix};
 
 /// The sessions of this process that are renewed.
@@ -27,6 +27,8 @@ struct Shared {
 struct Tended {
     id: SessionId,
     session: Weak<Session>,
+    /// Whether the end of its idle session is kept, so that there is nothing to do.
+    idle_end_kept: Arc<AtomicBool>,
 }
 
 impl Renewal {
@@ -44,6 +46,7 @@ impl Renewal {
         self.0.tended.lock().push(Tended {
             id,
             session: Arc::downgrade(session),
+            idle_end_kept: Arc::new(AtomicBool::new(session.was_idle())),
         });
         if !self.0.runs.swap(true, Ordering::Relaxed) {
             let shared = Arc::downgrade(&self.0);
@@ -95,19 +98,34 @@ impl Shared {
     async fn look(&self, about: impl Fn(&Tended) -> bool) {
         for one in self.tended().into_iter().filter(about) {
             let record = self.store.session(&one.id).await;
-            if let (Ok(Some(record)), Some(session)) = (record, one.session.upgrade()) {
-                session.narrow(status(&record));
+            let (Ok(Some(record)), Some(session)) = (record, one.session.upgrade()) else {
+                continue;
+            };
+            let is_used = session.status() == SessionStatus::Active;
+            match status(&record) {
+                // Another gateway ended it, where nobody used it.
+                SessionStatus::Ended(EndReason::Idle) if is_used => self.take_back(&one.id).await,
+                decided => session.narrow(decided),
             }
+        }
+    }
+
+    /// Takes back the end of a session that is in use here.
+    async fn take_back(&self, id: &SessionId) {
+        let resumed = SessionDecision::Resume(id.clone());
+        if let Err(error) = self.store.decide(vec![resumed]).await {
+            tracing::warn!(session = %id, %error, "the end of a session in use could not be taken back");
         }
     }
 
     /// Renews the sessions that are due, and keeps the ends of those that were idle for too long.
     async fn renew(&self) {
         let now = Moment::now();
-        for (id, session) in self.due(now) {
+        for (one, session) in self.due(now) {
+            let id = one.id;
             session.end_if_idle();
             match session.ended() {
-                Some(EndReason::Idle) => self.keep_idle_end(&id, &session).await,
+                Some(EndReason::Idle) => self.keep_idle_end(&id, &one.idle_end_kept).await,
                 // The store has it, or the listener may come back.
                 Some(EndReason::Operator | EndReason::Listener) => {}
                 // A listener's own session renews itself, also after the machine slept.
@@ -124,8 +142,8 @@ impl Shared {
         let extended = SessionDecision::Extend { session: own, ends };
         match self.store.decide(vec![extended]).await {
             Ok(_) => session.extend(next),
-            // It was ended, which `follow` applies.
-            Err(StateError::Refused(_)) => {}
+            // It was ended elsewhere.
+            Err(StateError::Refused(_)) => self.look(|one| one.id == *id).await,
             // It lives for the other half, and each round tries again.
             Err(error) => {
                 tracing::warn!(session = %id, %error, "the session could not be renewed");
@@ -133,18 +151,15 @@ impl Shared {
         }
     }
 
-    /// Keeps the end of a session that was idle for too long. It is asked for no more then.
-    async fn keep_idle_end(&self, id: &SessionId, session: &Session) {
+    /// Keeps the end of a session that was idle for too long.
+    async fn keep_idle_end(&self, id: &SessionId, is_kept: &AtomicBool) {
         let end = SessionDecision::End {
             session: id.clone(),
             at: unix(SystemTime::now()),
             was_idle: true,
         };
         match self.store.decide(vec![end]).await {
-            Ok(_) | Err(StateError::Refused(_)) => {
-                let is_it = |one: &Tended| std::ptr::eq(one.session.as_ptr(), session);
-                self.tended.lock().retain(|one| !is_it(one));
-            }
+            Ok(_) | Err(StateError::Refused(_)) => is_kept.store(true, Ordering::Relaxed),
             // Each round tries again.
             Err(error) => {
                 tracing::warn!(session = %id, %error, "the end of an idle session could not be kept");
@@ -153,7 +168,7 @@ impl Shared {
     }
 
     /// The sessions that must be renewed or are over. Those that are gone are forgotten.
-    fn due(&self, now: Moment) -> Vec<(SessionId, Arc<Session>)> {
+    fn due(&self, now: Moment) -> Vec<(Tended, Arc<Session>)> {
         let mut due = Vec::new();
         self.tended.lock().retain(|one| {
             let Some(session) = one.session.upgrade() else {
@@ -162,8 +177,15 @@ impl Shared {
             let is_half_over = session
                 .lifetime()
                 .is_some_and(|life| life.is_half_over(now));
-            if is_half_over || session.ended().is_some() {
-                due.push((one.id.clone(), session));
+            let ended = session.ended();
+            let has_ended_idle = ended == Some(EndReason::Idle);
+            // Somebody may have resumed it.
+            let is_kept = one
+                .idle_end_kept
+                .fetch_and(has_ended_idle, Ordering::Relaxed);
+            let is_done = has_ended_idle && is_kept;
+            if (is_half_over || ended.is_some()) && !is_done {
+                due.push((one.clone(), session));
             }
             true
         });

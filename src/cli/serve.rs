@@ -9,6 +9,7 @@ use super::app::App;
 use super::binding::{self, BoundListener};
 use super::control;
 use super::draining::drain;
+use super::exporting::Exports;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::keeping::Keeping;
@@ -72,12 +73,14 @@ impl Serve {
                 .keeping(Keeping::Listeners)
                 .reloading_from(source),
         );
+        let mut exports = None;
         let served = Served {
             app: &app,
             terminal,
             signals,
             manager,
             quiet: self.run.quiet,
+            exports: &mut exports,
         };
         let ended = runtime.block_on(async {
             let ended = served.run(bound).await;
@@ -85,6 +88,8 @@ impl Serve {
             ended
         });
         app.shared.tell_suppressed();
+        app.shared.log.close();
+        drop(exports);
         // Without waiting for a file system that does not answer.
         runtime.shutdown_background();
         ended
@@ -119,6 +124,8 @@ struct Served<'a> {
     signals: Signals,
     manager: ServiceManager,
     quiet: bool,
+    /// Lives until the log has its last record.
+    exports: &'a mut Option<Exports>,
 }
 
 impl Served<'_> {
@@ -152,7 +159,7 @@ impl Served<'_> {
         let _control = control::open(app, "serve")?;
         let lines = || RefusalLines::start(&app.shared.log, *self.terminal);
         let _refusals = (!self.quiet).then(lines).flatten();
-        let _exports = exporting::start(app)?;
+        *self.exports = Some(exporting::start(app, true)?);
         self.announce();
         serving::settle();
         self.wait().await;

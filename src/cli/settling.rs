@@ -1,11 +1,12 @@
 //! Marks the proposals that a granted rule allows.
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 
 use super::app::App;
 use super::{grant, proposal, proposed};
 use crate::audit::Record;
-use crate::gateway::{Proposal, ProposalState, ProposedAccess};
+use crate::gateway::{Proposal, ProposalState};
 use crate::message::Host;
 use crate::names::SessionId;
 
@@ -13,15 +14,18 @@ use crate::names::SessionId;
 pub(super) fn settle(app: &App) {
     let proposals = &app.shared.proposals;
     let mut waiting = proposals.all();
-    waiting.retain(|one| one.state == ProposalState::Waiting && lives(app, one));
+    // What was refused may be allowed too: a person named its host.
+    waiting.retain(|one| one.state != ProposalState::Granted && lives(app, one));
     let refused = refused(app, &waiting);
     for one in &waiting {
-        let wanted = match &one.wanted {
-            ProposedAccess::Request { .. } => proposed::record(one),
-            ProposedAccess::Refused(id, _) => refused.get(&id.to_string()).cloned(),
+        let wanted = match &one.wanted.refused {
+            None => proposed::record(one),
+            Some(id) => refused.get(&id.to_string()).cloned(),
         };
         if wanted.is_some_and(|record| allowed_now(app, &record)) {
-            proposals.settle(&one.session, one.id, ProposalState::Granted);
+            let to = (one.state, ProposalState::Granted);
+            // The rule that allows it is recorded.
+            let _ = proposals.settle((&one.session, one.id), to, |_| Ok::<_, Infallible>(()));
         }
     }
 }
@@ -33,10 +37,8 @@ fn lives(app: &App, one: &Proposal) -> bool {
 
 /// The refusals that proposals name, by id. The log, which may be large, is read once for all.
 fn refused(app: &App, waiting: &[Proposal]) -> HashMap<String, Record> {
-    let ids = waiting.iter().filter_map(|one| match &one.wanted {
-        ProposedAccess::Refused(id, _) => Some(id.to_string()),
-        ProposedAccess::Request { .. } => None,
-    });
+    let ids = waiting.iter().filter_map(|one| one.wanted.refused);
+    let ids = ids.map(|id| id.to_string());
     let (ids, mut found) = (ids.collect::<HashSet<_>>(), HashMap::new());
     if !ids.is_empty() {
         // What cannot be read still waits.

@@ -14,10 +14,8 @@ pub fn print_ended(terminal: &Terminal, app: &App) {
     let by_operator =
         |session: &Arc<Session>| session.status() == SessionStatus::Ended(EndReason::Operator);
     if app.shared.sessions.all().iter().any(by_operator) {
-        terminal.note(format!(
-            "{} an operator ended the session: from then on the command had no network",
-            terminal.paint_note(Paint::Dim, "gateway  ended   ")
-        ));
+        let told = "an operator ended the session: from then on the command had no network";
+        terminal.entry("ended", told);
     }
 }
 
@@ -35,22 +33,13 @@ pub fn print_refused(terminal: &Terminal, app: &App) {
         } else {
             String::new()
         };
-        terminal.note(format!(
-            "{} {}: {reason}{times}{}; {}",
-            terminal.paint_note(Paint::Dim, "gateway  refused "),
-            safe(host),
-            safe(&allow),
-            safe(&logs::advice(
-                counted.first,
-                app.config.audit.path.as_deref()
-            ))
-        ));
+        let advice = logs::advice(counted.first, app.config.audit.path.as_deref());
+        let told = format!("{host}: {reason}{times}{allow}; {advice}");
+        terminal.entry("refused", &safe(&told));
     }
     if refused.len() > SHOWN {
-        terminal.note(format!(
-            "gateway  refused  {} more kinds, in the audit log",
-            refused.len() - SHOWN
-        ));
+        let more = refused.len() - SHOWN;
+        terminal.entry("refused", &format!("{more} more kinds, in the audit log"));
     }
 }
 

@@ -8,6 +8,9 @@ use serde::Serialize;
 use crate::config::{Diagnostic, Severity};
 
 use super::failure::{Failure, MistakeJson};
+use super::terminal_text::{harmless, width_of};
+
+pub use super::terminal_text::safe;
 
 /// When output is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -99,7 +102,7 @@ impl Terminal {
 
     fn named(&self, paint: Paint, name: &str, text: &str) {
         let name = painted(self.err, paint, &format!("gateway  {name:<8}"));
-        self.note(format!("{name} {}", wrapped(text, width())));
+        self.note(format!("{name} {}", wrapped(text, width(), INDENT)));
     }
 
     /// Prints a JSON document to standard output.
@@ -144,13 +147,9 @@ impl Terminal {
         ));
         for (label, part) in [("why", &failure.why), ("next", &failure.next)] {
             if let Some(part) = part {
-                write!(
-                    text,
-                    "\n  {}: {}",
-                    painted(self.err, Paint::Bold, label),
-                    safe(part)
-                )
-                .unwrap_or(());
+                let label = painted(self.err, Paint::Bold, label);
+                let part = wrapped(&safe(part), width(), LABEL);
+                write!(text, "\n  {label}: {part}").unwrap_or(());
             }
         }
         self.note(text);
@@ -175,7 +174,7 @@ impl Terminal {
     }
 }
 
-/// How many characters of an entry's text fit in one line of the terminal, if it is one.
+/// How many characters fit in one line of the terminal, if it is one.
 fn width() -> usize {
     let error = std::io::stderr();
     let size = error
@@ -185,17 +184,18 @@ fn width() -> usize {
         .and_then(Result::ok)
         .map(|size| usize::from(size.ws_col));
     let columns = columns.filter(|columns| *columns >= NARROWEST);
-    columns.map_or(usize::MAX, |columns| columns - INDENT)
+    columns.unwrap_or(usize::MAX)
 }
 
-/// Breaks a text between words. Further lines begin where the first one does.
-fn wrapped(text: &str, width: usize) -> String {
+/// Breaks a text between words. All lines begin at the same column.
+fn wrapped(text: &str, width: usize, indent: usize) -> String {
+    let width = width.saturating_sub(indent);
     let (mut lines, mut length) = (String::new(), 0);
     for word in text.split(' ') {
-        let long = word.chars().count();
+        let long = word.chars().map(width_of).sum::<usize>();
         if length > 0 && length + 1 + long > width {
             lines.push('\n');
-            lines.extend(std::iter::repeat_n(' ', INDENT));
+            lines.extend(std::iter::repeat_n(' ', indent));
             length = 0;
         } else if length > 0 {
             lines.push(' ');
@@ -209,6 +209,8 @@ fn wrapped(text: &str, width: usize) -> String {
 
 /// The width of `gateway`, a name, and what is between them and the text.
 const INDENT: usize = 18;
+/// The width of `  next: `.
+const LABEL: usize = 8;
 /// A narrower terminal breaks lines itself.
 const NARROWEST: usize = 40;
 
@@ -226,76 +228,20 @@ fn painted(colours: bool, paint: Paint, text: &str) -> String {
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
-/// Makes a peer's text safe for a terminal. Control, format and bidirectional characters are shown
-/// by number.
-#[must_use]
-pub fn safe(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if steers(c) {
-            write!(shown, "\\u{{{:x}}}", u32::from(c)).unwrap_or(());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
-}
-
-/// Whether a character could steer a terminal, or change how others are read.
-fn steers(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{61C}' | '\u{E0000}'..='\u{E007F}')
-}
-
-/// The same JSON on one line, with escapes for every character that could steer a terminal.
-fn harmless(json: String) -> String {
-    if !json.contains(steers) {
-        return json;
-    }
-    let mut out = String::with_capacity(json.len() + 16);
-    for c in json.chars() {
-        if steers(c) {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                write!(out, "\\u{unit:04x}").unwrap_or(());
-            }
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_document_steers_no_terminal_and_stays_the_same_json() {
-        let hostile = "a\u{9b}31m\u{202e}\u{e0041}\u{2028}é\n";
-        let shown = harmless(serde_json::to_string(hostile).unwrap());
-        assert!(!shown.contains(steers), "{shown}");
-        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), hostile);
-    }
-
-    #[test]
     fn a_text_is_broken_between_words_and_never_in_one() {
         let text = "api.github.com, github.com and 3 more";
-        assert_eq!(wrapped(text, usize::MAX), text);
+        assert_eq!(wrapped(text, usize::MAX, INDENT), text);
         let indent = " ".repeat(INDENT);
         let broken = format!("api.github.com,\n{indent}github.com and\n{indent}3 more");
-        assert_eq!(wrapped(text, 15), broken);
+        assert_eq!(wrapped(text, INDENT + 15, INDENT), broken);
         assert_eq!(
-            wrapped("a-word-that-is-too-long b", 4),
+            wrapped("a-word-that-is-too-long b", INDENT + 4, INDENT),
             format!("a-word-that-is-too-long\n{indent}b")
-        );
-    }
-
-    #[test]
-    fn nothing_that_steers_a_terminal_is_printed() {
-        let shown = safe("a\u{1b}[31m\r\n\u{202e}\u{200b}\u{9b}é\u{e0041}");
-        assert_eq!(
-            shown,
-            "a\\u{1b}[31m\\u{d}\\u{a}\\u{202e}\\u{200b}\\u{9b}é\\u{e0041}"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! `gateway watch`: a live view of a gateway in the terminal, with allow, pause and end at a key.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -12,14 +12,14 @@ use super::gateways::{ChosenGateway, Gateway, in_path};
 use super::log::{self, LogCommand};
 use super::operate::{self, OneSession};
 use super::terminal::{Paint, Terminal, safe};
-use super::watch_events::{self, WatchEvent, WatchKey};
+use super::watch_events::{WatchEvent, WatchEvents, WatchKey};
 use super::watch_screen::Screen;
 use super::watch_view::WatchView;
 use super::{allow, proposed};
 use crate::audit::Record;
 use crate::control::AllowRequest;
 
-/// WatchCommand a running gateway: requests, refusals and why, sessions, proposals; answer at a key
+/// Watch a running gateway: requests, refusals and why, sessions, proposals; answer at a key
 #[derive(Args)]
 pub(super) struct WatchCommand {
     /// Only of this session: its id, or the beginning of it
@@ -35,7 +35,7 @@ struct Watcher {
     session: Option<String>,
     view: WatchView,
     pending: Option<Pending>,
-    events: Receiver<WatchEvent>,
+    events: WatchEvents,
     /// Events that came while something else was waited for.
     put_off: VecDeque<WatchEvent>,
 }
@@ -43,6 +43,7 @@ struct Watcher {
 /// What happens if the person says yes.
 enum Pending {
     Apply(AllowRequest),
+    Deny(String),
     End(String),
 }
 
@@ -59,7 +60,7 @@ impl WatchCommand {
             let following = LogCommand::following(session, self.chosen);
             return following.follow_of(&gateway, terminal);
         }
-        let events = watch_events::start(&gateway)?;
+        let events = WatchEvents::start(&gateway)?;
         let mut watcher = Watcher {
             view: WatchView::of(
                 safe(&gateway.name),
@@ -107,6 +108,7 @@ impl Watcher {
                     looked = Instant::now();
                 }
                 Some(WatchEvent::Record(record)) => self.add_all(&record),
+                Some(WatchEvent::Missed(count)) => self.miss(count),
                 Some(WatchEvent::Resized) | None => {}
             }
             if looked.elapsed() >= LOOKS_EVERY {
@@ -122,7 +124,7 @@ impl Watcher {
         if let Some(event) = self.put_off.pop_front() {
             return Some(event);
         }
-        match self.events.recv_timeout(within) {
+        match self.events.within(within) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => Some(WatchEvent::Gone),
@@ -132,7 +134,7 @@ impl Watcher {
     /// Adds a record, and those that came with it: a flood is drawn once.
     fn add_all(&mut self, first: &Record) {
         self.add(first);
-        while let Ok(event) = self.events.try_recv() {
+        while let Some(event) = self.events.next() {
             match event {
                 WatchEvent::Record(record) => self.add(&record),
                 other => {
@@ -151,7 +153,13 @@ impl Watcher {
         }
     }
 
-    fn draw(&self, screen: &Screen) {
+    /// Says that records came faster than they are shown.
+    fn miss(&mut self, count: u64) {
+        let told = format!("{count} records are not shown: see `gateway log`");
+        self.view.message = told;
+    }
+
+    fn draw(&mut self, screen: &Screen) {
         let (width, height) = Screen::size();
         screen.show(&self.view.lines(width, height));
     }
@@ -194,7 +202,7 @@ impl Watcher {
                 return;
             }
             WatchKey::Letter(b'a') => self.ask_to_allow(),
-            WatchKey::Letter(b'd') => self.deny(),
+            WatchKey::Letter(b'd') => self.ask_to_deny(),
             WatchKey::Letter(b'p') => self.change("pause"),
             WatchKey::Letter(b'r') => self.change("resume"),
             WatchKey::Letter(b'e') => self.ask_to_end(),
@@ -230,8 +238,18 @@ impl Watcher {
             "Apply it, and keep it in {}? [y/N]",
             safe(&rule.file)
         ));
+        let told = |denied: &String| format!("{} was refused before.", safe(denied));
+        lines.splice(0..0, rule.denied.iter().map(told));
         let policy = Some(rule.policy);
         self.ask(lines, Pending::Apply(AllowRequest { policy, ..asked }))
+    }
+
+    fn ask_to_deny(&mut self) -> Result<String, Failure> {
+        let item = self.view.chosen().filter(|item| item.is_proposal);
+        let item = item.ok_or_else(|| Failure::new("choose a proposal first"))?;
+        let session = &item.session;
+        let line = format!("Refuse it for as long as session `{session}` lives? [y/N]");
+        self.ask(vec![item.text, line], Pending::Deny(item.id))
     }
 
     fn ask_to_end(&mut self) -> Result<String, Failure> {
@@ -248,7 +266,7 @@ impl Watcher {
             self.view.question = None;
             return Err(Failure::new("the terminal is too small for the rule"));
         }
-        while let Ok(event) = self.events.try_recv() {
+        while let Some(event) = self.events.next() {
             if !matches!(event, WatchEvent::Key(_)) {
                 self.put_off.push_back(event);
             }
@@ -265,16 +283,13 @@ impl Watcher {
                 let applied = allow::ask(&self.gateway, &asked)?;
                 Ok(format!("applied as generation {}", applied.generation))
             }
+            Pending::Deny(id) => {
+                let content = json!({ "id": id });
+                self.gateway.post("/v1/proposals/refuse", Some(&content))?;
+                Ok("the proposal is refused".to_owned())
+            }
             Pending::End(session) => self.change_session(&session, "end"),
         }
-    }
-
-    fn deny(&self) -> Result<String, Failure> {
-        let item = self.view.chosen().filter(|item| item.is_proposal);
-        let item = item.ok_or_else(|| Failure::new("choose a proposal first"))?;
-        let content = json!({ "id": item.id });
-        self.gateway.post("/v1/proposals/refuse", Some(&content))?;
-        Ok("the proposal is refused".to_owned())
     }
 
     fn change(&self, act: &str) -> Result<String, Failure> {

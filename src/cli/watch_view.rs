@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use serde_json::Value;
 
 use super::log::RecordLine;
+use super::proposed::quoted;
 use super::terminal::safe;
+use super::terminal_text::width_of;
 
 /// What is shown, and which of it is chosen.
 #[derive(Default)]
@@ -17,6 +19,8 @@ pub(super) struct WatchView {
     records: VecDeque<WatchItem>,
     /// The chosen item, by what it is rather than by where: others come meanwhile.
     chosen: Option<String>,
+    /// Where it was last: what is there is chosen when it has gone.
+    chosen_at: usize,
     /// A question to the person: its lines, all of which must be seen.
     pub(super) question: Option<Vec<String>>,
     /// What came of the last key.
@@ -33,7 +37,7 @@ pub(super) struct WatchItem {
     pub(super) session: String,
     pub(super) is_proposal: bool,
     refused: bool,
-    text: String,
+    pub(super) text: String,
 }
 
 impl WatchView {
@@ -84,16 +88,18 @@ impl WatchView {
         let at = items
             .iter()
             .position(|item| Some(&item.key) == self.chosen.as_ref());
+        let last = items.len().saturating_sub(1);
         let next = match (at, down) {
-            (None, _) => 0,
-            (Some(at), true) => (at + 1).min(items.len().saturating_sub(1)),
+            (None, _) => self.chosen_at.min(last),
+            (Some(at), true) => (at + 1).min(last),
             (Some(at), false) => at.saturating_sub(1),
         };
         self.chosen = items.get(next).map(|item| item.key.clone());
+        self.chosen_at = next;
     }
 
     /// The lines of the screen.
-    pub(super) fn lines(&self, width: usize, height: usize) -> Vec<String> {
+    pub(super) fn lines(&mut self, width: usize, height: usize) -> Vec<String> {
         let foot = self.foot(width);
         let mut lines = self.head(width);
         let room = height.saturating_sub(lines.len() + foot.len());
@@ -101,6 +107,7 @@ impl WatchView {
         let at = items
             .iter()
             .position(|item| Some(&item.key) == self.chosen.as_ref());
+        self.chosen_at = at.unwrap_or(self.chosen_at);
         let from = at.unwrap_or(0).saturating_sub(room.saturating_sub(1));
         let shown = items.iter().enumerate().skip(from).take(room);
         lines.extend(shown.map(|(n, item)| self.item(item, Some(n) == at, width)));
@@ -174,7 +181,7 @@ fn proposed(one: &Value) -> WatchItem {
     let (wanted, why) = (part("wanted"), part("why"));
     WatchItem {
         key: format!("p{id}"),
-        text: format!("proposed {session:<12} {wanted}  \"{why}\""),
+        text: format!("proposed {session:<12} {wanted}  {}", quoted(&why)),
         id,
         session,
         is_proposal: true,
@@ -184,21 +191,30 @@ fn proposed(one: &Value) -> WatchItem {
 
 /// The beginning of a line that is too long.
 fn cut(line: &str, width: usize) -> String {
-    if line.chars().count() <= width {
-        return line.to_owned();
+    let mut rows = folded(line, width);
+    if rows.len() == 1 {
+        return rows.remove(0);
     }
-    let kept: String = line.chars().take(width.saturating_sub(1)).collect();
-    kept + "…"
+    match width.saturating_sub(1) {
+        0 => "…".to_owned(),
+        width => folded(line, width).remove(0) + "…",
+    }
 }
 
-/// The whole of a line, in rows.
+/// The whole of a line, in rows of so many columns.
 fn folded(line: &str, width: usize) -> Vec<String> {
-    let letters: Vec<char> = line.chars().collect();
-    if letters.is_empty() {
-        return vec![String::new()];
+    let (mut rows, mut row, mut columns) = (Vec::new(), String::new(), 0);
+    for letter in line.chars() {
+        let wide = width_of(letter);
+        if columns + wide > width && columns > 0 {
+            rows.push(std::mem::take(&mut row));
+            columns = 0;
+        }
+        row.push(letter);
+        columns += wide;
     }
-    let rows = letters.chunks(width.max(1));
-    rows.map(|row| row.iter().collect()).collect()
+    rows.push(row);
+    rows
 }
 
 const KEYS: &str = "up/down choose  a allow  d deny  p pause  r resume  e end  q quit";
@@ -257,11 +273,33 @@ mod tests {
     }
 
     #[test]
+    fn when_what_is_chosen_has_gone_no_key_acts_on_another_and_its_neighbour_is_next() {
+        let waits = |n: u8| json!({"id": n.to_string(), "wanted": format!("{n}.test")});
+        let mut view = WatchView {
+            proposals: (1..=4).map(waits).collect(),
+            ..WatchView::default()
+        };
+        view.lines(80, 24);
+        (0..3).for_each(|_| view.choose(true));
+        assert_eq!(view.chosen().unwrap().id, "3");
+        // Another comes above it, and then it is answered elsewhere.
+        view.proposals.insert(0, waits(9));
+        view.lines(80, 24);
+        view.proposals.remove(3);
+        view.lines(80, 24);
+        assert!(view.chosen().is_none());
+        view.choose(true);
+        assert_eq!(view.chosen().unwrap().id, "4");
+    }
+
+    #[test]
     fn a_question_is_seen_whole_or_not_asked() {
-        let view = WatchView {
+        let mut view = WatchView {
             question: Some(vec!["y".repeat(100), "apply?".to_owned()]),
             ..WatchView::default()
         };
+        assert_eq!(folded("漢字かな", 5), ["漢字", "かな"]);
+        assert_eq!(cut("漢字かな", 5), "漢字…");
         assert!(view.is_seen(20, 6) && !view.is_seen(20, 5));
         assert_eq!(view.lines(20, 6).concat().matches('y').count(), 101);
     }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::IpNet;
 
 use super::diagnostic::Hint;
+use crate::intercept::GATEWAY_NAME;
 use crate::message::{HostPattern, OriginPattern, PatternMalformed, Scheme};
 use crate::origin::vet::metadata_within;
 
@@ -56,6 +57,14 @@ pub(super) fn whole_domain_in_clear_text() -> Hint {
 }
 
 fn named(hosts: &HostPattern) -> Result<(), Hint> {
+    if matches!(hosts, HostPattern::Exact(host) if host.as_str() == GATEWAY_NAME) {
+        return Err(Hint::new(
+            format!(
+                "in a sandbox, `{GATEWAY_NAME}` is the gateway itself: no server of that name is reached"
+            ),
+            "give the server another name",
+        ));
+    }
     hosts.host().ip().map_or(Ok(()), reachable)
 }
 
@@ -170,6 +179,19 @@ mod tests {
         ] {
             assert!(exception(text).is_ok(), "{text}");
         }
+    }
+
+    #[test]
+    fn the_gateways_own_name_is_no_servers() {
+        for text in [
+            "gateway.internal",
+            "http://gateway.internal:8080",
+            "GATEWAY.internal",
+        ] {
+            let hint = allowed(text).unwrap_err();
+            assert!(hint.why.contains("the gateway itself"), "{text} {hint:?}");
+        }
+        assert!(allowed("api.gateway.internal").is_ok());
     }
 
     #[test]

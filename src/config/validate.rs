@@ -219,6 +219,10 @@ fn passed(config: &Config, variable: &str) -> Vec<(String, Hint)> {
     if login.filter_map(SecretRef::env_name).any(passes) {
         found.push(refused("the gateway logs in to the vault with it".into()));
     }
+    let exports = config.exports.iter().filter_map(|one| one.token.as_ref());
+    if exports.filter_map(SecretRef::env_name).any(passes) {
+        found.push(refused("the gateway exports its records with it".into()));
+    }
     let holds = config.credentials.iter().find(|credential| {
         let mut kept = credential.references().filter_map(SecretRef::env_name);
         credential.env.iter().any(|name| passes(name)) || kept.any(passes)

@@ -16,7 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::events::Events;
 use super::exposition;
-use super::operations::{AllowRequest, ControlRefusal, Operations};
+use super::operations::{AllowRequest, ControlRefusal, EnterRequest, Operations};
 use super::route::{self, Endpoint, Routed};
 use super::server::{Control, Peer};
 use super::view::{GatewayView, SessionView};
@@ -73,6 +73,7 @@ impl<O: Operations> Control<O> {
             Endpoint::Sessions => Ok(self.sessions()),
             Endpoint::Session => self.session(&called),
             Endpoint::Pause | Endpoint::Resume | Endpoint::End => self.change(&called, peer).await,
+            Endpoint::Enter => self.enter(&called, &content, peer).await,
             Endpoint::Reload => self.reload(peer).await,
             Endpoint::Revoke => self.revoke(&called, peer),
             Endpoint::Events => self.events(),
@@ -119,12 +120,34 @@ impl<O: Operations> Control<O> {
             .next("see `[control] policy` of the configuration"))
     }
 
+    /// Records an act. Call it before the act is done.
+    ///
+    /// # Errors
+    /// Returns that it cannot be recorded: then it may not be done.
     pub(super) fn record(
         &self,
         peer: Peer,
         operation: Operation,
         session: Option<&SessionId>,
         (subject, decision): (&str, Decision),
+    ) -> Result<(), ControlRefusal> {
+        self.recorded(peer, operation, session, (subject, decision, false))
+    }
+
+    /// Records that an act was not done, of which there is a record.
+    fn failed(&self, peer: Peer, operation: Operation, session: Option<&SessionId>, subject: &str) {
+        let act = (subject, Decision::Allow, true);
+        if let Err(why) = self.recorded(peer, operation, session, act) {
+            tracing::warn!(what = why.what, "that an act failed cannot be recorded");
+        }
+    }
+
+    fn recorded(
+        &self,
+        peer: Peer,
+        operation: Operation,
+        session: Option<&SessionId>,
+        (subject, decision, failed): (&str, Decision, bool),
     ) -> Result<(), ControlRefusal> {
         let operator = match peer {
             Peer::User(uid) => format!("uid:{uid}"),
@@ -136,6 +159,7 @@ impl<O: Operations> Control<O> {
             session,
             subject,
             decision,
+            failed,
         };
         self.shared.log.act(act).map_err(|error| {
             ControlRefusal::new(
@@ -207,7 +231,12 @@ impl<O: Operations> Control<O> {
         let session = sessions.get(id).ok_or_else(unknown_session)?;
         let operation = called.route.operation.ok_or_else(unknown_session)?;
         let ended = |ended: HasEnded| ControlRefusal::new(StatusCode::CONFLICT, ended.to_string());
-        if session.is_over() && called.route.endpoint != Endpoint::End {
+        let may_change = match called.route.endpoint {
+            Endpoint::End => true,
+            Endpoint::Resume => !session.is_over() || session.was_idle(),
+            _ => !session.is_over(),
+        };
+        if !may_change {
             return Err(ended(HasEnded));
         }
         let recorded = self.record(peer, operation, Some(id), ("", Decision::Allow));
@@ -215,9 +244,8 @@ impl<O: Operations> Control<O> {
             Endpoint::Pause => session.pause(),
             Endpoint::Resume => {
                 recorded?;
-                self.operations
-                    .keep_status(id, SessionStatus::Active)
-                    .await?;
+                let kept = self.operations.keep_status(id, SessionStatus::Active).await;
+                kept.inspect_err(|_| self.failed(peer, operation, Some(id), ""))?;
                 session.resume()
             }
             _ => {
@@ -233,9 +261,38 @@ impl<O: Operations> Control<O> {
         Ok(document(&SessionView::of(&session, &self.shared)))
     }
 
+    /// Lets a further command into the session's sandbox.
+    async fn enter(&self, called: &Routed, content: &Bytes, peer: Peer) -> Answered {
+        let asked: EnterRequest = serde_json::from_slice(content).map_err(|error| {
+            bad("the content does not name a socket").because(error.to_string())
+        })?;
+        let id = called.session.as_ref().ok_or_else(unknown_session)?;
+        let session = self.shared.sessions.get(id).ok_or_else(unknown_session)?;
+        let refused = |next| {
+            let what = format!("the session is {}", session.status().as_str());
+            ControlRefusal::new(StatusCode::CONFLICT, what).next(next)
+        };
+        match session.status() {
+            SessionStatus::Active => {}
+            SessionStatus::Paused => return Err(refused("gateway resume SESSION")),
+            SessionStatus::Ended(_) => return Err(refused("start another: `gateway exec`")),
+        }
+        self.record(
+            peer,
+            Operation::SessionEnter,
+            Some(id),
+            ("", Decision::Allow),
+        )?;
+        let entered = self.operations.enter(id, &asked.socket).await;
+        entered.inspect_err(|_| self.failed(peer, Operation::SessionEnter, Some(id), ""))?;
+        Ok(document(&json!({ "session": id.as_str() })))
+    }
+
     async fn reload(&self, peer: Peer) -> Answered {
         self.record(peer, Operation::Reload, None, ("", Decision::Allow))?;
-        let generation = self.operations.reload().await?;
+        let reloaded = self.operations.reload().await;
+        let failed = |_: &_| self.failed(peer, Operation::Reload, None, "");
+        let generation = reloaded.inspect_err(failed)?;
         Ok(document(&json!({ "generation": generation })))
     }
 
@@ -259,12 +316,20 @@ impl<O: Operations> Control<O> {
         let asked: AllowRequest = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not say what to allow").because(error.to_string())
         })?;
-        if let Some(policy) = &asked.policy {
-            let granted = (policy.as_str(), Decision::Allow);
-            self.record(peer, Operation::PolicyAllow, None, granted)?;
+        let seen = asked.policy.clone();
+        let rule = self.operations.rule(asked).await?;
+        let Some(seen) = seen else {
+            return Ok(document(&rule));
+        };
+        if seen != rule.policy {
+            let what = "the rule is not the one that was shown";
+            let changed = ControlRefusal::new(StatusCode::CONFLICT, what);
+            return Err(changed.next("ask again without `policy`"));
         }
-        let allowed = self.operations.allow(asked).await?;
-        Ok(document(&allowed))
+        self.record(peer, Operation::PolicyAllow, None, (&seen, Decision::Allow))?;
+        let applied = self.operations.apply(rule).await;
+        let failed = |_: &_| self.failed(peer, Operation::PolicyAllow, None, &seen);
+        Ok(document(&applied.inspect_err(failed)?))
     }
 
     fn events(&self) -> Answered {

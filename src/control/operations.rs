@@ -1,5 +1,7 @@
 //! What the control socket asks of the program, beyond what it sees itself.
 
+use std::path::{Path, PathBuf};
+
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
@@ -21,12 +23,32 @@ pub trait Operations: Send + Sync + 'static {
         status: SessionStatus,
     ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
 
-    /// Finds the narrowest rule that allows what was refused. Applies it only if the request
-    /// repeats the rule's text.
-    fn allow(
+    /// Finds the narrowest rule that allows what was refused.
+    fn rule(
         &self,
         asked: AllowRequest,
     ) -> impl Future<Output = Result<GrantedRule, ControlRefusal>> + Send;
+
+    /// Applies a rule that was found.
+    fn apply(
+        &self,
+        rule: GrantedRule,
+    ) -> impl Future<Output = Result<GrantedRule, ControlRefusal>> + Send;
+
+    /// Connects a session's sandbox with a caller's socket.
+    fn enter(
+        &self,
+        session: &SessionId,
+        socket: &Path,
+    ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
+}
+
+/// Who wants to run a further command in a sandbox.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnterRequest {
+    /// The packet socket at which the caller listens.
+    pub socket: PathBuf,
 }
 
 /// What an operator wants to allow. Exactly one of `host`, `exchange` and `last` is set.
@@ -56,6 +78,8 @@ pub struct GrantedRule {
     pub generation: u64,
     /// Where it is kept for the next start.
     pub file: String,
+    /// Proposals about the same host that a person refused, as they were shown.
+    pub denied: Vec<String>,
 }
 
 /// Why the gateway does not do what was asked.

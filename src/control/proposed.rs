@@ -20,6 +20,9 @@ use crate::policy::Operation;
 struct RefusedProposal {
     /// Its id, or the beginning of one.
     id: String,
+    /// Whether it was refused, and is to wait again.
+    #[serde(default)]
+    undo: bool,
 }
 
 impl<O: Operations> Control<O> {
@@ -36,36 +39,37 @@ impl<O: Operations> Control<O> {
             return Err(bad("an id is named by four digits or more"));
         }
         let all = self.shared.proposals.all();
-        let is_it = |one: &&Proposal| {
-            one.state == ProposalState::Waiting && one.id.to_string().starts_with(&asked.id)
+        let (from, to, word) = match asked.undo {
+            false => (ProposalState::Waiting, ProposalState::Refused, ""),
+            true => (ProposalState::Refused, ProposalState::Waiting, "undo "),
         };
+        let is_it =
+            |one: &&Proposal| one.state == from && one.id.to_string().starts_with(&asked.id);
         let mut found = all.iter().filter(is_it);
         let one = match (found.next(), found.next()) {
             (Some(only), None) => only,
-            (None, _) => return Err(answered_or_unknown()),
+            (None, _) => return Err(unknown(from)),
             (Some(_), Some(_)) => {
                 let what = "several proposals have an id that begins like this";
                 let several = ControlRefusal::new(StatusCode::CONFLICT, what);
                 return Err(several.next("write the whole id"));
             }
         };
-        let subject = format!("{} {}", one.id, one.wanted.shown());
-        let act = (subject.as_str(), Decision::Allow);
-        self.record(peer, Operation::ProposalRefuse, Some(&one.session), act)?;
-        let refused = ProposalState::Refused;
-        if !self.shared.proposals.settle(&one.session, one.id, refused) {
-            return Err(answered_or_unknown());
-        }
-        let refused = Proposal {
-            state: refused,
-            ..one.clone()
+        let record = |one: &Proposal| {
+            let subject = format!("{word}{} {}", one.id, one.wanted.shown());
+            let act = (subject.as_str(), Decision::Allow);
+            self.record(peer, Operation::ProposalRefuse, Some(&one.session), act)
         };
-        Ok(document(&view(&refused, &self.shared)))
+        let proposals = &self.shared.proposals;
+        let settled = proposals.settle((&one.session, one.id), (from, to), record)?;
+        let settled = settled.ok_or_else(|| unknown(from))?;
+        Ok(document(&view(&settled, &self.shared)))
     }
 }
 
-fn answered_or_unknown() -> ControlRefusal {
-    ControlRefusal::new(StatusCode::NOT_FOUND, "no such proposal waits").next("gateway proposals")
+fn unknown(state: ProposalState) -> ControlRefusal {
+    let what = format!("no such proposal is {}", state.as_str());
+    ControlRefusal::new(StatusCode::NOT_FOUND, what).next("gateway proposals --all")
 }
 
 /// What an operator sees. One that nobody answered ends with its session.

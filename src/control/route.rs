@@ -37,6 +37,7 @@ pub(super) enum Endpoint {
     Pause,
     Resume,
     End,
+    Enter,
     Reload,
     Revoke,
     Events,
@@ -89,7 +90,7 @@ const fn probe(
 }
 
 /// Every route.
-pub static ROUTES: [Route; 15] = [
+pub static ROUTES: [Route; 16] = [
     probe("/healthz", "The process lives.", Endpoint::Health, &[200]),
     probe(
         "/ready",
@@ -145,6 +146,13 @@ pub static ROUTES: [Route; 15] = [
         "Ends the session for good, and cuts what is under way.",
         (Endpoint::End, Operation::SessionEnd),
         &[200, 404, 503],
+    ),
+    route(
+        Method::POST,
+        "/v1/sessions/{id}/enter",
+        "Connects the session's sandbox with a socket of the caller, to run a further command.",
+        (Endpoint::Enter, Operation::SessionEnter),
+        &[200, 404, 409, 503],
     ),
     route(
         Method::POST,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::credentialed::{AnswerPlan, Credentialed};
 use super::credentials::Credentials;
@@ -18,7 +18,7 @@ use super::verify::{SignedGrant, Verified};
 use crate::body::{self, Share};
 use crate::intercept::Request;
 use crate::policy::Grant;
-use crate::session::{CredentialUse, Proven, Session, SigningContext};
+use crate::session::{BoundIndices, CredentialUse, Proven, Session, SigningContext};
 
 impl Credentials {
     /// Fetches each granted secret and replaces its phantom, or signs with it.
@@ -29,6 +29,7 @@ impl Credentials {
     /// [`Error`] by cause. The request is then dropped, and nothing of it was sent.
     pub async fn attach(&self, verified: Verified) -> Result<Credentialed, Error> {
         let (authorized, proof, revocations) = verified.into_parts();
+        let all_bound: BoundIndices = authorized.bound().into();
         let (mut request, session, grants, identity) = authorized.into_parts();
         let head = &mut request.head;
         let fetched = self.fetch_granted(&head.origin, &session, &grants).await?;
@@ -44,7 +45,7 @@ impl Credentials {
         // searchable.
         let wanted = Wanted {
             bound: self
-                .fetch_bound(session.id(), &head.origin, &fetched)
+                .fetch_bound(session.id(), &head.origin, &all_bound, &fetched)
                 .await?,
             lent: &fetched,
             strict: put_in().next().is_some()
@@ -143,6 +144,12 @@ impl Credentials {
     }
 }
 
+/// The codings of single messages that a client accepts: gRPC, the Connect protocol.
+const MESSAGE_CODINGS: [HeaderName; 2] = [
+    HeaderName::from_static("grpc-accept-encoding"),
+    HeaderName::from_static("connect-accept-encoding"),
+];
+
 /// Asks for an answer in which echoes can be found.
 fn ask_for_searchable(fields: &mut HeaderMap, decoding: &mut Share) {
     // An echo split across two partial answers could not be found, so the whole is requested (RFC
@@ -152,6 +159,7 @@ fn ask_for_searchable(fields: &mut HeaderMap, decoding: &mut Share) {
     // An answer in a coding that we cannot decode could not be scrubbed (threats I03).
     body::ask_for_affordable(fields, decoding, true);
     // Neither could individually compressed messages, so they are not requested.
-    fields.remove("grpc-accept-encoding");
-    fields.remove("connect-accept-encoding");
+    for name in MESSAGE_CODINGS {
+        fields.remove(name);
+    }
 }

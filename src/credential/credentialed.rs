@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use http::Method;
+use smallvec::SmallVec;
 
 use super::mint::Minting;
 use super::redactor::Redactor;
 use super::revocation::Revocation;
+use crate::audit::Text;
 use crate::body::Share;
 use crate::intercept::{Request, Upgrade};
 use crate::message::Origin;
@@ -21,7 +23,7 @@ pub struct Credentialed {
     pub(super) grants: Vec<Grant>,
     pub(super) identity: Identity,
     pub(super) answer: AnswerPlan,
-    pub(super) revocations: Vec<Arc<Revocation>>,
+    pub(super) revocations: SmallVec<[Arc<Revocation>; 1]>,
 }
 
 /// What is needed to handle the origin's answer.
@@ -52,7 +54,7 @@ impl Credentialed {
     }
 
     /// The lent credentials, and the place of each.
-    pub fn lent_to(&self) -> impl Iterator<Item = (&CredentialName, &str)> {
+    pub fn lent_to(&self) -> impl Iterator<Item = (&CredentialName, &Text)> {
         self.grants
             .iter()
             .map(|grant| (grant.lend().credential(), grant.lend().place_text()))
@@ -60,7 +62,7 @@ impl Credentialed {
 
     /// Takes the request apart, for the stage that forwards it. Connections for it register with
     /// the revocations.
-    pub(crate) fn into_parts(self) -> (Box<Request>, AnswerPlan, Vec<Arc<Revocation>>) {
+    pub(crate) fn into_parts(self) -> (Box<Request>, AnswerPlan, SmallVec<[Arc<Revocation>; 1]>) {
         (self.request, self.answer, self.revocations)
     }
 }

@@ -82,7 +82,8 @@ impl ExposedSecrets {
 }
 
 impl Credentials {
-    /// Fetches every secret bound to an origin, apart from those that the request is lent.
+    /// Fetches every secret bound to an origin (`all`, by position), apart from those that the
+    /// request is lent.
     ///
     /// It does not matter whether this session holds the credential: another session or an earlier
     /// run may have shown it to the origin, which may show it to anybody.
@@ -96,10 +97,11 @@ impl Credentials {
         &self,
         session: &SessionId,
         origin: &Origin,
+        all: &[usize],
         lent: &Fetched,
     ) -> Result<Vec<Exposable>, Error> {
         let mut bound = Vec::new();
-        for index in self.bindings().bound_to(origin) {
+        for &index in all {
             let binding = self.bindings().at(index).ok_or(Error::Unknown)?;
             let is_lent = || lent.iter().any(|(name, _)| *name == binding.credential);
             let slot = self.slot(index)?;

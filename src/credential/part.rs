@@ -61,10 +61,12 @@ fn unshared(secret: &[u8], phantom: &[u8]) -> Range<usize> {
         return dot + 1..secret.len();
     }
     let same = |pair: &(&u8, &u8)| pair.0 == pair.1;
+    let beyond_chance = |count: usize| if count <= BY_CHANCE { 0 } else { count };
     let first = secret.iter().zip(phantom).take_while(same).count();
+    let first = beyond_chance(first);
     let behind = secret[first..].iter().rev().zip(phantom.iter().rev());
     let last = match secret.len() == phantom.len() {
-        true => behind.take_while(same).count(),
+        true => beyond_chance(behind.take_while(same).count()),
         false => 0,
     };
     // Leave out words before or after the random part that name a service or an environment:
@@ -179,6 +181,11 @@ impl Kinds {
     }
 }
 
+/// A drawn phantom may have so many letters at an end like its secret. They stay in the part, so
+/// that it is the same for all phantoms of a shape, and sessions share what they search for. A
+/// piece may have as many letters like the phantom.
+pub(super) const BY_CHANCE: usize = 2;
+
 const LONGEST_WORD: usize = 8;
 
 /// A run of this many digits has as much entropy as a piece needs, whatever surrounds it.
@@ -259,6 +266,12 @@ mod tests {
             b"ghp_Z9y8X7w6V5u4T3s2R1q9-v1",
         );
         assert_eq!(part.map(|part| part.letters), Some(4..24));
+        // By chance, a drawn phantom begins and ends like the secret.
+        let by_chance = DrawnPart::of(
+            b"0f9e8d7c6b5a49382716051423324150",
+            b"0fd1c2b3a49586778695a4b3c2d1e050",
+        );
+        assert_eq!(by_chance.map(|part| part.letters), Some(0..32));
         // In a format that the phantom does not know, it redraws this part too; it still counts as
         // a word.
         for (secret, letters) in [

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use smallvec::SmallVec;
+
 use super::credentials::Credentials;
 use super::error::Error;
 use super::holding::Holding;
@@ -19,7 +21,7 @@ use crate::session::{Claimed, CredentialRefusal, PartTexts, Proven};
 pub struct Verified {
     authorized: Authorized,
     proof: Option<SignedGrant>,
-    revocations: Vec<Arc<Revocation>>,
+    revocations: SmallVec<[Arc<Revocation>; 1]>,
 }
 
 /// The verified signature of one of the grants.
@@ -54,7 +56,13 @@ impl Verified {
         &self.revocations
     }
 
-    pub(super) fn into_parts(self) -> (Authorized, Option<SignedGrant>, Vec<Arc<Revocation>>) {
+    pub(super) fn into_parts(
+        self,
+    ) -> (
+        Authorized,
+        Option<SignedGrant>,
+        SmallVec<[Arc<Revocation>; 1]>,
+    ) {
         (self.authorized, self.proof, self.revocations)
     }
 }
@@ -135,7 +143,7 @@ impl Credentials {
         authorized: Authorized,
         proof: Option<SignedGrant>,
     ) -> Result<Verified, Error> {
-        let mut revocations = Vec::new();
+        let mut revocations = SmallVec::new();
         for grant in authorized.grants() {
             let lend = grant.lend();
             revocations.push(self.revocation(lend.index())?);

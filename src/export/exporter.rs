@@ -1,6 +1,7 @@
 //! Sends the records of the log to one destination, on a thread of its own.
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use tokio::time::{sleep, timeout};
 use zeroize::Zeroizing;
 
 use super::batch::{Batch, ExportRequest};
+use super::position::ExportPosition;
 use super::settings::ExportSettings;
 use crate::audit::{Follower, Log, Record};
 use crate::credential::{HttpClient as _, StoreError, Stores};
@@ -41,13 +43,14 @@ pub enum NotExported {
 
 impl Exporter {
     /// Exports what is written to the log from now on. Counts for `/metrics` come with it. A log
-    /// without a file is not exported.
+    /// without a file is not exported. If it resumes, what an earlier export to the same place left
+    /// unsent comes first, and how far it comes is kept beside the log.
     ///
     /// # Errors
     /// [`NotExported`] by cause.
     pub fn start(
         settings: ExportSettings,
-        log: &Log,
+        (log, resumes): (&Log, bool),
         resolver: ResolverSettings,
     ) -> Result<Option<(Self, Arc<ExportCounts>)>, NotExported> {
         let Some(path) = log.path() else {
@@ -55,13 +58,16 @@ impl Exporter {
         };
         let authority = &settings.server.authority;
         let server = format!("{}:{}", authority.host.as_str(), authority.port);
-        let next = log.head().map_or(0, |head| head.seq() + 1);
+        let position = resumes.then(|| ExportPosition::of(path, &settings));
+        let (follower, next) = begin_at(log, path, position.as_ref())?;
         let counts = Arc::new(ExportCounts::new(server, next));
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = std::sync::mpsc::channel();
         let sending = Sending {
             stores: Stores::new(&settings.token),
-            follower: Follower::at_end(path)?,
+            follower,
+            next,
+            position,
             log: log.clone(),
             counts: counts.clone(),
             token: None,
@@ -112,6 +118,9 @@ struct Sending {
     stores: Stores,
     log: Log,
     follower: Follower,
+    /// The number of the first record to send.
+    next: u64,
+    position: Option<ExportPosition>,
     counts: Arc<ExportCounts>,
     token: Option<HeaderValue>,
     pending: Option<Batch>,
@@ -142,6 +151,7 @@ impl Sending {
     }
 
     async fn run(mut self, client: StoreClient, stopped: oneshot::Receiver<Infallible>) {
+        self.keep_position(self.next);
         tokio::select! {
             () = self.work(&client) => {}
             _ = stopped => {}
@@ -189,12 +199,13 @@ impl Sending {
     fn gather(&mut self) -> bool {
         while self.pending.is_none() {
             // If the file cannot be read now, the next look tries again.
-            let written = self.follower.next_written().unwrap_or_default();
+            let written = self.follower.next_lines().unwrap_or_default();
             if written.is_empty() {
                 return false;
             }
             let lines = written.split(|byte| *byte == b'\n');
             let records = lines.filter_map(|line| serde_json::from_slice(line).ok());
+            let records = records.filter(|record: &Record| record.seq >= self.next);
             self.pending = Batch::of(&self.settings, &records.collect::<Vec<Record>>());
         }
         true
@@ -216,7 +227,9 @@ impl Sending {
         let Some(batch) = self.pending.take() else {
             return Ok(());
         };
-        let (records, last, server) = (batch.records, batch.last, &self.counts.server);
+        let (records, last) = (batch.records, batch.last);
+        self.keep_position(last + 1);
+        let server = &self.counts.server;
         match batch.refused {
             None => self.counts.sent(records, last),
             Some(status) => {
@@ -228,6 +241,12 @@ impl Sending {
             tracing::warn!(%server, "records are exported again");
         }
         Ok(())
+    }
+
+    fn keep_position(&mut self, next: u64) {
+        if let Some(position) = &mut self.position {
+            position.keep(next);
+        }
     }
 
     fn next_request(&self) -> Option<ExportRequest> {
@@ -287,6 +306,23 @@ impl Sending {
         if !std::mem::replace(&mut self.fails, true) {
             let server = &self.counts.server;
             tracing::warn!(%server, why, "records are not exported for now; they wait in the log");
+        }
+    }
+}
+
+/// Where in the log an export begins, and with which record.
+fn begin_at(
+    log: &Log,
+    path: &Path,
+    position: Option<&ExportPosition>,
+) -> Result<(Follower, u64), crate::audit::Error> {
+    let end = log.head().map_or(0, |head| head.seq() + 1);
+    match position.and_then(ExportPosition::kept) {
+        None => Ok((Follower::at_end(path)?, end)),
+        // One beyond the end belongs to a log that is gone.
+        Some(next) => {
+            let next = if next <= end { next } else { 0 };
+            Ok((Follower::at_record(path, next)?, next))
         }
     }
 }

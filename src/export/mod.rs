@@ -9,6 +9,7 @@ mod batch;
 mod exporter;
 mod ocsf;
 mod otlp;
+mod position;
 mod settings;
 
 pub use exporter::{Exporter, NotExported};

@@ -6,7 +6,6 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::guard::{Abort, ExchangeGuard};
 use crate::audit::{Length, Outcome, Trail};
@@ -68,21 +67,7 @@ pub(super) enum AnswerSource {
 /// small.
 struct AnswerEnd {
     guard: Arc<ExchangeGuard>,
-    /// Created when the content first has to wait.
-    aborted: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     ended: Option<(Outcome, Option<ReasonCode>)>,
-}
-
-impl AnswerEnd {
-    fn poll_aborted(&mut self, cx: &mut Context<'_>) -> Poll<Abort> {
-        let guard = &self.guard;
-        let aborted = self
-            .aborted
-            .get_or_insert_with(|| Box::pin(guard.wait_for_abort()));
-        ready!(aborted.as_mut().poll(cx));
-        // The cause is set before the token is cancelled.
-        Poll::Ready(guard.abort_reason().unwrap_or(Abort::Revoked))
-    }
 }
 
 impl Drop for AnswerBody {
@@ -125,11 +110,7 @@ impl AnswerBody {
         // Empty content is never polled.
         let ended = self.is_end_stream().then_some((Outcome::Whole, None));
         guard.ends_with_it(trail);
-        self.end = Some(AnswerEnd {
-            guard,
-            aborted: None,
-            ended,
-        });
+        self.end = Some(AnswerEnd { guard, ended });
     }
 
     /// The content's length, as the head announces it.
@@ -194,6 +175,7 @@ impl Body for AnswerBody {
             Poll::Ready(frame) => Poll::Ready(frame),
             Poll::Pending => match &mut this.end {
                 Some(end) => end
+                    .guard
                     .poll_aborted(cx)
                     .map(|why| Some(Err(Broken::Aborted(why)))),
                 None => Poll::Pending,

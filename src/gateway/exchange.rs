@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use http::Response;
+use http::{HeaderName, Response};
 use hyper::body::Incoming;
 
 use super::answer;
@@ -75,7 +75,7 @@ impl Exchange {
     ) -> Result<Accepted, Refusal> {
         self.trail.method(request.method().as_str());
         self.trail.scheme(connection.scheme.as_str());
-        let mut traces = request.headers().get_all("traceparent").iter();
+        let mut traces = request.headers().get_all(&TRACEPARENT).iter();
         if let (Some(trace), None) = (traces.next(), traces.next()) {
             self.trail.traceparent(trace);
         }
@@ -200,8 +200,7 @@ impl Exchange {
         let asked = Instant::now();
         let origins = self.worker.origins(&self.snapshot)?;
         let channel = origins.open(verified).await?;
-        self.waited.connected(asked);
-        self.trail.reach(Phase::Open);
+        self.waited.connected(asked, self.trail.reach(Phase::Open));
         self.trail.dialled(channel.remote(), channel.version());
         Ok(channel)
     }
@@ -211,21 +210,21 @@ impl Exchange {
         for (credential, place) in credentialed.lent_to() {
             self.trail.lend(credential, place);
         }
-        self.trail.reach(Phase::Attach);
-        self.waited.sends();
+        self.waited.sends(self.trail.reach(Phase::Attach));
         Ok(credentialed)
     }
 
     async fn answer(&mut self, forwarded: Forwarded) -> Result<Response<AnswerBody>, Refusal> {
-        self.waited.answered();
         let (response, switched, plan) = forwarded.into_parts();
-        self.trail.origin_answered(response.status().as_u16());
+        let answered = self.trail.origin_answered(response.status().as_u16());
+        self.waited.answered(answered);
         let lent = look_for(plan.lent, &response);
         let success = response.status().is_success();
         if let Some(minting) = plan.minting.filter(|_| success) {
             let credentials = &self.snapshot.credentials;
             let keep = |kind: &str, content: &[u8]| credentials.keep(&minting, kind, content);
-            return Ok(answer::minted(response, lent.as_ref(), keep).await?);
+            // Boxed because it is large and rare.
+            return Ok(Box::pin(answer::minted(response, lent.as_ref(), keep)).await?);
         }
         let response = answer::clean(response, &plan.method, lent.as_ref(), plan.decoding)?;
         match (plan.upgrade, switched) {
@@ -242,6 +241,9 @@ impl Exchange {
         }
     }
 }
+
+/// The client's trace (W3C Trace Context §3.2).
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// What chooses the format of an error answer.
 fn asked(addressed: &Addressed) -> FailedRequest<'_> {

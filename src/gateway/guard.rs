@@ -1,11 +1,14 @@
 //! Guards: each lives as long as its connection or exchange, and can end it from outside.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 
+use atomic_waker::AtomicWaker;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use smallvec::SmallVec;
+use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
 use super::snapshot::Snapshot;
@@ -96,9 +99,11 @@ pub(super) struct ConnectionGuard {
     /// For how many sweeps the current head has been incomplete.
     head_sweeps: AtomicU32,
     violations: OnceLock<ViolationHandle>,
-    /// The step of its [`Closing`], and the signal that it changed.
+    /// The step of its [`Closing`], whether it changed since it was last asked for, and the task
+    /// to tell.
     closing: AtomicU8,
-    told: Notify,
+    has_changed: AtomicBool,
+    waits: AtomicWaker,
     /// Cancelled when its listener is removed or the gateway stops.
     leaves: CancellationToken,
     /// Since how many sweeps that is so.
@@ -148,19 +153,23 @@ impl ConnectionGuard {
 
     /// Completes when the connection is to end, and once more for each further step.
     pub(super) async fn closing(&self) -> Closing {
-        loop {
-            self.told.notified().await;
-            if let Some(closing) = Closing::of(self.closing.load(Ordering::Acquire)) {
-                return closing;
+        poll_fn(|cx| {
+            self.waits.register(cx.waker());
+            let changed = self.has_changed.swap(false, Ordering::AcqRel);
+            match Closing::of(self.closing.load(Ordering::Acquire)) {
+                Some(closing) if changed => Poll::Ready(closing),
+                _ => Poll::Pending,
             }
-        }
+        })
+        .await
     }
 
     pub(super) fn close(&self, closing: Closing) {
         if self.closing.fetch_max(closing.step(), Ordering::AcqRel) < closing.step() {
             // How long it rests is counted from when its client could know.
             self.quiet_sweeps.store(0, Ordering::Relaxed);
-            self.told.notify_one();
+            self.has_changed.store(true, Ordering::Release);
+            self.waits.wake();
         }
     }
 
@@ -213,15 +222,17 @@ pub(super) struct ExchangeGuard {
     /// Counts the bytes that moved.
     pub(super) meter: Arc<Meter>,
     connection: Arc<ConnectionGuard>,
-    aborted: CancellationToken,
     why: OnceLock<Abort>,
+    /// The task to tell of an abort: it waits for the answer, then passes on its content or the
+    /// WebSocket.
+    waits: AtomicWaker,
     /// Counts its bytes at the end.
     metrics: OnceLock<Arc<Metrics>>,
     /// Its place among the exchanges of its session.
     underway: OnceLock<Underway>,
     judged: OnceLock<Arc<JudgedRequest>>,
     /// The revocations of the credentials that it is lent.
-    revocations: OnceLock<Box<[Arc<Revocation>]>>,
+    revocations: OnceLock<SmallVec<[Arc<Revocation>; 1]>>,
     /// The generation that last allowed it.
     generation: AtomicU64,
     quiet_sweeps: AtomicU32,
@@ -252,8 +263,8 @@ impl ExchangeGuard {
         Self {
             meter: Arc::default(),
             connection: connection.clone(),
-            aborted: CancellationToken::new(),
             why: OnceLock::new(),
+            waits: AtomicWaker::new(),
             metrics: OnceLock::new(),
             underway: OnceLock::new(),
             judged: OnceLock::new(),
@@ -367,20 +378,20 @@ impl ExchangeGuard {
 
     pub(super) fn abort(&self, why: Abort) {
         let _ = self.why.set(why);
-        self.aborted.cancel();
+        self.waits.wake();
     }
 
     /// Completes when the exchange is aborted.
     pub(super) async fn aborted(&self) -> Abort {
-        self.aborted.cancelled().await;
-        // The cause is set before the token is cancelled.
-        self.abort_reason().unwrap_or(Abort::Revoked)
+        poll_fn(|cx| self.poll_aborted(cx)).await
     }
 
-    /// A future that completes when the exchange is aborted. It is owned, for content that is
-    /// polled.
-    pub(super) fn wait_for_abort(&self) -> WaitForCancellationFutureOwned {
-        self.aborted.clone().cancelled_owned()
+    /// Like [`Self::aborted`], for content that is polled. Only the latest task is told.
+    pub(super) fn poll_aborted(&self, cx: &mut Context<'_>) -> Poll<Abort> {
+        self.waits.register(cx.waker());
+        self.why
+            .get()
+            .map_or(Poll::Pending, |why| Poll::Ready(*why))
     }
 
     /// Why the exchange was aborted, if it was.

@@ -95,6 +95,7 @@ impl Worker {
             to: to.map_or_else(String::new, |to| {
                 format!("{}:{}", to.host.to_uri(), to.port)
             }),
+            request: None,
         };
         self.shared.recent.add(listener.session.id(), refusal);
         // A trail that is dropped unanswered writes its record.

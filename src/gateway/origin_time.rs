@@ -14,28 +14,27 @@ pub(super) struct OriginTime {
 }
 
 impl OriginTime {
-    pub(super) fn begin() -> Self {
-        let now = Instant::now();
+    pub(super) fn begin(began: Instant) -> Self {
         Self {
-            began: now,
-            sent: now,
+            began,
+            sent: began,
             origin: Duration::ZERO,
         }
     }
 
-    /// The request's head goes to the origin now.
-    pub(super) fn sends(&mut self) {
-        self.sent = Instant::now();
+    /// The request's head goes to the origin.
+    pub(super) fn sends(&mut self, at: Instant) {
+        self.sent = at;
     }
 
     /// The origin's answer is there.
-    pub(super) fn answered(&mut self) {
-        self.origin += self.sent.elapsed();
+    pub(super) fn answered(&mut self, at: Instant) {
+        self.origin += at - self.sent;
     }
 
-    /// A connection to the origin was asked for at this time, and is there now.
-    pub(super) fn connected(&mut self, asked: Instant) {
-        self.origin += asked.elapsed();
+    /// A connection to the origin was asked for, and is there.
+    pub(super) fn connected(&mut self, asked: Instant, at: Instant) {
+        self.origin += at - asked;
     }
 
     /// Counts both parts, for an exchange whose origin answered.

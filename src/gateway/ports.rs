@@ -122,6 +122,22 @@ impl Drop for InwardConnection {
     }
 }
 
+/// When a refusal was last recorded for a port.
+#[derive(Default)]
+struct RecordPace(Mutex<Option<Instant>>);
+
+impl RecordPace {
+    /// Whether another refusal may be recorded now.
+    fn admits(&self) -> bool {
+        let mut last = self.0.lock();
+        let is_due = last.is_none_or(|last| last.elapsed() >= RECORDED_EVERY);
+        if is_due {
+            *last = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
 /// The record of one connection. Its end is recorded on drop.
 struct RawConnection {
     trail: Trail,
@@ -147,15 +163,15 @@ impl Worker {
     /// Connects the workload with a port of the host's loopback, until the gateway stops. Must be
     /// called on the worker's runtime.
     pub fn serve_host_port(self: &Arc<Self>, port: OpenPort) {
-        let worker = self.clone();
+        let (worker, pace) = (self.clone(), Arc::<RecordPace>::default());
         tokio::spawn(async move {
             while let Some(stream) = worker.next(&port.listener).await {
                 let (worker, session, port) = (worker.clone(), port.session.clone(), port.port);
+                let pace = pace.clone();
                 tokio::spawn(async move {
                     let host = host_service(port);
-                    worker
-                        .join((session, "host_port", port), stream, host, None)
-                        .await;
+                    let about = (session, "host_port", port);
+                    worker.join(about, &pace, stream, host, None).await;
                 });
             }
         });
@@ -164,18 +180,19 @@ impl Worker {
     /// Connects the host with a server of the workload, until the gateway stops. Must be called on
     /// the worker's runtime.
     pub fn serve_published(self: &Arc<Self>, port: OpenPort, sockets: Arc<InwardSockets>) {
-        let worker = self.clone();
+        let (worker, pace) = (self.clone(), Arc::<RecordPace>::default());
         tokio::spawn(async move {
             while let Some(socket) = sockets.take().await {
                 let Some(stream) = worker.next(&port.listener).await else {
                     return;
                 };
                 let (worker, session, port) = (worker.clone(), port.session.clone(), port.port);
+                let pace = pace.clone();
                 tokio::spawn(async move {
                     let server = socket.connect(port);
-                    worker
-                        .join((session, "publish", port), stream, server, Some(&socket))
-                        .await;
+                    let about = (session, "publish", port);
+                    let inward = Some(&socket);
+                    worker.join(about, &pace, stream, server, inward).await;
                 });
             }
         });
@@ -207,13 +224,11 @@ impl Worker {
     async fn join(
         &self,
         (session, entry, port): (Arc<Session>, &'static str, u16),
+        pace: &RecordPace,
         near: TcpStream,
         far: impl Future<Output = io::Result<TcpStream>>,
         inward: Option<&InwardConnection>,
     ) {
-        let Some(mut connection) = self.begin(&session, entry, port) else {
-            return;
-        };
         let limits = self.shared.current().limits.clone();
         let open = Opened::count(&self.shared.open, limits.connections);
         let place = open.zip(session.connect(limits.connections_per_session));
@@ -224,8 +239,11 @@ impl Worker {
             (SessionStatus::Active, Some(_)) => None,
         };
         if let Some(reason) = refused {
-            return self.refuse_raw(&mut connection, port, reason);
+            return self.turn_away(&session, (entry, port), reason, pace);
         }
+        let Some(mut connection) = self.begin(&session, entry, port) else {
+            return;
+        };
         let far = match tokio::time::timeout(CONNECTED_WITHIN, far).await {
             Ok(Ok(far)) => far,
             Ok(Err(_)) => return self.refuse_raw(&mut connection, port, ReasonCode::Unreachable),
@@ -240,11 +258,32 @@ impl Worker {
         {
             return;
         }
-        self.relay(&session, &mut connection, near, far).await;
+        self.relay(&session, &mut connection, (near, far), inward)
+            .await;
         if let (Outcome::Whole, Some(inward)) = (connection.outcome, inward)
             && !inward.settled().await
         {
             connection.outcome = Outcome::Aborted;
+        }
+    }
+
+    /// Refuses a connection that is not let in. All are counted, and one a second is recorded:
+    /// whoever comes again and again must not use up the session's share of the log.
+    fn turn_away(
+        &self,
+        session: &Arc<Session>,
+        (entry, port): (&'static str, u16),
+        reason: ReasonCode,
+        pace: &RecordPace,
+    ) {
+        let is_limit = reason == ReasonCode::ConnectionLimit;
+        match (!is_limit && pace.admits()).then(|| self.begin(session, entry, port)) {
+            Some(Some(mut connection)) => self.refuse_raw(&mut connection, port, reason),
+            _ => {
+                let to = format!("{LOOPBACK}:{port}");
+                let id = self.shared.ids.next();
+                self.shared.refused.count(&to, reason, id);
+            }
         }
     }
 
@@ -278,8 +317,8 @@ impl Worker {
         &self,
         session: &Session,
         connection: &mut RawConnection,
-        mut near: TcpStream,
-        mut far: TcpStream,
+        (mut near, mut far): (TcpStream, TcpStream),
+        inward: Option<&InwardConnection>,
     ) {
         // A connection that cannot be set is about to fail anyway.
         let _ = (near.set_nodelay(true), far.set_nodelay(true));
@@ -301,6 +340,7 @@ impl Worker {
             },
             () = self.over(session) => (Outcome::Cut, Some(ReasonCode::SessionEnded)),
             () = self.stopping() => (Outcome::Aborted, None),
+            () = in_the_way(inward, meter) => (Outcome::Cut, None),
         };
         if outcome == Outcome::Whole {
             linger(&near, &far, None);
@@ -321,6 +361,25 @@ impl Worker {
             if ends.changed().await.is_err() {
                 return std::future::pending().await;
             }
+        }
+    }
+}
+
+/// Waits until a connection with a server of the workload holds the place of one that waits, and
+/// has been silent for long.
+async fn in_the_way(inward: Option<&InwardConnection>, meter: &Meter) {
+    let Some(inward) = inward else {
+        return std::future::pending().await;
+    };
+    let passed = || (meter.up(), meter.down());
+    let (mut seen, mut since) = (passed(), Instant::now());
+    loop {
+        tokio::time::sleep(LOOKS_FOR_IDLE_EVERY).await;
+        if seen != passed() {
+            (seen, since) = (passed(), Instant::now());
+        }
+        if inward.of.places.available_permits() == 0 && since.elapsed() >= IDLE_FOR {
+            return;
         }
     }
 }
@@ -351,5 +410,11 @@ const ARRIVES_WITHIN: Duration = Duration::from_secs(1);
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 /// How often it is looked whether it did.
 const LOOKS_EVERY: Duration = Duration::from_millis(20);
+/// How often a refusal is recorded, for each port.
+const RECORDED_EVERY: Duration = Duration::from_secs(1);
+/// How long a connection may be silent where others wait for its place.
+const IDLE_FOR: Duration = Duration::from_secs(60);
+/// How often it is looked whether it is.
+const LOOKS_FOR_IDLE_EVERY: Duration = Duration::from_secs(5);
 /// How long a listener waits that lacks descriptors or memory.
 const ACCEPTED_AGAIN: Duration = Duration::from_millis(50);

@@ -38,20 +38,15 @@ pub struct Proposal {
     pub state: ProposalState,
 }
 
-/// What is to be allowed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProposedAccess {
-    /// What the refused exchange asked for, and where it went.
-    Refused(ExchangeId, String),
-    /// A request over TLS, which need not have been made.
-    Request {
-        /// Where it goes.
-        to: Authority,
-        /// Its method.
-        method: String,
-        /// Its path, in canonical form.
-        path: String,
-    },
+/// What is to be allowed: a request, or every request to a host.
+#[derive(Clone, Debug)]
+pub struct ProposedAccess {
+    /// Where it goes.
+    pub to: Authority,
+    /// The method, and the path in canonical form; `None` if there was a name or a tunnel alone.
+    pub request: Option<(String, String)>,
+    /// The exchange that was refused for want of it; without one, it need not have been asked for.
+    pub refused: Option<ExchangeId>,
 }
 
 /// What became of a proposal.
@@ -105,18 +100,24 @@ impl ProposalState {
 }
 
 impl ProposedAccess {
-    /// What is shown of it: a method, a host and a path, or where the refused exchange went.
+    /// What is shown of it: a method, a host and a path, or a host alone.
     #[must_use]
     pub fn shown(&self) -> String {
-        match self {
-            Self::Refused(_, to) => to.clone(),
-            Self::Request { to, method, path } if to.port == 443 => {
-                format!("{method} {}{path}", to.host.to_uri())
-            }
-            Self::Request { to, method, path } => {
-                format!("{method} {}:{}{path}", to.host.to_uri(), to.port)
-            }
+        let host = self.to.host.to_uri();
+        let to = match self.to.port {
+            443 => host,
+            port => format!("{host}:{port}"),
+        };
+        match &self.request {
+            Some((method, path)) => format!("{method} {to}{path}"),
+            None => to,
         }
+    }
+
+    /// Whether the same rule would allow both.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.to, &self.request) == (&other.to, &other.request)
     }
 }
 
@@ -145,7 +146,8 @@ impl Proposals {
     ) -> Result<Proposal, E> {
         let mut all = self.0.lock();
         let own = all.get_or_insert_mut(proposal.session.clone(), OfSession::default);
-        let same = own.all.iter().find(|one| one.wanted == proposal.wanted);
+        let is_same = |one: &&Proposal| one.wanted.is_same(&proposal.wanted);
+        let same = own.all.iter().find(is_same);
         match same.map(|one| one.state) {
             Some(ProposalState::Waiting) => return Ok(same.cloned().unwrap_or(proposal)),
             Some(ProposalState::Refused) => {
@@ -160,7 +162,7 @@ impl Proposals {
             return Err(NotTaken::TooMany.into());
         }
         record(&proposal)?;
-        own.all.retain(|one| one.wanted != proposal.wanted);
+        own.all.retain(|one| !one.wanted.is_same(&proposal.wanted));
         let granted = |one: &Proposal| one.state == ProposalState::Granted;
         if own.all.len() >= UNGRANTED
             && let Some(oldest) = own.all.iter().position(granted)
@@ -187,16 +189,37 @@ impl Proposals {
         each.cloned().collect()
     }
 
-    /// Sets what became of a proposal that waits. Returns whether there was one.
-    pub fn settle(&self, session: &SessionId, id: ExchangeId, state: ProposalState) -> bool {
+    /// Returns the session's proposals that a person refused.
+    #[must_use]
+    pub fn denied(&self, session: &SessionId) -> Vec<Proposal> {
+        let mut own = self.of(session);
+        own.retain(|one| one.state == ProposalState::Refused);
+        own
+    }
+
+    /// Sets what became of a proposal that is still in a state, and records that first. Returns it
+    /// as it is then; `None` if there is no such proposal.
+    ///
+    /// # Errors
+    /// What `record` returns. Nothing has changed then.
+    pub fn settle<E>(
+        &self,
+        (session, id): (&SessionId, ExchangeId),
+        (from, to): (ProposalState, ProposalState),
+        record: impl FnOnce(&Proposal) -> Result<(), E>,
+    ) -> Result<Option<Proposal>, E> {
         let mut all = self.0.lock();
         let own = all
             .peek_mut(session)
             .into_iter()
             .flat_map(|own| &mut own.all);
-        let mut waiting = own.filter(|one| one.state == ProposalState::Waiting);
-        let found = waiting.find(|one| one.id == id);
-        found.map(|one| one.state = state).is_some()
+        let mut fitting = own.filter(|one| one.state == from);
+        let Some(found) = fitting.find(|one| one.id == id) else {
+            return Ok(None);
+        };
+        record(found)?;
+        found.state = to;
+        Ok(Some(found.clone()))
     }
 }
 
@@ -210,7 +233,11 @@ mod tests {
             id,
             session: SessionId::new("ours").unwrap(),
             time: SystemTime::now(),
-            wanted: ProposedAccess::Refused(id, format!("h{n}.test")),
+            wanted: ProposedAccess {
+                to: Authority::parse(format!("h{n}.test").as_bytes(), Some(443)).unwrap(),
+                request: None,
+                refused: Some(id),
+            },
             words: String::new(),
             state: ProposalState::Waiting,
         }
@@ -218,6 +245,13 @@ mod tests {
 
     fn take(proposals: &Proposals, n: u8) -> Result<Proposal, NotTaken> {
         proposals.take(proposal(n), |_| Ok(()))
+    }
+
+    fn answer(proposals: &Proposals, n: u8, to: ProposalState) -> bool {
+        let one = proposal(n);
+        let from = ProposalState::Waiting;
+        let settled = proposals.settle((&one.session, one.id), (from, to), |_| Ok::<_, ()>(()));
+        settled.unwrap().is_some()
     }
 
     #[test]
@@ -233,12 +267,17 @@ mod tests {
         assert_eq!(proposals.of(&session).len(), 8);
         for n in 0..32 {
             let _ = take(&proposals, n);
-            proposals.settle(&session, proposal(n).id, ProposalState::Refused);
+            answer(&proposals, n, ProposalState::Refused);
         }
         let again = NotTaken::Answered(ProposalState::Refused);
         assert_eq!(take(&proposals, 3).unwrap_err(), again);
         assert_eq!(take(&proposals, 40).unwrap_err(), NotTaken::TooMany);
-        assert!(!proposals.settle(&session, proposal(3).id, ProposalState::Granted));
+        // Nor under the id of another refusal of the same.
+        let mut other = proposal(3);
+        (other.id, other.wanted.refused) = (proposal(50).id, Some(proposal(50).id));
+        let other = proposals.take(other, |_| Ok::<_, NotTaken>(()));
+        assert_eq!(other.unwrap_err(), again);
+        assert!(!answer(&proposals, 3, ProposalState::Granted));
         assert_eq!(proposals.all().len(), 32);
     }
 
@@ -248,7 +287,7 @@ mod tests {
         let session = proposal(0).session;
         for n in 0..100 {
             take(&proposals, n).unwrap();
-            assert!(proposals.settle(&session, proposal(n).id, ProposalState::Granted));
+            assert!(answer(&proposals, n, ProposalState::Granted));
         }
         assert_eq!(proposals.of(&session).len(), 32);
         let full = |_: &Proposal| Err(NotTaken::TooOften);
@@ -259,6 +298,22 @@ mod tests {
                 .iter()
                 .all(|one| one.id != proposal(200).id)
         );
+    }
+
+    #[test]
+    fn what_is_not_recorded_is_not_settled_and_what_was_refused_may_wait_again() {
+        let proposals = Proposals::default();
+        let session = take(&proposals, 1).unwrap().session;
+        let key = (&session, proposal(1).id);
+        let refuse = (ProposalState::Waiting, ProposalState::Refused);
+        assert!(proposals.settle(key, refuse, |_| Err(())).is_err());
+        assert!(proposals.denied(&session).is_empty());
+        assert!(answer(&proposals, 1, ProposalState::Refused));
+        assert_eq!(proposals.denied(&session).len(), 1);
+        let undo = (ProposalState::Refused, ProposalState::Waiting);
+        let undone = proposals.settle(key, undo, |_| Ok::<_, ()>(())).unwrap();
+        assert_eq!(undone.unwrap().state, ProposalState::Waiting);
+        assert_eq!(take(&proposals, 1).unwrap().id, proposal(1).id);
     }
 
     #[test]

@@ -70,11 +70,12 @@ impl Exchange {
                 ));
             }
         };
+        if wanted.shown().len() > MOST_SHOWN {
+            let what = "it is too long to be shown to a person whole: ask your user";
+            return Err(malformed(what));
+        }
         let proposal = Proposal {
-            id: match &wanted {
-                ProposedAccess::Refused(refused, _) => *refused,
-                ProposedAccess::Request { .. } => id,
-            },
+            id: wanted.refused.unwrap_or(id),
             session: session.id().clone(),
             time: SystemTime::now(),
             wanted,
@@ -117,8 +118,12 @@ impl Exchange {
             80 => Scheme::Http,
             _ => Scheme::Https,
         };
-        self.above_floor(scheme, to)?;
-        Ok(ProposedAccess::Refused(refusal.id, refusal.to))
+        self.above_floor(scheme, to.clone())?;
+        Ok(ProposedAccess {
+            to,
+            request: refusal.request,
+            refused: Some(refusal.id),
+        })
     }
 
     /// Reads a request that need not have been made.
@@ -140,7 +145,11 @@ impl Exchange {
             ));
         }
         self.above_floor(Scheme::Https, to.clone())?;
-        Ok(ProposedAccess::Request { to, method, path })
+        Ok(ProposedAccess {
+            to,
+            request: Some((method, path)),
+            refused: None,
+        })
     }
 
     /// Refuses what no rule would allow.
@@ -263,4 +272,6 @@ pub(super) fn answer(taken: Result<Value, Unproposed>) -> (StatusCode, Value) {
 
 const MOST_CONTENT: usize = 4 << 10;
 const MOST_WORDS: usize = 280;
+/// What the audit log keeps of an event's subject, less the id.
+const MOST_SHOWN: usize = 1000;
 const READ_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);

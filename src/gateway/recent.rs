@@ -22,6 +22,8 @@ pub(super) struct RecentRefusal {
     pub(super) reason: ReasonCode,
     /// The host and port, if they were known.
     pub(super) to: String,
+    /// The method and the path, as the audit log shows them, if they were read.
+    pub(super) request: Option<(String, String)>,
 }
 
 /// The latest refusals, by session. Bounded, and lost with the process: the audit log keeps them.
@@ -64,6 +66,7 @@ mod tests {
             time: SystemTime::now(),
             reason: ReasonCode::PolicyDefaultDeny,
             to,
+            request: None,
         };
         for n in 0..100 {
             recent.add(&sessions[0], refusal(format!("h{n}.test")));

@@ -34,16 +34,17 @@ impl Exchange {
         let (log, id) = (&worker.shared.log, worker.shared.ids.next());
         let watched = worker.watchdog.exchange(guard);
         watched.counts_in(&worker.shared.metrics);
+        let trail = Trail::begin(log, id, connection.entry.as_str());
         Self {
             guard: watched,
             snapshot: worker.shared.current(),
-            trail: Trail::begin(log, id, connection.entry.as_str()),
             worker: worker.clone(),
             violations,
             error_format: ErrorFormat::default(),
             ca,
-            waited: OriginTime::begin(),
+            waited: OriginTime::begin(trail.began()),
             entry: connection.entry,
+            trail,
         }
     }
 
@@ -95,6 +96,7 @@ impl Exchange {
             time: SystemTime::now(),
             reason: refusal.reason(),
             to: to.clone(),
+            request: self.trail.request(),
         };
         self.worker.shared.recent.add(&named.session, recent);
         self.refuse(refusal, version, host, &to).await
@@ -177,7 +179,10 @@ impl Exchange {
         refusal.log(id);
         let (status, fields, content) = refusal.answer(id, version, self.error_format, to);
         let length = Length::Known(content.len() as u64);
-        let recorded = self.trail.answer(status.as_u16(), length).await;
+        // A call of gRPC is refused with 200 and a status of its own (`ErrorFormat::Grpc`). The log
+        // tells what was meant.
+        let meant = reason.status().as_u16();
+        let recorded = self.trail.answer(meant, length).await;
         // The answer is a few bytes of our own. Whether the client reads them is not worth a second
         // record.
         if let Err(error) = recorded.and_then(|()| self.trail.end(END_OF_OUR_OWN)) {

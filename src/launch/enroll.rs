@@ -4,8 +4,9 @@
 //! Two messages over one `SOCK_SEQPACKET` socket pair: the launcher's [`Hello`], with the listening
 //! sockets that it created inside the sandbox, and the gateway's answer, [`Ready`] or a refusal. A
 //! packet is one JSON object; what may be larger than a packet travels in a sealed memory file
-//! beside it. After that, the socket carries nothing: its end of file tells each side that the
-//! other has gone. All calls block.
+//! beside it. After that, it carries only connections with those who want to
+//! run a further command (`entry.rs`), and its end of file tells each side that the other has
+//! gone. All calls block.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Write};
@@ -253,6 +254,12 @@ impl GatewayEnd {
     pub fn ready(&self, ready: &Ready) -> Result<(), Error> {
         let file = ready.seal()?;
         send_packet(self.0.as_fd(), &Answer::Ready, &[file.0.as_fd()])
+    }
+
+    /// Returns another handle of the socket.
+    pub(super) fn copy(&self) -> Result<OwnedFd, Error> {
+        let copied = self.0.try_clone();
+        copied.map_err(|error| failed("copy the enrolment socket", error))
     }
 
     /// Tells the launcher that its sandbox will not be served. The message reaches the person at
@@ -535,7 +542,7 @@ fn failed(doing: &'static str, source: impl Into<io::Error>) -> Error {
 
 /// The largest number of file descriptors in one packet.
 pub const PACKET_FDS: usize = 3 + ports::MOST_HOST + 2 * ports::INWARD;
-const PACKET_BYTES: usize = 32 * 1024;
+const PACKET_BYTES: usize = 128 * 1024;
 const MEMORY_FILE_BYTES: u64 = 16 * 1024 * 1024;
 const SEALS: SealFlags = SealFlags::WRITE
     .union(SealFlags::SHRINK)

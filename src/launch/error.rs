@@ -9,7 +9,7 @@ use super::streams::LostOutput;
 use crate::enroll;
 
 /// Why the command was not run, or did not end on its own ([`Error::Uncovered`],
-/// [`Error::GatewayGone`], [`Error::Output`] and [`Error::Killed`]).
+/// [`Error::GatewayGone`], [`Error::SandboxEnded`], [`Error::Output`] and [`Error::Killed`]).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A step of creating the sandbox failed.
@@ -59,6 +59,12 @@ pub enum Error {
     /// The sandbox's first process vanished before the command ended.
     #[error("the sandbox was killed from outside")]
     Killed,
+    /// A further command was not started in a running sandbox.
+    #[error("cannot enter the sandbox: {0}")]
+    Entry(String),
+    /// The sandbox ended, and with it a further command in it.
+    #[error("the sandbox ended, and the command with it")]
+    SandboxEnded,
     /// The command ran, but its output in the file is incomplete.
     #[error(transparent)]
     Output(#[from] LostOutput),
@@ -71,11 +77,12 @@ impl Error {
         match self {
             Self::NotFound { .. } | Self::NotSeen { .. } => 127,
             Self::NotExecutable { .. } => 126,
-            Self::Killed | Self::Uncovered(_) => 137,
+            Self::Killed | Self::Uncovered(_) | Self::SandboxEnded => 137,
             Self::Output(_) => 1,
             Self::Step(_)
             | Self::Gateway(_)
             | Self::GatewaySilent { .. }
+            | Self::Entry(_)
             | Self::GatewayGone(_) => 125,
         }
     }

@@ -24,7 +24,7 @@ use super::syscall::{self, Arrived, Side, SignalSet};
 use super::terminal::Terminal;
 use super::wait::timespec;
 use super::watch::Watch;
-use super::{environment, program, refuse};
+use super::{entry, environment, program, refuse};
 use crate::enroll::{self, Hello, LauncherEnd, Listeners, receive_packet, send_packet};
 
 /// Creates the sandbox, runs the command in it, and returns how it ended.
@@ -176,8 +176,7 @@ impl Launcher {
             if ready.gateway {
                 match self.served {
                     false => self.pass_answer_on()?,
-                    // A serving gateway sends nothing more, so it has ended.
-                    true => self.stop_command(),
+                    true => self.let_in()?,
                 }
             }
             if ready.control {
@@ -307,6 +306,19 @@ impl Launcher {
         let answer = self.gateway.answer().map_err(Error::Gateway)?;
         self.served = true;
         self.order(&Order::Proceed, &[answer.as_fd()])
+    }
+
+    /// Passes on whom the gateway lets in. If it says anything else, it has ended.
+    fn let_in(&mut self) -> Result<(), Error> {
+        match entry::receive(self.gateway.as_fd()) {
+            None => self.stop_command(),
+            Some(caller) if self.command.is_some() => {
+                self.order(&Order::Enter, &[caller.as_fd()])?;
+            }
+            // Closed, so that they hear that there is no command yet.
+            Some(_) => {}
+        }
+        Ok(())
     }
 
     /// Asks the command to end: without the gateway it has no network, and nobody looks through

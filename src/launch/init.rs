@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::bounds::Bounds;
+use super::entered::Entered;
 use super::failure::{At, Failure, Step};
 use super::identity::Identity;
 use super::mount_plan::MountPlan;
@@ -56,6 +57,8 @@ pub enum Order {
     Proceed,
     /// The command may run.
     Run,
+    /// Somebody wants to run a further command; the connection with them is with the packet.
+    Enter,
 }
 
 /// Everything that the first process needs; `clone` copies it.
@@ -300,23 +303,60 @@ fn start(
     await_order(|order| matches!(order, Order::Run))?;
     rustix::io::write(&opener, b"!").at(Step::Process, "gate")?;
     drop(opener);
-    watch(pid.as_raw_nonzero().get())
+    let entered = Entered {
+        user: sandbox.identity.user(),
+        plan: &sandbox.plan,
+        bounds: sandbox.bounds,
+        variables,
+        mask,
+        callers: Vec::new(),
+    };
+    watch(pid.as_raw_nonzero().get(), entered)
 }
 
-/// Reaps every process of the sandbox until the command's own has ended.
-fn watch(command: i32) -> Result<Never, Failure> {
+/// Reaps every process of the sandbox, and starts further commands, until the command's own process
+/// has ended.
+fn watch(command: i32, mut entered: Entered<'_>) -> Result<Never, Failure> {
+    let ends = SignalSet::of(&[libc::SIGCHLD]);
+    ends.block().at(Step::Process, "signal mask")?;
+    let arrivals = ends.descriptor().at(Step::Process, "signal descriptor")?;
     loop {
-        let (pid, status) = syscall::wait_any().at(Step::Process, "wait")?;
-        if pid != command {
-            continue;
+        while let Some((pid, status)) = syscall::reap().at(Step::Process, "wait")? {
+            match (pid == command, libc::WIFSTOPPED(status)) {
+                (false, _) => entered.reaped(pid, status),
+                (true, true) => report(&Report::Stopped(libc::WSTOPSIG(status)), &[])?,
+                (true, false) => {
+                    report(&Report::Ended(status), &[])?;
+                    // With the first process, the kernel ends all others.
+                    syscall::exit_now(0);
+                }
+            }
         }
-        if libc::WIFSTOPPED(status) {
-            report(&Report::Stopped(libc::WSTOPSIG(status)), &[])?;
-            continue;
+        let fired = await_events(&arrivals, &entered)?;
+        while syscall::next_signal(&arrivals).is_some() {}
+        entered.hear(&fired[2..]);
+        if fired[1] {
+            let mut files = await_order(|order| matches!(order, Order::Enter))?;
+            files.pop().into_iter().for_each(|one| entered.admit(one));
         }
-        report(&Report::Ended(status), &[])?;
-        // With the first process, the kernel ends all others.
-        syscall::exit_now(0);
+    }
+}
+
+/// Waits for children, the launcher and callers; says, in this order, for which there is an event.
+fn await_events(arrivals: &OwnedFd, entered: &Entered<'_>) -> Result<Vec<bool>, Failure> {
+    use rustix::event::{PollFd, PollFlags};
+    let mut events = vec![
+        PollFd::new(arrivals, PollFlags::IN),
+        PollFd::from_borrowed_fd(CONTROL, PollFlags::IN),
+    ];
+    events.extend(entered.events());
+    match rustix::event::poll(&mut events, None) {
+        Ok(_) => Ok(events
+            .iter()
+            .map(|event| !event.revents().is_empty())
+            .collect()),
+        Err(rustix::io::Errno::INTR) => Ok(vec![false; events.len()]),
+        Err(error) => Err(error).at(Step::Process, "poll"),
     }
 }
 

@@ -133,6 +133,14 @@ impl Streams {
         Ok(())
     }
 
+    /// Returns what the command gets as its three streams: those of this process, or pipes.
+    pub fn passed(&self) -> [BorrowedFd<'_>; 3] {
+        [Stream::Input, Stream::Output, Stream::Error].map(|stream| {
+            let end = self.ends.iter().find(|end| end.becomes.contains(&stream));
+            end.map_or_else(|| stream.file(), |end| end.pipe.as_fd())
+        })
+    }
+
     /// Closes the command's ends in this process, the one that copies.
     pub fn keep_own_ends(&mut self) {
         self.ends.clear();

@@ -385,6 +385,32 @@ pub fn next_signal(descriptor: &OwnedFd) -> Option<Arrived> {
     })
 }
 
+/// Opens the other side of a terminal, and lets it be used.
+///
+/// # Errors
+/// `ENOTTY` if this is not the master's side; `EMFILE`.
+pub fn terminal_of(master: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let (unlocked, flags) = (0_i32, libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
+    // SAFETY: the first request reads one `i32`, which lives across the call; the second has flags
+    // for its argument.
+    let slave = unsafe {
+        match libc::ioctl(
+            master.as_raw_fd(),
+            libc::TIOCSPTLCK as _,
+            &raw const unlocked,
+        ) {
+            0 => libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER as _, flags),
+            failed => failed,
+        }
+    };
+    let error = |error: io::Error| {
+        rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO)
+    };
+    check(slave.into()).map_err(error)?;
+    // SAFETY: the kernel has just returned this descriptor, which nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(slave) })
+}
+
 /// Restores a signal's default action.
 pub fn default_action(signal: i32) {
     // SAFETY: SIG_DFL installs no code.
@@ -465,16 +491,17 @@ pub fn execute_open(
     io::Error::last_os_error()
 }
 
-/// Waits for any child to end or stop: its number and its raw status.
+/// Returns a child that has ended or stopped, its number and its raw status; `None` if none has.
 ///
 /// # Errors
 /// `ECHILD` if there is none.
-pub fn wait_any() -> io::Result<(i32, i32)> {
+pub fn reap() -> io::Result<Option<(i32, i32)>> {
     let mut status = 0;
+    let how = libc::WUNTRACED | libc::WNOHANG;
     loop {
         // SAFETY: the pointer is to a live `i32`.
-        match check(unsafe { libc::waitpid(-1, &raw mut status, libc::WUNTRACED) }.into()) {
-            Ok(pid) => return Ok((pid as i32, status)),
+        match check(unsafe { libc::waitpid(-1, &raw mut status, how) }.into()) {
+            Ok(pid) => return Ok((pid != 0).then_some((pid as i32, status))),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -202,6 +202,12 @@ pub(super) const OF_FIELDS: [Fact; 4] = [
 ];
 
 impl Fact {
+    /// Its place in a set of facts.
+    pub(super) const fn bit(self) -> u64 {
+        const { assert!(FACTS.len() <= 64) };
+        1 << self as u8
+    }
+
     /// The fact's row.
     pub fn row(self) -> &'static Row {
         &FACTS[self as usize]

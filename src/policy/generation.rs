@@ -26,8 +26,8 @@ use crate::names::{CredentialName, PolicyId, SessionId};
 pub struct Generation {
     number: u64,
     pub(super) rules: Vec<Rule>,
-    /// Everything that any rule reads.
-    reads: Reads,
+    /// Everything that any rule reads, by [`Fact::bit`].
+    reads: u64,
     pub(super) index: Index,
     lints: Vec<Lint>,
     /// For each rule, a slice with its id alone, so that a typical verdict allocates nothing.
@@ -59,8 +59,7 @@ impl Generation {
             reads: rules
                 .iter()
                 .flat_map(|rule| &rule.reads.facts)
-                .copied()
-                .collect(),
+                .fold(0, |all, fact| all | fact.bit()),
             lints,
             alone: rules
                 .iter()
@@ -143,7 +142,7 @@ impl Generation {
 
     /// Whether any rule reads any of these facts.
     pub(super) fn reads_any(&self, wanted: &[Fact]) -> bool {
-        wanted.iter().any(|fact| self.reads.contains(fact))
+        wanted.iter().any(|fact| self.reads & fact.bit() != 0)
     }
 
     /// Whether a rule that can apply to this question reads any of these facts.

@@ -13,6 +13,7 @@ use super::fault::Fault;
 use super::generation::Generation;
 use super::question::{Facts, Loan};
 use super::verdict::{Outcome, Verdict};
+use crate::audit::Text;
 use crate::intercept::{ConnectionContext, Request};
 use crate::message::{Origin, RequestTarget};
 use crate::names::CredentialName;
@@ -36,7 +37,7 @@ pub struct JudgedRequest {
     batch: bool,
     credentials: Arc<[CredentialName]>,
     /// The place of each credential.
-    places: Box<[Box<str>]>,
+    places: Box<[Text]>,
     actions: Box<[String]>,
 }
 
@@ -68,7 +69,7 @@ impl JudgedRequest {
             websocket: request.upgrade.is_some(),
             batch: presented.batch,
             credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
-            places: lends.iter().map(|lend| lend.place_text().into()).collect(),
+            places: lends.iter().map(|lend| lend.place_text().clone()).collect(),
             actions: lends.iter().flat_map(CredentialUse::actions).collect(),
         }
     }
@@ -110,7 +111,7 @@ impl JudgedRequest {
     pub(super) fn loans(&self) -> impl Iterator<Item = (&CredentialName, &str)> {
         self.credentials
             .iter()
-            .zip(self.places.iter().map(AsRef::as_ref))
+            .zip(self.places.iter().map(Text::as_str))
     }
 
     /// Whether a rule that can apply to the request, or to one of its credentials, reads any of
@@ -270,7 +271,7 @@ mod tests {
             websocket: false,
             batch: false,
             credentials: Arc::from([CredentialName::new("github").unwrap()]),
-            places: [Box::from("header:authorization:Bearer")].into(),
+            places: [Text::new("header:authorization:Bearer")].into(),
             actions: [].into(),
         }
     }

@@ -28,6 +28,8 @@ pub enum Operation {
     SessionResume,
     /// To end a session.
     SessionEnd,
+    /// To run a further command in a session's sandbox.
+    SessionEnter,
     /// To read records of the audit log.
     AuditRead,
     /// To apply changed files.
@@ -54,6 +56,7 @@ impl Operation {
             Self::SessionPause => "session.pause",
             Self::SessionResume => "session.resume",
             Self::SessionEnd => "session.end",
+            Self::SessionEnter => "session.enter",
             Self::AuditRead => "audit.read",
             Self::Reload => "reload",
             Self::PolicyAllow => "policy.allow",
@@ -149,7 +152,7 @@ const HELP: &str = "the schema is policies/control.cedarschema; see docs/control
 mod tests {
     use super::*;
 
-    const ALL: [Operation; 13] = [
+    const ALL: [Operation; 14] = [
         Operation::Status,
         Operation::MetricsRead,
         Operation::SessionList,
@@ -157,6 +160,7 @@ mod tests {
         Operation::SessionPause,
         Operation::SessionResume,
         Operation::SessionEnd,
+        Operation::SessionEnter,
         Operation::AuditRead,
         Operation::Reload,
         Operation::PolicyAllow,
@@ -172,6 +176,7 @@ mod tests {
                 | Operation::SessionPause
                 | Operation::SessionResume
                 | Operation::SessionEnd
+                | Operation::SessionEnter
         );
         of_a_session.then(|| SessionId::new("agent-1").unwrap())
     }

@@ -10,6 +10,7 @@ use super::binding::{Binding, is_below};
 use super::clash::{BindingMalformed, mistakes};
 use super::phantom::Phantoms;
 use super::signing::Role;
+use crate::audit::Text;
 use crate::message::{EncodedSlash, Host, HostPattern, Origin, Place, TakenPart};
 use crate::names::{CredentialName, Map};
 
@@ -19,7 +20,7 @@ pub(super) struct Bound {
     /// Its position in the configuration, which `credential` uses to identify it.
     pub(super) index: usize,
     /// The text forms of its places.
-    pub(super) place_texts: Vec<Box<str>>,
+    pub(super) place_texts: Vec<Text>,
     /// The fields that hold its places, and the fields that hold other credentials.
     pub(super) fields: Vec<HeaderName>,
 }
@@ -33,7 +34,7 @@ pub struct Bindings {
     exact: Map<Host, Vec<Arc<Bound>>>,
     below: Map<Box<str>, Vec<Arc<Bound>>>,
     /// Whether any credential signs requests.
-    signs: bool,
+    pub(super) signs: bool,
 }
 
 impl Bindings {
@@ -110,13 +111,10 @@ impl Bindings {
             .any(|bound| matches!(bound.binding.role, Role::Place) && bound.is_for(origin))
     }
 
-    /// The credentials bound to an origin, including parts of signing credentials, by their
-    /// positions in the configuration.
-    pub(crate) fn bound_to(&self, origin: &Origin) -> Vec<usize> {
-        self.of(origin)
-            .into_iter()
-            .map(|bound| bound.index)
-            .collect()
+    /// The credentials bound to an origin.
+    #[cfg(test)]
+    pub(crate) fn bound_to(&self, origin: &Origin) -> super::BoundIndices {
+        self.of(origin).iter().map(|bound| bound.index).collect()
     }
 
     /// The binding at a position in the configuration.
@@ -148,7 +146,7 @@ impl Bindings {
     ) -> bool {
         self.of_each(&origin.authority.host).any(|bound| {
             bound.binding.credential == *credential
-                && bound.place_texts.iter().any(|text| **text == *place)
+                && bound.place_texts.iter().any(|text| text == place)
                 && bound.is_for(origin)
                 && bound.lends(method, path)
         })

@@ -46,6 +46,7 @@ impl Bindings {
             found: DetectedCredentials {
                 batch: is_batch(&head.origin.authority.host, &head.target)
                     || bound.iter().any(|bound| bound.batches(head.target.path())),
+                bound: bound.iter().map(|bound| bound.index).collect(),
                 ..DetectedCredentials::default()
             },
         };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use smallvec::SmallVec;
 use zeroize::Zeroizing;
 
 use super::bindings::Bound;
@@ -10,6 +11,7 @@ use super::phantom::{Phantom, Phantoms};
 use super::refusal::{CredentialRefusal, RequestPart};
 use super::signer::Claimed;
 use super::signing::Signing;
+use crate::audit::Text;
 use crate::body::FormKind;
 use crate::message::{Place, folded_parameter};
 use crate::names::CredentialName;
@@ -22,12 +24,17 @@ use crate::names::CredentialName;
 #[derive(Debug, Default)]
 pub struct DetectedCredentials {
     pub(crate) lends: Vec<CredentialUse>,
-    pub(super) strip: Vec<HeaderName>,
+    pub(super) strip: SmallVec<[HeaderName; 1]>,
     /// The cookies that are sent on, if the origin is managed.
     pub(super) cookies: Option<HeaderValue>,
     pub(crate) watch: Option<FormWatch>,
     pub(crate) batch: bool,
+    pub(crate) bound: BoundIndices,
 }
+
+/// The credentials bound to an origin, including parts of signing credentials, by their positions
+/// in the configuration.
+pub(crate) type BoundIndices = SmallVec<[usize; 4]>;
 
 /// What a request's content must not contain. It is checked once the content is held.
 ///
@@ -134,7 +141,7 @@ impl CredentialUse {
 
     /// The place's text form.
     #[must_use]
-    pub fn place_text(&self) -> &str {
+    pub fn place_text(&self) -> &Text {
         &self.bound.place_texts[self.place]
     }
 

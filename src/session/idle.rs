@@ -35,8 +35,8 @@ impl IdleClock {
     }
 
     /// Notes that the session is used.
-    pub(super) fn note(&self, now: Moment) {
-        self.used.store(now.since_boot.as_secs(), Ordering::Relaxed);
+    pub(super) fn note(&self, since_boot: Duration) {
+        self.used.store(since_boot.as_secs(), Ordering::Relaxed);
     }
 
     /// Whether the session was not used for too long.
@@ -66,7 +66,7 @@ mod tests {
             (clock.is_over(at(159)), clock.is_over(at(160))),
             (false, true)
         );
-        clock.note(at(150));
+        clock.note(Duration::from_secs(150));
         assert_eq!(
             (clock.is_over(at(209)), clock.is_over(at(210))),
             (false, true)

@@ -18,11 +18,16 @@ impl Moment {
     /// The present moment.
     #[must_use]
     pub fn now() -> Self {
-        let since_boot = clock_gettime(ClockId::Boottime);
         Self {
-            since_boot: Duration::try_from(since_boot).unwrap_or_default(),
+            since_boot: Self::since_boot(),
             wall: SystemTime::now(),
         }
+    }
+
+    /// The time since boot alone.
+    #[must_use]
+    pub fn since_boot() -> Duration {
+        Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
     }
 
     /// Whether so much time has passed since another moment, by either clock.

@@ -185,12 +185,18 @@ impl Session {
     /// Why it has ended, if it has.
     #[must_use]
     pub fn ended(&self) -> Option<EndReason> {
+        self.ended_at(Moment::now)
+    }
+
+    /// Why it has ended by that time, which is asked for only if it can end by itself.
+    fn ended_at(&self, now: impl FnOnce() -> Moment) -> Option<EndReason> {
         if let SessionStatus::Ended(why) = self.status.load() {
             return Some(why);
         }
         let lifetime = self.lifetime.load();
-        let now = lifetime.as_ref().map(|_| Moment::now())?;
-        if lifetime.as_ref().is_some_and(|life| life.is_over(now)) {
+        let lifetime = lifetime.as_ref()?;
+        let now = now();
+        if lifetime.is_over(now) {
             return Some(EndReason::Expired);
         }
         // What is under way uses it.
@@ -212,9 +218,22 @@ impl Session {
 
     /// Makes the end of a session that was not used for too long final.
     pub fn end_if_idle(&self) {
-        if self.ended() == Some(EndReason::Idle) {
+        self.end_if_idle_at(Moment::now());
+    }
+
+    fn end_if_idle_at(&self, now: Moment) {
+        if self.ended_at(|| now) == Some(EndReason::Idle) {
             self.status.store(SessionStatus::Ended(EndReason::Idle));
         }
+    }
+
+    /// Begins its time anew, after it was not used for too long. Returns whether it did.
+    pub(super) fn come_back(&self, now: Moment) -> bool {
+        if let Some(lifetime) = self.lifetime() {
+            self.extend(lifetime.again(now));
+        }
+        self.idle.note(now.since_boot);
+        self.status.store(SessionStatus::Active)
     }
 
     /// Until when it lives; `None` if nothing ends it.
@@ -268,9 +287,10 @@ impl Session {
     #[must_use]
     pub fn exchange(self: &Arc<Self>, most: usize) -> Option<Underway> {
         // A session that was not used for too long is not brought back by being refused.
-        self.end_if_idle();
+        let now = Moment::now();
+        self.end_if_idle_at(now);
         let before = self.exchanges.fetch_add(1, Ordering::Relaxed);
-        self.idle.note(Moment::now());
+        self.idle.note(now.since_boot);
         let underway = Underway(self.clone());
         (before < most).then_some(underway)
     }
@@ -289,7 +309,7 @@ impl Underway {
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        self.0.idle.note(Moment::now());
+        self.0.idle.note(Moment::since_boot());
         self.0.exchanges.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -22,7 +22,7 @@ mod status;
 pub use binding::{Binding, Foreign, When};
 pub use bindings::Bindings;
 pub use clash::{BindingMalformed, mistakes};
-pub(crate) use detected::Location;
+pub(crate) use detected::{BoundIndices, Location};
 pub use detected::{CredentialUse, DetectedCredentials, FormWatch};
 pub use lifetime::{Lifetime, Moment};
 pub use parts::{HeldParts, KnownPart, PartTexts, SigningPart};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::lifetime::Moment;
 use super::live::{Session, Sessions};
 use super::status::{EndReason, SessionStatus};
 use crate::names::SessionId;
@@ -80,12 +81,22 @@ impl Session {
         self.change(SessionStatus::Paused)
     }
 
-    /// Resumes the session.
+    /// Resumes the session, also one that was not used for too long: that end was nobody's
+    /// decision.
     ///
     /// # Errors
     /// [`HasEnded`].
     pub fn resume(&self) -> Result<(), HasEnded> {
-        self.change(SessionStatus::Active)
+        match self.was_idle() {
+            true => self.come_back(Moment::now()).then_some(()).ok_or(HasEnded),
+            false => self.change(SessionStatus::Active),
+        }
+    }
+
+    /// Whether it ended because it was not used for too long.
+    #[must_use]
+    pub fn was_idle(&self) -> bool {
+        self.ended() == Some(EndReason::Idle)
     }
 
     fn change(&self, to: SessionStatus) -> Result<(), HasEnded> {

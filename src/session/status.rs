@@ -51,7 +51,8 @@ impl EndReason {
     }
 }
 
-/// What was made of a session. One that was ended stays so, with its first reason.
+/// What was made of a session. One that was ended stays so, with its first reason. Only one that
+/// was not used for too long may be active again.
 #[derive(Default)]
 pub(super) struct DecidedStatus(AtomicU8);
 
@@ -77,7 +78,8 @@ impl DecidedStatus {
             SessionStatus::Ended(EndReason::Idle) => IDLE,
             SessionStatus::Ended(EndReason::Listener) => LEFT,
         };
-        let change = |now: u8| (now < ENDED).then_some(code);
+        let comes_back = |now: u8| now == IDLE && code == ACTIVE;
+        let change = |now: u8| (now < ENDED || comes_back(now)).then_some(code);
         let changed = self
             .0
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
@@ -109,5 +111,14 @@ mod tests {
         assert_eq!(status.load(), SessionStatus::Ended(EndReason::Operator));
         assert!(status.store(SessionStatus::Ended(EndReason::Idle)));
         assert_eq!(status.load(), SessionStatus::Ended(EndReason::Operator));
+    }
+
+    #[test]
+    fn a_session_that_was_idle_becomes_active_again_and_nothing_else() {
+        let status = DecidedStatus::default();
+        assert!(status.store(SessionStatus::Ended(EndReason::Idle)));
+        assert!(!status.store(SessionStatus::Paused));
+        assert!(status.store(SessionStatus::Active));
+        assert_eq!(status.load(), SessionStatus::Active);
     }
 }

@@ -33,7 +33,7 @@ pub enum SessionDecision {
     },
     /// Pauses a session that was not ended.
     Pause(SessionId),
-    /// Resumes a session that was not ended.
+    /// Resumes a session that was not ended, or was ended because it was not used for too long.
     Resume(SessionId),
     /// Ends a session for good. One that was already ended stays as it is.
     End {
@@ -78,7 +78,8 @@ impl SessionDecision {
             }
             return Ok(record);
         }
-        if record.ended.is_some() {
+        let comes_back = matches!(self, Self::Resume(_)) && record.was_idle;
+        if record.ended.is_some() && !comes_back {
             return Err(StateError::Refused("the session was ended"));
         }
         match self {
@@ -90,7 +91,9 @@ impl SessionDecision {
             }
             Self::Extend { ends, .. } => record.ends = Some(ends),
             Self::Pause(_) => record.paused = true,
-            Self::Resume(_) => record.paused = false,
+            Self::Resume(_) => {
+                (record.ended, record.was_idle, record.paused) = (None, false, false);
+            }
             Self::Shape {
                 credential,
                 before,

@@ -55,7 +55,7 @@ fn end(session: &str, at: u64) -> SessionDecision {
 type Test = fn(Arc<dyn StateStore>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What every store must do.
-const SUITE: [(&str, Test); 7] = [
+const SUITE: [(&str, Test); 8] = [
     ("records come back as they were put in", |store| {
         Box::pin(come_back(store))
     }),
@@ -63,6 +63,9 @@ const SUITE: [(&str, Test); 7] = [
         Box::pin(need(store))
     }),
     ("an end is for good", |store| Box::pin(end_for_good(store))),
+    ("an idle end is taken back", |store| {
+        Box::pin(idle_end(store))
+    }),
     ("all of them or none", |store| Box::pin(all_or_none(store))),
     ("revisions have no gap", |store| Box::pin(no_gap(store))),
     ("the key's mark is set once", |store| {
@@ -194,6 +197,23 @@ async fn end_for_good(store: Arc<dyn StateStore>) {
     }
     let now = store.session(&id("a")).await.unwrap().unwrap();
     assert_eq!((now.ended, now.ends), (Some(150), Some(200)));
+}
+
+async fn idle_end(store: Arc<dyn StateStore>) {
+    let idle_end = SessionDecision::End {
+        session: id("a"),
+        at: 150,
+        was_idle: true,
+    };
+    let create = SessionDecision::Create(record("a"));
+    store.decide(vec![create, idle_end]).await.unwrap();
+    assert!(store.decide(vec![extend("a", 900)]).await.is_err());
+    let resume = || vec![SessionDecision::Resume(id("a"))];
+    store.decide(resume()).await.unwrap();
+    let now = store.session(&id("a")).await.unwrap().unwrap();
+    assert_eq!((now.ended, now.was_idle), (None, false));
+    store.decide(vec![end("a", 160)]).await.unwrap();
+    assert!(store.decide(resume()).await.is_err());
 }
 
 async fn all_or_none(store: Arc<dyn StateStore>) {

@@ -160,6 +160,7 @@ def refused(hour):
     inside.type("clear; curl -sS -o /dev/null https://example.com/; exit\r")
     inside.end()
     told = re.sub(r"\x1b\[[0-9;?>=]*[A-Za-z]", "", inside.raw.decode(errors="replace"))
+    told = re.sub(r"\r?\n {18}", " ", told)
     lines = re.findall(r"gateway  refused  .*?gateway why [0-9a-f]{20}", told)
     hour.say("At the end of the session, what was refused, with the flag that allows it:\n")
     assert any("example.com" in line and "`--allow example.com` permits it" in line for line in lines), told

@@ -69,6 +69,16 @@ fn a_reload_applies_changed_policies_or_says_what_is_wrong_with_them() {
     let (code, said) = program.gateway(&["reload"]);
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("rules.cedar:"), "{said}");
+    let (_, log) = program.gateway(&["log"]);
+    let acts: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains(" reload"))
+        .collect();
+    let last = acts[acts.len() - 2..].join("\n");
+    assert!(
+        last.contains("allow ") && acts[acts.len() - 1].contains("failed "),
+        "{log}"
+    );
     let state = program.json(&["status"]);
     let in_force = &state["gateways"][0]["policies"]["generation"];
     assert_eq!(in_force.as_u64(), Some(generation));

@@ -333,7 +333,7 @@ fn a_collector_that_is_not_there_slows_nothing_and_misses_nothing() {
 }
 
 #[test]
-fn a_collector_that_hangs_does_not_hold_up_the_end() {
+fn a_collector_that_hangs_does_not_hold_up_the_end_and_gets_the_rest_after_the_next_start() {
     let port = free();
     let collector = Collector::start(port);
     collector.hangs.store(true, Ordering::SeqCst);
@@ -351,7 +351,8 @@ fn a_collector_that_hangs_does_not_hold_up_the_end() {
     );
     let said = fs::read_to_string(program.path("log")).unwrap();
     assert!(said.contains("not exported before the end"), "{said}");
-    // The log has everything in any case, and the next start goes on.
+    // The log has everything in any case, and the next start goes on where this one came to.
+    let taken = collector.spans().len();
     let (code, said) = program.gateway(&["audit", "verify", "audit/log.jsonl"]);
     assert_eq!(code, 0, "{said}");
     collector.hangs.store(false, Ordering::SeqCst);
@@ -359,12 +360,17 @@ fn a_collector_that_hangs_does_not_hold_up_the_end() {
     let name = format!("serve-{}.sock", program.child.id());
     program.socket = program.socket.with_file_name(name);
     program.wait();
+    until("the unsent span", || collector.spans().len() > taken);
+    let is_stop = |log: &Value| log["eventName"] == "gateway.stop";
+    until("the end of the first", || {
+        collector.logs().iter().any(is_stop)
+    });
     ask(&program, "http://stream.test/", "");
-    until("a span", || !collector.spans().is_empty());
+    until("another span", || collector.spans().len() > taken + 1);
 }
 
 #[test]
-fn what_is_written_just_before_the_end_is_exported() {
+fn what_is_written_just_before_the_end_is_exported_with_the_end_itself() {
     let port = free();
     let collector = Collector::start(port);
     let mut program = Program::start(&format!("[[export]]\nurl = \"http://{port}\"\n"));
@@ -375,6 +381,8 @@ fn what_is_written_just_before_the_end_is_exported() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(program.child.wait().unwrap().success());
     assert_eq!(collector.spans().len(), 20);
+    let last = collector.logs().last().map(|log| log["eventName"].clone());
+    assert_eq!(last, Some("gateway.stop".into()));
 }
 
 #[test]

@@ -88,8 +88,22 @@ fn a_run_that_is_learned_from_permits_nothing_and_proposes_the_least_policy_for_
     let (folder, origins) = desk();
     let at = folder.path();
     let line = format!("exec --config ../named.toml --learn -- sh -c '{ASKS}'");
-    let (code, shown) = answered(at, &line, "n\n");
+    // It leaves the terminal so that nothing of the question would be seen.
+    let hidden = line.replace(
+        ASKS,
+        &format!("printf \"\\033[8m\\033]0;\"; stty raw -echo; {ASKS}"),
+    );
+    let (code, shown) = answered(at, &hidden, "n\n");
     assert_eq!(code, 3, "{shown}");
+    let (_, after) = shown
+        .split_once("\u{1b}[8m\u{1b}]0;")
+        .expect("it was hidden");
+    let (reset, asked) = after.split_once("proposed as").expect("it is asked");
+    assert!(reset.contains("\u{1b}\\\u{1b}[!p"), "{shown}");
+    assert!(
+        asked.contains("[y/N] n\r\n"),
+        "the answer is not shown: {shown}"
+    );
     assert!(
         !file(at).exists() && shown.contains("nothing was written"),
         "{shown}"

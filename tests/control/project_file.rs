@@ -335,3 +335,116 @@ fn a_running_gateway_takes_up_a_changed_projects_file_when_it_is_allowed() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", self::said(&output));
 }
+
+/// Pipes, devices, huge files, and files that change between one look and the next.
+#[test]
+fn what_is_no_plain_file_or_never_stays_the_same_is_in_force_at_no_time() {
+    let folder = folder(USER);
+    let at = folder.path();
+    let path = at.join("home/project/gateway.toml");
+    let made = Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    let unfit = |told: &str| {
+        let (code, said) = gateway(at, &["project", "allow", "--yes"]);
+        assert!(code == 2 && said.contains(told), "{told}: {said}");
+        let (code, said) = inside(at, &[], "true");
+        assert!(code == 0 && said.contains("network  nothing"), "{said}");
+    };
+    unfit("no regular file");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    unfit("no regular file");
+    fs::remove_dir(&path).unwrap();
+    write(at, "gateway.toml", &"#".repeat(2 << 20));
+    unfit("larger than 1MiB");
+    write(at, "gateway.toml", ONE);
+    assert_eq!(gateway(at, &["project", "allow", "--yes"]).0, 0);
+    let evil = "[policy]\nallow = [\"evil.test\"]\n";
+    let (stop, home) = (std::sync::atomic::AtomicBool::new(false), at.join("home"));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut texts = [ONE, evil].into_iter().cycle();
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                fs::write(home.join("next"), texts.next().unwrap()).unwrap();
+                chown(home.join("next"), Some(USER), Some(USER)).unwrap();
+                fs::rename(home.join("next"), &path).unwrap();
+            }
+        });
+        let runs: Vec<_> = (0..6).map(|_| inside(at, &[], "true")).collect();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        for (code, said) in runs {
+            let is_refused = code == 2 && said.contains("is not what you allowed");
+            let is_allowed = code == 0 && said.contains("network  one.test");
+            assert!(is_refused || is_allowed, "{code} {said}");
+            assert!(!said.contains("evil.test"), "{said}");
+        }
+    });
+}
+
+#[test]
+fn a_decision_that_cannot_be_read_stops_the_run() {
+    let folder = folder(USER);
+    let at = folder.path();
+    write(at, "gateway.toml", ONE);
+    assert_eq!(gateway(at, &["project", "allow", "--yes"]).0, 0);
+    let projects = at.join("home/.local/state/gateway/projects");
+    let kept = fs::read_dir(&projects).unwrap().flatten();
+    let kept = kept
+        .map(|one| one.path().join("file.json"))
+        .find(|file| file.exists());
+    let kept = kept.unwrap();
+    fs::write(&kept, "{").unwrap();
+    let (code, said) = inside(at, &[], "echo ran");
+    assert!(code != 0 && !said.contains("ran"), "{said}");
+    assert!(
+        said.contains("what you decided about the project's file cannot be read"),
+        "{said}"
+    );
+    // A folder that cannot be searched hides a decision, and is no lack of one.
+    let folder = kept.parent().unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o000)).unwrap();
+    let (code, said) = inside(at, &[], "echo ran");
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(code != 0 && !said.contains("ran"), "{said}");
+}
+
+/// A home is a project like another; its state, with every decision, is out of sight. Of two
+/// sandboxes in one project, the last to end sets aside what either made.
+#[test]
+fn a_home_may_be_a_project_and_two_sandboxes_may_share_one() {
+    let folder = folder(USER);
+    let at = folder.path();
+    let home = |arguments: &[&str]| {
+        let mut command = user_command(at, USER);
+        command.current_dir(at.join("home")).stdin(Stdio::null());
+        said(&command.args(arguments).output().unwrap())
+    };
+    fs::write(at.join("home/gateway.toml"), ONE).unwrap();
+    chown(at.join("home/gateway.toml"), Some(USER), Some(USER)).unwrap();
+    assert!(home(&["project", "allow", "--yes"]).contains("allowed"));
+    let look = "find / -xdev -name file.json 2>/dev/null; echo evil >> gateway.toml; \
+                mkdir -p .local/state/gateway/projects/x; echo looked";
+    let told = home(&["exec", "--", "sh", "-c", look]);
+    assert!(
+        told.contains("looked") && !told.contains("file.json"),
+        "{told}"
+    );
+    let read = fs::read_to_string(at.join("home/gateway.toml")).unwrap();
+    assert_eq!(read, ONE);
+    let state = at.join("home/.local/state/gateway/projects/x");
+    assert!(!state.exists(), "the command reached the state");
+    // It is none of the projects below.
+    assert!(inside(at, &[], "true").1.contains("network  nothing"));
+    let project = at.join("home/project");
+    let mut first = user_command(at, USER);
+    let first = first
+        .args(["exec", "-q", "--", "sh", "-c"])
+        .arg("echo '[policy]' > gateway.toml; touch up; while [ ! -e go ]; do sleep 0.05; done");
+    let mut first = first.spawn().unwrap();
+    wait_for("the first does not run", || project.join("up").exists());
+    let (_, second) = inside(at, &[], "echo more >> gateway.toml; touch go");
+    assert!(second.contains("network  nothing"), "{second}");
+    assert!(first.wait().unwrap().success());
+    let (_, third) = inside(at, &[], "true");
+    assert!(third.contains("network  nothing"), "{third}");
+}

@@ -7,6 +7,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::sandbox::{exec, folder, user_command, wait_for};
+use crate::watch::Terminal;
 
 fn outside(folder: &Path, arguments: &[&str]) -> Output {
     let output = user_command(folder, 0).args(arguments).output();
@@ -106,9 +107,122 @@ fn a_refusal_is_proposed_by_its_id_and_what_waits_at_the_end_is_told() {
     let (said, noted) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(said.matches("\n202{").count(), 2, "{said}");
     assert!(said.contains("404"), "{said}");
-    assert_eq!(said.matches(" waiting unlisted.test ").count(), 1, "{said}");
+    assert_eq!(
+        said.matches(" waiting GET unlisted.test/a ").count(),
+        1,
+        "{said}"
+    );
     assert!(noted.contains("nobody answered the proposal"), "{noted}");
     assert!(noted.contains("\"please\""), "{noted}");
+}
+
+/// The ids of what waits, by what is wanted.
+fn waiting(folder: &Path, wanted: &str) -> Option<String> {
+    let listed = outside(folder, &["proposals", "--json"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let all = listed["proposals"].as_array()?;
+    let one = all.iter().find(|one| one["wanted"] == wanted)?;
+    Some(one["id"].as_str().unwrap().to_owned())
+}
+
+/// Refused twice, so that there are two ids of the same, of which the first is proposed.
+#[test]
+fn what_a_person_refused_stays_refused_by_every_id_until_it_is_undone() {
+    let folder = folder(0);
+    let project = folder.path().join("home/project");
+    let ask = "curl -sS https://unlisted.test/a >/dev/null; \
+               id=$(curl -sS http://gateway.internal/refused | grep -o '[0-9a-f]\\{20\\}' | head -1)";
+    let script = format!(
+        "{ask}; {PROPOSE} -d \"id=$id&why=say+%22yes%22+e%cc%81+%d7%90\"; touch sent; \
+         while [ ! -e denied ]; do sleep 0.05; done; \
+         {ask}; echo again=$id; {PROPOSE} -d \"id=$id&why=please\"; echo $id > other; mv other second; \
+         while [ ! -e undone ]; do sleep 0.05; done; \
+         {PROPOSE} -d \"id=$id&why=please\"; curl -sS http://gateway.internal/proposals"
+    );
+    let child = inside(&folder, &script);
+    wait_for("no proposal", || project.join("sent").exists());
+    let first = waiting(folder.path(), "GET unlisted.test/a").unwrap();
+    // The words neither end their quotation, nor hide, nor run backwards.
+    let plain = text(&outside(folder.path(), &["proposals"]).stdout);
+    let words = r#""say \"yes\" e\u{301} \u{5d0}""#;
+    assert!(plain.contains(words), "{plain}");
+    assert!(outside(folder.path(), &["deny", &first]).status.success());
+    fs::write(project.join("denied"), "").unwrap();
+    wait_for("no second refusal", || project.join("second").exists());
+    let second = fs::read_to_string(project.join("second")).unwrap();
+    assert_ne!(first, second.trim());
+    for named in [
+        &["allow", first.as_str()][..],
+        &["allow", second.trim()],
+        &["allow", "--last"],
+    ] {
+        let allowed = outside(folder.path(), &[named, &["--yes"]].concat());
+        let said = text(&allowed.stderr);
+        assert!(!allowed.status.success(), "{named:?} {allowed:?}");
+        assert!(
+            said.contains("a person has refused `GET unlisted.test/a`"),
+            "{said}"
+        );
+        assert!(
+            said.contains(&format!("gateway deny --undo {first}")),
+            "{said}"
+        );
+    }
+    assert!(waiting(folder.path(), "GET unlisted.test/a").is_none());
+    // Who names the host is told, and decides: without an answer, nothing is changed.
+    let by_host = outside(folder.path(), &["allow", "unlisted.test"]);
+    let said = text(&by_host.stderr);
+    assert!(!by_host.status.success(), "{by_host:?}");
+    assert!(
+        said.contains("GET unlisted.test/a was refused to this session before"),
+        "{said}"
+    );
+    let undone = outside(folder.path(), &["deny", "--undo", &first]);
+    assert!(undone.status.success(), "{undone:?}");
+    assert_eq!(
+        waiting(folder.path(), "GET unlisted.test/a").unwrap(),
+        first
+    );
+    fs::write(project.join("undone"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stdout);
+    // Taken, refused, and taken once it was undone: as the one that waits.
+    for part in ["\n202again=", "\n409{", "\n202Proposed"] {
+        assert!(said.contains(part), "{part} {said}");
+    }
+    assert_eq!(
+        said.matches(" waiting GET unlisted.test/a ").count(),
+        1,
+        "{said}"
+    );
+}
+
+#[test]
+fn in_the_view_a_proposal_is_refused_after_a_question_alone() {
+    let folder = folder(0);
+    let project = folder.path().join("home/project");
+    let script = format!(
+        "{PROPOSE} -d 'host=a.test&method=GET&path=/&why=words'; touch sent; \
+         while [ ! -e go ]; do sleep 0.05; done"
+    );
+    let child = inside(&folder, &script);
+    wait_for("no proposal", || project.join("sent").exists());
+    let mut terminal = Terminal::of(&user_command(folder.path(), 0), ("NO_COLOR", "1"));
+    terminal.shows("proposed exec         GET a.test/  \"words\"");
+    terminal.press("jd");
+    terminal.shows("Refuse it for as long as session `exec` lives? [y/N]");
+    terminal.press("n");
+    terminal.shows("nothing was changed");
+    assert!(waiting(folder.path(), "GET a.test/").is_some());
+    terminal.press("d");
+    terminal.shows("[y/N]");
+    terminal.press("y");
+    terminal.shows("the proposal is refused");
+    assert!(waiting(folder.path(), "GET a.test/").is_none());
+    terminal.press("q");
+    terminal.restored();
+    fs::write(project.join("go"), "").unwrap();
+    assert!(child.wait_with_output().unwrap().status.success());
 }
 
 #[test]

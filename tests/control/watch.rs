@@ -8,7 +8,7 @@ use crate::program::{Program, command};
 use crate::sandbox::wait_for;
 
 /// The program in a terminal of 24 rows and 100 columns.
-struct Terminal {
+pub struct Terminal {
     child: Child,
     keys: std::process::ChildStdin,
     shown: Arc<Mutex<Vec<u8>>>,
@@ -16,13 +16,20 @@ struct Terminal {
 
 impl Terminal {
     fn watch(program: &Program, variable: (&str, &str)) -> Self {
+        Self::of(&command(program.folder.path()), variable)
+    }
+
+    /// The view, with the variables and the folder of a command.
+    pub fn of(like: &Command, variable: (&str, &str)) -> Self {
         let line = format!(
             "stty rows 24 cols 100; {} watch; echo; stty -a | grep -c ' icanon'; echo ended=$?",
             env!("CARGO_BIN_EXE_gateway")
         );
-        let like = command(program.folder.path());
+
         let mut script = Command::new("script");
-        script.current_dir(program.folder.path()).env_clear();
+        script
+            .current_dir(like.get_current_dir().unwrap())
+            .env_clear();
         let variables = like.get_envs();
         script.envs(variables.filter_map(|(name, value)| Some((name, value?))));
         let mut child = script
@@ -57,7 +64,7 @@ impl Terminal {
         all[from..whole].to_owned()
     }
 
-    fn shows(&self, text: &str) {
+    pub fn shows(&self, text: &str) {
         let shows = || self.screen().contains(text);
         let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
         while !shows() {
@@ -67,12 +74,12 @@ impl Terminal {
         }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Waits until the terminal is as before, and returns all that was shown.
-    fn restored(&mut self) -> String {
+    pub fn restored(&mut self) -> String {
         wait_for("it goes on", || self.all().contains("ended=0"));
         self.child.wait().unwrap();
         let all = self.all();

@@ -187,7 +187,7 @@ fn a_gateway_that_was_off_for_longer_than_a_lifetime_goes_on_with_the_same_phant
 }
 
 #[test]
-fn a_session_that_was_idle_for_too_long_says_so_also_after_a_restart() {
+fn a_session_that_was_idle_for_too_long_says_so_also_after_a_restart_until_it_is_resumed() {
     let mut stage = Stage::new(Setup {
         idle: "1m",
         ..Setup::default()
@@ -211,7 +211,12 @@ fn a_session_that_was_idle_for_too_long_says_so_also_after_a_restart() {
     stage.gateway.stop();
     stage.gateway.restart();
     assert_eq!(said(&stage), StatusCode::FORBIDDEN);
-    assert!(stage.gateway.said().contains("was not used for too long"));
+    assert!(stage.gateway.said().contains("`gateway resume agent-1`"));
+    stage.gateway.command(&["resume", "agent-1"]);
+    assert_eq!(said(&stage), StatusCode::OK, "with the same phantom and CA");
+    stage.gateway.stop();
+    stage.gateway.restart();
+    assert_eq!(said(&stage), StatusCode::OK);
 }
 
 /// Looks through every file of the state for what must not be there.

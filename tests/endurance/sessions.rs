@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::PoisonError;
@@ -16,11 +17,15 @@ use crate::{ALONE, is_full, raise_open_files};
 const MOST_KIB_EACH: f64 = 512.0 * 1024.0 / 10_000.0;
 /// The goal for opening one, of processor time, in a release build.
 const MOST_OPENING: Duration = Duration::from_micros(400);
-/// The goal for a request is 1.1. On a loaded machine the smaller run says less than that.
-const MOST_RATIO: f64 = 1.6;
+/// The goal for a request, in a release build.
+const MOST_RATIO: f64 = 1.1;
+/// Without optimisation, in the smaller run on a loaded machine.
+const MOST_RATIO_UNOPTIMISED: f64 = 1.6;
 /// The sessions share what their answers are searched for (ADR 36).
 const MOST_KIB_AWAKE: f64 = 64.0;
 const CREDENTIALS: usize = 10;
+/// The least processor time of so many rounds counts.
+const ROUNDS: usize = 3;
 /// How many requests a client sends on one connection.
 const BURST: usize = 10;
 
@@ -48,10 +53,12 @@ fn many_sessions_of_ten_credentials_cost_little_and_a_request_hardly_more_than_w
     );
     assert!(kib <= MOST_KIB_EACH, "{kib} KiB each");
     assert!(awake <= MOST_KIB_AWAKE, "{awake} KiB each");
-    assert!(ratio <= MOST_RATIO, "{ratio}");
     // Without optimisation, all that is cryptography takes ten times as long.
-    let is_release = std::env::var_os("GATEWAY_PROGRAM").is_some();
-    let most = if is_release { 1 } else { 10 } * MOST_OPENING;
+    let (most_ratio, most) = match std::env::var_os("GATEWAY_PROGRAM") {
+        Some(_) => (MOST_RATIO, MOST_OPENING),
+        None => (MOST_RATIO_UNOPTIMISED, 10 * MOST_OPENING),
+    };
+    assert!(ratio <= most_ratio, "{ratio}");
     assert!(opening <= most, "{opening:?}");
 }
 
@@ -105,14 +112,18 @@ impl Gateway {
     /// The processor time of one request, of so many connections over all sessions. Each session
     /// was used before.
     fn cost_of_requests(&self, connections: usize) -> Duration {
-        self.ask(connections);
-        let before = self.worked();
-        self.ask(connections);
-        (self.worked() - before).div_f64((connections * BURST) as f64)
+        self.ask(0..connections);
+        let each = connections / ROUNDS;
+        let rounds = (0..ROUNDS).map(|round| {
+            let before = self.worked();
+            self.ask(round * each..(round + 1) * each);
+            (self.worked() - before).div_f64((each * BURST) as f64)
+        });
+        rounds.min().unwrap()
     }
 
-    fn ask(&self, connections: usize) {
-        for nth in 0..connections {
+    fn ask(&self, connections: Range<usize>) {
+        for nth in connections {
             // Not in the order in which they were opened.
             let session = nth * 7919 % self.addresses.len();
             let phantoms =
@@ -178,8 +189,22 @@ fn authority(origin: SocketAddr) -> String {
     format!("127.0.0.1:{}", origin.port())
 }
 
+/// Of three kinds: one with a declared shape, and hex and base 62, of which a drawn phantom often
+/// begins or ends with the same letter.
 fn secret(n: usize) -> String {
-    format!("secret-{n}-7fQ2mX9cLr4Zk8WvB1nH6sYd3PjT5gAe")
+    let letters: &[u8] = match n % 3 {
+        0 => return format!("secret-{n}-7fQ2mX9cLr4Zk8WvB1nH6sYd3PjT5gAe"),
+        1 => b"0123456789abcdef",
+        _ => b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
+    };
+    let mut state = n as u64;
+    let mut draw = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        char::from(letters[(state >> 33) as usize % letters.len()])
+    };
+    (0..40).map(|_| draw()).collect()
 }
 
 /// Each session is in one group, as a fleet's are, and no rule names a session.
@@ -206,8 +231,11 @@ fn config(addresses: &[SocketAddr], origin: SocketAddr) -> String {
         let _ = write!(
             text,
             "[[credential]]\nname = \"C{n}\"\nfrom = \"env:C{n}\"\norigins = [\"http://{origin}\"]\n\
-             places = [\"header:x-key-{n}\"]\nshape = \"ghp_[30 alnum][6 crc32]\"\n"
+             places = [\"header:x-key-{n}\"]\n"
         );
+        if n % 3 == 0 {
+            text.push_str("shape = \"ghp_[30 alnum][6 crc32]\"\n");
+        }
     }
     for (n, address) in addresses.iter().enumerate() {
         let _ = write!(

@@ -13,7 +13,7 @@ fn packages() -> &'static Path {
     PACKAGES.get_or_init(|| {
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
         let mut build = Command::new("packaging/build");
-        build.args(["--profile", "dev", "--out"]).arg(&out);
+        build.args(["--profile", "test", "--out"]).arg(&out);
         build.args(["--glibc", env!("CARGO_BIN_EXE_gateway")]);
         // What Cargo tells its tests is not for the Cargo that they start.
         for (name, _) in std::env::vars_os() {

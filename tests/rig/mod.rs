@@ -945,7 +945,8 @@ impl Rig {
         self.visible.lock().unwrap().clear();
     }
 
-    /// Discards what a failed case has left behind, so that the next one is tested by itself.
+    /// Prints what the gateways have warned of since the last case, and discards what a failed one
+    /// has left behind, so that the next one is tested by itself.
     pub fn abandon(&self) {
         std::thread::sleep(Duration::from_millis(300));
         self.pull();
@@ -953,8 +954,11 @@ impl Rig {
         self.origins.take_raw();
         self.names.take_asked();
         self.visible.lock().unwrap().clear();
-        self.served.take_log();
-        self.sandboxed.take_log();
+        for said in [self.served.take_log(), self.sandboxed.take_log()] {
+            let said = String::from_utf8_lossy(&said);
+            let warnings = said.lines().filter(|line| line.contains(" WARN "));
+            warnings.for_each(|line| println!("{line}"));
+        }
     }
 }
 

@@ -67,7 +67,12 @@ impl Stage {
         let wanted = Wanted {
             bound: self
                 .credentials
-                .fetch_bound(session.id(), &origin, &lent)
+                .fetch_bound(
+                    session.id(),
+                    &origin,
+                    &self.credentials.bindings().bound_to(&origin),
+                    &lent,
+                )
                 .await?,
             lent: &lent,
             strict: self.credentials.bindings().manages(&origin),

@@ -50,8 +50,11 @@ impl Layout {
 
     fn is_of(&self, kind: &[u8]) -> bool {
         match self.kind {
-            [.., b'+'] => kind.starts_with(self.kind),
-            whole => kind == whole,
+            [.., b'+'] => {
+                let start = kind.get(..self.kind.len());
+                start.is_some_and(|start| start.eq_ignore_ascii_case(self.kind))
+            }
+            whole => kind.eq_ignore_ascii_case(whole),
         }
     }
 }
@@ -59,16 +62,15 @@ impl Layout {
 impl MessageEnds {
     /// Creates a tracker if the content type has messages.
     pub(super) fn told_by(fields: &HeaderMap) -> Option<Self> {
-        let mut kind = fields.get(CONTENT_TYPE)?.as_bytes().to_ascii_lowercase();
-        let end = kind
-            .iter()
-            .position(|byte| *byte == b';')
-            .unwrap_or(kind.len());
-        let streams = kind[end..].windows(12).any(|text| text == b"stream=watch");
-        kind.truncate(end);
+        let kind = fields.get(CONTENT_TYPE)?.as_bytes();
+        let end = memchr::memchr(b';', kind).unwrap_or(kind.len());
+        let (kind, parameters) = kind.split_at(end);
         let layout = LAYOUTS
             .iter()
             .find(|layout| layout.is_of(kind.trim_ascii()))?;
+        let streams = parameters
+            .windows(12)
+            .any(|text| text.eq_ignore_ascii_case(b"stream=watch"));
         // Without that parameter it is a single object, without a length.
         if layout.kind.ends_with(b"kubernetes.protobuf") && !streams {
             return None;

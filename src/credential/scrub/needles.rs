@@ -20,7 +20,7 @@ pub(super) struct Needle {
     pub(super) secret: Zeroizing<Vec<u8>>,
     pub(super) piece: Option<Piece>,
     /// Which of its bytes depend on the secret, and not only on the spelling.
-    telling: Box<[bool]>,
+    telling: Zeroizing<Box<[bool]>>,
 }
 
 /// All spellings of one secret, and the blocks that find them. Has no `Debug`.
@@ -123,7 +123,7 @@ impl Needle {
         Self {
             secret: form.secret.clone(),
             piece: form.piece.clone(),
-            telling: pairs.map(|(one, other)| one != other).collect(),
+            telling: Zeroizing::new(pairs.map(|(one, other)| one != other).collect()),
         }
     }
 }

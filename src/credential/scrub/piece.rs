@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::spelling::Spelled;
-use crate::credential::part::{DrawnPart, LEAST_DIGITS};
+use crate::credential::part::{BY_CHANCE, DrawnPart, LEAST_DIGITS};
 
 /// Which pieces of a form are searched for.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ impl Piece {
             digits: digits.map(alone).collect(),
             // A phantom may by chance share a letter with its secret in the same place. More than
             // that is a constant in all tokens of a kind.
-            differing: part.least - 2,
+            differing: part.least - BY_CHANCE,
         }
     }
 
@@ -66,7 +66,7 @@ impl Piece {
             within: start..end.min(length),
             // One fewer if the letters begin inside a character.
             least: 8 * part.least / 6 - 1,
-            differing: part.least - 2,
+            differing: part.least - BY_CHANCE,
             digits: part.digits.iter().map(touched).collect(),
             least_of_digits: 8 * LEAST_DIGITS / 6,
         }

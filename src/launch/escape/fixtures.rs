@@ -310,7 +310,8 @@ impl Fixtures {
         let Some(beside) = project.parent() else {
             return Ok(());
         };
-        let folder = beside.join(format!("gateway-escape-{}", self.nonce));
+        // Not the name of a file of ours: the project may lie in `/tmp` itself.
+        let folder = beside.join(format!("gateway-escape-folder-{}", self.nonce));
         match fs::create_dir(&folder) {
             // In this case, no user that the command could have may write there.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),

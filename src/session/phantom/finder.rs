@@ -36,6 +36,8 @@ pub struct Sighting {
 /// most sessions of a gateway sleep.
 pub(super) struct Finder {
     phantoms: Vec<Box<str>>,
+    /// The length of the shortest pattern. That is a phantom itself: every other form is longer.
+    pub(super) shortest: usize,
     /// How many layers of base64 are seen through.
     times: usize,
     exact: OnceLock<Exact>,
@@ -51,18 +53,18 @@ struct Exact {
 impl Finder {
     /// A search for these phantoms. `times` is how many layers of base64 it sees through.
     pub(super) fn new<'p>(phantoms: impl Iterator<Item = &'p str>, times: usize) -> Self {
+        let phantoms: Vec<Box<str>> = phantoms.map(Box::from).collect();
         Self {
-            phantoms: phantoms.map(Box::from).collect(),
+            shortest: phantoms
+                .iter()
+                .map(|text| text.len())
+                .min()
+                .unwrap_or(usize::MAX),
+            phantoms,
             times,
             exact: OnceLock::new(),
             folded: OnceLock::new(),
         }
-    }
-
-    /// The length of the shortest pattern. That is a phantom itself: every other form is longer.
-    pub(super) fn shortest(&self) -> usize {
-        let lengths = self.phantoms.iter().map(|phantom| phantom.len());
-        lengths.min().unwrap_or(usize::MAX)
     }
 
     pub(super) fn find<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = Sighting> + 'a {

@@ -143,7 +143,7 @@ impl Phantoms {
     /// no search.
     #[must_use]
     pub fn shortest(&self) -> usize {
-        self.issued.finder.shortest().min(self.finder.shortest())
+        self.issued.finder.shortest.min(self.finder.shortest)
     }
 
     /// Renumbers a sighting of a minted phantom, to come after the issued ones.

@@ -171,7 +171,7 @@ impl Stores {
         }
         let now = Instant::now();
         for (place, slot) in self.issued(|_| true) {
-            if slot.serving(0).is_some_and(|held| held.is_due(now)) {
+            if slot.serving(0, now).is_some_and(|held| held.is_due(now)) {
                 place.refresh(&slot);
             }
         }

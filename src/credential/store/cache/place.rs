@@ -109,26 +109,39 @@ impl Place {
         slot: &Arc<CacheSlot>,
         at: usize,
     ) -> Result<Arc<Reading>, StoreError> {
-        if let Some(held) = slot.serving(at) {
-            let now = Instant::now();
+        let now = Instant::now();
+        let held = slot.serving(at, now);
+        if let Some(held) = &held {
             if held.is_due(now) {
                 self.refresh(slot);
             }
             if held.is_fresh(now) || held.waited.load(Ordering::Relaxed) {
-                return Ok(held);
+                return Ok(held.clone());
             }
+        }
+        // Boxed because it is large and rare.
+        Box::pin(self.read_again(slot, at, held)).await
+    }
+
+    async fn read_again(
+        self: &Arc<Self>,
+        slot: &Arc<CacheSlot>,
+        at: usize,
+        held: Option<Arc<Reading>>,
+    ) -> Result<Arc<Reading>, StoreError> {
+        if let Some(held) = held {
             // The store may have a newer secret. If it does not answer soon, the held one is used
             // until it expires, and no request waits for the store again.
             if timeout(WAIT, slot.flight.lock()).await.is_err() || slot.holds(&held) {
                 held.waited.store(true, Ordering::Relaxed);
             }
-            if let Some(held) = slot.serving(at) {
+            if let Some(held) = slot.serving(at, Instant::now()) {
                 return Ok(held);
             }
         }
         let flight = slot.flight.clone().lock_owned().await;
         // Another task may have read it meanwhile.
-        if let Some(held) = slot.serving(at) {
+        if let Some(held) = slot.serving(at, Instant::now()) {
             return Ok(held);
         }
         if !self.is_issued() {
@@ -242,9 +255,8 @@ impl Place {
 
 impl CacheSlot {
     /// Returns the held read, if it is usable and has that reference's secret.
-    pub(super) fn serving(&self, at: usize) -> Option<Arc<Reading>> {
+    pub(super) fn serving(&self, at: usize, now: Instant) -> Option<Arc<Reading>> {
         let held = self.held.load();
-        let now = Instant::now();
         held.as_ref()
             .filter(|held| at < held.secrets.len() && held.serves(now))
             .cloned()

@@ -66,8 +66,8 @@ impl SecretSource {
     /// The usable secrets issued to sessions.
     #[must_use]
     pub(in crate::credential) fn issued(&self) -> Vec<CachedSecret> {
-        let slots = self.place.slots();
-        let readings = slots.values().filter_map(|slot| slot.serving(self.at));
+        let (slots, now) = (self.place.slots(), Instant::now());
+        let readings = slots.values().filter_map(|slot| slot.serving(self.at, now));
         readings.filter_map(|one| self.of(one).ok()).collect()
     }
 

@@ -1,93 +1,15 @@
 //! What agents meet in `gateway exec`: their profiles, the home that they keep, what flags add, and
 //! what the summary says. Run as an ordinary user, whom no system has.
 
+mod desk;
+mod kept_home;
+
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
-use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-const USER: u32 = 40963;
-const REAL: &str = "ghp_C4n4ryC4n4ryC4n4ryC4n4ryC4n4ry0kPLHd";
-/// Like what a login inside the sandbox leaves.
-const LOGIN: &str = "sk-ant-oat01-Zx81kQmLpTnWc5RjYb3HvGs7DfKe9AqUoX2";
-
-/// A user's home, two projects, and a program that is called like an agent.
-struct Desk {
-    folder: tempfile::TempDir,
-}
-
-impl Desk {
-    fn new() -> Self {
-        let folder = tempfile::tempdir_in("/srv").unwrap();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let desk = Self { folder };
-        // Its one argument is a script.
-        desk.write("tools/claude", "#!/bin/sh\nexec sh -ec \"$1\"\n");
-        desk.write("home/.claude/CLAUDE.md", "as told");
-        desk.write("home/.claude/skills/one", "a skill");
-        desk.write("home/victim", "untouched");
-        desk.write("one/file", "one");
-        desk.write("two/file", "two");
-        desk
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn write(&self, name: &str, content: &str) {
-        let path = self.at(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, content).unwrap();
-        let mode = if content.starts_with("#!") {
-            0o755
-        } else {
-            0o600
-        };
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        let below = |path: &&std::path::Path| *path != self.folder.path();
-        for own in path.ancestors().take_while(below) {
-            chown(own, Some(USER), Some(USER)).unwrap();
-        }
-    }
-
-    fn command(&self, project: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
-        command
-            .arg("exec")
-            .args(arguments)
-            .current_dir(self.at(project))
-            .env_clear()
-            .env("HOME", self.at("home"))
-            .env(
-                "PATH",
-                format!("{}:/usr/bin:/bin", self.at("tools").display()),
-            )
-            .stdin(Stdio::null())
-            .uid(USER)
-            .gid(USER);
-        command
-    }
-
-    /// Runs the agent with a script of its own.
-    fn agent(&self, project: &str, flags: &[&str], script: &str) -> String {
-        let tools = self.at("tools");
-        let shown = ["--see", tools.to_str().unwrap()];
-        let last = ["--", "claude", script];
-        let output = self.command(project, &[flags, &shown, &last].concat());
-        said(output)
-    }
-}
-
-fn said(mut command: Command) -> String {
-    let output: Output = command.env("GITHUB_TOKEN", REAL).output().unwrap();
-    let all = [output.stdout, output.stderr].concat();
-    let all = String::from_utf8_lossy(&all).into_owned();
-    assert!(!all.contains(REAL), "{all}");
-    all
-}
+use desk::{Desk, LOGIN, said};
 
 const REMEMBER: &str = "cd $CLAUDE_CONFIG_DIR; echo trusted > .claude.json.tmp; mv .claude.json.tmp .claude.json; mkdir -p projects; echo asked > projects/log";
 const RECALL: &str = "cat ~/.claude/.claude.json ~/.claude/projects/log 2>&1 || true";

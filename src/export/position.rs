@@ -1,0 +1,66 @@
+//! How far an export has come in the log, kept beside it for the next start.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::settings::ExportSettings;
+
+/// The file that holds the number of the next record to send. Each destination has its own.
+pub(super) struct ExportPosition {
+    path: PathBuf,
+    /// Whether it could not be written, which was told.
+    fails: bool,
+}
+
+impl ExportPosition {
+    /// The position of a destination in a log.
+    pub(super) fn of(log: &Path, settings: &ExportSettings) -> Self {
+        let authority = &settings.server.authority;
+        let (scheme, port) = (settings.server.scheme, authority.port);
+        let (host, path) = (authority.host.as_str(), &settings.path);
+        let whole = format!("{scheme:?} {host} {port} {path} {:?}", settings.format);
+        let digest: [u8; 32] = Sha256::digest(whole).into();
+        let mut name = log.file_name().unwrap_or_default().to_owned();
+        name.push(".export-");
+        for byte in &digest[..8] {
+            name.push(format!("{byte:02x}"));
+        }
+        Self {
+            path: log.with_file_name(name),
+            fails: false,
+        }
+    }
+
+    /// The number of the next record to send, if that is known.
+    pub(super) fn kept(&self) -> Option<u64> {
+        fs::read_to_string(&self.path).ok()?.trim().parse().ok()
+    }
+
+    /// Keeps the number of the next record to send. Without it, records are sent twice or missed
+    /// after a restart, so a failure is told, once.
+    pub(super) fn keep(&mut self, next: u64) {
+        let error = match self.write(next) {
+            Ok(()) => return self.fails = false,
+            Err(error) => error,
+        };
+        if !std::mem::replace(&mut self.fails, true) {
+            let path = self.path.display();
+            tracing::warn!(%path, %error, "how far the export has come cannot be kept");
+        }
+    }
+
+    /// A reader finds the old number or the new one, never a part.
+    fn write(&self, next: u64) -> io::Result<()> {
+        let mut part = self.path.clone();
+        part.as_mut_os_string().push("-new");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&part)?;
+        file.write_all(format!("{next}\n").as_bytes())?;
+        fs::rename(part, &self.path)
+    }
+}

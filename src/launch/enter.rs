@@ -1,0 +1,249 @@
+//! The caller's side of a second command in a running sandbox.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{SocketAddrUnix, SocketFlags};
+
+use super::entry::{EntryReply, EntryRequest, Forwarded, packet_socket};
+use super::error::Error;
+use super::exit::Exit;
+use super::failure::{At, Step};
+use super::pty::Pty;
+use super::refuse;
+use super::streams::Streams;
+use super::syscall::{self, SignalSet};
+use super::wait::timespec;
+use crate::enroll::{self, receive_packet, send_packet};
+
+/// A socket at which the gateway of a sandbox connects this process with it. Dropping it removes
+/// its file.
+#[derive(Debug)]
+pub struct Doorway {
+    socket: OwnedFd,
+    path: PathBuf,
+}
+
+impl Doorway {
+    /// Listens in this folder, which must be the user's alone.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(folder: &Path) -> std::io::Result<Self> {
+        let path = folder.join(format!("into-{}", std::process::id()));
+        // Left by a process of this number that is gone.
+        let _ = std::fs::remove_file(&path);
+        let socket = packet_socket(SocketFlags::empty())?;
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&path)?)?;
+        let doorway = Self { socket, path };
+        rustix::net::listen(&doorway.socket, 1)?;
+        Ok(doorway)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs a command in the sandbox that connects, and returns how it ended. The process must not
+    /// have other threads, which would get its signals.
+    ///
+    /// # Errors
+    /// [`Error`] if the command was not started, or could not end by itself.
+    pub fn enter(self, arguments: Vec<OsString>) -> Result<Exit, Error> {
+        refuse::directories_as_standard_streams()?;
+        let signals = SignalSet::of(&[&FORWARDED[..], &[libc::SIGWINCH, libc::SIGCONT]].concat());
+        let mask = signals.block().at(Step::Prepare, "signal mask")?;
+        let arrivals = signals
+            .descriptor()
+            .at(Step::Prepare, "signal descriptor")?;
+        let socket = self.connection()?;
+        // A launcher that is stopped passes nobody on.
+        await_readable(&socket)?;
+        let user = match answer(&socket)? {
+            EntryReply::Welcome(user) => user,
+            other => return ended(other, &arguments),
+        };
+        let pty = Pty::open().at(Step::Prepare, "terminal")?;
+        let mut visitor = Visitor {
+            streams: Streams::open(user)?,
+            pty,
+            socket,
+            arrivals,
+        };
+        let outcome = visitor
+            .begin(&arguments)
+            .and_then(|()| visitor.supervise())
+            .and_then(|told| ended(told, &arguments));
+        let written = visitor.finish();
+        mask.restore();
+        let exit = outcome?;
+        written?;
+        Ok(exit)
+    }
+
+    /// Waits until the gateway has connected the sandbox.
+    fn connection(&self) -> Result<OwnedFd, Error> {
+        await_readable(&self.socket)?;
+        let flags = SocketFlags::CLOEXEC;
+        let accepted = rustix::net::accept_with(&self.socket, flags).at(Step::Prepare, "accept")?;
+        Ok(accepted)
+    }
+}
+
+impl Drop for Doorway {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+struct Visitor {
+    socket: OwnedFd,
+    arrivals: OwnedFd,
+    streams: Streams,
+    pty: Option<Pty>,
+}
+
+impl Visitor {
+    /// Sends the command with its streams.
+    fn begin(&mut self, arguments: &[OsString]) -> Result<(), Error> {
+        let entry = EntryRequest {
+            arguments: arguments.to_vec(),
+            directory: std::env::current_dir().ok(),
+            term: std::env::var_os("TERM"),
+            terminal: self.pty.as_ref().is_some_and(Pty::is_input),
+        };
+        let slave = self.pty.as_ref().and_then(Pty::slave);
+        let files = self.streams.passed().map(|stream| match slave {
+            Some(slave) if rustix::termios::isatty(stream) => slave,
+            _ => stream,
+        });
+        send_packet(self.socket.as_fd(), &entry, &files).map_err(|error| match error {
+            enroll::Error::Gone => Error::SandboxEnded,
+            other => Error::Entry(other.to_string()),
+        })?;
+        self.streams.keep_own_ends();
+        self.pty.iter_mut().for_each(Pty::passed);
+        Ok(())
+    }
+
+    /// Copies and forwards until the first process tells how the command ended.
+    fn supervise(&mut self) -> Result<EntryReply, Error> {
+        loop {
+            let (signals, told) = self.wait()?;
+            if signals {
+                while let Some(arrived) = syscall::next_signal(&self.arrivals) {
+                    self.forward(arrived);
+                }
+            }
+            self.streams.copy();
+            self.pty.iter_mut().for_each(Pty::copy);
+            if told {
+                return answer(&self.socket);
+            }
+        }
+    }
+
+    /// Waits for an event; returns whether there are signals, and an answer.
+    fn wait(&self) -> Result<(bool, bool), Error> {
+        let mut events = vec![
+            PollFd::new(&self.arrivals, PollFlags::IN),
+            PollFd::new(&self.socket, PollFlags::IN),
+        ];
+        events.extend(self.streams.events());
+        events.extend(self.pty.iter().flat_map(Pty::events));
+        match rustix::event::poll(&mut events, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).at(Step::Process, "poll")?,
+        }
+        let fired = |at: usize| !events[at].revents().is_empty();
+        Ok((fired(0), fired(1)))
+    }
+
+    fn forward(&self, arrived: syscall::Arrived) {
+        match (arrived.signal, &self.pty) {
+            (libc::SIGWINCH, Some(pty)) => pty.resize(),
+            (libc::SIGCONT, Some(pty)) => {
+                pty.make_raw();
+                pty.resize();
+            }
+            (libc::SIGWINCH | libc::SIGCONT, None) => {}
+            (signal, _) => {
+                let group = arrived.from_kernel;
+                // A command that has ended needs no signal.
+                let _ = send_packet(self.socket.as_fd(), &Forwarded { signal, group }, &[]);
+            }
+        }
+    }
+
+    /// Copies what is left. What the command started and left behind may write on: only what is
+    /// there now is copied.
+    fn finish(&mut self) -> Result<(), super::streams::LostOutput> {
+        if let Some(mut pty) = self.pty.take() {
+            let mut pieces = 0;
+            while pieces < MOST_LEFT && pty.copy_output() {
+                pieces += 1;
+            }
+        }
+        self.streams.finish()
+    }
+}
+
+/// Waits a while for the sandbox.
+fn await_readable(socket: &OwnedFd) -> Result<(), Error> {
+    let mut events = [PollFd::new(socket, PollFlags::IN)];
+    let timeout = timespec(ANSWERS_WITHIN);
+    rustix::event::poll(&mut events, Some(&timeout)).at(Step::Prepare, "poll")?;
+    match events[0].revents().is_empty() {
+        true => Err(silent()),
+        false => Ok(()),
+    }
+}
+
+fn answer(socket: &OwnedFd) -> Result<EntryReply, Error> {
+    match receive_packet::<EntryReply>(socket.as_fd()) {
+        Ok((answer, _)) => Ok(answer),
+        Err(enroll::Error::Gone) => Err(Error::SandboxEnded),
+        Err(error) => Err(Error::Entry(error.to_string())),
+    }
+}
+
+fn ended(told: EntryReply, arguments: &[OsString]) -> Result<Exit, Error> {
+    let command = || {
+        let name = arguments.first().map(|name| name.to_string_lossy());
+        name.unwrap_or_default().into_owned()
+    };
+    match told {
+        EntryReply::Ended(status) => Ok(Exit::from_status(status)),
+        EntryReply::NotExecuted(libc::ENOENT) => Err(Error::NotFound { command: command() }),
+        EntryReply::NotExecuted(errno) => Err(Error::NotExecutable {
+            command: command(),
+            source: std::io::Error::from_raw_os_error(errno),
+        }),
+        EntryReply::Refused(why) => Err(Error::Entry(why)),
+        EntryReply::Welcome(_) => Err(Error::Entry("the sandbox spoke out of turn".to_owned())),
+    }
+}
+
+fn silent() -> Error {
+    let seconds = ANSWERS_WITHIN.as_secs();
+    Error::Entry(format!(
+        "it did not answer within {seconds} s; its first command may be stopped or not yet started"
+    ))
+}
+
+const FORWARDED: [i32; 6] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// How many pieces of a terminal's output are still copied once the command has ended.
+const MOST_LEFT: usize = 16;

@@ -1,0 +1,238 @@
+//! The further commands of a sandbox, as its first process starts and ends them.
+//!
+//! Each is a fork of the first process, which has lost its capabilities and has the filter already.
+//! So a further command has the floor of the first one by inheritance, and none is applied anew but
+//! the two that the first process itself is without: the limit of processes, and Landlock's scopes.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::FileType;
+use rustix::process::{Pid, Signal};
+
+use super::bounds::Bounds;
+use super::entry::{EntryReply, EntryRequest, Forwarded};
+use super::failure::{At, Failure, Step};
+use super::identity::User;
+use super::mount_plan::MountPlan;
+use super::syscall::{self, Side, SignalSet};
+use super::{command, confine, environment};
+use crate::enroll::{receive_packet, send_packet};
+
+/// The commands that entered, and what they are started with.
+pub(super) struct Entered<'a> {
+    pub user: User,
+    pub plan: &'a MountPlan,
+    pub bounds: Bounds,
+    pub variables: &'a [(OsString, OsString)],
+    pub mask: &'a SignalSet,
+    pub callers: Vec<Caller>,
+}
+
+/// One caller, connected to this process.
+pub(super) struct Caller {
+    socket: OwnedFd,
+    /// Its command, once it runs.
+    command: Option<(Pid, OwnedFd)>,
+}
+
+impl Entered<'_> {
+    /// Takes a connection, if there is a place.
+    pub fn admit(&mut self, socket: OwnedFd) {
+        let answer = match self.callers.len() < MOST {
+            true => EntryReply::Welcome(self.user),
+            false => EntryReply::Refused(format!("{MOST} commands have entered it already")),
+        };
+        if send_packet(socket.as_fd(), &answer, &[]).is_ok() && self.callers.len() < MOST {
+            self.callers.push(Caller {
+                socket,
+                command: None,
+            });
+        }
+    }
+
+    /// Returns what to wait for.
+    pub fn events(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let sockets = self.callers.iter().map(|caller| &caller.socket);
+        sockets.map(|socket| PollFd::new(socket, PollFlags::IN))
+    }
+
+    /// Hears the callers for whom there is an event, in the order of [`Entered::events`].
+    pub fn hear(&mut self, fired: &[bool]) {
+        let mut fired = fired.iter();
+        let callers = std::mem::take(&mut self.callers);
+        for mut caller in callers {
+            let stays = !fired.next().is_some_and(|fired| *fired) || self.serve(&mut caller);
+            if stays {
+                self.callers.push(caller);
+            } else {
+                caller.end();
+            }
+        }
+    }
+
+    /// Tells a caller that its command has ended.
+    pub fn reaped(&mut self, pid: i32, status: i32) {
+        let is_of = |caller: &Caller| {
+            let command = caller.command.as_ref();
+            command.is_some_and(|(own, _)| own.as_raw_nonzero().get() == pid)
+        };
+        if libc::WIFSTOPPED(status) {
+            return;
+        }
+        if let Some(at) = self.callers.iter().position(is_of) {
+            let caller = self.callers.remove(at);
+            // A caller that has gone needs no answer.
+            let _ = send_packet(caller.socket.as_fd(), &EntryReply::Ended(status), &[]);
+        }
+    }
+
+    /// Starts the caller's command, or forwards a signal; returns whether the caller stays.
+    fn serve(&self, caller: &mut Caller) -> bool {
+        if let Some((pid, pidfd)) = &caller.command {
+            let Ok((wanted, _)) = receive_packet::<Forwarded>(caller.socket.as_fd()) else {
+                return false;
+            };
+            forward(*pid, pidfd, wanted);
+            return true;
+        }
+        let Ok((entry, files)) = receive_packet::<EntryRequest>(caller.socket.as_fd()) else {
+            return false;
+        };
+        match self.start(caller, &entry, files) {
+            Ok(command) => {
+                caller.command = Some(command);
+                true
+            }
+            Err(failure) => {
+                let refused = EntryReply::Refused(failure.to_string());
+                let _ = send_packet(caller.socket.as_fd(), &refused, &[]);
+                false
+            }
+        }
+    }
+
+    fn start(
+        &self,
+        caller: &Caller,
+        entry: &EntryRequest,
+        files: Vec<OwnedFd>,
+    ) -> Result<(Pid, OwnedFd), Failure> {
+        let streams = <[OwnedFd; 3]>::try_from(files)
+            .map_err(|_| Failure::new(Step::Files, "three streams must come with a command"))?;
+        streams.iter().try_for_each(refuse_files)?;
+        match syscall::fork().at(Step::Process, "fork")? {
+            Side::Parent { pid, pidfd } => Ok((pid, pidfd)),
+            Side::Child => {
+                let socket = caller.socket.as_fd();
+                if let Err(failure) = self.become_command(entry, &streams, socket) {
+                    let refused = EntryReply::Refused(failure.to_string());
+                    let _ = send_packet(socket, &refused, &[]);
+                }
+                syscall::exit_now(125)
+            }
+        }
+    }
+
+    /// Returns only if the command cannot be executed.
+    fn become_command(
+        &self,
+        entry: &EntryRequest,
+        streams: &[OwnedFd; 3],
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), Failure> {
+        rustix::process::setsid().at(Step::Process, "session")?;
+        place(streams).at(Step::Files, "streams")?;
+        if entry.terminal {
+            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())
+                .at(Step::Process, "terminal")?;
+        }
+        self.bounds.limit_processes()?;
+        confine::scope_by_landlock()?;
+        let directory = self.go_to(entry)?;
+        let mut variables = self.variables.to_vec();
+        environment::set(&mut variables, "PWD", directory);
+        if let Some(term) = &entry.term {
+            environment::set(&mut variables, "TERM", term);
+        }
+        syscall::close_on_exec_from(3).at(Step::Files, "close on exec")?;
+        self.mask.restore();
+        // An ignored signal stays ignored across exec. The Rust runtime ignores the first of these;
+        // the keys' are ignored where the sandbox was begun in the background of a script.
+        for signal in [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT] {
+            syscall::default_action(signal);
+        }
+        let error = command::execute(&entry.arguments, &variables);
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        let _ = send_packet(socket, &EntryReply::NotExecuted(errno), &[]);
+        syscall::exit_now(127)
+    }
+
+    /// Goes where the caller is if that lies in a project, else to where the first command began.
+    fn go_to<'e>(&'e self, entry: &'e EntryRequest) -> Result<&'e Path, Failure> {
+        let plan = self.plan;
+        let own = plan.persistent.then_some(&plan.working_directory);
+        let is_shared = |wanted: &&Path| {
+            let mut shared = plan.projects.iter().chain(own);
+            shared.any(|project| wanted.starts_with(project))
+        };
+        let wanted = entry.directory.as_deref().filter(is_shared);
+        let home = plan.home.path();
+        let all = wanted
+            .into_iter()
+            .chain([plan.working_directory.as_path(), home]);
+        for directory in all {
+            if std::env::set_current_dir(directory).is_ok() {
+                return Ok(directory);
+            }
+        }
+        std::env::set_current_dir("/").at(Step::WorkingDirectory, "/")?;
+        Ok(Path::new("/"))
+    }
+}
+
+impl Caller {
+    /// Ends the command of a caller that has gone.
+    fn end(self) {
+        if let Some((pid, pidfd)) = &self.command {
+            let killed = Forwarded {
+                signal: libc::SIGKILL,
+                group: true,
+            };
+            forward(*pid, pidfd, killed);
+            let _ = syscall::signal_through(pidfd, libc::SIGKILL);
+        }
+    }
+}
+
+/// Sends a signal; the command may have ended meanwhile, or not yet have a group of its own.
+fn forward(pid: Pid, pidfd: &OwnedFd, wanted: Forwarded) {
+    let group = Signal::from_named_raw(wanted.signal).filter(|_| wanted.group);
+    let sent = group.is_some_and(|signal| rustix::process::kill_process_group(pid, signal).is_ok());
+    if !sent {
+        let _ = syscall::signal_through(pidfd, wanted.signal);
+    }
+}
+
+/// No file, folder or disk of the host is a stream of the command, whatever the caller sends.
+fn refuse_files(stream: &OwnedFd) -> Result<(), Failure> {
+    let found = rustix::fs::fstat(stream).at(Step::Files, "stream")?;
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile | FileType::BlockDevice | FileType::Directory => Err(Failure::new(
+            Step::Files,
+            "a stream of the command is a file of the host",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn place([input, output, error]: &[OwnedFd; 3]) -> rustix::io::Result<()> {
+    rustix::stdio::dup2_stdin(input)?;
+    rustix::stdio::dup2_stdout(output)?;
+    rustix::stdio::dup2_stderr(error)
+}
+
+/// How many commands may be in a sandbox beside its first.
+const MOST: usize = 16;

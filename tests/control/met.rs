@@ -1,0 +1,341 @@
+//! What meets each refusal in a sandbox, and which refusals no program there meets.
+
+/// A reason code, and a command that meets it. They run one after the other; the last two wait for
+/// an operator.
+pub const MET: &[(&str, &str)] = &[
+    ("policy_default_deny", "curl -sS https://unlisted.test/"),
+    (
+        "policy_default_deny",
+        "curl -sS --http1.1 -i https://unlisted.test/ | head -1",
+    ),
+    (
+        "policy_default_deny",
+        "git ls-remote https://unlisted.test/a/b",
+    ),
+    ("policy_default_deny", "npm view left-pad"),
+    (
+        "policy_default_deny",
+        "npm view @types/node --registry https://unlisted.test",
+    ),
+    (
+        "policy_default_deny",
+        "pip --disable-pip-version-check download left-pad",
+    ),
+    ("policy_default_deny", "wget -nv -O- https://unlisted.test/"),
+    (
+        "policy_default_deny",
+        "python3 -c \"import urllib.request as r; r.urlopen('https://unlisted.test/')\" 2>&1 | tail -1",
+    ),
+    (
+        "policy_default_deny",
+        "node -e \"fetch('https://unlisted.test/').then(async r => console.log(r.status, await r.text()))\"",
+    ),
+    (
+        "policy_default_deny",
+        "curl -sS https://api.openai.com/v1/models",
+    ),
+    (
+        "policy_default_deny",
+        "curl -sS https://api.anthropic.com/v1/models -H 'anthropic-version: 2023-06-01'",
+    ),
+    (
+        "policy_default_deny",
+        "curl -sS https://api.github.com/user",
+    ),
+    (
+        "policy_default_deny",
+        "curl -sS https://storage.googleapis.com/storage/v1/b",
+    ),
+    (
+        "policy_default_deny",
+        "curl -sS https://api.stripe.com/v1/charges",
+    ),
+    (
+        "policy_default_deny",
+        "curl -sS https://bucket.s3.cn-north-1.amazonaws.com.cn/key",
+    ),
+    (
+        "policy_default_deny",
+        "curl -sS -i -H 'Content-Type: application/grpc' -X POST https://grpc.test/p.S/M | grep -a grpc-",
+    ),
+    ("policy_default_deny", "curl -sS https://registry.test/v2/"),
+    (
+        "policy_default_deny",
+        "curl -sS http://169.254.169.254/latest/meta-data/",
+    ),
+    ("policy_default_deny", "curl -sS http://unlisted.test/"),
+    ("policy_forbids", "curl -sS https://forbidden.test/"),
+    ("clear_text", "curl -sS http://plain.test:443/"),
+    ("ssrf_resolved_ip", "curl -sS https://10.1.2.3/"),
+    ("path", "curl -sS --path-as-is https://allowed.test/a%2fb"),
+    ("method", "curl -sS -X get https://allowed.test/"),
+    (
+        "method_prohibited",
+        "curl -sS -X TRACE https://allowed.test/",
+    ),
+    (
+        "method_override",
+        "curl -sS 'https://allowed.test/?_method=DELETE'",
+    ),
+    (
+        "expectation",
+        "curl -sS -H 'Expect: 200-maybe' https://allowed.test/",
+    ),
+    (
+        "authority_mismatch",
+        "curl -sS -H 'Host: other.test' https://allowed.test/",
+    ),
+    (
+        "target_length",
+        "curl -sS https://allowed.test/$(printf %09000d 1)",
+    ),
+    (
+        "fields_too_large",
+        "curl -sS --http1.1 -H \"X-Long: $(printf %033000d 1)\" https://allowed.test/",
+    ),
+    (
+        "upgrade",
+        "curl -sS --http1.1 -H 'Connection: Upgrade' -H 'Upgrade: foo' https://allowed.test/",
+    ),
+    (
+        "no_sni",
+        "openssl s_client -connect allowed.test:443 -noservername </dev/null 2>&1 | grep -o 'tlsv1[a-z ]*'",
+    ),
+    (
+        "alpn",
+        "openssl s_client -connect allowed.test:443 -servername allowed.test -alpn imap </dev/null 2>&1 | grep -o 'tlsv1[a-z ]*'",
+    ),
+    (
+        "sni_connect_mismatch",
+        "curl -sS --connect-to allowed.test:443:other.test:443 https://allowed.test/",
+    ),
+    (
+        "foreign_credential",
+        "curl -sS -H 'Authorization: Bearer mine' https://api.test/",
+    ),
+    (
+        "phantom_out_of_scope",
+        "curl -sS -H \"Authorization: Bearer $TOKEN\" https://allowed.test/",
+    ),
+    (
+        "phantom_position",
+        "curl -sS -H \"X-Note: $TOKEN\" https://api.test/",
+    ),
+    (
+        "protocol_ssh",
+        "ssh -o StrictHostKeyChecking=no git@unlisted.test",
+    ),
+    ("protocol_postgres", "psql -h unlisted.test -c 'select 1'"),
+    (
+        "protocol_redis",
+        "bash -c 'exec 3<>/dev/tcp/unlisted.test/6379; echo \"*1\" >&3; cat <&3'",
+    ),
+    (
+        "unknown_protocol",
+        "bash -c 'exec 3<>/dev/tcp/unlisted.test/7000; printf \"\\\\200\" >&3; cat <&3'",
+    ),
+    (
+        "authority_host_conflict",
+        "node -e \"const c = require('http2').connect('https://allowed.test'); const r = c.request({':path': '/', ':authority': 'allowed.test', host: 'other.test'}); r.on('data', d => console.log(String(d))); r.on('end', () => c.close())\"",
+    ),
+    (
+        "field_alias",
+        "curl -sS -H 'x-forwarded_for: 1' https://under.test/",
+    ),
+    (
+        "field_duplicate",
+        "curl -sS -H 'Content-Type: a/b' -H 'Content-Type: c/d' -d x https://allowed.test/",
+    ),
+    (
+        "field_name",
+        "curl -sS -H 'x_note: 1' https://allowed.test/",
+    ),
+    (
+        "field_override",
+        "curl -sS 'https://allowed.test/?$httpHeaders=x'",
+    ),
+    (
+        "framing",
+        "curl -sS --http1.1 -H 'Content-Length: 3' -H 'Transfer-Encoding: chunked' -d abc https://allowed.test/",
+    ),
+    (
+        "host_charset",
+        "curl -sS --http1.1 -H 'Host: a b' https://allowed.test/",
+    ),
+    (
+        "host_count",
+        "curl -sS --http1.1 -H 'Host:' https://allowed.test/",
+    ),
+    (
+        "host_idna",
+        "curl -sS --http1.1 -H 'Host: xn--a' https://allowed.test/",
+    ),
+    (
+        "host_syntax",
+        "curl -sS --http1.1 -H 'Host: a..b' https://allowed.test/",
+    ),
+    (
+        "host_zone",
+        "curl -sS --http1.1 -H 'Host: [fe80::1%25eth0]' https://allowed.test/",
+    ),
+    (
+        "host_mismatch",
+        "curl -sS --http1.1 --request-target https://other.test/ https://allowed.test/",
+    ),
+    (
+        "port",
+        "curl -sS --http1.1 -H 'Host: allowed.test:99999' https://allowed.test/",
+    ),
+    (
+        "scheme",
+        "curl -sS --http1.1 --request-target http://allowed.test/ https://allowed.test/",
+    ),
+    (
+        "target_form",
+        "curl -sS --http1.1 -X OPTIONS --request-target '*' https://allowed.test/",
+    ),
+    (
+        "syntax",
+        "printf 'GET / HTTP/1.1\\r\\nHost plain.test\\r\\n\\r\\n' | timeout 3 bash -c 'exec 3<>/dev/tcp/plain.test/80; cat >&3; cat <&3'",
+    ),
+    (
+        "version",
+        "printf 'GET / HTTP/1.4\\r\\nHost: plain.test\\r\\n\\r\\n' | timeout 3 bash -c 'exec 3<>/dev/tcp/plain.test/80; cat >&3; cat <&3'",
+    ),
+    (
+        "trailer",
+        "printf 'POST / HTTP/1.1\\r\\nHost: later.test\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\nHost: x\\r\\n\\r\\n' | timeout 3 bash -c 'exec 3<>/dev/tcp/later.test/80; cat >&3; cat <&3'",
+    ),
+    (
+        "host_not_permitted",
+        "curl -sS --cacert /usr/share/ca-certificates/mozilla/ISRG_Root_X1.crt https://unlisted.test/",
+    ),
+    (
+        "tls_handshake",
+        "curl -sS --cacert /usr/share/ca-certificates/mozilla/ISRG_Root_X1.crt https://allowed.test/",
+    ),
+    (
+        "tls_handshake",
+        "openssl s_client -connect allowed.test:443 -servername allowed.test -tls1_1 </dev/null 2>&1 | grep -o 'alert [a-z ]*'",
+    ),
+    (
+        "client_silent",
+        "timeout 20 bash -c 'exec 3<>/dev/tcp/unlisted.test/25; cat <&3'",
+    ),
+    (
+        "client_timeout",
+        "timeout 20 bash -c 'exec 3<>/dev/tcp/allowed.test/443; printf \\\\026 >&3; cat <&3'",
+    ),
+    ("policy_error", "curl -sS -d other=1 https://facts.test/"),
+    (
+        "policy_unjudged",
+        "curl -sS -X POST 'https://allowed.test/$batch'",
+    ),
+    (
+        "phantom_count",
+        "curl -sS -H \"Authorization: Bearer $TOKEN\" -H \"X-Api-Key: $TOKEN\" https://api.test/",
+    ),
+    (
+        "phantom_disguised",
+        "curl -sS -H \"X-Note: $(printf %s \"$TOKEN\" | base64 -w0)\" https://api.test/",
+    ),
+    (
+        "content_too_long",
+        "head -c 100000 /dev/zero | tr '\\0' a | curl -sS -d @- https://facts.test/",
+    ),
+    (
+        "sigv4_absent",
+        "curl -sS https://reports.s3.eu-central-1.amazonaws.com/",
+    ),
+    (
+        "sigv4_mismatch",
+        "curl -sS --aws-sigv4 aws:amz:eu-central-1:s3 --user \"$AWS_ACCESS_KEY_ID:wrong\" https://reports.s3.eu-central-1.amazonaws.com/",
+    ),
+    (
+        "sigv4_scope",
+        "curl -sS --aws-sigv4 aws:amz:us-east-1:s3 --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" https://reports.s3.eu-central-1.amazonaws.com/",
+    ),
+    (
+        "sigv4_resource",
+        "curl -sS --aws-sigv4 aws:amz:eu-central-1:s3 --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" https://other.s3.eu-central-1.amazonaws.com/",
+    ),
+    (
+        "sigv4_malformed",
+        "curl -sS -H \"Authorization: AWS4-HMAC-SHA256 Credential=$AWS_ACCESS_KEY_ID\" https://reports.s3.eu-central-1.amazonaws.com/",
+    ),
+    (
+        "sigv4_algorithm",
+        "curl -sS -H \"Authorization: AWS $AWS_ACCESS_KEY_ID:c2ln\" https://reports.s3.eu-central-1.amazonaws.com/",
+    ),
+    (
+        "signature_expired",
+        "curl -sS \"https://reports.s3.eu-central-1.amazonaws.com/a?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=$AWS_ACCESS_KEY_ID/20260101/eu-central-1/s3/aws4_request&X-Amz-Date=20260101T000000Z&X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Signature=$(printf %064d 0)\"",
+    ),
+    (
+        "sigv4_ambiguous",
+        "curl -sS --aws-sigv4 aws:amz:eu-central-1:s3 --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" \"https://reports.s3.eu-central-1.amazonaws.com/?X-Amz-Signature=0\"",
+    ),
+    (
+        "sigv4_expiry",
+        "curl -sS \"https://reports.s3.eu-central-1.amazonaws.com/a?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=$AWS_ACCESS_KEY_ID/20260101/eu-central-1/s3/aws4_request&X-Amz-Date=20260101T000000Z&X-Amz-Expires=9999999&X-Amz-SignedHeaders=host&X-Amz-Signature=$(printf %064d 0)\"",
+    ),
+    ("metadata", "curl -sS https://100.100.100.200/latest/"),
+    ("unresolved", "curl -sS https://allowed.test/"),
+    ("unreachable", "curl -sS http://down.test/"),
+    ("bad_response", "curl -sS http://broken.test/"),
+    (
+        "bad_101",
+        "curl -sS --http1.1 -H 'Connection: Upgrade' -H 'Upgrade: websocket' -H 'Sec-WebSocket-Version: 13' -H 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==' http://broken.test/socket",
+    ),
+    ("origin_tls", "curl -sS https://broken.test/"),
+    ("handshake_timeout", "curl -sS https://slow.test/"),
+    ("timeout", "curl -sS http://slow.test/"),
+    (
+        "credential_revoked",
+        "touch revoke; while [ ! -e revoked ]; do sleep 0.05; done; curl -sS -H \"Authorization: Bearer $SPARE\" https://spare.test/",
+    ),
+    (
+        "session_paused",
+        "touch pause; while [ ! -e paused ]; do sleep 0.05; done; curl -sS https://allowed.test/",
+    ),
+    (
+        "session_ended",
+        "touch end; while [ ! -e ended ]; do sleep 0.05; done; curl -sS https://allowed.test/",
+    ),
+];
+
+/// Why no program in a sandbox meets these, or none that is run here.
+pub const UNMET: &[(&str, &str)] = &[
+    (
+        "dns_name",
+        "With `dns = \"strict\"` the name does not exist, and the program is told nothing else; the summary names the code.",
+    ),
+    (
+        "connect_nested listener_removed proxy_authentication session_unknown socks_command socks_malformed",
+        "Only a proxy port or a listener of `gateway serve` raises it: tests/wire and tests/control play it.",
+    ),
+    (
+        "client_io client_left content_broke_off revoked",
+        "The client, or a changed policy, ended the exchange under way: nobody is left to be told.",
+    ),
+    (
+        "audit_budget connection_limit content_budget decoding_budget http2_flood mint_throttled secret_guessed session_limit",
+        "It takes a flood, or a session's whole share: tests/wire and tests/endurance play it.",
+    ),
+    (
+        "audit_unavailable gateway_stopping mint_failed no_randomness no_roots origin_tls_settings self wrong_channel",
+        "The gateway's own machine fails, stops or is asked for itself.",
+    ),
+    (
+        "batch cleartext_injection content_unreadable credential_removed credential_unknown encoding minted_unread minted_unsafe phantom_foreign_session secret_unavailable secret_unsafe sigv4_content sigv4_key signing_key signing_unfit",
+        "It takes another store, another session, or a server whose certificate holds: tests/wire and tests/vault play it.",
+    ),
+    (
+        "sigv4_action sigv4_date sigv4_nested sigv4_payload sigv4_post_form sigv4_streaming sigv4_too_long sigv4_unsigned signature_ambiguous signature_content signature_incomplete signature_malformed signature_mismatch signature_scope signature_skew",
+        "Programs that sign do not send it by themselves; tests/wire and tests/signing do. It is printed like the other `sigv4_` codes.",
+    ),
+    (
+        "connect_timeout field_value hello_too_long origin_protocol",
+        "It takes a client or a network that is broken on purpose: tests/wire plays it.",
+    ),
+];
