@@ -120,14 +120,23 @@ pub fn put_part(part: &Path, place: &Path) -> io::Result<()> {
 /// A [`Step::Mounts`] failure.
 pub fn bind(from: &Path, onto: &Path, read_only: bool) -> Result<(), Failure> {
     // Includes everything mounted in it, because an outer sandbox's mounts cannot be left out.
-    Tree::take_from(from, onto)
-        .and_then(|tree| {
-            if read_only {
-                tree.restrict(RDONLY)?;
-            }
-            tree.put(Path::new("/"))
-        })
-        .at(Step::Mounts, onto.display().to_string())
+    let bind = || {
+        let tree = Tree::take_from(from, onto)?;
+        if read_only {
+            tree.restrict(RDONLY)?;
+        }
+        tree.put(Path::new("/"))
+    };
+    // What an editor replaces at this moment was found under its name, and lies there no longer.
+    let is_replaced = |error: &io::Error| error.kind() == io::ErrorKind::NotFound && onto.exists();
+    let mut bound = bind();
+    for _ in 0..MOST_REPLACED {
+        match &bound {
+            Err(error) if is_replaced(error) => bound = bind(),
+            _ => break,
+        }
+    }
+    bound.at(Step::Mounts, onto.display().to_string())
 }
 
 /// Creates a directory and its parents, traversable by everybody.
@@ -137,6 +146,9 @@ pub fn make_directories(path: &Path) -> io::Result<()> {
         .mode(0o755)
         .create(path)
 }
+
+/// How often a file may be replaced while it is bound.
+const MOST_REPLACED: usize = 64;
 
 /// Nothing can be written.
 pub const RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
