@@ -283,6 +283,76 @@ fn signals_reach_it_and_its_callers_death_or_the_end_of_the_sandbox_ends_it() {
     assert_eq!(last.wait().unwrap().code(), Some(137));
 }
 
+#[test]
+fn what_a_command_leaves_behind_does_not_hold_its_caller() {
+    let host = Host::new();
+    let mut first = host.first(":");
+    first.until_ready();
+    let mut command = host.enter("yes & echo begun; exit 3");
+    let output = fs::File::create(host.path("output")).unwrap();
+    let mut child = command.stdout(output).spawn().unwrap();
+    eventually("it ends", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    let output = fs::read_to_string(host.path("output")).unwrap();
+    assert!(output.contains("begun\n"));
+    assert_eq!(first.end(), 0);
+}
+
+#[test]
+fn a_command_that_takes_the_first_process_its_descriptors_shuts_out_later_ones_alone() {
+    let host = Host::new();
+    let mut first = host.first("prlimit --pid 1 --nofile=5:5");
+    first.until_ready();
+    for _ in 0..2 {
+        let refused = host.enter("echo ran").output().unwrap();
+        assert_eq!(refused.status.code(), Some(125), "{}", said(&refused));
+        assert!(!said(&refused).contains("ran\n"), "{}", said(&refused));
+    }
+    assert_eq!(first.end(), 0);
+}
+
+#[test]
+fn sixteen_may_be_in_it_and_one_more_is_told_so() {
+    let host = Host::new();
+    let mut first = host.first(":");
+    first.until_ready();
+    let mut enter = host.enter("echo up; read -r end");
+    enter.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut inside: Vec<Child> = (0..16).map(|_| enter.spawn().unwrap()).collect();
+    for child in &mut inside {
+        let mut line = String::new();
+        let mut said = BufReader::new(child.stdout.as_mut().unwrap());
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, "up\n");
+    }
+    let refused = host.enter("true").output().unwrap();
+    assert_eq!(refused.status.code(), Some(125), "{}", said(&refused));
+    assert!(said(&refused).contains("16 commands"), "{}", said(&refused));
+    for child in &mut inside {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+    assert!(host.enter("true").status().unwrap().success());
+    assert_eq!(first.end(), 0);
+}
+
+#[test]
+fn a_stopped_sandbox_is_given_up_and_lets_others_in_when_it_goes_on() {
+    let host = Host::new();
+    let mut first = host.first(":");
+    first.until_ready();
+    let launcher = rustix::process::Pid::from_child(&first.process);
+    let signal = |signal| rustix::process::kill_process(launcher, signal).unwrap();
+    signal(rustix::process::Signal::STOP);
+    let begun = Instant::now();
+    let refused = host.enter("true").output().unwrap();
+    assert_eq!(refused.status.code(), Some(125), "{}", said(&refused));
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    signal(rustix::process::Signal::CONT);
+    assert!(host.enter("true").status().unwrap().success());
+    assert_eq!(first.end(), 0);
+}
+
 /// `script` gives the caller a terminal, as a person has one.
 #[test]
 fn with_a_terminal_it_has_one_of_its_own_with_job_control_and_the_callers_size() {

@@ -462,6 +462,27 @@ pub fn send_packet<M: Serialize>(
     message: &M,
     fds: &[BorrowedFd<'_>],
 ) -> Result<(), Error> {
+    send_with(SendFlags::empty(), socket, message, fds)
+}
+
+/// As [`send_packet`], but fails where that would wait.
+///
+/// # Errors
+/// As [`send_packet`].
+pub(crate) fn send_packet_now<M: Serialize>(
+    socket: BorrowedFd<'_>,
+    message: &M,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(), Error> {
+    send_with(SendFlags::DONTWAIT, socket, message, fds)
+}
+
+fn send_with<M: Serialize>(
+    flags: SendFlags,
+    socket: BorrowedFd<'_>,
+    message: &M,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(), Error> {
     let bytes = serde_json::to_vec(message)
         .map_err(|_| Error::Malformed("the message cannot be encoded"))?;
     if bytes.len() > PACKET_BYTES {
@@ -477,7 +498,7 @@ pub fn send_packet<M: Serialize>(
             socket,
             &[IoSlice::new(&bytes)],
             &mut control,
-            SendFlags::NOSIGNAL,
+            flags | SendFlags::NOSIGNAL,
         ) {
             Ok(_) => return Ok(()),
             Err(rustix::io::Errno::INTR) => {}

@@ -15,7 +15,7 @@ use super::failure::{At, Step};
 use super::pty::Pty;
 use super::refuse;
 use super::streams::Streams;
-use super::syscall::{self, SignalSet};
+use super::syscall::{self, FORWARDED, SignalSet};
 use super::wait::timespec;
 use crate::enroll::{self, receive_packet, send_packet};
 
@@ -64,9 +64,15 @@ impl Doorway {
         let socket = self.connection()?;
         // A launcher that is stopped passes nobody on.
         await_readable(&socket)?;
-        let user = match answer(&socket)? {
-            EntryReply::Welcome(user) => user,
-            other => return ended(other, &arguments),
+        let user = match answer(&socket) {
+            Ok(EntryReply::Welcome(user)) => user,
+            Ok(other) => return ended(other, &arguments),
+            Err(Error::SandboxEnded) => {
+                return Err(Error::Entry(
+                    "it let nobody in, or has just ended".to_owned(),
+                ));
+            }
+            Err(error) => return Err(error),
         };
         let pty = Pty::open().at(Step::Prepare, "terminal")?;
         let mut visitor = Visitor {
@@ -91,7 +97,12 @@ impl Doorway {
         await_readable(&self.socket)?;
         let flags = SocketFlags::CLOEXEC;
         let accepted = rustix::net::accept_with(&self.socket, flags).at(Step::Prepare, "accept")?;
-        Ok(accepted)
+        let peer = rustix::net::sockopt::socket_peercred(&accepted).at(Step::Prepare, "peer")?;
+        match peer.uid == rustix::process::geteuid() {
+            true => Ok(accepted),
+            // What runs must run where this user asked, and with nobody else's eyes on its streams.
+            false => Err(Error::Entry(format!("user {} answered", peer.uid.as_raw()))),
+        }
     }
 }
 
@@ -180,8 +191,7 @@ impl Visitor {
         }
     }
 
-    /// Copies what is left. What the command started and left behind may write on: only what is
-    /// there now is copied.
+    /// Copies what is left.
     fn finish(&mut self) -> Result<(), super::streams::LostOutput> {
         if let Some(mut pty) = self.pty.take() {
             let mut pieces = 0;
@@ -236,14 +246,6 @@ fn silent() -> Error {
     ))
 }
 
-const FORWARDED: [i32; 6] = [
-    libc::SIGINT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGQUIT,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-];
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// How many pieces of a terminal's output are still copied once the command has ended.
 const MOST_LEFT: usize = 16;

@@ -7,8 +7,9 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 use rustix::process::{Pid, Signal};
 
@@ -18,6 +19,7 @@ use super::failure::{At, Failure, Step};
 use super::identity::User;
 use super::mount_plan::MountPlan;
 use super::syscall::{self, Side, SignalSet};
+use super::wait::timespec;
 use super::{command, confine, environment};
 use crate::enroll::{receive_packet, send_packet};
 
@@ -34,6 +36,7 @@ pub(super) struct Entered<'a> {
 /// One caller, connected to this process.
 pub(super) struct Caller {
     socket: OwnedFd,
+    since: Instant,
     /// Its command, once it runs.
     command: Option<(Pid, OwnedFd)>,
 }
@@ -48,6 +51,7 @@ impl Entered<'_> {
         if send_packet(socket.as_fd(), &answer, &[]).is_ok() && self.callers.len() < MOST {
             self.callers.push(Caller {
                 socket,
+                since: Instant::now(),
                 command: None,
             });
         }
@@ -57,6 +61,18 @@ impl Entered<'_> {
     pub fn events(&self) -> impl Iterator<Item = PollFd<'_>> {
         let sockets = self.callers.iter().map(|caller| &caller.socket);
         sockets.map(|socket| PollFd::new(socket, PollFlags::IN))
+    }
+
+    /// Returns how long to wait at most.
+    pub fn patience(&self) -> Option<Timespec> {
+        let is_awaited = self.callers.iter().any(|caller| caller.command.is_none());
+        is_awaited.then(|| timespec(LOOKS_EVERY))
+    }
+
+    /// Drops the callers that have not said for long what they want to run.
+    pub fn drop_silent(&mut self) {
+        self.callers
+            .retain(|caller| caller.command.is_some() || caller.since.elapsed() < ASKED_WITHIN);
     }
 
     /// Hears the callers for whom there is an event, in the order of [`Entered::events`].
@@ -234,5 +250,9 @@ fn place([input, output, error]: &[OwnedFd; 3]) -> rustix::io::Result<()> {
     rustix::stdio::dup2_stderr(error)
 }
 
+/// How long a caller may take to say what it wants to run.
+const ASKED_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is looked whether one took longer.
+const LOOKS_EVERY: Duration = Duration::from_secs(1);
 /// How many commands may be in a sandbox beside its first.
 const MOST: usize = 16;

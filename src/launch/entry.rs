@@ -62,8 +62,8 @@ pub enum NotPassed {
     /// Another user listens there.
     #[error("the socket belongs to user {0}")]
     Stranger(u32),
-    /// The launcher has gone.
-    #[error("the sandbox has ended")]
+    /// The launcher has gone, or reads nothing.
+    #[error("the sandbox has ended, or is stopped")]
     Gone(#[source] enroll::Error),
 }
 
@@ -91,7 +91,8 @@ impl Entrance {
             return Err(NotPassed::Stranger(peer.uid.as_raw()));
         }
         rustix::io::ioctl_fionbio(&socket, false).map_err(unreachable)?;
-        enroll::send_packet(self.0.as_fd(), &EnterPacket {}, &[socket.as_fd()])
+        // A launcher that is stopped reads nothing: the gateway does not wait for it.
+        enroll::send_packet_now(self.0.as_fd(), &EnterPacket {}, &[socket.as_fd()])
             .map_err(NotPassed::Gone)
     }
 }

@@ -20,7 +20,7 @@ use super::init::{self, Order, Report, Sandbox};
 use super::mount_plan::MountPlan;
 use super::ports::Ports;
 use super::streams::Streams;
-use super::syscall::{self, Arrived, Side, SignalSet};
+use super::syscall::{self, Arrived, FORWARDED, Side, SignalSet};
 use super::terminal::Terminal;
 use super::wait::timespec;
 use super::watch::Watch;
@@ -34,7 +34,7 @@ use crate::enroll::{self, Hello, LauncherEnd, Listeners, receive_packet, send_pa
 pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     refuse::threads()?;
     refuse::directories_as_standard_streams()?;
-    let signals = SignalSet::of(&FORWARDED);
+    let signals = SignalSet::of(&[&FORWARDED[..], &OBEYED].concat());
     let mask = signals.block().at(Step::Prepare, "signal mask")?;
     let arrivals = signals
         .descriptor()
@@ -477,13 +477,8 @@ fn pid_of(pidfd: &OwnedFd) -> Result<Pid, Failure> {
         .ok_or_else(|| Failure::new(Step::Process, "the command has ended before it began"))
 }
 
-const FORWARDED: [i32; 11] = [
-    libc::SIGINT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGQUIT,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
+/// Signals that the launcher itself obeys, beside those that it forwards.
+const OBEYED: [i32; 5] = [
     libc::SIGWINCH,
     libc::SIGCHLD,
     libc::SIGCONT,

@@ -22,7 +22,7 @@ use super::ports::Ports;
 use super::streams::Streams;
 use super::syscall::{Side, SignalSet};
 use super::{command, confine, environment, mounts, network, syscall, trust};
-use crate::enroll::{Capture, Ready, SealedReady, receive_packet, send_packet};
+use crate::enroll::{self, Capture, Ready, SealedReady, receive_packet, send_packet};
 
 /// What the first process reports to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
@@ -335,9 +335,23 @@ fn watch(command: i32, mut entered: Entered<'_>) -> Result<Never, Failure> {
         let fired = await_events(&arrivals, &entered)?;
         while syscall::next_signal(&arrivals).is_some() {}
         entered.hear(&fired[2..]);
+        entered.drop_silent();
         if fired[1] {
-            let mut files = await_order(|order| matches!(order, Order::Enter))?;
+            admit(&mut entered)?;
+        }
+    }
+}
+
+/// Takes a connection from the launcher.
+fn admit(entered: &mut Entered<'_>) -> Result<(), Failure> {
+    match receive_packet::<Order>(CONTROL) {
+        // The command can lower this process's limit of descriptors. It shuts out no one but those
+        // who want in.
+        Err(enroll::Error::Malformed(_)) => Ok(()),
+        received => {
+            let mut files = ordered(received, |order| matches!(order, Order::Enter))?;
             files.pop().into_iter().for_each(|one| entered.admit(one));
+            Ok(())
         }
     }
 }
@@ -350,7 +364,7 @@ fn await_events(arrivals: &OwnedFd, entered: &Entered<'_>) -> Result<Vec<bool>, 
         PollFd::from_borrowed_fd(CONTROL, PollFlags::IN),
     ];
     events.extend(entered.events());
-    match rustix::event::poll(&mut events, None) {
+    match rustix::event::poll(&mut events, entered.patience().as_ref()) {
         Ok(_) => Ok(events
             .iter()
             .map(|event| !event.revents().is_empty())
@@ -411,7 +425,14 @@ fn report(report: &Report, fds: &[BorrowedFd<'_>]) -> Result<(), Failure> {
 }
 
 fn await_order(expected: impl Fn(&Order) -> bool) -> Result<Vec<OwnedFd>, Failure> {
-    match receive_packet::<Order>(CONTROL) {
+    ordered(receive_packet(CONTROL), expected)
+}
+
+fn ordered(
+    received: Result<(Order, Vec<OwnedFd>), enroll::Error>,
+    expected: impl Fn(&Order) -> bool,
+) -> Result<Vec<OwnedFd>, Failure> {
+    match received {
         Ok((order, files)) if expected(&order) => Ok(files),
         Ok(_) => Err(Failure::new(
             Step::Process,

@@ -168,14 +168,20 @@ impl Streams {
         }
     }
 
-    /// Copies what is left once every process of the sandbox has ended, and moves the input's
-    /// offset past what was read.
+    /// Copies what is left once the command has ended, and moves the input's offset past what was
+    /// read. What it left behind may write on: only what is there now is copied.
     ///
     /// # Errors
     /// [`LostOutput`] if something could not be written.
     pub fn finish(&mut self) -> Result<(), LostOutput> {
         for output in &mut self.outputs {
-            while output.copy(&mut self.buffer) {}
+            let mut left = output.waiting();
+            while left > 0 {
+                match output.copy(&mut self.buffer) {
+                    0 => break,
+                    count => left = left.saturating_sub(count as u64),
+                }
+            }
         }
         if let Some(input) = &self.input {
             input.move_offset();
@@ -265,23 +271,28 @@ impl Input {
 }
 
 impl Output {
-    /// Copies a piece; returns whether there may be more at once.
-    fn copy(&mut self, buffer: &mut [u8]) -> bool {
-        let Some(pipe) = &self.pipe else { return false };
-        match rustix::io::read(pipe, &mut *buffer) {
-            Err(Errno::INTR) => true,
-            Err(Errno::AGAIN) => false,
+    /// How many bytes wait to be copied.
+    fn waiting(&self) -> u64 {
+        let pipe = self.pipe.as_ref();
+        pipe.map_or(0, |pipe| rustix::io::ioctl_fionread(pipe).unwrap_or(0))
+    }
+
+    /// Copies a piece; returns its length, which is 0 if there is none now.
+    fn copy(&mut self, buffer: &mut [u8]) -> usize {
+        let Some(pipe) = &self.pipe else { return 0 };
+        match rustix::io::retry_on_intr(|| rustix::io::read(pipe, &mut *buffer)) {
+            Err(Errno::AGAIN) => 0,
             Ok(0) | Err(_) => {
                 self.pipe = None;
-                false
+                0
             }
             Ok(count) => match write_all(self.stream.file(), &buffer[..count]) {
-                Ok(()) => true,
+                Ok(()) => count,
                 Err(error) => {
                     // Without a reader, the pipe itself signals the command.
                     self.pipe = None;
                     self.lost = Some(error);
-                    false
+                    0
                 }
             },
         }

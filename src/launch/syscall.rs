@@ -303,6 +303,16 @@ pub fn install_filter(filter: &mut [libc::sock_filter]) -> io::Result<()> {
     Ok(())
 }
 
+/// The signals that are for the command when they arrive in its place.
+pub const FORWARDED: [i32; 6] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
+
 /// A set of signals, as the kernel's mask.
 #[derive(Clone, Copy)]
 pub struct SignalSet(libc::sigset_t);
