@@ -181,6 +181,36 @@ fn more_connections_than_there_are_places_wait_and_none_is_lost() {
     sandbox.wait().unwrap();
 }
 
+/// Whether its peer has neither said anything nor closed.
+fn is_open(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let read = (&mut &*stream).read(&mut [0]);
+    read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
+#[test]
+fn a_silent_connection_is_cut_where_another_waits_for_its_place_and_not_before() {
+    let (host, port) = (Host::new(), free_port());
+    let mut sandbox = serving(&host, &format!("{port}:3000"), "127.0.0.1");
+    eventually("the server inside answers", || {
+        get(port).is_some_and(|answer| !answer.is_empty())
+    });
+    let connect = |_| TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut idle: Vec<TcpStream> = (0..63).map(connect).collect();
+    std::thread::sleep(Duration::from_secs(70));
+    idle.push(connect(63));
+    std::thread::sleep(Duration::from_secs(10));
+    assert!(
+        idle.iter().all(is_open),
+        "one was cut that was in nobody's way"
+    );
+    let answer = get(port).expect("the one that waits gets a place");
+    assert!(answer.contains("made inside"), "{answer}");
+    assert!(!idle.iter().all(is_open));
+    drop((idle, sandbox.stdin.take()));
+    sandbox.wait().unwrap();
+}
+
 /// Says nothing and reads slowly; writes how much it got.
 const SLOW_READER: &str = r#"
 import socket, time

@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -42,6 +43,8 @@ type InwardPlace = Vec<(IpAddr, OwnedFd)>;
 pub struct InwardSockets {
     free: Mutex<Vec<InwardPlace>>,
     places: Arc<Semaphore>,
+    /// How many connections wait for a place.
+    waiting: AtomicUsize,
 }
 
 /// One place, while it is used.
@@ -58,17 +61,29 @@ impl InwardSockets {
         Arc::new(Self {
             places: Arc::new(Semaphore::new(places.len())),
             free: Mutex::new(places),
+            waiting: AtomicUsize::new(0),
         })
     }
 
     /// Waits for a free place.
     async fn take(self: &Arc<Self>) -> Option<InwardConnection> {
+        self.waiting.fetch_add(1, Relaxed);
+        let _waits = Waits(&self.waiting);
         let place = self.places.clone().acquire_owned().await.ok()?;
         Some(InwardConnection {
             sockets: self.free.lock().pop()?,
             of: self.clone(),
             place: Some(place),
         })
+    }
+}
+
+/// One connection that waits, until dropped.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -182,10 +197,12 @@ impl Worker {
     pub fn serve_published(self: &Arc<Self>, port: OpenPort, sockets: Arc<InwardSockets>) {
         let (worker, pace) = (self.clone(), Arc::<RecordPace>::default());
         tokio::spawn(async move {
-            while let Some(socket) = sockets.take().await {
-                let Some(stream) = worker.next(&port.listener).await else {
-                    return;
+            while let Some(stream) = worker.next(&port.listener).await {
+                let taken = tokio::select! {
+                    taken = sockets.take() => taken,
+                    () = worker.shared.draining.cancelled() => return,
                 };
+                let Some(socket) = taken else { return };
                 let (worker, session, port) = (worker.clone(), port.session.clone(), port.port);
                 let pace = pace.clone();
                 tokio::spawn(async move {
@@ -365,8 +382,8 @@ impl Worker {
     }
 }
 
-/// Waits until a connection with a server of the workload holds the place of one that waits, and
-/// has been silent for long.
+/// Waits until a connection with a server of the workload has been silent for long while another
+/// one waits for a place.
 async fn in_the_way(inward: Option<&InwardConnection>, meter: &Meter) {
     let Some(inward) = inward else {
         return std::future::pending().await;
@@ -378,7 +395,7 @@ async fn in_the_way(inward: Option<&InwardConnection>, meter: &Meter) {
         if seen != passed() {
             (seen, since) = (passed(), Instant::now());
         }
-        if inward.of.places.available_permits() == 0 && since.elapsed() >= IDLE_FOR {
+        if inward.of.waiting.load(Relaxed) > 0 && since.elapsed() >= IDLE_FOR {
             return;
         }
     }
