@@ -294,7 +294,9 @@ impl App {
                     .because(chain(&error))
                     .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
             })?;
-            if keeper.keep_shapes(&kept).await? {
+            // Nothing more is kept of a session that ended for good.
+            let is_past = session.is_over() && !session.was_idle();
+            if is_past || keeper.keep_shapes(&kept).await? {
                 return Ok(issued);
             }
         }

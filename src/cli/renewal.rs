@@ -103,8 +103,10 @@ impl Shared {
             };
             let is_used = session.status() == SessionStatus::Active;
             match status(&record) {
-                // Another gateway ended it, where nobody used it.
-                SessionStatus::Ended(EndReason::Idle) if is_used => self.take_back(&one.id).await,
+                // Another gateway ended it, where nobody used it, and no operator paused it.
+                SessionStatus::Ended(EndReason::Idle) if is_used && !record.paused => {
+                    self.take_back(&one.id).await;
+                }
                 decided => session.narrow(decided),
             }
         }

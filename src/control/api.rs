@@ -246,7 +246,12 @@ impl<O: Operations> Control<O> {
                 recorded?;
                 let kept = self.operations.keep_status(id, SessionStatus::Active).await;
                 kept.inspect_err(|_| self.failed(peer, operation, Some(id), ""))?;
-                session.resume()
+                if session.was_idle() {
+                    // What was issued to it was given back when it ended.
+                    self.shared.current().credentials.begin(id);
+                }
+                let resumed = session.resume();
+                resumed.inspect_err(|_| self.failed(peer, operation, Some(id), ""))
             }
             _ => {
                 sessions.end(id);

@@ -52,7 +52,7 @@ impl EndReason {
 }
 
 /// What was made of a session. One that was ended stays so, with its first reason. Only one that
-/// was not used for too long may be active again.
+/// was not used for too long may be active again, or be ended for good.
 #[derive(Default)]
 pub(super) struct DecidedStatus(AtomicU8);
 
@@ -78,8 +78,9 @@ impl DecidedStatus {
             SessionStatus::Ended(EndReason::Idle) => IDLE,
             SessionStatus::Ended(EndReason::Listener) => LEFT,
         };
-        let comes_back = |now: u8| now == IDLE && code == ACTIVE;
-        let change = |now: u8| (now < ENDED || comes_back(now)).then_some(code);
+        // Nobody decided that it ends.
+        let from_idle = |now: u8| now == IDLE && matches!(code, ACTIVE | ENDED | LEFT);
+        let change = |now: u8| (now < ENDED || from_idle(now)).then_some(code);
         let changed = self
             .0
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
@@ -120,5 +121,15 @@ mod tests {
         assert!(!status.store(SessionStatus::Paused));
         assert!(status.store(SessionStatus::Active));
         assert_eq!(status.load(), SessionStatus::Active);
+    }
+
+    #[test]
+    fn a_session_that_was_idle_can_be_ended_for_good() {
+        let status = DecidedStatus::default();
+        assert!(status.store(SessionStatus::Ended(EndReason::Idle)));
+        assert!(status.store(SessionStatus::Ended(EndReason::Operator)));
+        assert!(status.store(SessionStatus::Ended(EndReason::Idle)));
+        assert_eq!(status.load(), SessionStatus::Ended(EndReason::Operator));
+        assert!(!status.store(SessionStatus::Active));
     }
 }

@@ -35,7 +35,8 @@ pub enum SessionDecision {
     Pause(SessionId),
     /// Resumes a session that was not ended, or was ended because it was not used for too long.
     Resume(SessionId),
-    /// Ends a session for good. One that was already ended stays as it is.
+    /// Ends a session. One that was already ended stays as it is, unless it was not used for too
+    /// long and this end is for good.
     End {
         /// The session.
         session: SessionId,
@@ -73,13 +74,14 @@ impl SessionDecision {
         }
         let mut record = now.ok_or(StateError::Refused("there is no such session"))?;
         if let Self::End { at, was_idle, .. } = self {
-            if record.ended.is_none() {
+            if record.ended.is_none() || (record.was_idle && !was_idle) {
                 (record.ended, record.was_idle) = (Some(at), was_idle);
             }
             return Ok(record);
         }
-        let comes_back = matches!(self, Self::Resume(_)) && record.was_idle;
-        if record.ended.is_some() && !comes_back {
+        // It may come back, with what a reload brought meanwhile.
+        let is_for_idle = matches!(self, Self::Resume(_) | Self::Shape { .. }) && record.was_idle;
+        if record.ended.is_some() && !is_for_idle {
             return Err(StateError::Refused("the session was ended"));
         }
         match self {

@@ -206,13 +206,30 @@ async fn idle_end(store: Arc<dyn StateStore>) {
         was_idle: true,
     };
     let create = SessionDecision::Create(record("a"));
-    store.decide(vec![create, idle_end]).await.unwrap();
+    store.decide(vec![create, idle_end.clone()]).await.unwrap();
     assert!(store.decide(vec![extend("a", 900)]).await.is_err());
+    // It may come back, with the phantoms of what was configured meanwhile.
+    let shape = SessionDecision::Shape {
+        session: id("a"),
+        credential: CredentialName::new("NEW_TOKEN").unwrap(),
+        before: None,
+        after: "shape".to_owned(),
+    };
+    store.decide(vec![shape]).await.unwrap();
     let resume = || vec![SessionDecision::Resume(id("a"))];
     store.decide(resume()).await.unwrap();
     let now = store.session(&id("a")).await.unwrap().unwrap();
     assert_eq!((now.ended, now.was_idle), (None, false));
     store.decide(vec![end("a", 160)]).await.unwrap();
+    assert!(store.decide(resume()).await.is_err());
+    // An operator's end stays one, whether it comes before or behind that of an idle time.
+    store.decide(vec![idle_end.clone()]).await.unwrap();
+    assert!(store.decide(resume()).await.is_err());
+    let again = SessionDecision::Replace(record("a"));
+    let both = vec![again, idle_end, end("a", 170)];
+    store.decide(both).await.unwrap();
+    let now = store.session(&id("a")).await.unwrap().unwrap();
+    assert_eq!((now.ended, now.was_idle), (Some(170), false));
     assert!(store.decide(resume()).await.is_err());
 }
 

@@ -217,6 +217,17 @@ fn a_session_that_was_idle_for_too_long_says_so_also_after_a_restart_until_it_is
     stage.gateway.stop();
     stage.gateway.restart();
     assert_eq!(said(&stage), StatusCode::OK);
+    // An operator's end of one that was idle is an end.
+    std::thread::sleep(Duration::from_secs(64));
+    assert_eq!(said(&stage), StatusCode::FORBIDDEN);
+    std::thread::sleep(Duration::from_secs(3));
+    stage.gateway.command(&["end", "agent-1"]);
+    stage.gateway.command(&["resume", "agent-1"]);
+    assert_eq!(said(&stage), StatusCode::FORBIDDEN);
+    stage.gateway.stop();
+    stage.gateway.restart();
+    stage.gateway.command(&["resume", "agent-1"]);
+    assert_eq!(said(&stage), StatusCode::FORBIDDEN);
 }
 
 /// Looks through every file of the state for what must not be there.
