@@ -315,6 +315,43 @@ fn a_port_that_is_the_gateways_own_is_refused() {
 }
 
 #[test]
+fn a_port_that_is_another_gateways_is_refused() {
+    let host = Host::new();
+    let (proxy, metrics) = (free_port(), free_port());
+    let config = host.path("serve.toml");
+    let text = format!(
+        "[ca]\ncertificate = \"ca.pem\"\n[audit]\npath = \"run/serve.jsonl\"\n\
+         [control]\nmetrics_address = \"127.0.0.1:{metrics}\"\n[policy]\nallow = [\"one.test\"]\n\
+         [[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:{proxy}\"\nsession = \"one\"\n"
+    );
+    fs::write(&config, text).unwrap();
+    let mut gateway = Command::new(env!("CARGO_BIN_EXE_gateway"))
+        .args(["serve", "--config"])
+        .arg(&config)
+        .env_clear()
+        .env("HOME", host.path("home"))
+        .env("XDG_RUNTIME_DIR", host.path("run"))
+        .spawn()
+        .unwrap();
+    eventually("the gateway serves", || {
+        TcpStream::connect(("127.0.0.1", metrics)).is_ok()
+    });
+    for port in [proxy, metrics] {
+        let flags = ["--host-port", &port.to_string()];
+        let output = host.exec(&flags, "touch started").output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(
+            said(&output).contains("gateway `serve"),
+            "{}",
+            said(&output)
+        );
+    }
+    assert!(!host.path("project/started").exists());
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+}
+
+#[test]
 fn a_database_of_the_host_is_used_by_one_grant_and_nothing_else_of_the_host_is_reached() {
     let (host, postgres) = (Host::new(), Postgres::start());
     let other = TcpListener::bind("127.0.0.1:0").unwrap();

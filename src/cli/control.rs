@@ -77,6 +77,7 @@ pub fn open(app: &Arc<App>, kind: &'static str) -> Result<Option<OpenControl>, F
             .clone()
             .or_else(|| app.config.project.clone()),
         directory: std::env::current_dir().ok(),
+        metrics_address: port.as_ref().and_then(|port| port.local_addr().ok()),
         started: (SystemTime::now(), Instant::now()),
     };
     let operations = AppOperations {

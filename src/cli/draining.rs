@@ -40,6 +40,22 @@ pub async fn drain(
         () = signals.stop() => {}
     }
     terminal.note(format!("gateway: cut {} exchanges", underway(workers)));
+    cut(workers).await;
+}
+
+/// Waits a while for the records of what the sandbox left open when it ended.
+pub async fn settle(shared: &SharedState, worker: &Arc<Worker>) {
+    let is_over = || shared.open.load(Ordering::Acquire) == 0 && worker.underway() == 0;
+    if tokio::time::timeout(CUT_WITHIN, until(is_over))
+        .await
+        .is_err()
+    {
+        cut(std::slice::from_ref(worker)).await;
+    }
+}
+
+/// Cuts what is under way. Every exchange has its record afterwards.
+async fn cut(workers: &[Arc<Worker>]) {
     let has_ended = || underway(workers) == 0;
     workers.iter().for_each(|worker| worker.cut());
     // Clients that do not read what they are told are closed after a while.

@@ -11,7 +11,7 @@ use super::ports::BoundPorts;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{control, exporting, project_file, proposed, serving, summary};
+use super::{control, draining, exporting, project_file, proposed, serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
@@ -53,12 +53,15 @@ pub fn serve_on(
         ended.unwrap_or_default()
     };
     match served {
-        Ok((app, (first, control, exports))) => {
+        Ok((app, (first, worker, control, exports))) => {
             serving::settle();
             runtime.spawn(app.clone().watch(tell));
             let lived = runtime.block_on(live(gateway, &app, terminal));
             drop(control);
-            runtime.block_on(serving::close(&app.shared));
+            runtime.block_on(async {
+                serving::close(&app.shared).await;
+                draining::settle(&app.shared, &worker).await;
+            });
             app.shared.tell_suppressed();
             app.shared.log.close();
             drop(exports);
@@ -103,7 +106,7 @@ async fn sandbox(
     gateway: &GatewayEnd,
     app: &Arc<App>,
     inspection: &mut Option<Inspection>,
-) -> Result<(First, Option<control::OpenControl>, Exports), Failure> {
+) -> Result<(First, Arc<Worker>, Option<control::OpenControl>, Exports), Failure> {
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     if let Some(kept) = &app.kept_home {
@@ -130,7 +133,7 @@ async fn sandbox(
     gateway.ready(&ready(app, &session, &ca)).map_err(went)?;
     // Not before: the launcher takes what comes first for the answer.
     let _ = app.entrance.set(Entrance::of(gateway).map_err(went)?);
-    Ok((first, control, exports))
+    Ok((first, worker, control, exports))
 }
 
 /// Serves the sandbox's TCP and DNS sockets.

@@ -26,12 +26,8 @@ use crate::policy::generate;
 /// Returns why no rule would allow it, or why nothing says what to allow; or that a person refused
 /// the same, which holds until it is undone.
 pub fn rule(app: &App, asked: &AllowRequest) -> Result<GrantedRule, ControlRefusal> {
-    let policy = policy(app, asked)?;
+    let NewRule { policy, denied } = new_rule(app, asked)?;
     let file = app.config.granted.as_deref().ok_or_else(unkept)?;
-    let denied = match &asked.host {
-        Some(host) => denials::about(app, asked.session.as_deref(), host),
-        None => Vec::new(),
-    };
     Ok(GrantedRule {
         policy,
         applied: false,
@@ -41,7 +37,14 @@ pub fn rule(app: &App, asked: &AllowRequest) -> Result<GrantedRule, ControlRefus
     })
 }
 
-fn policy(app: &App, asked: &AllowRequest) -> Result<String, ControlRefusal> {
+/// A rule that would be applied.
+struct NewRule {
+    policy: String,
+    /// What a person refused before, and it would permit.
+    denied: Vec<String>,
+}
+
+fn new_rule(app: &App, asked: &AllowRequest) -> Result<NewRule, ControlRefusal> {
     match (&asked.host, &asked.exchange, asked.last) {
         (Some(host), None, false) => of_host(app, asked, host),
         (None, Some(id), false) if id.len() >= LEAST_DIGITS => {
@@ -105,7 +108,7 @@ fn folder(path: &Path) -> Result<(), Failure> {
 }
 
 /// Returns the rule for a host that an operator names.
-fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<String, ControlRefusal> {
+fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<NewRule, ControlRefusal> {
     let allowed = Allowed::parse(host).map_err(|hint| {
         let what = format!("`{host}` cannot be allowed");
         ControlRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, what)
@@ -126,7 +129,10 @@ fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<String, Contro
         )?;
     }
     let session = session(app, asked.session.as_deref())?;
-    Ok(permit(&session, &allowed.host.to_string(), allowed.port))
+    Ok(NewRule {
+        policy: permit(&session, &allowed.host.to_string(), allowed.port),
+        denied: denials::about(app, asked.session.as_deref(), host),
+    })
 }
 
 /// Refuses a rule for what the gateway refuses whatever policies permit.
@@ -234,7 +240,7 @@ fn unclear() -> ControlRefusal {
 }
 
 /// Returns the rule for what an exchange asked for.
-fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
+fn of_record(app: &App, record: &Record) -> Result<NewRule, ControlRefusal> {
     let conflict = |what: String| ControlRefusal::new(StatusCode::CONFLICT, what);
     let reason = record.reason.as_deref().unwrap_or_default();
     let code = ReasonCode::named(reason);
@@ -282,7 +288,10 @@ fn of_record(app: &App, record: &Record) -> Result<String, ControlRefusal> {
     if rules.is_empty() {
         return Err(conflict(wanted.reason).next(wanted.next_step));
     }
-    Ok(rules.into_iter().collect::<Vec<_>>().join("\n"))
+    Ok(NewRule {
+        policy: rules.into_iter().collect::<Vec<_>>().join("\n"),
+        denied: Vec::new(),
+    })
 }
 
 fn unkept() -> ControlRefusal {

@@ -39,7 +39,8 @@ pub(super) fn of(sandbox: &Sandbox) -> Result<Ports, Failure> {
 }
 
 /// Refuses a port of the host at which another gateway of this user serves: the sandbox would act
-/// in the name of that one's session. A gateway that does not answer is not known to serve there.
+/// in the name of that one's session, or see its metrics. A gateway that does not answer is not
+/// known to serve there.
 ///
 /// # Errors
 /// Returns a [`Failure`] that names the gateway.
@@ -48,17 +49,18 @@ pub(super) fn refuse_other_gateways(sandbox: &Sandbox) -> Result<(), Failure> {
     let others = asked.then(|| ChosenGateway::default().find());
     for gateway in others.transpose()?.unwrap_or_default() {
         let state = gateway.get("/v1/status").unwrap_or_default();
-        let served = state["listeners"].as_array().into_iter().flatten();
-        let ports = served.filter_map(|one| {
-            let address = one["address"].as_str()?;
-            address.parse::<SocketAddr>().ok().map(|at| at.port())
+        let listeners = state["listeners"].as_array().into_iter().flatten();
+        let served = listeners.map(|one| &one["address"]);
+        let ports = served.chain([&state["metrics_address"]]).filter_map(|one| {
+            let address: SocketAddr = one.as_str()?.parse().ok()?;
+            Some(address.port())
         });
         let named = |port: &u16| sandbox.host_port.contains(port);
         if let Some(port) = ports.into_iter().find(named) {
             let name = &gateway.name;
             return Err(Failure::usage(format!("`--host-port {port}` is refused"))
                 .because(format!(
-                    "gateway `{name}` serves there, and the command would act as its session"
+                    "gateway `{name}` serves there, and the command would reach its sessions"
                 ))
                 .next("name the port of the service that the command needs"));
         }

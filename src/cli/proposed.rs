@@ -77,7 +77,7 @@ pub(super) fn record(one: &Proposal) -> Option<Record> {
 pub(super) fn print_waiting(terminal: &Terminal, app: &App) {
     let waiting = |one: &Proposal| one.state == ProposalState::Waiting;
     for one in app.shared.proposals.all().into_iter().filter(waiting) {
-        let (wanted, words) = (safe(&one.wanted.shown()), quoted(&safe(&one.words)));
+        let (wanted, words) = (safe(&one.wanted.shown()), quoted(&one.words));
         let told = format!("{wanted}: nobody answered the proposal. The command says: {words}");
         terminal.entry("proposed", &told);
     }
@@ -110,17 +110,18 @@ pub(super) fn proposals(gateway: &Gateway) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// Quotes a workload's words, which cannot end the quotation.
+/// Quotes a workload's words, which cannot end the quotation, and are safe for a terminal.
 pub(super) fn quoted(words: &str) -> String {
-    format!("\"{}\"", words.replace('"', "\\\""))
+    let words = words.replace('\\', r"\\").replace('"', "\\\"");
+    format!("\"{}\"", safe(&words))
 }
 
 fn print(terminal: &Terminal, one: &Value) {
-    let part = |name: &str| safe(one[name].as_str().unwrap_or_default());
-    let (id, state) = (part("id"), part("state"));
-    let (session, wanted) = (part("session"), part("wanted"));
+    let text = |name: &str| one[name].as_str().unwrap_or_default();
+    let (id, state) = (safe(text("id")), safe(text("state")));
+    let (session, wanted) = (safe(text("session")), safe(text("wanted")));
     terminal.line(format!("{id} {state:<8} {session:<12} {wanted}"));
-    terminal.line(format!("  the workload says: {}", quoted(&part("why"))));
+    terminal.line(format!("  the workload says: {}", quoted(text("why"))));
 }
 
 impl Deny {

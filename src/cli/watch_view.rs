@@ -176,12 +176,15 @@ impl WatchView {
 }
 
 fn proposed(one: &Value) -> WatchItem {
-    let part = |name: &str| safe(one[name].as_str().unwrap_or_default());
-    let (id, session) = (part("id"), part("session"));
-    let (wanted, why) = (part("wanted"), part("why"));
+    let text = |name: &str| one[name].as_str().unwrap_or_default();
+    let (id, session, wanted) = (
+        safe(text("id")),
+        safe(text("session")),
+        safe(text("wanted")),
+    );
     WatchItem {
         key: format!("p{id}"),
-        text: format!("proposed {session:<12} {wanted}  {}", quoted(&why)),
+        text: format!("proposed {session:<12} {wanted}  {}", quoted(text("why"))),
         id,
         session,
         is_proposal: true,

@@ -1,5 +1,6 @@
 //! What the answers show: the gateway and its sessions, without any secret or phantom.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
@@ -19,6 +20,8 @@ pub struct About {
     pub config: Option<PathBuf>,
     /// The folder that it was started in.
     pub directory: Option<PathBuf>,
+    /// Where its metrics are served, beside the control socket.
+    pub metrics_address: Option<SocketAddr>,
     /// When it was started, by both clocks.
     pub started: (SystemTime, Instant),
 }
@@ -35,6 +38,7 @@ pub(super) struct GatewayView<'a> {
     config: &'a Option<PathBuf>,
     audit: Option<&'a Path>,
     listeners: Vec<ListenerView>,
+    metrics_address: Option<SocketAddr>,
     policies: PoliciesView,
     /// The credentials that an operator revoked.
     revoked: Vec<String>,
@@ -92,6 +96,7 @@ impl<'a> GatewayView<'a> {
             config: &about.config,
             audit: shared.log.path(),
             listeners: listeners.into_iter().map(listener).collect(),
+            metrics_address: about.metrics_address,
             policies: PoliciesView {
                 generation: policies.number(),
                 count: policies.len(),

@@ -125,6 +125,15 @@ fn waiting(folder: &Path, wanted: &str) -> Option<String> {
     Some(one["id"].as_str().unwrap().to_owned())
 }
 
+/// A client that trusts no CA: it asks for a name, and makes no request.
+const NAMELESS: &str = "import socket, ssl
+try:
+    stream = socket.create_connection((\"unlisted.test\", 443))
+    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_socket(stream, server_hostname=\"unlisted.test\")
+except ssl.SSLError:
+    pass
+";
+
 /// Refused twice, so that there are two ids of the same, of which the first is proposed.
 #[test]
 fn what_a_person_refused_stays_refused_by_every_id_until_it_is_undone() {
@@ -133,9 +142,10 @@ fn what_a_person_refused_stays_refused_by_every_id_until_it_is_undone() {
     let ask = "curl -sS https://unlisted.test/a >/dev/null; \
                id=$(curl -sS http://gateway.internal/refused | grep -o '[0-9a-f]\\{20\\}' | head -1)";
     let script = format!(
-        "{ask}; {PROPOSE} -d \"id=$id&why=say+%22yes%22+e%cc%81+%d7%90\"; touch sent; \
+        "{ask}; {PROPOSE} -d \"id=$id&why=say+%22yes%22%5c%22+e%cc%81+%d7%90\"; touch sent; \
          while [ ! -e denied ]; do sleep 0.05; done; \
          {ask}; echo again=$id; {PROPOSE} -d \"id=$id&why=please\"; echo $id > other; mv other second; \
+         while [ ! -e nameless ]; do sleep 0.05; done; python3 -c '{NAMELESS}'; touch met; \
          while [ ! -e undone ]; do sleep 0.05; done; \
          {PROPOSE} -d \"id=$id&why=please\"; curl -sS http://gateway.internal/proposals"
     );
@@ -144,7 +154,7 @@ fn what_a_person_refused_stays_refused_by_every_id_until_it_is_undone() {
     let first = waiting(folder.path(), "GET unlisted.test/a").unwrap();
     // The words neither end their quotation, nor hide, nor run backwards.
     let plain = text(&outside(folder.path(), &["proposals"]).stdout);
-    let words = r#""say \"yes\" e\u{301} \u{5d0}""#;
+    let words = r#""say \"yes\"\\\" e\u{301} \u{5d0}""#;
     assert!(plain.contains(words), "{plain}");
     assert!(outside(folder.path(), &["deny", &first]).status.success());
     fs::write(project.join("denied"), "").unwrap();
@@ -173,6 +183,16 @@ fn what_a_person_refused_stays_refused_by_every_id_until_it_is_undone() {
     let by_host = outside(folder.path(), &["allow", "unlisted.test"]);
     let said = text(&by_host.stderr);
     assert!(!by_host.status.success(), "{by_host:?}");
+    assert!(
+        said.contains("GET unlisted.test/a was refused to this session before"),
+        "{said}"
+    );
+    // So is who allows a refusal that had no request, whose rule is for the host.
+    fs::write(project.join("nameless"), "").unwrap();
+    wait_for("no nameless refusal", || project.join("met").exists());
+    let by_name = outside(folder.path(), &["allow", "--last"]);
+    let said = text(&by_name.stderr);
+    assert!(!by_name.status.success(), "{by_name:?}");
     assert!(
         said.contains("GET unlisted.test/a was refused to this session before"),
         "{said}"
