@@ -35,9 +35,21 @@ impl ExportPosition {
         }
     }
 
-    /// The number of the next record to send, if that is known.
+    /// The number of the next record to send; `None` if there was no export here before. What
+    /// cannot be read is told, and everything is sent again: nothing may be missed.
     pub(super) fn kept(&self) -> Option<u64> {
-        fs::read_to_string(&self.path).ok()?.trim().parse().ok()
+        let read = fs::read_to_string(&self.path);
+        if let Err(error) = &read
+            && error.kind() == io::ErrorKind::NotFound
+        {
+            return None;
+        }
+        let known = read.ok().and_then(|text| text.trim().parse().ok());
+        if known.is_none() {
+            let path = self.path.display();
+            tracing::warn!(%path, "how far the export came cannot be read, so all is sent again");
+        }
+        Some(known.unwrap_or(0))
     }
 
     /// Keeps the number of the next record to send. Without it, records are sent twice or missed

@@ -370,6 +370,35 @@ fn a_collector_that_hangs_does_not_hold_up_the_end_and_gets_the_rest_after_the_n
 }
 
 #[test]
+fn where_the_position_cannot_be_read_records_are_sent_again_and_none_is_missed() {
+    let port = free();
+    let collector = Collector::start(port);
+    let mut program = Program::start(&format!("[[export]]\nurl = \"http://{port}\"\n"));
+    assert!(ask(&program, "http://stream.test/", "").contains("200 OK"));
+    until("a span", || collector.spans().len() == 1);
+    let pid = rustix::process::Pid::from_child(&program.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(program.child.wait().unwrap().success());
+    let files = fs::read_dir(program.path("audit")).unwrap().flatten();
+    let positions: Vec<_> = files
+        .map(|file| file.path())
+        .filter(|path| path.to_string_lossy().contains(".export-"))
+        .collect();
+    assert_eq!(positions.len(), 1, "{positions:?}");
+    fs::write(&positions[0], "").unwrap();
+    program.child = crate::program::spawn(program.folder.path());
+    let name = format!("serve-{}.sock", program.child.id());
+    program.socket = program.socket.with_file_name(name);
+    program.wait();
+    until("the span once more", || collector.spans().len() == 2);
+    let said = fs::read_to_string(program.path("log")).unwrap();
+    assert!(
+        said.contains("how far the export came cannot be read"),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_is_written_just_before_the_end_is_exported_with_the_end_itself() {
     let port = free();
     let collector = Collector::start(port);
