@@ -464,6 +464,19 @@ fn the_bounds_of_the_sandbox_are_read_and_within_reason() {
 }
 
 #[test]
+fn two_exports_of_the_same_to_one_place_are_refused() {
+    let export = |more: &str| format!("[[export]]\nurl = \"https://c.test/\"\n{more}");
+    let tenant = "token = \"env:T\"\n";
+    refused(
+        &[export(""), export(tenant)].concat(),
+        &["4:7: another `[[export]]` sends the same there"],
+    );
+    let (logs, traces) = ("signals = [\"logs\"]\n", "signals = [\"traces\"]\n");
+    let both = read(&[export(logs), export(traces)].concat()).unwrap();
+    assert_eq!(both.exports.len(), 2);
+}
+
+#[test]
 fn the_sandbox_never_gets_what_a_credential_or_the_gateway_holds() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("p.cedar"), "").unwrap();

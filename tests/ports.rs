@@ -181,6 +181,32 @@ fn more_connections_than_there_are_places_wait_and_none_is_lost() {
     sandbox.wait().unwrap();
 }
 
+#[test]
+fn the_log_ends_with_stop_behind_the_ends_of_what_was_open() {
+    let (host, port) = (Host::new(), free_port());
+    let mut sandbox = serving(&host, &format!("{port}:3000"), "127.0.0.1");
+    eventually("the server inside answers", || {
+        get(port).is_some_and(|answer| !answer.is_empty())
+    });
+    let open: Vec<TcpStream> = (0..20)
+        .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
+        .collect();
+    eventually("they are connected", || host.records("publish").len() > 20);
+    drop(sandbox.stdin.take());
+    sandbox.wait().unwrap();
+    drop(open);
+    let text = fs::read_to_string(host.path("audit/log.jsonl")).unwrap();
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(last["kind"], "stop", "{text}");
+    let mut records = host.records("publish");
+    records.retain(|(begun, _)| begun["outcome"] == "answered");
+    assert!(records.len() > 20, "{records:?}");
+    assert!(
+        records.iter().all(|(_, end)| end["kind"] == "end"),
+        "{records:?}"
+    );
+}
+
 /// Whether its peer has neither said anything nor closed.
 fn is_open(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();

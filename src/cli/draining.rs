@@ -13,6 +13,9 @@ use crate::gateway::{SharedState, Worker};
 const LOOK: Duration = Duration::from_millis(10);
 /// How long an aborted exchange may take to tell its client, and to write its record.
 const CUT_WITHIN: Duration = Duration::from_secs(1);
+/// How long connections may take to end behind their sandbox. Those of published ports take a
+/// second, in which what was sent arrives.
+const SETTLED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Closes the listeners, lets exchanges finish, and cuts what is left after `drain_timeout` or at
 /// a second signal. Every exchange has its record afterwards.
@@ -46,7 +49,7 @@ pub async fn drain(
 /// Waits a while for the records of what the sandbox left open when it ended.
 pub async fn settle(shared: &SharedState, worker: &Arc<Worker>) {
     let is_over = || shared.open.load(Ordering::Acquire) == 0 && worker.underway() == 0;
-    if tokio::time::timeout(CUT_WITHIN, until(is_over))
+    if tokio::time::timeout(SETTLED_WITHIN, until(is_over))
         .await
         .is_err()
     {

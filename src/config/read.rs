@@ -6,6 +6,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::export::ExportSettings;
 use crate::files;
 
 use super::credential::known_preset;
@@ -176,7 +177,16 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             }
         }
         "vault" => config.vault = vault::vault(section),
-        "export" => config.exports.extend(export::export(section)),
+        "export" => {
+            let added = export::export(section);
+            let is_there = |new: &ExportSettings| config.exports.iter().any(|one| one.is_as(new));
+            if added.as_ref().is_some_and(is_there) {
+                let why = "how far an export has come is kept by its `url` and its form";
+                let hint = Hint::new(why, "remove one");
+                section.error("url", "another `[[export]]` sends the same there", hint);
+            }
+            config.exports.extend(added);
+        }
         "listener" => take(
             listener::listener(section),
             section,

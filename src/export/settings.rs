@@ -27,6 +27,15 @@ pub struct ExportSettings {
     pub files: Vec<PathBuf>,
 }
 
+impl ExportSettings {
+    /// Whether the other one sends the same to the same place.
+    #[must_use]
+    pub fn is_as(&self, other: &Self) -> bool {
+        let key = |one: &Self| (one.server.clone(), one.path.clone(), one.format);
+        key(self) == key(other)
+    }
+}
+
 /// A form of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
