@@ -59,8 +59,8 @@ pub fn serve_on(
             let lived = runtime.block_on(live(gateway, &app, terminal));
             drop(control);
             runtime.block_on(async {
-                serving::close(&app.shared).await;
-                draining::settle(&app.shared, &worker).await;
+                let settled = draining::settle(&app.shared, &worker);
+                tokio::join!(serving::close(&app.shared), settled)
             });
             app.shared.tell_suppressed();
             app.shared.log.close();
