@@ -206,6 +206,29 @@ fn what_is_issued_works_is_renewed_and_is_gone_when_its_session_ends() {
 }
 
 #[test]
+fn a_session_that_was_idle_is_issued_anew_when_it_is_resumed() {
+    let (server, postgres) = (Server::in_memory(), Postgres::start());
+    let (origin, folder) = (Origin::start(), tempfile::tempdir().unwrap());
+    let path = database(&server, &postgres, "1h");
+    let vault = by_token(&server, folder.path(), &server.token, "");
+    let sections = vault + "[ca]\nidle = \"1m\"\n" + &of_database(&origin, &path);
+    let gate = Gate::start(&sections);
+    let (user, _) = shown(&gate, &origin);
+    eventually(90, "it is given back", || leases(&server, &path) == 0);
+    let resumed = Command::new(GATEWAY)
+        .args(["resume", "default"])
+        .env("HOME", gate.folder.path())
+        .env_remove("XDG_RUNTIME_DIR")
+        .output()
+        .unwrap();
+    assert!(resumed.status.success(), "{resumed:?}");
+    let (anew, password) = shown(&gate, &origin);
+    assert_ne!(anew, user);
+    assert!(postgres.lets_in(&anew, &password));
+    assert_eq!(leases(&server, &path), 1);
+}
+
+#[test]
 fn a_command_in_the_sandbox_has_a_lease_as_long_as_it_runs() {
     let (server, postgres) = (Server::in_memory(), Postgres::start());
     let (origin, folder) = (Origin::start(), tempfile::tempdir().unwrap());
