@@ -250,15 +250,15 @@ impl<O: Operations> Control<O> {
                     // What was issued to it was given back when it ended.
                     self.shared.current().credentials.begin(id);
                 }
-                let resumed = session.resume();
-                resumed.inspect_err(|_| self.failed(peer, operation, Some(id), ""))
+                session.resume()
             }
             _ => {
                 sessions.end(id);
                 Ok(())
             }
         };
-        done.map_err(ended)?;
+        done.inspect_err(|_| self.failed(peer, operation, Some(id), ""))
+            .map_err(ended)?;
         if session.status() != SessionStatus::Active {
             let kept = self.operations.keep_status(id, session.status()).await;
             kept.map_err(|why| not_kept(session.status(), why))?;
