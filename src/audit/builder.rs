@@ -247,6 +247,7 @@ fn show(text: &mut Text, most: usize, redact: Option<&dyn Redact>) {
     if let Some(redact) = redact {
         redact.redact(text.as_bytes(), &mut places);
     }
+    places.sort_unstable_by_key(|place| place.start);
     if !places.is_empty() {
         *text = redacted(text.as_bytes(), &places).into();
     }

@@ -14,6 +14,6 @@ pub trait Redact: Send + Sync {
         None
     }
 
-    /// Appends the places in `text` that must be redacted, in ascending order.
+    /// Appends the places in `text` that must be redacted, in any order.
     fn redact(&self, text: &[u8], places: &mut Vec<Range<usize>>);
 }

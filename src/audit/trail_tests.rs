@@ -53,6 +53,28 @@ impl Redact for Hide {
     }
 }
 
+/// Two kinds of phantoms, each found from left to right.
+struct HideBoth;
+
+impl Redact for HideBoth {
+    fn redact(&self, text: &[u8], places: &mut Vec<Range<usize>>) {
+        Hide(b"SECOND").redact(text, places);
+        Hide(b"FIRST").redact(text, places);
+    }
+}
+
+#[test]
+fn phantoms_are_concealed_in_whatever_order_they_are_found() {
+    let (log, memory) = log();
+    let mut trail = begin(&log);
+    let session = SessionId::new("s1").expect("a name");
+    trail.session(&session, Arc::new(HideBoth));
+    trail.path("/a/FIRST/b/SECOND/c");
+    wait(trail.answer(200, Length::Known(4))).expect("room");
+    let record = of(&memory, "exchange").pop().expect("a record");
+    assert_eq!(record.path.as_deref(), Some("/a/[phantom]/b/[phantom]/c"));
+}
+
 #[test]
 fn an_answer_writes_all_that_is_known() {
     let (log, memory) = log();
@@ -326,6 +348,12 @@ fn a_full_disk_refuses_the_answer_and_recovers_by_itself() {
             (Some(503), Some("audit_unavailable"))
         );
     }
+    // What the first try said of its time is not said twice.
+    let text = String::from_utf8(memory.bytes()).expect("text");
+    assert!(
+        text.lines()
+            .all(|line| line.matches("\"total\"").count() <= 1)
+    );
     assert_eq!(of(&memory, "recover").len(), 4);
 }
 

@@ -1,19 +1,22 @@
 //! What a session's answers are searched for: every secret that an origin could know, no matter
 //! which session it was lent to.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::credentials::{CredentialSlot, Credentials};
+use super::credentials::Credentials;
 use super::error::Error;
 use super::fetch::Fetched;
 use super::issue::is_optional;
 use super::redactor::Redactor;
 use super::scrub;
 use super::scrub::Guessed;
-use super::searched::{Exposable, ExposedSecret, Searched, TemporarySecrets, Wanted, forms};
+use super::searched::{
+    Asked, Bound, Exposable, ExposedSecret, Searched, TemporarySecrets, Wanted, forms,
+};
 use super::secret::Secret;
 use super::store::StoreError;
 use crate::message::Origin;
@@ -34,14 +37,12 @@ impl ExposedSecrets {
     fn grow(
         &self,
         grown: impl FnOnce(&Searched) -> Result<Option<Searched>, Error>,
-    ) -> Result<bool, Error> {
+    ) -> Result<(), Error> {
         let _growing = self.growing.lock();
-        let grown = grown(&self.now.load())?;
-        let has_grown = grown.is_some();
-        if let Some(grown) = grown {
+        if let Some(grown) = grown(&self.now.load())? {
             self.now.store(Arc::new(grown));
         }
-        Ok(has_grown)
+        Ok(())
     }
 
     #[cfg(test)]
@@ -71,13 +72,16 @@ impl ExposedSecrets {
     ) -> Result<(), Error> {
         let is_gone =
             |one: &Arc<TemporarySecrets>| gone.iter().any(|g| Arc::ptr_eq(g, &one.phantoms));
-        let grown = self.grow(|now| {
+        self.grow(|now| {
             let mut all = now.minted.clone();
             all.retain(|one| !is_gone(one));
             all.push(Arc::new(minted));
-            Ok(Some(now.with(now.known.clone(), all, true)))
-        });
-        grown.map(drop)
+            let asked = Asked {
+                lent: true,
+                ..now.asked.clone()
+            };
+            Ok(Some(now.with(now.known.clone(), all, asked)))
+        })
     }
 }
 
@@ -99,8 +103,8 @@ impl Credentials {
         origin: &Origin,
         all: &[usize],
         lent: &Fetched,
-    ) -> Result<Vec<Exposable>, Error> {
-        let mut bound = Vec::new();
+    ) -> Result<Bound, Error> {
+        let (mut bound, mut awaited) = (Vec::new(), Vec::new());
         for &index in all {
             let binding = self.bindings().at(index).ok_or(Error::Unknown)?;
             let is_lent = || lent.iter().any(|(name, _)| *name == binding.credential);
@@ -126,7 +130,11 @@ impl Credentials {
                 }
             }
             // What the store gave earlier may have been shown, whatever the store says now.
-            bound.extend(slot.given_before().into_iter().map(|secret| Exposable {
+            let given = slot.given_before();
+            if given.is_empty() && slot.source.is_issued() {
+                awaited.push(binding.credential.clone());
+            }
+            bound.extend(given.into_iter().map(|secret| Exposable {
                 credential: binding.credential.clone(),
                 secret,
                 ends: None,
@@ -141,7 +149,10 @@ impl Credentials {
         }));
         // A secret that is too short cannot be lent either.
         bound.retain(|one| one.secret.expose().len() >= scrub::SHORTEST);
-        Ok(bound)
+        Ok(Bound {
+            secrets: bound,
+            awaited,
+        })
     }
 
     /// Extends the search of the session's answers, and returns what to search for in this answer.
@@ -156,18 +167,16 @@ impl Credentials {
             return Err(Guessed.into());
         }
         let lends = !wanted.lent.is_empty();
-        if !lends && !wanted.signs && wanted.bound.is_empty() && !searched.lent {
+        let is_bound = !wanted.bound.is_empty();
+        if !lends && !wanted.signs && !is_bound && !searched.asked.lent {
             return Ok(None);
         }
-        if !searched.covers(wanted) {
-            let has_grown = exposed.grow(|now| match now.covers(wanted) {
+        if !searched.shares(wanted) {
+            exposed.grow(|now| match now.covers(wanted) {
                 true => Ok(None),
                 false => self.extended(session, now, wanted).map(Some),
             })?;
-            if has_grown && !self.is_told(wanted) {
-                self.tell_others(session, wanted);
-                self.note_told(wanted);
-            }
+            self.tell_others(session, &exposed.now.load(), wanted);
         }
         Ok(Some(Redactor {
             searched: exposed.now.clone(),
@@ -175,7 +184,7 @@ impl Credentials {
             made: Vec::new(),
             signed_for: wanted.signed_for,
             strict: wanted.strict,
-            signed: !wanted.strict && (wanted.signs || !lends && !wanted.bound.is_empty()),
+            signed: !wanted.strict && (wanted.signs || !lends && is_bound),
         }))
     }
 
@@ -198,44 +207,30 @@ impl Credentials {
         session.state(none).ok_or(Error::Unknown)
     }
 
-    /// Whether every session was told of these secrets. One that is searched for a credential later
-    /// has all that its store gave.
-    fn is_told(&self, wanted: &Wanted<'_>) -> bool {
-        let given = |one: &Exposable| Some(&self.slot_of(&one.credential)?.history.given);
-        wanted
-            .all()
-            .all(|one| given(&one).is_some_and(|given| given.is_told(&one.secret)))
-    }
-
-    fn note_told(&self, wanted: &Wanted<'_>) {
-        for one in wanted.all() {
-            if let Some(slot) = self.slot_of(&one.credential) {
-                slot.history.given.note_told(&one.secret);
-            }
-        }
-    }
-
-    fn slot_of(&self, credential: &CredentialName) -> Option<&CredentialSlot> {
-        self.slot(self.bindings().index_of(credential)?).ok()
-    }
-
     /// Extends the search of other sessions whose answers are in transit.
     ///
-    /// This applies to sessions that are searched for another secret of the same credential,
-    /// because an origin may repeat to them what it is shown now.
-    fn tell_others(&self, session: &Arc<Session>, wanted: &Wanted<'_>) {
+    /// This applies to sessions that asked an origin of the same credential, because it may repeat
+    /// to them what it is shown now. One that asks later is searched for all that its store gave.
+    fn tell_others(&self, session: &Arc<Session>, searched: &Searched, wanted: &Wanted<'_>) {
+        let told = |one: &Exposable| searched.of(&one.secret).map(|known| &known.told);
+        let is_told = |one: &Exposable| told(one).is_some_and(|told| told.load(Ordering::Acquire));
+        let new: Vec<_> = wanted.all().filter(|one| !is_told(one)).collect();
         let others: Vec<_> = self.exposed_to().iter().filter_map(Weak::upgrade).collect();
         for other in others.iter().filter(|other| !Arc::ptr_eq(other, session)) {
             let Ok(exposed) = self.exposed(other) else {
                 continue;
             };
-            let told = exposed.grow(|now| {
-                let bound: Vec<_> = wanted.all().filter(|one| now.lacks(one)).collect();
-                if bound.is_empty() {
+            let grown = exposed.grow(|now| {
+                let lacking = new.iter().filter(|one| now.lacks(one));
+                let secrets: Vec<_> = lacking.cloned().collect();
+                if secrets.is_empty() {
                     return Ok(None);
                 }
                 let wanted = Wanted {
-                    bound,
+                    bound: Bound {
+                        secrets,
+                        awaited: Vec::new(),
+                    },
                     lent: &Vec::new(),
                     strict: false,
                     signs: false,
@@ -243,11 +238,14 @@ impl Credentials {
                 };
                 self.extended(other, now, &wanted).map(Some)
             });
-            if let Err(error) = told {
+            if let Err(error) = grown {
                 // An answer that cannot be searched for a secret it may contain is not shown.
                 tracing::error!(session = %other.id(), %error, "answers cannot be searched for a renewed secret");
                 exposed.now.load().guesses.spend();
             }
+        }
+        for told in new.iter().filter_map(told) {
+            told.store(true, Ordering::Release);
         }
     }
 
@@ -294,8 +292,7 @@ impl Credentials {
                 None => self.known(session, name, secret)?,
             });
         }
-        let lent = before.lent || !wanted.lent.is_empty();
-        Ok(before.with(known, before.minted.clone(), lent))
+        Ok(before.with(known, before.minted.clone(), before.asked.and(wanted)))
     }
 
     fn known(
@@ -308,9 +305,18 @@ impl Credentials {
         let phantom = phantom.or_else(|| self.stranger(&credential, &secret));
         Ok(ExposedSecret {
             forms: forms(&secret, phantom.as_ref())?,
+            told: self.told(&credential, &secret),
             credential,
             secret,
         })
+    }
+
+    /// Notes whether every session was told of a secret.
+    fn told(&self, credential: &CredentialName, secret: &Arc<Secret>) -> Arc<AtomicBool> {
+        let index = self.bindings().index_of(credential);
+        let slot = index.and_then(|index| self.slot(index).ok());
+        slot.map(|slot| slot.history.given.told(secret))
+            .unwrap_or_default()
     }
 
     /// Draws a stand-in for a secret that the session holds no phantom for.

@@ -3,6 +3,7 @@
 //! An origin that was shown a secret may still return it after that secret was replaced.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -19,7 +20,7 @@ struct One {
     /// When its lease ends. For a replaced secret, no earlier than its replacement.
     ends: Option<Instant>,
     /// Whether every session that is searched for the credential was told of it.
-    told: bool,
+    told: Arc<AtomicBool>,
 }
 
 impl Given {
@@ -49,7 +50,7 @@ impl Given {
         given.push(One {
             secret: secret.clone(),
             ends,
-            told: false,
+            told: Arc::default(),
         });
         prune(&mut given, now);
     }
@@ -60,20 +61,12 @@ impl Given {
         given.iter().map(|one| one.secret.clone()).collect()
     }
 
-    /// Whether every session was told of a secret.
-    pub(super) fn is_told(&self, secret: &Arc<Secret>) -> bool {
+    /// Notes whether every session was told of a secret; of one that was dropped, only for whom it
+    /// is given to.
+    pub(super) fn told(&self, secret: &Arc<Secret>) -> Arc<AtomicBool> {
         let given = self.0.lock();
-        let mut told = given.iter().filter(|one| one.told);
-        told.any(|one| Arc::ptr_eq(&one.secret, secret))
-    }
-
-    /// Notes that every session was told of a secret.
-    pub(super) fn note_told(&self, secret: &Arc<Secret>) {
-        let mut given = self.0.lock();
-        let of_it = |one: &&mut One| Arc::ptr_eq(&one.secret, secret);
-        if let Some(one) = given.iter_mut().find(of_it) {
-            one.told = true;
-        }
+        let known = given.iter().find(|one| Arc::ptr_eq(&one.secret, secret));
+        known.map(|one| one.told.clone()).unwrap_or_default()
     }
 
     /// Whether the store ever gave a secret.

@@ -34,7 +34,7 @@ impl DrawnPart {
     fn in_letters(secret: &[u8], letters: Range<usize>) -> Option<Self> {
         let text = &secret[letters.clone()];
         let kinds = Kinds::of(text);
-        let bits = kinds.bits()?;
+        let bits = kinds.bits()?.min(bits_within(text));
         if bits * text.len() as f64 <= LEAST_BITS || kinds.reads_as_words(text) {
             return None;
         }
@@ -49,6 +49,20 @@ impl DrawnPart {
             digits,
         })
     }
+
+    /// How many letters of a piece must differ from the phantom's in the same place. Some are alike
+    /// by chance; where more are, the piece is the phantom's own, or a constant of its kind.
+    pub(super) fn least_differing(&self) -> usize {
+        self.least.div_ceil(2)
+    }
+}
+
+/// The entropy of each character in bits without the first and last ones, which may be constants:
+/// the `SK` of `SK` and hexadecimal digits.
+fn bits_within(text: &[u8]) -> f64 {
+    let within = text.get(BY_CHANCE..text.len().saturating_sub(BY_CHANCE));
+    let bits = within.and_then(|within| Kinds::of(within).bits());
+    bits.unwrap_or(f64::INFINITY)
 }
 
 /// The range in which a secret differs from its phantom.
@@ -182,9 +196,8 @@ impl Kinds {
 }
 
 /// A drawn phantom may have so many letters at an end like its secret. They stay in the part, so
-/// that it is the same for all phantoms of a shape, and sessions share what they search for. A
-/// piece may have as many letters like the phantom.
-pub(super) const BY_CHANCE: usize = 2;
+/// that it is the same for all phantoms of a shape, and sessions share what they search for.
+const BY_CHANCE: usize = 2;
 
 const LONGEST_WORD: usize = 8;
 
@@ -272,6 +285,12 @@ mod tests {
             b"0fd1c2b3a49586778695a4b3c2d1e050",
         );
         assert_eq!(by_chance.map(|part| part.letters), Some(0..32));
+        // A constant as short is taken for chance, and says nothing of what is drawn.
+        let part = DrawnPart::of(
+            b"SK0f9e8d7c6b5a49382716051423324150",
+            b"SK1d2c3b4a5968778695a4b3c2d1e0f123",
+        );
+        assert_eq!(part.map(|part| part.least), Some(9));
         // In a format that the phantom does not know, it redraws this part too; it still counts as
         // a word.
         for (secret, letters) in [

@@ -1,6 +1,7 @@
 //! What the answers of one session are searched for at one time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -20,14 +21,41 @@ use crate::session::phantom::{Phantom, TemporaryPhantoms};
 pub(super) struct Searched {
     pub(super) known: Vec<ExposedSecret>,
     pub(super) minted: Vec<Arc<TemporarySecrets>>,
-    /// Whether something was lent. If so, the answers of all origins are searched, because the
-    /// workload may have passed it on.
-    pub(super) lent: bool,
+    pub(super) asked: Asked,
     pub(super) echoes: Arc<EchoSearch>,
     pub(super) guesses: Arc<Guesses>,
     pub(super) signatures: Arc<Signatures>,
     /// The search that includes signatures, and the number of the last one included.
     with_signatures: Mutex<Option<(u64, Arc<EchoSearch>)>>,
+}
+
+/// What the session's requests had to do with secrets.
+#[derive(Clone, Default)]
+pub(super) struct Asked {
+    /// Whether something was lent. If so, the answers of all origins are searched, because the
+    /// workload may have passed it on.
+    pub(super) lent: bool,
+    /// Credentials of the origins asked that had no secret then. The answer may last until one is
+    /// issued.
+    pub(super) awaited: Vec<CredentialName>,
+}
+
+impl Asked {
+    fn covers(&self, wanted: &Wanted<'_>) -> bool {
+        let mut awaited = wanted.bound.awaited.iter();
+        (self.lent || wanted.lent.is_empty()) && awaited.all(|name| self.awaited.contains(name))
+    }
+
+    pub(super) fn and(&self, wanted: &Wanted<'_>) -> Self {
+        let mut awaited = self.awaited.clone();
+        awaited.extend(wanted.bound.awaited.iter().cloned());
+        awaited.sort_unstable();
+        awaited.dedup();
+        Self {
+            lent: self.lent || !wanted.lent.is_empty(),
+            awaited,
+        }
+    }
 }
 
 /// A secret that an origin could know.
@@ -36,6 +64,8 @@ pub(super) struct ExposedSecret {
     pub(super) credential: CredentialName,
     pub(super) secret: Arc<Secret>,
     pub(super) forms: Arc<SecretForms>,
+    /// Whether every session that is searched for the credential was told of it.
+    pub(super) told: Arc<AtomicBool>,
 }
 
 /// The secrets behind a session's temporary credentials, in the order of their phantoms.
@@ -52,14 +82,28 @@ pub(super) struct TemporarySecrets {
 pub(super) struct Wanted<'r> {
     /// The secrets that the request is lent.
     pub(super) lent: &'r Fetched,
-    /// The other secrets bound to its origin.
-    pub(super) bound: Vec<Exposable>,
+    /// What else is bound to its origin.
+    pub(super) bound: Bound,
     /// Whether an answer that cannot be searched is refused.
     pub(super) strict: bool,
     /// Whether the request is signed.
     pub(super) signs: bool,
     /// Whether a credential signs for its origin.
     pub(super) signed_for: bool,
+}
+
+/// What is bound to an origin, apart from what the request is lent.
+#[derive(Default)]
+pub(super) struct Bound {
+    pub(super) secrets: Vec<Exposable>,
+    /// The credentials whose secrets are issued, where none was issued yet.
+    pub(super) awaited: Vec<CredentialName>,
+}
+
+impl Bound {
+    pub(super) fn is_empty(&self) -> bool {
+        self.secrets.is_empty() && self.awaited.is_empty()
+    }
 }
 
 /// A secret that an origin may have been shown.
@@ -85,7 +129,7 @@ impl Wanted<'_> {
     pub(super) fn all(&self) -> impl Iterator<Item = Exposable> {
         let lent = self.lent.iter();
         let lent = lent.map(|(name, cached)| Exposable::new(name, cached));
-        let all = lent.chain(self.bound.iter().cloned());
+        let all = lent.chain(self.bound.secrets.iter().cloned());
         all.filter(|one| !one.secret.is_private_key())
     }
 }
@@ -116,7 +160,7 @@ impl Searched {
         Self {
             known: Vec::new(),
             minted: Vec::new(),
-            lent: false,
+            asked: Asked::default(),
             echoes: Arc::new(EchoSearch::of(Vec::new(), guesses.clone())),
             guesses,
             signatures: Arc::default(),
@@ -126,21 +170,33 @@ impl Searched {
 
     /// Whether this search already includes everything wanted.
     pub(super) fn covers(&self, wanted: &Wanted<'_>) -> bool {
+        self.has(wanted, |_| true)
+    }
+
+    /// Whether this search includes everything wanted, and every other session was told of it.
+    pub(super) fn shares(&self, wanted: &Wanted<'_>) -> bool {
+        self.has(wanted, |known| known.told.load(Ordering::Acquire))
+    }
+
+    fn has(&self, wanted: &Wanted<'_>, is_enough: impl Fn(&ExposedSecret) -> bool) -> bool {
         let lent = wanted.lent.iter().map(|(_, cached)| &cached.secret);
-        let mut all = lent.chain(wanted.bound.iter().map(|bound| &bound.secret));
-        (self.lent || wanted.lent.is_empty())
-            && all.all(|secret| secret.is_private_key() || self.knows(secret))
+        let mut all = lent.chain(wanted.bound.secrets.iter().map(|bound| &bound.secret));
+        let has = |secret: &Arc<Secret>| self.of(secret).is_some_and(&is_enough);
+        self.asked.covers(wanted) && all.all(|secret| secret.is_private_key() || has(secret))
     }
 
-    fn knows(&self, secret: &Arc<Secret>) -> bool {
+    /// What is known of a secret.
+    pub(super) fn of(&self, secret: &Arc<Secret>) -> Option<&ExposedSecret> {
         let mut known = self.known.iter();
-        known.any(|known| Arc::ptr_eq(&known.secret, secret))
+        known.find(|known| Arc::ptr_eq(&known.secret, secret))
     }
 
-    /// Whether another secret of the credential is searched for, but not this one.
+    /// Whether the session asked for the credential, but is not searched for this secret of it.
     pub(super) fn lacks(&self, one: &Exposable) -> bool {
         let mut known = self.known.iter();
-        known.any(|known| known.credential == one.credential) && !self.knows(&one.secret)
+        let asked = self.asked.awaited.contains(&one.credential)
+            || known.any(|known| known.credential == one.credential);
+        asked && self.of(&one.secret).is_none()
     }
 
     /// The same session's search, with these secrets.
@@ -148,7 +204,7 @@ impl Searched {
         &self,
         known: Vec<ExposedSecret>,
         minted: Vec<Arc<TemporarySecrets>>,
-        lent: bool,
+        asked: Asked,
     ) -> Self {
         let bound = known.iter().map(|known| &known.forms);
         let secrets = bound.chain(minted.iter().flat_map(|minted| &minted.forms));
@@ -157,7 +213,7 @@ impl Searched {
             echoes: Arc::new(echoes),
             known,
             minted,
-            lent,
+            asked,
             guesses: self.guesses.clone(),
             signatures: self.signatures.clone(),
             with_signatures: Mutex::default(),

@@ -349,7 +349,8 @@ impl Worker {
         let (far_in, far_out) = far.split();
         let meter = &connection.meter;
         let up = relay_up(near_in, far_out, meter);
-        let down = relay_down(far_in, near_out, None, meter);
+        let mut unsearched = None;
+        let down = relay_down(far_in, near_out, &mut unsearched, meter);
         let (outcome, reason) = tokio::select! {
             ended = async { tokio::try_join!(up, down) } => match ended {
                 Ok(_) => (Outcome::Whole, None),

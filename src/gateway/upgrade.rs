@@ -10,11 +10,13 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::answer_body::AnswerBody;
-use super::guard::ExchangeGuard;
+use super::guard::{Abort, ExchangeGuard};
 use super::refusal::Refusal;
+use crate::audit::Outcome;
 use crate::body::Meter;
-use crate::credential::{Redactor, ScrubFrames};
+use crate::credential::{FrameFault, Redactor, ScrubFrames};
 use crate::intercept::Upgrade;
+use crate::names::ReasonCode;
 use crate::origin;
 
 /// How many bytes are read at once from either side.
@@ -55,23 +57,34 @@ pub(super) fn switch(
     *response.body_mut() = AnswerBody::switched();
     // The two connections own this task: it ends when either of them ends, or on abort.
     tokio::spawn(async move {
-        if let Err(error) = join(client, origin, lent, &guard).await {
+        let mut frames = lent.map(|lent| lent.scrub_frames());
+        let joined = join(client, origin, &mut frames, &guard).await;
+        let fault = joined.as_ref().err().and_then(fault_of);
+        let cut = fault.or(guard.abort_reason().map(Abort::reason));
+        let outcome = cut.map_or(Outcome::Whole, |_| Outcome::Cut);
+        guard.end(outcome, cut, frames.map_or(0, |frames| frames.replaced()));
+        if let Err(error) = joined {
             tracing::debug!(%error, "a WebSocket ended");
         }
     });
     Ok(response)
 }
 
+/// Why the gateway cut a WebSocket whose frames could not be passed on.
+fn fault_of(error: &io::Error) -> Option<ReasonCode> {
+    let fault = error.get_ref()?.downcast_ref::<FrameFault>()?;
+    Some(fault.reason())
+}
+
 async fn join(
     client: OnUpgrade,
     origin: OnUpgrade,
-    lent: Option<Redactor>,
+    frames: &mut Option<ScrubFrames>,
     guard: &ExchangeGuard,
 ) -> io::Result<()> {
     let (client, origin) = tokio::try_join!(client, origin).map_err(io::Error::other)?;
     let (client_in, client_out) = tokio::io::split(TokioIo::<Upgraded>::new(client));
     let (origin_in, origin_out) = tokio::io::split(TokioIo::<Upgraded>::new(origin));
-    let frames = lent.map(|lent| lent.scrub_frames());
     let up = relay_up(client_in, origin_out, &guard.meter);
     let down = relay_down(origin_in, client_out, frames, &guard.meter);
     tokio::select! {
@@ -102,7 +115,7 @@ pub(super) async fn relay_up(
 pub(super) async fn relay_down(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    mut frames: Option<ScrubFrames>,
+    frames: &mut Option<ScrubFrames>,
     meter: &Meter,
 ) -> io::Result<()> {
     let mut buffer = bytes::BytesMut::with_capacity(BUFFER);
@@ -113,7 +126,7 @@ pub(super) async fn relay_down(
             return to.shutdown().await;
         }
         let chunk = buffer.split().freeze();
-        let chunk = match &mut frames {
+        let chunk = match frames {
             Some(frames) => frames.push(chunk).map_err(io::Error::other)?,
             None => chunk,
         };

@@ -26,6 +26,7 @@ rows![
     an_echo_in_an_event_stream_is_found,
     an_echo_in_a_later_answer_is_found,
     an_echo_in_a_websocket_is_found,
+    a_websocket_that_the_gateway_cuts_is_recorded_as_cut,
     the_gateways_own_words_hold_nothing_of_the_origin,
 ];
 
@@ -554,11 +555,16 @@ fn an_echo_in_a_websocket_is_found(rig: &Rig) {
     });
     for way in Way::SECURE {
         let template = "GET /ws HTTP/1.1\r\nHost: {H}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Extensions: permessage-deflate\r\nAuthorization: Bearer {PH:bearer}\r\n\r\n";
+        rig.ends_now();
         let mut wire = rig.open(way, GOOD);
         let answer = wire.ask(&rig.fill(way, GOOD, template));
         let record = rig.record(way);
         assert_eq!(answer.status, 101, "{way:?} {answer:?} {record}");
         let (rest, _) = wire.rest();
+        drop(wire);
+        let end = rig.ends().remove(0);
+        assert_eq!(end["outcome"], "whole", "{way:?} {end}");
+        assert_eq!(end["scrubbed"], 2, "{way:?} {end}");
         let text = String::from_utf8_lossy(&rest).into_owned();
         let phantom = rig.phantom(way, "bearer");
         assert!(
@@ -573,6 +579,38 @@ fn an_echo_in_a_websocket_is_found(rig: &Rig) {
         };
         let secret = letters(rig.secret("bearer"));
         assert!(!letters(&text).contains(&secret), "{way:?} {text:?}");
+    }
+}
+
+/// A server must not mask its frames (RFC 6455 §5.1).
+fn a_websocket_that_the_gateway_cuts_is_recorded_as_cut(rig: &Rig) {
+    rig.origins.on("/masked/ws", |seen| {
+        let accept = accept(seen.all("sec-websocket-key")[0]);
+        let head = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+        );
+        let echo = got(seen)[0].clone();
+        let good = [&[0x81, echo.len() as u8][..], echo.as_bytes()].concat();
+        vec![
+            Step::Bytes(head.into_bytes()),
+            Step::Bytes(good),
+            Step::Pause(200),
+            Step::Bytes(b"\x81\x82maskhi".to_vec()),
+            Step::Pause(500),
+            Step::Close,
+        ]
+    });
+    let ask = "GET /masked/ws HTTP/1.1\r\nHost: {H}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nAuthorization: Bearer {PH:bearer}\r\n\r\n";
+    for way in Way::SECURE {
+        rig.ends_now();
+        let mut wire = rig.open(way, GOOD);
+        assert_eq!(wire.ask(&rig.fill(way, GOOD, ask)).status, 101, "{way:?}");
+        rig.record(way);
+        wire.rest();
+        let end = rig.ends().remove(0);
+        assert_eq!(end["outcome"], "cut", "{way:?} {end}");
+        assert_eq!(end["reason"], "bad_response", "{way:?} {end}");
+        assert_eq!(end["scrubbed"], 1, "{way:?} {end}");
     }
 }
 

@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 
 use super::*;
 use crate::credential::Stores;
-use crate::credential::store::{Lease, MemoryStore, SecretRef};
+use crate::credential::store::{Lease, MemoryStore, ReferenceMalformed, SecretRef};
 use crate::credential::stored::{Stored, stored};
 use crate::session::Binding;
 use crate::session::phantom::{KeptShapes, PhantomKey, Phantoms};
@@ -62,8 +62,25 @@ impl Stage {
 
     /// What an origin's answer is searched for if the request is lent nothing.
     async fn asks(&self, session: &Arc<Session>, origin: &str) -> Result<Option<Redactor>, Error> {
+        self.asks_with(session, origin, &Vec::new()).await
+    }
+
+    /// What an origin's answer is searched for if the request is lent a credential's secret.
+    async fn lent(&self, session: &Arc<Session>, origin: &str, credential: &str) -> Redactor {
+        let name = name(credential);
+        let index = self.credentials.bindings().index_of(&name).unwrap();
+        let secret = self.credentials.lease(session.id(), index).await.unwrap();
+        let asked = self.asks_with(session, origin, &vec![(name, secret)]).await;
+        asked.unwrap().expect("it is searched")
+    }
+
+    async fn asks_with(
+        &self,
+        session: &Arc<Session>,
+        origin: &str,
+        lent: &Fetched,
+    ) -> Result<Option<Redactor>, Error> {
         let origin = head(origin, "/", &[]).origin;
-        let lent = Vec::new();
         let wanted = Wanted {
             bound: self
                 .credentials
@@ -71,10 +88,10 @@ impl Stage {
                     session.id(),
                     &origin,
                     &self.credentials.bindings().bound_to(&origin),
-                    &lent,
+                    lent,
                 )
                 .await?,
-            lent: &lent,
+            lent,
             strict: self.credentials.bindings().manages(&origin),
             signs: false,
             signed_for: true,
@@ -271,6 +288,84 @@ async fn a_stream_is_searched_for_what_another_session_was_given_while_it_lasts(
     assert_eq!(&shown[..], phantom.as_bytes());
     // A session that knows nothing of the credential learns nothing.
     assert!(stage.credentials.exposed(&never).unwrap().is_empty());
+}
+
+/// Two credentials, `x` and `y`, whose secrets are issued for each session.
+fn issued() -> Stage {
+    let places = ["header:authorization:Bearer"];
+    let binding = |name, origin| binding(name, &[origin], &places);
+    let mut all = stored(vec![
+        binding("x", "https://x.example"),
+        binding("y", "https://y.example"),
+    ]);
+    for one in &mut all {
+        let name = one.binding.credential.as_str();
+        one.from = SecretRef::parse::<ReferenceMalformed>(
+            &format!("vault-lease:creds/{name}#password"),
+            |path| Ok(path.into()),
+        )
+        .unwrap();
+    }
+    let store = Arc::new(MemoryStore::default());
+    let stores = Stores::with(Arc::<MemoryStore>::clone(&store));
+    Stage {
+        credentials: Credentials::new(all, &stores).unwrap(),
+        store,
+    }
+}
+
+impl Stage {
+    /// Issues this text from now on.
+    fn issues(&self, credential: &str, text: &str, life: Duration) {
+        let field = [("password", text.as_bytes())];
+        let place = format!("vault-lease:creds/{credential}");
+        self.store.put_fields(&place, &field, Some(Lease::of(life)));
+    }
+}
+
+#[tokio::test]
+async fn what_was_issued_in_the_background_is_told_to_all_once_it_is_lent() {
+    let (stage, short) = (issued(), Duration::from_millis(20));
+    stage.issues("x", "first-secret-of-x-0123456789", short);
+    stage.issues("y", "first-secret-of-y-0123456789", short);
+    let ours = stage.with("ours", Phantoms::none());
+    let theirs = stage.with("theirs", Phantoms::none());
+    let waits = stage.lent(&ours, "https://x.example", "x").await;
+    stage.lent(&theirs, "https://x.example", "x").await;
+    stage.lent(&theirs, "https://y.example", "y").await;
+    tokio::time::sleep(short * 2).await;
+    let (next_x, next_y) = (
+        "second-secret-of-x-ABCDEFGHIJ",
+        "second-secret-of-y-KLMNOPQRST",
+    );
+    stage.issues("x", next_x, Duration::from_secs(60));
+    stage.issues("y", next_y, Duration::from_secs(60));
+    // As when it is refreshed before anybody asks for it.
+    let x = stage
+        .credentials
+        .bindings()
+        .index_of(&name("x"))
+        .expect("it is bound");
+    stage.credentials.lease(theirs.id(), x).await.unwrap();
+    stage.lent(&theirs, "https://y.example", "y").await;
+    stage.lent(&theirs, "https://x.example", "x").await;
+    let shown = waits.scrub_whole(Bytes::from_static(next_x.as_bytes()));
+    assert_ne!(&shown.unwrap()[..], next_x.as_bytes());
+}
+
+#[tokio::test]
+async fn an_answer_that_began_before_anything_was_issued_is_searched_for_what_is() {
+    let stage = issued();
+    let secret = "first-secret-of-x-0123456789";
+    stage.issues("x", secret, Duration::from_secs(60));
+    let ours = stage.with("ours", Phantoms::none());
+    let theirs = stage.with("theirs", Phantoms::none());
+    let waits = stage.asks(&ours, "https://x.example").await.unwrap();
+    let waits = waits.expect("it is searched");
+    assert!(waits.is_strict());
+    stage.lent(&theirs, "https://x.example", "x").await;
+    let shown = waits.scrub_whole(Bytes::from_static(secret.as_bytes()));
+    assert_ne!(&shown.unwrap()[..], secret.as_bytes());
 }
 
 #[tokio::test]

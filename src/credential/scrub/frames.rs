@@ -6,6 +6,7 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::{Buf, Bytes};
 
 use super::{EchoSearch, Guessed, Scrubber};
+use crate::names::ReasonCode;
 
 /// Scrubs what an origin sends after an upgrade to WebSocket, without extensions.
 ///
@@ -47,6 +48,17 @@ pub enum FrameFault {
     /// The session may see nothing more. This is not the origin's fault.
     #[error(transparent)]
     Guessed(#[from] Guessed),
+}
+
+impl FrameFault {
+    /// The reason code in audit.
+    #[must_use]
+    pub fn reason(self) -> ReasonCode {
+        match self {
+            Self::Guessed(guessed) => guessed.reason(),
+            _ => ReasonCode::BadResponse,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::spelling::Spelled;
-use crate::credential::part::{BY_CHANCE, DrawnPart, LEAST_DIGITS};
+use crate::credential::part::{DrawnPart, LEAST_DIGITS};
 
 /// Which pieces of a form are searched for.
 #[derive(Clone)]
@@ -47,9 +47,7 @@ impl Piece {
             least: least(bytes, part.least).unwrap_or(text.text.len()),
             least_of_digits: least_of_digits.min().unwrap_or(text.text.len()),
             digits: digits.map(alone).collect(),
-            // A phantom may by chance share a letter with its secret in the same place. More than
-            // that is a constant in all tokens of a kind.
-            differing: part.least - BY_CHANCE,
+            differing: part.least_differing(),
         }
     }
 
@@ -66,7 +64,7 @@ impl Piece {
             within: start..end.min(length),
             // One fewer if the letters begin inside a character.
             least: 8 * part.least / 6 - 1,
-            differing: part.least - BY_CHANCE,
+            differing: part.least_differing(),
             digits: part.digits.iter().map(touched).collect(),
             least_of_digits: 8 * LEAST_DIGITS / 6,
         }
