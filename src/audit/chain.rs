@@ -59,6 +59,12 @@ pub enum LinkBroken {
 pub struct HeadMalformed(());
 
 impl Head {
+    /// The head with this hash, if that is one.
+    pub(super) fn new(seq: u64, hash: &str) -> Option<Self> {
+        let hash = hex_hash(hash.as_bytes())?;
+        Some(Self { seq, hash })
+    }
+
     /// The record's number; the first of a chain is 0.
     #[must_use]
     pub fn seq(&self) -> u64 {
@@ -90,8 +96,7 @@ impl FromStr for Head {
     fn from_str(text: &str) -> Result<Self, HeadMalformed> {
         let (seq, hash) = text.split_once(':').ok_or(HeadMalformed(()))?;
         let seq = seq.parse().map_err(|_| HeadMalformed(()))?;
-        let hash = hex_hash(hash.as_bytes()).ok_or(HeadMalformed(()))?;
-        Ok(Self { seq, hash })
+        Self::new(seq, hash).ok_or(HeadMalformed(()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::chain::{MAX_LINE_BYTES, unseal};
+use super::chain::{Head, MAX_LINE_BYTES, unseal};
 use super::error::Error;
 use super::file::files;
 use super::record::Record;
@@ -54,26 +54,41 @@ impl Follower {
         })
     }
 
-    /// Follows the log from the file that has a record, which may have earlier ones too. If that is
-    /// gone, from the oldest file.
+    /// Follows the log from its first record that is still there.
     ///
     /// # Errors
     /// [`Error::Open`] if a file cannot be read.
-    pub fn at_record(path: &Path, number: u64) -> Result<Self, Error> {
-        let mut file = open(path)?;
-        for one in files(path)?.iter().rev() {
-            file = open(one)?;
-            let found = scan(&file).map_err(|source| unreadable(one, source))?;
-            if found.first_seq.is_some_and(|first| first <= number) {
-                break;
-            }
-        }
-        file.rewind().map_err(|source| unreadable(path, source))?;
+    pub fn at_start(path: &Path) -> Result<Self, Error> {
+        let oldest = files(path)?;
+        let file = open(oldest.first().map_or(path, PathBuf::as_path))?;
         Ok(Self {
             path: path.to_owned(),
             file,
             part: Vec::new(),
         })
+    }
+
+    /// Follows the log from behind this very record; `None` if the log does not have it. A log that
+    /// has another record of the same number is another log.
+    ///
+    /// # Errors
+    /// [`Error::Open`] if a file cannot be read.
+    pub fn behind(path: &Path, head: Head) -> Result<Option<Self>, Error> {
+        for one in files(path)?.iter().rev() {
+            let mut file = open(one)?;
+            let unreadable = |source| unreadable(one, source);
+            let found = scan(&file).map_err(unreadable)?;
+            if found.first_seq.is_none_or(|first| first > head.seq) {
+                continue;
+            }
+            let end = end_of(&file, head).map_err(unreadable)?;
+            let Some(end) = end else { break };
+            file.seek(SeekFrom::Start(end)).map_err(unreadable)?;
+            let path = path.to_owned();
+            let part = Vec::new();
+            return Ok(Some(Self { path, file, part }));
+        }
+        Ok(None)
     }
 
     /// Returns the records that were written since the last call, one a line; empty if there are
@@ -131,6 +146,22 @@ impl Follower {
     }
 }
 
+/// Where a record of a file ends; `None` if the file does not have it.
+fn end_of(mut file: &File, head: Head) -> io::Result<Option<u64>> {
+    file.rewind()?;
+    let mut lines = Lines::new(file);
+    while let Some(piece) = lines.next()? {
+        // Only what has the hash's digits is hashed.
+        if piece.at_start
+            && memchr::memmem::find(piece.bytes, head.hash().as_bytes()).is_some()
+            && unseal(piece.bytes).is_ok_and(|link| link.head == head)
+        {
+            return Ok(Some(piece.offset + piece.bytes.len() as u64));
+        }
+    }
+    Ok(None)
+}
+
 fn inode(file: &File) -> Option<u64> {
     file.metadata().ok().map(|about| about.ino())
 }
@@ -165,6 +196,36 @@ mod tests {
         let records = lines.filter_map(|line| serde_json::from_slice::<Record>(line).ok());
         let subjects = records.filter_map(|record| record.subject);
         subjects.map(|subject| subject.to_string()).collect()
+    }
+
+    #[test]
+    fn a_follower_begins_behind_a_record_and_in_no_other_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let log_at = |name: &str| {
+            let settings = Settings {
+                rotate_bytes: 64 << 10,
+                ..Settings::at(&folder.path().join(name).join("a.jsonl"))
+            };
+            (Log::open(&settings).unwrap(), settings.path)
+        };
+        let ((one, path), (other, elsewhere)) = (log_at("one"), log_at("other"));
+        let mut heads = Vec::new();
+        for number in 0..1_000 {
+            event(&one, &number.to_string());
+            event(&other, &number.to_string());
+            heads.push(one.head().unwrap());
+        }
+        assert!(files(&path).unwrap().len() > 2);
+        for at in [0, 1, 499, 998] {
+            let mut follower = Follower::behind(&path, heads[at]).unwrap().unwrap();
+            let lines = follower.next_lines().unwrap();
+            let next = subjects(&lines).into_iter().next();
+            // The last record of a file is followed by those of the next one.
+            assert_eq!(next, Some((at + 1).to_string()));
+            assert!(Follower::behind(&elsewhere, heads[at]).unwrap().is_none());
+        }
+        let mut all = Follower::at_start(&path).unwrap();
+        assert_eq!(subjects(&all.next_lines().unwrap())[0], "0");
     }
 
     #[test]

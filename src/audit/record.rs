@@ -7,6 +7,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 use smol_str::SmolStr;
 
+use super::chain::Head;
 use super::encode::{Object, Value};
 use super::phase_times::PhaseTimes;
 
@@ -146,6 +147,14 @@ record! {
     lost: Option<u64>,
     /// Hash of this record.
     hash: String,
+}
+
+impl Record {
+    /// The number and the hash of a record that was read; `None` if it is not placed in a chain.
+    #[must_use]
+    pub fn head(&self) -> Option<Head> {
+        Head::new(self.seq, &self.hash)
+    }
 }
 
 /// Serializes the record as it appears in the log.

@@ -25,13 +25,14 @@ pub(super) fn start(app: &App, resumes: bool) -> Result<Exports, Failure> {
     for settings in &app.config.exports {
         let resolver = app.config.resolver.clone();
         let log = (&app.shared.log, resumes);
-        let started = Exporter::start(settings.clone(), log, resolver);
+        let started = Exporter::prepare(settings.clone(), log, resolver);
         let started = started.map_err(|error| {
             Failure::of("the records of the audit log cannot be exported", &error)
                 .next("see docs/config.md, `[[export]]`")
         })?;
-        if let Some((exporter, counts)) = started {
-            app.shared.exports.lock().push(counts);
+        if let Some(mut exporter) = started {
+            exporter.begin(None);
+            app.shared.exports.lock().push(exporter.counts());
             exporters.push(exporter);
         }
     }

@@ -6,14 +6,14 @@ use http::StatusCode;
 
 use super::settings::{ExportFormat, ExportSettings};
 use super::{ocsf, otlp};
-use crate::audit::Record;
+use crate::audit::{Head, Record};
 
 /// Records on their way. A request is gone once the server has taken it.
 pub(super) struct Batch {
     /// How many records these are.
     pub(super) records: u64,
-    /// The number of the last.
-    pub(super) last: u64,
+    /// The last of them.
+    pub(super) last: Head,
     pub(super) requests: VecDeque<ExportRequest>,
     /// The status with which the server refused one of them for good.
     pub(super) refused: Option<StatusCode>,
@@ -60,7 +60,7 @@ impl Batch {
         };
         Some(Self {
             records: records.len() as u64,
-            last: records.last()?.seq,
+            last: records.last()?.head()?,
             requests,
             refused: None,
         })

@@ -10,6 +10,7 @@ mod exporter;
 mod ocsf;
 mod otlp;
 mod position;
+mod sending;
 mod settings;
 
 pub use exporter::{Exporter, NotExported};

@@ -8,8 +8,29 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::settings::ExportSettings;
+use crate::audit::Head;
 
-/// The file that holds the number of the next record to send. Each destination has its own.
+/// How far an export has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reached {
+    /// Nothing is known to be sent.
+    Nothing,
+    /// Everything up to this very record was sent, or refused for good.
+    Record(Head),
+}
+
+impl Reached {
+    /// The number of the next record to send.
+    pub(super) fn next(self) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            Self::Record(head) => head.seq() + 1,
+        }
+    }
+}
+
+/// The file that names the last record that was sent, by its number and its hash, so that no record
+/// of another log is taken for it. Each destination has its own.
 pub(super) struct ExportPosition {
     path: PathBuf,
     /// Whether it could not be written, which was told.
@@ -35,9 +56,9 @@ impl ExportPosition {
         }
     }
 
-    /// The number of the next record to send; `None` if there was no export here before. What
-    /// cannot be read is told, and everything is sent again: nothing may be missed.
-    pub(super) fn kept(&self) -> Option<u64> {
+    /// How far the export came; `None` if there was none here before. What cannot be read is told,
+    /// and everything is sent again: nothing may be missed.
+    pub(super) fn kept(&self) -> Option<Reached> {
         let read = fs::read_to_string(&self.path);
         if let Err(error) = &read
             && error.kind() == io::ErrorKind::NotFound
@@ -49,13 +70,13 @@ impl ExportPosition {
             let path = self.path.display();
             tracing::warn!(%path, "how far the export came cannot be read, so all is sent again");
         }
-        Some(known.unwrap_or(0))
+        Some(known.map_or(Reached::Nothing, Reached::Record))
     }
 
-    /// Keeps the number of the next record to send. Without it, records are sent twice or missed
-    /// after a restart, so a failure is told, once.
-    pub(super) fn keep(&mut self, next: u64) {
-        let error = match self.write(next) {
+    /// Keeps the last record that was sent. Without it, records are sent twice or missed after a
+    /// restart, so a failure is told, once.
+    pub(super) fn keep(&mut self, last: Head) {
+        let error = match self.write(last) {
             Ok(()) => return self.fails = false,
             Err(error) => error,
         };
@@ -65,14 +86,14 @@ impl ExportPosition {
         }
     }
 
-    /// A reader finds the old number or the new one, never a part.
-    fn write(&self, next: u64) -> io::Result<()> {
+    /// A reader finds the old record or the new one, never a part.
+    fn write(&self, last: Head) -> io::Result<()> {
         let mut part = self.path.clone();
         part.as_mut_os_string().push("-new");
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&part)?;
-        file.write_all(format!("{next}\n").as_bytes())?;
+        file.write_all(format!("{last}\n").as_bytes())?;
         fs::rename(part, &self.path)
     }
 }

@@ -16,14 +16,18 @@ pub struct ExportCounts {
 }
 
 impl ExportCounts {
-    /// Counts for a destination that gets the records from this number on.
+    /// Counts for a destination.
     #[must_use]
-    pub fn new(server: String, next: u64) -> Self {
+    pub fn new(server: String) -> Self {
         Self {
             server,
-            next: next.into(),
             ..Self::default()
         }
+    }
+
+    /// Says that the record of this number is the next to be sent.
+    pub fn begin(&self, next: u64) {
+        self.next.store(next, Ordering::Relaxed);
     }
 
     /// Counts records that the server took.

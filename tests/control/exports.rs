@@ -14,18 +14,18 @@ use serde_json::{Value, json};
 use crate::program::{CANARY, Program, free};
 
 /// What a collector got: the path, the head and the content.
-type Taken = (String, String, String);
+pub type Taken = (String, String, String);
 
 /// A server that takes requests with a status, or hangs.
 #[derive(Clone, Default)]
-struct Collector {
+pub struct Collector {
     taken: Arc<Mutex<Vec<Taken>>>,
-    status: Arc<AtomicU16>,
-    hangs: Arc<AtomicBool>,
+    pub status: Arc<AtomicU16>,
+    pub hangs: Arc<AtomicBool>,
 }
 
 impl Collector {
-    fn start(address: SocketAddr) -> Self {
+    pub fn start(address: SocketAddr) -> Self {
         let collector = Self::default();
         collector.status.store(200, Ordering::SeqCst);
         let listener = TcpListener::bind(address).unwrap();
@@ -63,7 +63,7 @@ impl Collector {
         stream.write_all(answer.as_bytes())
     }
 
-    fn taken(&self) -> Vec<Taken> {
+    pub fn taken(&self) -> Vec<Taken> {
         self.taken.lock().unwrap().clone()
     }
 
@@ -82,17 +82,17 @@ impl Collector {
             .collect()
     }
 
-    fn logs(&self) -> Vec<Value> {
+    pub fn logs(&self) -> Vec<Value> {
         self.all("/v1/logs", ["resourceLogs", "scopeLogs", "logRecords"])
     }
 
-    fn spans(&self) -> Vec<Value> {
+    pub fn spans(&self) -> Vec<Value> {
         self.all("/v1/traces", ["resourceSpans", "scopeSpans", "spans"])
     }
 }
 
 #[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(30);
     while !holds() {
         assert!(Instant::now() < limit, "{what}");
@@ -101,7 +101,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Sends a request with further fields through the proxy, and reads all of its answer.
-fn ask(program: &Program, url: &str, fields: &str) -> String {
+pub fn ask(program: &Program, url: &str, fields: &str) -> String {
     let mut stream = TcpStream::connect(program.proxy).unwrap();
     let host = url.split('/').nth(2).unwrap();
     let head = format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n");
@@ -135,7 +135,7 @@ fn judge(documents: &[(String, Value)]) {
     assert_eq!(fit, documents.len(), "{said}");
 }
 
-fn attribute<'a>(one: &'a Value, key: &str) -> Option<&'a Value> {
+pub fn attribute<'a>(one: &'a Value, key: &str) -> Option<&'a Value> {
     let attributes = one["attributes"].as_array()?;
     let found = attributes
         .iter()
@@ -369,6 +369,7 @@ fn a_collector_that_hangs_does_not_hold_up_the_end_and_gets_the_rest_after_the_n
     until("another span", || collector.spans().len() > taken + 1);
 }
 
+/// What an earlier version kept, a number alone, names no log.
 #[test]
 fn where_the_position_cannot_be_read_records_are_sent_again_and_none_is_missed() {
     let port = free();
@@ -376,26 +377,85 @@ fn where_the_position_cannot_be_read_records_are_sent_again_and_none_is_missed()
     let mut program = Program::start(&format!("[[export]]\nurl = \"http://{port}\"\n"));
     assert!(ask(&program, "http://stream.test/", "").contains("200 OK"));
     until("a span", || collector.spans().len() == 1);
+    for (times, unreadable) in [(2, ""), (3, "2\n")] {
+        end(&mut program);
+        let files = fs::read_dir(program.path("audit")).unwrap().flatten();
+        let positions: Vec<_> = files
+            .map(|file| file.path())
+            .filter(|path| path.to_string_lossy().contains(".export-"))
+            .collect();
+        assert_eq!(positions.len(), 1, "{positions:?}");
+        fs::write(&positions[0], unreadable).unwrap();
+        again(&mut program);
+        until("the span once more", || collector.spans().len() == times);
+        let said = fs::read_to_string(program.path("log")).unwrap();
+        let told = said.matches("how far the export came cannot be read");
+        assert_eq!(told.count(), times - 1, "{said}");
+    }
+}
+
+/// The log is another one, and has grown past the number to which the old one was exported.
+#[test]
+fn a_log_that_was_replaced_is_exported_from_its_start_however_far_it_has_grown() {
+    let port = free();
+    let collector = Collector::start(port);
+    let export = format!("[[export]]\nurl = \"http://{port}\"\n");
+    let mut program = Program::start(&export);
+    ask(&program, "http://evil.test/old", "");
+    end(&mut program);
+    assert_eq!(collector.spans().len(), 1);
+    fs::remove_file(program.path("audit/log.jsonl")).unwrap();
+    let with_export = program.edit(|text| text.replace(&export, ""));
+    again(&mut program);
+    for number in 0..20 {
+        ask(&program, &format!("http://evil.test/new/{number}"), "");
+    }
+    end(&mut program);
+    program.edit(|_| with_export);
+    again(&mut program);
+    until("all of the new log", || collector.spans().len() >= 21);
+    let wanted = (0..20).map(|number| format!("/new/{number}"));
+    let wanted: Vec<String> = std::iter::once("/old".to_owned()).chain(wanted).collect();
+    assert_eq!(paths(&collector), wanted);
+    let said = fs::read_to_string(program.path("log")).unwrap();
+    assert!(
+        said.contains("the log lacks the record that was sent last"),
+        "{said}"
+    );
+    // From then on it goes on where it came to.
+    end(&mut program);
+    again(&mut program);
+    ask(&program, "http://evil.test/last", "");
+    until("the last", || {
+        paths(&collector).last().is_some_and(|last| last == "/last")
+    });
+    assert_eq!(collector.spans().len(), 22);
+    let said = fs::read_to_string(program.path("log")).unwrap();
+    assert_eq!(said.matches("all of it is exported").count(), 1, "{said}");
+}
+
+/// The path of each span, in the order in which they came.
+pub fn paths(collector: &Collector) -> Vec<String> {
+    let spans = collector.spans();
+    let paths = spans
+        .iter()
+        .filter_map(|span| attribute(span, "url.path")?.as_str());
+    paths.map(str::to_owned).collect()
+}
+
+/// Ends the gateway in order.
+pub fn end(program: &mut Program) {
     let pid = rustix::process::Pid::from_child(&program.child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(program.child.wait().unwrap().success());
-    let files = fs::read_dir(program.path("audit")).unwrap().flatten();
-    let positions: Vec<_> = files
-        .map(|file| file.path())
-        .filter(|path| path.to_string_lossy().contains(".export-"))
-        .collect();
-    assert_eq!(positions.len(), 1, "{positions:?}");
-    fs::write(&positions[0], "").unwrap();
+}
+
+/// Starts it again.
+pub fn again(program: &mut Program) {
     program.child = crate::program::spawn(program.folder.path());
     let name = format!("serve-{}.sock", program.child.id());
     program.socket = program.socket.with_file_name(name);
     program.wait();
-    until("the span once more", || collector.spans().len() == 2);
-    let said = fs::read_to_string(program.path("log")).unwrap();
-    assert!(
-        said.contains("how far the export came cannot be read"),
-        "{said}"
-    );
 }
 
 #[test]

@@ -1,0 +1,338 @@
+//! Sends the records of the log to one destination.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::{Request, StatusCode};
+use tokio::sync::watch;
+use tokio::time::sleep;
+use zeroize::Zeroizing;
+
+use super::batch::{Batch, ExportRequest};
+use super::position::{ExportPosition, Reached};
+use super::settings::ExportSettings;
+use crate::audit::{Follower, Log, Record};
+use crate::credential::{HttpClient as _, StoreError, Stores};
+use crate::gateway::ExportCounts;
+use crate::origin::StoreClient;
+
+/// How long an export is to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ExportPhase {
+    /// For now, whatever comes.
+    Runs,
+    /// Only what there is, for a few seconds at most.
+    Ends,
+    /// Only the request that is under way. Another export sends the rest.
+    HandsOver,
+}
+
+pub(super) struct Sending {
+    pub(super) settings: ExportSettings,
+    pub(super) counts: Arc<ExportCounts>,
+    /// How far it has come.
+    pub(super) reached: Reached,
+    stores: Stores,
+    log: Log,
+    follower: Follower,
+    position: Option<ExportPosition>,
+    phase: watch::Receiver<ExportPhase>,
+    token: Option<HeaderValue>,
+    pending: Option<Batch>,
+    /// Whether the last attempt failed, which was told.
+    fails: bool,
+    /// The number of the record that would have followed when it was to end.
+    ends_at: Option<u64>,
+}
+
+/// Why a request was not taken.
+enum Untaken {
+    /// It may be later.
+    Yet(String),
+    /// It never will be.
+    Ever(StatusCode),
+}
+
+impl Sending {
+    /// Sends what the follower reads, unless an earlier export to the same place came less far.
+    pub(super) fn new(
+        settings: ExportSettings,
+        log: &Log,
+        (follower, reached): (Follower, Reached),
+        position: Option<ExportPosition>,
+        phase: watch::Receiver<ExportPhase>,
+    ) -> Self {
+        let authority = &settings.server.authority;
+        let server = format!("{}:{}", authority.host.as_str(), authority.port);
+        Self {
+            stores: Stores::new(&settings.token),
+            counts: Arc::new(ExportCounts::new(server)),
+            log: log.clone(),
+            reached,
+            follower,
+            position,
+            phase,
+            token: None,
+            pending: None,
+            fails: false,
+            ends_at: None,
+            settings,
+        }
+    }
+
+    /// Sends until it is to end, and then has a few seconds. `handed` is how far the export before
+    /// it came.
+    pub(super) async fn run(&mut self, client: &StoreClient, handed: Option<Reached>) {
+        let kept = || self.position.as_ref()?.kept();
+        if let Some(reached) = handed.or_else(kept) {
+            self.reached = reached;
+            if !self.resume().await {
+                return;
+            }
+        }
+        self.counts.begin(self.reached.next());
+        self.keep_position();
+        let mut phase = self.phase.clone();
+        let given_up = async {
+            let _ = phase.wait_for(|phase| *phase != ExportPhase::Runs).await;
+            sleep(FLUSHED_WITHIN).await;
+        };
+        tokio::select! {
+            () = self.work(client) => {}
+            () = given_up => {}
+        }
+        self.account();
+    }
+
+    /// Goes to where it came to in the log. A log that cannot be read now is tried again. Returns
+    /// whether it is there.
+    async fn resume(&mut self) -> bool {
+        while let Err(error) = self.find_place() {
+            self.note(&error.to_string());
+            if !self.runs() {
+                return false;
+            }
+            self.rest(LONGEST_PAUSE).await;
+        }
+        true
+    }
+
+    fn find_place(&mut self) -> Result<(), crate::audit::Error> {
+        let Some(path) = self.log.path() else {
+            return Ok(());
+        };
+        if let Reached::Record(last) = self.reached {
+            if let Some(follower) = Follower::behind(path, last)? {
+                self.follower = follower;
+                return Ok(());
+            }
+            let server = &self.counts.server;
+            tracing::warn!(
+                %server,
+                "the log lacks the record that was sent last, so all of it is exported"
+            );
+        }
+        self.follower = Follower::at_start(path)?;
+        self.reached = Reached::Nothing;
+        Ok(())
+    }
+
+    /// Tells what was not sent at the end, if no other export sends it.
+    fn account(&self) {
+        let left = self
+            .counts
+            .behind(self.ends_at.unwrap_or_else(|| end_of(&self.log)));
+        if left > 0 && *self.phase.borrow() != ExportPhase::HandsOver {
+            let server = &self.counts.server;
+            tracing::error!(%server, records = left, "records were not exported before the end");
+        }
+    }
+
+    /// Sends what is written, and at the end what there is.
+    async fn work(&mut self, client: &StoreClient) {
+        let mut pause = SHORTEST_PAUSE;
+        while self.runs() {
+            if !self.gather() {
+                self.rest(LOOKS_EVERY).await;
+                continue;
+            }
+            match self.deliver(client).await {
+                Ok(()) => pause = SHORTEST_PAUSE,
+                Err(why) => {
+                    self.note(&why);
+                    self.rest(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+        if *self.phase.borrow() == ExportPhase::Ends {
+            self.ends_at = Some(end_of(&self.log));
+            self.flush(client).await;
+        }
+    }
+
+    fn runs(&self) -> bool {
+        *self.phase.borrow() == ExportPhase::Runs
+    }
+
+    /// Waits so long, or until it is to end.
+    async fn rest(&mut self, pause: Duration) {
+        tokio::select! {
+            () = sleep(pause) => {}
+            _ = self.phase.wait_for(|phase| *phase != ExportPhase::Runs) => {}
+        }
+    }
+
+    /// Sends what there is, and gives up at the first failure.
+    async fn flush(&mut self, client: &StoreClient) {
+        while self.gather() {
+            if let Err(why) = self.deliver(client).await {
+                return self.note(&why);
+            }
+        }
+    }
+
+    /// Makes the next batch of what one reading of the log gives, 64 KiB at most, unless one is
+    /// pending. Returns whether there is one.
+    fn gather(&mut self) -> bool {
+        while self.pending.is_none() {
+            // If the file cannot be read now, the next look tries again.
+            let written = self.follower.next_lines().unwrap_or_default();
+            if written.is_empty() {
+                return false;
+            }
+            let lines = written.split(|byte| *byte == b'\n');
+            let records = lines.filter_map(|line| serde_json::from_slice(line).ok());
+            self.pending = Batch::of(&self.settings, &records.collect::<Vec<Record>>());
+        }
+        true
+    }
+
+    /// Sends the pending batch. Its requests that were taken are not sent again. If the future is
+    /// dropped, the batch is still pending.
+    async fn deliver(&mut self, client: &StoreClient) -> Result<(), String> {
+        while let Some(request) = self.next_request() {
+            match self.send(client, request).await {
+                Ok(()) => {}
+                Err(Untaken::Ever(status)) => self.mark_refused(status),
+                Err(Untaken::Yet(why)) => return Err(why),
+            }
+            if let Some(batch) = &mut self.pending {
+                batch.requests.pop_front();
+            }
+        }
+        let Some(batch) = self.pending.take() else {
+            return Ok(());
+        };
+        let (records, last) = (batch.records, batch.last);
+        self.reached = Reached::Record(last);
+        self.keep_position();
+        let server = &self.counts.server;
+        match batch.refused {
+            None => self.counts.sent(records, last.seq()),
+            Some(status) => {
+                self.counts.refused(records, last.seq());
+                tracing::warn!(%server, records, %status, "the collector refused records for good");
+            }
+        }
+        if std::mem::take(&mut self.fails) {
+            tracing::warn!(%server, "records are exported again");
+        }
+        Ok(())
+    }
+
+    fn keep_position(&mut self) {
+        if let (Some(position), Reached::Record(last)) = (&mut self.position, self.reached) {
+            position.keep(last);
+        }
+    }
+
+    fn next_request(&self) -> Option<ExportRequest> {
+        self.pending.as_ref()?.requests.front().cloned()
+    }
+
+    fn mark_refused(&mut self, status: StatusCode) {
+        if let Some(batch) = &mut self.pending {
+            batch.refused = Some(status);
+        }
+    }
+
+    async fn send(&mut self, client: &StoreClient, request: ExportRequest) -> Result<(), Untaken> {
+        let content = Zeroizing::new(request.content);
+        let mut message = Request::post(&*request.path)
+            .header(CONTENT_TYPE, request.media_type)
+            .body(content)
+            .map_err(|error| Untaken::Yet(error.to_string()))?;
+        if let Some(token) = self.token().await? {
+            let field = self.settings.token_field.clone();
+            let fields = message.headers_mut();
+            fields.insert(field.unwrap_or(AUTHORIZATION), token);
+        }
+        let answer = client.send(&self.settings.server, message).await;
+        let status = answer.map_err(|error| Untaken::Yet(told(&error)))?.status;
+        if status.is_success() {
+            return Ok(());
+        }
+        if NEVER.contains(&status) {
+            return Err(Untaken::Ever(status));
+        }
+        // The token may have been replaced.
+        self.token = None;
+        Err(Untaken::Yet(format!("it answered {status}")))
+    }
+
+    /// The value of the token's field, read when it is first needed and after a refusal.
+    async fn token(&mut self) -> Result<Option<HeaderValue>, Untaken> {
+        let (Some(from), None) = (&self.settings.token, &self.token) else {
+            return Ok(self.token.clone());
+        };
+        let unusable = |why: String| Untaken::Yet(format!("its token cannot be had: {why}"));
+        let lease = self.stores.source(from).resolve(None).await;
+        let lease = lease.map_err(|error| unusable(crate::gateway::chain(&error)))?;
+        let before = match self.settings.token_field {
+            None => "Bearer ",
+            Some(_) => "",
+        };
+        let value = lease.secret.own_field(before);
+        let value = value.ok_or_else(|| unusable("it does not fit into a field".to_owned()))?;
+        Ok(Some(self.token.insert(value).clone()))
+    }
+
+    /// Counts a failure, and tells the first of several.
+    fn note(&mut self, why: &str) {
+        self.counts.failed();
+        if !std::mem::replace(&mut self.fails, true) {
+            let server = &self.counts.server;
+            tracing::warn!(%server, why, "records are not exported for now; they wait in the log");
+        }
+    }
+}
+
+/// The number of the record that the log gets next.
+fn end_of(log: &Log) -> u64 {
+    log.head().map_or(0, |head| head.seq() + 1)
+}
+
+fn told(error: &StoreError) -> String {
+    match error {
+        StoreError::TimedOut(within) => format!("no answer within {}s", within.as_secs()),
+        StoreError::NotConnected(why) | StoreError::BrokenOff(why) => why.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// The statuses after which the same request must not be sent again. Others may pass, such as a
+/// missing path while the collector starts, or a token that is replaced.
+const NEVER: [StatusCode; 4] = [
+    StatusCode::BAD_REQUEST,
+    StatusCode::PAYLOAD_TOO_LARGE,
+    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+    StatusCode::UNPROCESSABLE_ENTITY,
+];
+const LOOKS_EVERY: Duration = Duration::from_millis(500);
+/// How long to wait after a failure: at first, and at most.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long the end waits for a collector.
+const FLUSHED_WITHIN: Duration = Duration::from_secs(3);
