@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
+use super::exporting::Exports;
 use super::failure::Failure;
 use super::generation;
 use super::keeping::{Keeper, Keeping};
@@ -44,6 +45,8 @@ pub struct App {
     pub(super) operators: Arc<ArcSwap<Operators>>,
     /// The listeners of `serve`.
     pub(super) listening: Listening,
+    /// Where the log's records are exported to.
+    pub(super) exports: Exports,
     /// Which sessions outlive the process.
     keeping: Keeping,
     /// What the command keeps of its home.
@@ -82,6 +85,7 @@ impl App {
             operators: Arc::new(ArcSwap::from_pointee(Operators::everything())),
             authorities: Mutex::default(),
             listening: Listening::default(),
+            exports: Exports::default(),
             keeping: Keeping::Nothing,
             kept_home: None,
             entrance: OnceLock::new(),

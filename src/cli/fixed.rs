@@ -87,7 +87,6 @@ fn fixed(runs_as: RunsAs, old: &Config, new: &Config) -> Vec<&'static str> {
     let serves = runs_as == RunsAs::Serve;
     let changed = [
         ("`[audit] path`", old.audit.path != new.audit.path),
-        ("`[[export]]`", old.exports != new.exports),
         ("`[state] path`", old.state.path != new.state.path),
         ("`[state] key`", old.state.key != new.state.key),
         ("`[runtime] threads`", serves && old.runtime != new.runtime),

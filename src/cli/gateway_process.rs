@@ -4,14 +4,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::app::App;
-use super::exporting::Exports;
 use super::failure::{Code, Failure};
 use super::launching::END_WITHIN;
 use super::ports::BoundPorts;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{control, draining, exporting, project_file, proposed, serving, summary};
+use super::{control, draining, project_file, proposed, serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
@@ -44,6 +43,7 @@ pub fn serve_on(
             Ok(started) => Ok((app, started)),
             Err(failure) => {
                 runtime.block_on(serving::close(&app.shared));
+                app.exports.end();
                 Err(failure)
             }
         }
@@ -53,7 +53,7 @@ pub fn serve_on(
         ended.unwrap_or_default()
     };
     match served {
-        Ok((app, (first, worker, control, exports))) => {
+        Ok((app, (first, worker, control))) => {
             serving::settle();
             runtime.spawn(app.clone().watch(tell));
             let lived = runtime.block_on(live(gateway, &app, terminal));
@@ -64,7 +64,7 @@ pub fn serve_on(
             });
             app.shared.tell_suppressed();
             app.shared.log.close();
-            drop(exports);
+            app.exports.end();
             lived?;
             launch::await_end(&first, END_WITHIN);
             // First of all: until then, git on the host may obey what the command wrote.
@@ -106,7 +106,7 @@ async fn sandbox(
     gateway: &GatewayEnd,
     app: &Arc<App>,
     inspection: &mut Option<Inspection>,
-) -> Result<(First, Arc<Worker>, Option<control::OpenControl>, Exports), Failure> {
+) -> Result<(First, Arc<Worker>, Option<control::OpenControl>), Failure> {
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     if let Some(kept) = &app.kept_home {
@@ -124,8 +124,9 @@ async fn sandbox(
         .map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
     ports.serve(&worker, &session, &hello, &mut listeners)?;
     serve_network(app, &worker, &session, &ca, listeners)?;
+    // Before anything can reload.
+    app.exports.start(&app.shared, &app.config, false)?;
     let control = control::open(app, "exec")?;
-    let exports = exporting::start(app, false)?;
     if let Some(inspection) = inspection {
         inspection.await_survey();
     }
@@ -133,7 +134,7 @@ async fn sandbox(
     gateway.ready(&ready(app, &session, &ca)).map_err(went)?;
     // Not before: the launcher takes what comes first for the answer.
     let _ = app.entrance.set(Entrance::of(gateway).map_err(went)?);
-    Ok((first, worker, control, exports))
+    Ok((first, worker, control))
 }
 
 /// Serves the sandbox's TCP and DNS sockets.

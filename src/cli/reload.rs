@@ -8,6 +8,7 @@ use tokio::task::spawn_blocking;
 
 use super::app::{App, log_settings};
 use super::control::operators;
+use super::exporting::ExportChange;
 use super::failure::Failure;
 use super::generation;
 use super::listener_change::ListenerChange;
@@ -30,6 +31,7 @@ struct PreparedChange {
     renewed: Vec<(Arc<Session>, Phantoms)>,
     listeners: ListenerChange,
     operators: Operators,
+    exports: ExportChange,
     publication: Publication,
 }
 
@@ -134,6 +136,7 @@ impl App {
         next: Snapshot,
         config: Config,
     ) -> Result<PreparedChange, Failure> {
+        let exports = self.exports.prepare(&self.shared, &config)?;
         let operators = operators(config.control.policy.as_ref())?;
         let renewed = self.phantoms(before, &next).await?;
         let mut listeners = ListenerChange::default();
@@ -170,6 +173,7 @@ impl App {
             renewed,
             listeners,
             operators,
+            exports,
             publication,
         })
     }
@@ -178,12 +182,16 @@ impl App {
     fn put_in_force(self: &Arc<Self>, before: &Snapshot, change: PreparedChange) -> Applied {
         let PreparedChange { config, next, .. } = change;
         change.publication.publish().iter().for_each(unpublished);
+        let changed = self.exports.change(&self.shared, &config, change.exports);
+        let (exports_begun, exports_ended) = changed;
         let applied = Applied {
             generation: next.number(),
             gained: missing(&next, before),
             lost: missing(before, &next),
             added: change.listeners.added(),
             removed: change.listeners.removed(),
+            exports_begun,
+            exports_ended,
         };
         for (session, phantoms) in &change.renewed {
             session.hold(phantoms);

@@ -91,6 +91,10 @@ pub struct Applied {
     pub added: Vec<SocketAddr>,
     /// The addresses that are listened on no more.
     pub removed: Vec<SocketAddr>,
+    /// The servers that the log's records are exported to anew, or in another way.
+    pub exports_begun: Vec<String>,
+    /// The servers whose exports end.
+    pub exports_ended: Vec<String>,
 }
 
 impl fmt::Display for Applied {
@@ -106,6 +110,12 @@ impl fmt::Display for Applied {
             if !addresses.is_empty() {
                 let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
                 write!(f, "; listeners {what}: {}", addresses.join(", "))?;
+            }
+        }
+        let (begun, ended) = (&self.exports_begun, &self.exports_ended);
+        for (what, servers) in [("begun", begun), ("ended", ended)] {
+            if !servers.is_empty() {
+                write!(f, "; exports {what}: {}", servers.join(", "))?;
             }
         }
         Ok(())

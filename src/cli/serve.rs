@@ -9,7 +9,6 @@ use super::app::App;
 use super::binding::{self, BoundListener};
 use super::control;
 use super::draining::drain;
-use super::exporting::Exports;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::keeping::Keeping;
@@ -21,7 +20,7 @@ use super::service_manager::ServiceManager;
 use super::signals::Signals;
 use super::terminal::Terminal;
 use super::threads::Thread;
-use super::{exporting, logging, serving};
+use super::{logging, serving};
 use crate::config::Config;
 use crate::credential::unexpected_reach;
 use crate::gateway::Worker;
@@ -73,14 +72,12 @@ impl Serve {
                 .keeping(Keeping::Listeners)
                 .reloading_from(source),
         );
-        let mut exports = None;
         let served = Served {
             app: &app,
             terminal,
             signals,
             manager,
             quiet: self.run.quiet,
-            exports: &mut exports,
         };
         let ended = runtime.block_on(async {
             let ended = served.run(bound).await;
@@ -89,7 +86,7 @@ impl Serve {
         });
         app.shared.tell_suppressed();
         app.shared.log.close();
-        drop(exports);
+        app.exports.end();
         // Without waiting for a file system that does not answer.
         runtime.shutdown_background();
         ended
@@ -124,8 +121,6 @@ struct Served<'a> {
     signals: Signals,
     manager: ServiceManager,
     quiet: bool,
-    /// Lives until the log has its last record.
-    exports: &'a mut Option<Exports>,
 }
 
 impl Served<'_> {
@@ -156,10 +151,11 @@ impl Served<'_> {
             () = self.signals.stop() => return Ok(Code::Ok),
         }
         serving::tend(&app.shared);
+        // Before anything can reload.
+        app.exports.start(&app.shared, &app.config, true)?;
         let _control = control::open(app, "serve")?;
         let lines = || RefusalLines::start(&app.shared.log, *self.terminal);
         let _refusals = (!self.quiet).then(lines).flatten();
-        *self.exports = Some(exporting::start(app, true)?);
         self.announce();
         serving::settle();
         self.wait().await;

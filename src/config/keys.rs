@@ -356,17 +356,17 @@ pub const KEYS: &[ConfigKey] = &[
         "none: the own user and root may all",
     ),
     fixed("control", "metrics_address", "address and port", "none"),
-    fixed("export", "url", "URL", "required"),
-    fixed("export", "format", "`otlp` or `ocsf`", "`otlp`"),
-    fixed("export", "signals", "list of `logs`, `traces`", "both"),
-    fixed("export", "token", "reference", "none"),
-    fixed(
+    key("export", "url", "URL", "required"),
+    key("export", "format", "`otlp` or `ocsf`", "`otlp`"),
+    key("export", "signals", "list of `logs`, `traces`", "both"),
+    key("export", "token", "reference", "none"),
+    key(
         "export",
         "token_field",
         "name of a field",
         "`authorization: Bearer`",
     ),
-    fixed("export", "roots", "list of paths", "those of the system"),
+    key("export", "roots", "list of paths", "those of the system"),
     key("phantoms", "env_file", "path", "not written"),
 ];
 

@@ -475,20 +475,6 @@ fn what_is_written_just_before_the_end_is_exported_with_the_end_itself() {
 }
 
 #[test]
-fn a_changed_export_is_refused_by_name_and_the_old_one_goes_on() {
-    let port = free();
-    let collector = Collector::start(port);
-    let program = Program::start(&format!("[[export]]\nurl = \"http://{port}\"\n"));
-    let file = program.path("gateway.toml");
-    let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, text.replace(&port.to_string(), &free().to_string())).unwrap();
-    let (code, said) = program.gateway(&["reload"]);
-    assert!(code != 0 && said.contains("[[export]]"), "{said}");
-    ask(&program, "http://stream.test/", "");
-    until("a span", || !collector.spans().is_empty());
-}
-
-#[test]
 fn each_kind_of_refusal_is_one_line_of_serve_and_repeats_are_counted() {
     let mut program = Program::start("");
     for at in 0..30 {

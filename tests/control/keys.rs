@@ -189,10 +189,7 @@ fn every_key_reloads_as_the_documentation_says_and_a_refused_one_leaves_all_as_i
             }
             false => {
                 let why = program.refuse();
-                let named = match section.as_str() {
-                    "export" => "`[[export]]`".to_owned(),
-                    _ => format!("`[{section}] {key}`"),
-                };
+                let named = format!("`[{section}] {key}`");
                 assert!(why.contains(&named), "`{key}` of {section}: {why}");
                 assert_eq!(program.ask("http://stream.test/").0, 200);
             }

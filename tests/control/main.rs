@@ -2,6 +2,7 @@
 
 mod bounds;
 mod commands;
+mod export_reload;
 mod exports;
 mod grants;
 mod keys;
