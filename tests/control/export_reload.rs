@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -288,6 +289,14 @@ fn exec_adds_changes_and_removes_exports_while_its_command_runs() {
     reload(&to(new));
     act("pause");
     until("an act at the second", || acts(&after) == 1);
+    // The sandbox cannot hide a file any more, so no token comes from a new one.
+    let token = folder.path().join("token");
+    fs::write(&token, "a-token-of-the-test").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let with_file = format!("{}token = \"file:{}\"\n", to(new), token.display());
+    fs::write(&config, with_file).unwrap();
+    let (code, said) = gateway(folder.path(), &["reload"]);
+    assert!(code != 0 && said.contains("was not told to hide"), "{said}");
     reload("");
     act("resume");
     reload(&to(new));
