@@ -15,7 +15,7 @@ use super::redactor::Redactor;
 use super::scrub;
 use super::scrub::Guessed;
 use super::searched::{
-    Asked, Bound, Exposable, ExposedSecret, Searched, TemporarySecrets, Wanted, forms,
+    BoundSecrets, Exposable, ExposedSecret, Exposure, Searched, TemporarySecrets, Wanted, forms,
 };
 use super::secret::Secret;
 use super::store::StoreError;
@@ -76,11 +76,11 @@ impl ExposedSecrets {
             let mut all = now.minted.clone();
             all.retain(|one| !is_gone(one));
             all.push(Arc::new(minted));
-            let asked = Asked {
+            let exposure = Exposure {
                 lent: true,
-                ..now.asked.clone()
+                ..now.exposure.clone()
             };
-            Ok(Some(now.with(now.known.clone(), all, asked)))
+            Ok(Some(now.with(now.known.clone(), all, exposure)))
         })
     }
 }
@@ -103,7 +103,7 @@ impl Credentials {
         origin: &Origin,
         all: &[usize],
         lent: &Fetched,
-    ) -> Result<Bound, Error> {
+    ) -> Result<BoundSecrets, Error> {
         let (mut bound, mut awaited) = (Vec::new(), Vec::new());
         for &index in all {
             let binding = self.bindings().at(index).ok_or(Error::Unknown)?;
@@ -149,7 +149,7 @@ impl Credentials {
         }));
         // A secret that is too short cannot be lent either.
         bound.retain(|one| one.secret.expose().len() >= scrub::SHORTEST);
-        Ok(Bound {
+        Ok(BoundSecrets {
             secrets: bound,
             awaited,
         })
@@ -168,7 +168,7 @@ impl Credentials {
         }
         let lends = !wanted.lent.is_empty();
         let is_bound = !wanted.bound.is_empty();
-        if !lends && !wanted.signs && !is_bound && !searched.asked.lent {
+        if !lends && !wanted.signs && !is_bound && !searched.exposure.lent {
             return Ok(None);
         }
         if !searched.shares(wanted) {
@@ -227,7 +227,7 @@ impl Credentials {
                     return Ok(None);
                 }
                 let wanted = Wanted {
-                    bound: Bound {
+                    bound: BoundSecrets {
                         secrets,
                         awaited: Vec::new(),
                     },
@@ -292,7 +292,7 @@ impl Credentials {
                 None => self.known(session, name, secret)?,
             });
         }
-        Ok(before.with(known, before.minted.clone(), before.asked.and(wanted)))
+        Ok(before.with(known, before.minted.clone(), before.exposure.and(wanted)))
     }
 
     fn known(

@@ -21,7 +21,7 @@ use crate::session::phantom::{Phantom, TemporaryPhantoms};
 pub(super) struct Searched {
     pub(super) known: Vec<ExposedSecret>,
     pub(super) minted: Vec<Arc<TemporarySecrets>>,
-    pub(super) asked: Asked,
+    pub(super) exposure: Exposure,
     pub(super) echoes: Arc<EchoSearch>,
     pub(super) guesses: Arc<Guesses>,
     pub(super) signatures: Arc<Signatures>,
@@ -31,7 +31,7 @@ pub(super) struct Searched {
 
 /// What the session's requests had to do with secrets.
 #[derive(Clone, Default)]
-pub(super) struct Asked {
+pub(super) struct Exposure {
     /// Whether something was lent. If so, the answers of all origins are searched, because the
     /// workload may have passed it on.
     pub(super) lent: bool,
@@ -40,7 +40,7 @@ pub(super) struct Asked {
     pub(super) awaited: Vec<CredentialName>,
 }
 
-impl Asked {
+impl Exposure {
     fn covers(&self, wanted: &Wanted<'_>) -> bool {
         let mut awaited = wanted.bound.awaited.iter();
         (self.lent || wanted.lent.is_empty()) && awaited.all(|name| self.awaited.contains(name))
@@ -83,7 +83,7 @@ pub(super) struct Wanted<'r> {
     /// The secrets that the request is lent.
     pub(super) lent: &'r Fetched,
     /// What else is bound to its origin.
-    pub(super) bound: Bound,
+    pub(super) bound: BoundSecrets,
     /// Whether an answer that cannot be searched is refused.
     pub(super) strict: bool,
     /// Whether the request is signed.
@@ -94,13 +94,13 @@ pub(super) struct Wanted<'r> {
 
 /// What is bound to an origin, apart from what the request is lent.
 #[derive(Default)]
-pub(super) struct Bound {
+pub(super) struct BoundSecrets {
     pub(super) secrets: Vec<Exposable>,
     /// The credentials whose secrets are issued, where none was issued yet.
     pub(super) awaited: Vec<CredentialName>,
 }
 
-impl Bound {
+impl BoundSecrets {
     pub(super) fn is_empty(&self) -> bool {
         self.secrets.is_empty() && self.awaited.is_empty()
     }
@@ -160,7 +160,7 @@ impl Searched {
         Self {
             known: Vec::new(),
             minted: Vec::new(),
-            asked: Asked::default(),
+            exposure: Exposure::default(),
             echoes: Arc::new(EchoSearch::of(Vec::new(), guesses.clone())),
             guesses,
             signatures: Arc::default(),
@@ -182,7 +182,7 @@ impl Searched {
         let lent = wanted.lent.iter().map(|(_, cached)| &cached.secret);
         let mut all = lent.chain(wanted.bound.secrets.iter().map(|bound| &bound.secret));
         let has = |secret: &Arc<Secret>| self.of(secret).is_some_and(&is_enough);
-        self.asked.covers(wanted) && all.all(|secret| secret.is_private_key() || has(secret))
+        self.exposure.covers(wanted) && all.all(|secret| secret.is_private_key() || has(secret))
     }
 
     /// What is known of a secret.
@@ -194,7 +194,7 @@ impl Searched {
     /// Whether the session asked for the credential, but is not searched for this secret of it.
     pub(super) fn lacks(&self, one: &Exposable) -> bool {
         let mut known = self.known.iter();
-        let asked = self.asked.awaited.contains(&one.credential)
+        let asked = self.exposure.awaited.contains(&one.credential)
             || known.any(|known| known.credential == one.credential);
         asked && self.of(&one.secret).is_none()
     }
@@ -204,7 +204,7 @@ impl Searched {
         &self,
         known: Vec<ExposedSecret>,
         minted: Vec<Arc<TemporarySecrets>>,
-        asked: Asked,
+        exposure: Exposure,
     ) -> Self {
         let bound = known.iter().map(|known| &known.forms);
         let secrets = bound.chain(minted.iter().flat_map(|minted| &minted.forms));
@@ -213,7 +213,7 @@ impl Searched {
             echoes: Arc::new(echoes),
             known,
             minted,
-            asked,
+            exposure,
             guesses: self.guesses.clone(),
             signatures: self.signatures.clone(),
             with_signatures: Mutex::default(),
