@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::Timeout;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
 /// A project, a home and a folder for the control sockets.
 struct Host(tempfile::TempDir);
@@ -76,6 +80,14 @@ impl Host {
 
     fn enter(&self, script: &str) -> Command {
         self.gateway(&["exec", "--into", "exec", "--", "sh", "-c", script])
+    }
+
+    /// The control socket of the only gateway.
+    fn control(&self) -> PathBuf {
+        let all = fs::read_dir(self.path("run/gateway")).unwrap();
+        let mut all = all.map(|entry| entry.unwrap().path());
+        all.find(|path| path.extension().is_some_and(|kind| kind == "sock"))
+            .unwrap()
     }
 
     fn log(&self) -> String {
@@ -351,6 +363,45 @@ fn a_stopped_sandbox_is_given_up_and_lets_others_in_when_it_goes_on() {
     signal(rustix::process::Signal::CONT);
     assert!(host.enter("true").status().unwrap().success());
     assert_eq!(first.end(), 0);
+}
+
+/// Whoever may enter can also connect by hand, and say nothing.
+#[test]
+fn a_silent_caller_is_dropped_and_others_enter_meanwhile() {
+    let host = Host::new();
+    let mut first = host.first(":");
+    first.until_ready();
+    let path = host.path("run/silent.sock");
+    let doorway = listen_at(&path);
+    let control = host.control();
+    let asked = Command::new("curl")
+        .args(["-sS", "--unix-socket", control.to_str().unwrap()])
+        .args(["--json", &format!("{{\"socket\":\"{}\"}}", path.display())])
+        .arg("http://gateway/v1/sessions/exec/enter")
+        .output()
+        .unwrap();
+    assert!(said(&asked).contains("\"session\""), "{}", said(&asked));
+    let silent = rustix::net::accept(&doorway).unwrap();
+    let patience = Some(Duration::from_secs(30));
+    rustix::net::sockopt::set_socket_timeout(&silent, Timeout::Recv, patience).unwrap();
+    let begun = Instant::now();
+    assert!(host.enter("true").status().unwrap().success());
+    let mut packet = [0; 4096];
+    while rustix::io::read(&silent, &mut packet).is_ok_and(|read| read > 0) {}
+    let held = begun.elapsed();
+    assert!(
+        held > Duration::from_secs(5) && held < Duration::from_secs(30),
+        "{held:?}"
+    );
+    assert!(host.enter("true").status().unwrap().success());
+    assert_eq!(first.end(), 0);
+}
+
+fn listen_at(path: &Path) -> OwnedFd {
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    rustix::net::listen(&socket, 1).unwrap();
+    socket
 }
 
 /// `script` gives the caller a terminal, as a person has one.
