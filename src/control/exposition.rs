@@ -1,8 +1,9 @@
 //! Writes the metrics in the text format of Prometheus, version 0.0.4.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::gateway::{Distribution, SharedState};
+use crate::gateway::{Distribution, ExportCounts, SharedState};
 use crate::session::SessionStatus;
 
 /// The media type of the format.
@@ -122,52 +123,66 @@ fn load(page: &mut Page, shared: &SharedState) {
     );
 }
 
-/// What became of the records for each `[[export]]`.
+/// What became of the records for each `[[export]]`. Those of one form to one server count as one:
+/// a path may be a secret.
 fn exports(page: &mut Page, shared: &SharedState) {
     let all = shared.exports.lock().clone();
-    if all.is_empty() {
+    let mut places: BTreeMap<[&str; 2], Vec<&ExportCounts>> = BTreeMap::new();
+    for one in &all {
+        let place = places.entry([&one.server, one.format]).or_default();
+        place.push(one);
+    }
+    if places.is_empty() {
         return;
     }
-    let next = shared.log.head().map_or(0, |head| head.seq() + 1);
     page.family(
         "gateway_export_records_total",
         "counter",
         "Records for an export, by whether the server took them or refused them for good.",
     );
-    for (server, result, count) in all.iter().flat_map(|one| {
-        let records = one.records().into_iter();
-        records.map(|(result, count)| (&one.server, result, count))
-    }) {
-        let labels = [("server", server.as_str()), ("result", result)];
-        page.sample("gateway_export_records_total", &labels, count);
+    for ([server, format], all) in &places {
+        for (result, count) in [
+            ("sent", ExportCounts::taken as fn(&_) -> _),
+            ("lost", ExportCounts::lost),
+        ] {
+            let labels = [("server", *server), ("format", *format), ("result", result)];
+            let count: u64 = all.iter().map(|one| count(one)).sum();
+            page.sample("gateway_export_records_total", &labels, count);
+        }
     }
-    page.family(
-        "gateway_export_failures_total",
-        "counter",
-        "Attempts to send records that failed and are made again.",
-    );
-    for one in &all {
-        let labels = [("server", one.server.as_str())];
-        page.sample("gateway_export_failures_total", &labels, one.failures());
-    }
-    page.family(
-        "gateway_export_backlog_records",
-        "gauge",
-        "Records that wait in the log to be exported.",
-    );
-    for one in &all {
-        let labels = [("server", one.server.as_str())];
-        page.sample("gateway_export_backlog_records", &labels, one.behind(next));
-    }
-    page.family(
-        "gateway_export_last_success_timestamp_seconds",
-        "gauge",
-        "When records were last taken; 0 if never.",
-    );
-    for one in &all {
-        let labels = [("server", one.server.as_str())];
-        let name = "gateway_export_last_success_timestamp_seconds";
-        page.sample(name, &labels, one.sent_at());
+    let next = shared.log.head().map_or(0, |head| head.seq() + 1);
+    let failures = |all: &[&ExportCounts]| all.iter().map(|one| one.failures()).sum();
+    let behind = |all: &[&ExportCounts]| all.iter().map(|one| one.behind(next)).sum();
+    let sent_at = |all: &[&ExportCounts]| all.iter().map(|one| one.sent_at()).min().unwrap_or(0);
+    let families: [(_, _, _, &dyn Fn(&[&ExportCounts]) -> u64); 3] = [
+        (
+            "gateway_export_failures_total",
+            "counter",
+            "Attempts to send records that failed and are made again.",
+            &failures,
+        ),
+        (
+            "gateway_export_backlog_records",
+            "gauge",
+            "Records that wait in the log to be exported.",
+            &behind,
+        ),
+        (
+            "gateway_export_last_success_timestamp_seconds",
+            "gauge",
+            "When records were last taken; 0 if never.",
+            &sent_at,
+        ),
+    ];
+    for (name, kind, help, value) in families {
+        page.family(name, kind, help);
+        for ([server, format], all) in &places {
+            page.sample(
+                name,
+                &[("server", *server), ("format", *format)],
+                value(all),
+            );
+        }
     }
 }
 

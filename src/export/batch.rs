@@ -60,7 +60,7 @@ impl Batch {
         };
         Some(Self {
             records: records.len() as u64,
-            last: records.last()?.head()?,
+            last: records.iter().rev().find_map(Record::head)?,
             requests,
             refused: None,
         })

@@ -67,7 +67,7 @@ impl Sending {
         let server = format!("{}:{}", authority.host.as_str(), authority.port);
         Self {
             stores: Stores::new(&settings.token),
-            counts: Arc::new(ExportCounts::new(server)),
+            counts: Arc::new(ExportCounts::new(server, settings.format.name())),
             log: log.clone(),
             reached,
             follower,

@@ -49,3 +49,14 @@ pub enum ExportFormat {
     /// Events of OCSF, one a line.
     Ocsf,
 }
+
+impl ExportFormat {
+    /// Its name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Otlp { .. } => "otlp",
+            Self::Ocsf => "ocsf",
+        }
+    }
+}

@@ -8,6 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct ExportCounts {
     /// The destination: its host and port.
     pub server: String,
+    /// The form of the records: `otlp` or `ocsf`.
+    pub format: &'static str,
     sent: AtomicU64,
     refused: AtomicU64,
     failures: AtomicU64,
@@ -18,9 +20,10 @@ pub struct ExportCounts {
 impl ExportCounts {
     /// Counts for a destination.
     #[must_use]
-    pub fn new(server: String) -> Self {
+    pub fn new(server: String, format: &'static str) -> Self {
         Self {
             server,
+            format,
             ..Self::default()
         }
     }
@@ -50,14 +53,16 @@ impl ExportCounts {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many records were taken, and how many refused for good.
+    /// How many records were taken.
     #[must_use]
-    pub fn records(&self) -> [(&'static str, u64); 2] {
-        let (sent, refused) = (&self.sent, &self.refused);
-        [
-            ("sent", sent.load(Ordering::Relaxed)),
-            ("lost", refused.load(Ordering::Relaxed)),
-        ]
+    pub fn taken(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// How many were refused for good.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// How many attempts failed.

@@ -325,11 +325,38 @@ fn a_collector_that_is_not_there_slows_nothing_and_misses_nothing() {
     // What a collector will never take is not sent for ever, and counted.
     collector.status.store(400, Ordering::SeqCst);
     ask(&program, "http://stream.test/", "");
-    let lost = format!("gateway_export_records_total{{server=\"{port}\",result=\"lost\"}}");
+    let lost = format!(
+        "gateway_export_records_total{{server=\"{port}\",format=\"otlp\",result=\"lost\"}}"
+    );
     until("a lost record", || value(&lost) > 0);
     collector.status.store(200, Ordering::SeqCst);
     ask(&program, "http://stream.test/", "");
     until("the next one", || spans() >= 51);
+}
+
+#[test]
+fn no_series_of_metrics_is_there_twice_if_exports_have_one_server() {
+    let (port, metrics) = (free(), free());
+    let export = |path: &str, format: &str| {
+        format!("[[export]]\nurl = \"http://{port}{path}\"\nformat = \"{format}\"\n")
+    };
+    let exports = [export("", "otlp"), export("/b", "otlp"), export("", "ocsf")].concat();
+    let control = format!("[control]\nmetrics_address = \"{metrics}\"\n");
+    let _program = Program::start(&(control + &exports));
+    let mut stream = TcpStream::connect(metrics).unwrap();
+    let asked = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    asked.unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    let lines = page.lines().filter(|line| line.starts_with("gateway_"));
+    let mut all: Vec<_> = lines.filter_map(|line| line.rsplit_once(' ')).collect();
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup_by_key(|(series, _)| *series);
+    assert!(
+        all.len() == count && page.contains("format=\"ocsf\""),
+        "{page}"
+    );
 }
 
 #[test]
