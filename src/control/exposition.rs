@@ -141,49 +141,39 @@ fn exports(page: &mut Page, shared: &SharedState) {
         "Records for an export, by whether the server took them or refused them for good.",
     );
     for ([server, format], all) in &places {
-        for (result, count) in [
-            ("sent", ExportCounts::taken as fn(&_) -> _),
-            ("lost", ExportCounts::lost),
-        ] {
+        let taken: u64 = all.iter().map(|one| one.taken()).sum();
+        let lost: u64 = all.iter().map(|one| one.lost()).sum();
+        for (result, count) in [("sent", taken), ("lost", lost)] {
             let labels = [("server", *server), ("format", *format), ("result", result)];
-            let count: u64 = all.iter().map(|one| count(one)).sum();
             page.sample("gateway_export_records_total", &labels, count);
         }
     }
     let next = shared.log.head().map_or(0, |head| head.seq() + 1);
-    let failures = |all: &[&ExportCounts]| all.iter().map(|one| one.failures()).sum();
-    let behind = |all: &[&ExportCounts]| all.iter().map(|one| one.behind(next)).sum();
-    let sent_at = |all: &[&ExportCounts]| all.iter().map(|one| one.sent_at()).min().unwrap_or(0);
-    let families: [(_, _, _, &dyn Fn(&[&ExportCounts]) -> u64); 3] = [
-        (
-            "gateway_export_failures_total",
-            "counter",
-            "Attempts to send records that failed and are made again.",
-            &failures,
-        ),
-        (
-            "gateway_export_backlog_records",
-            "gauge",
-            "Records that wait in the log to be exported.",
-            &behind,
-        ),
-        (
-            "gateway_export_last_success_timestamp_seconds",
-            "gauge",
-            "When records were last taken; 0 if never.",
-            &sent_at,
-        ),
-    ];
-    for (name, kind, help, value) in families {
+    let mut series = |name, kind, help, value: fn(&[&ExportCounts], u64) -> u64| {
         page.family(name, kind, help);
         for ([server, format], all) in &places {
-            page.sample(
-                name,
-                &[("server", *server), ("format", *format)],
-                value(all),
-            );
+            let labels = [("server", *server), ("format", *format)];
+            page.sample(name, &labels, value(all, next));
         }
-    }
+    };
+    series(
+        "gateway_export_failures_total",
+        "counter",
+        "Attempts to send records that failed and are made again.",
+        |all, _| all.iter().map(|one| one.failures()).sum(),
+    );
+    series(
+        "gateway_export_backlog_records",
+        "gauge",
+        "Records that wait in the log to be exported.",
+        |all, next| all.iter().map(|one| one.behind(next)).sum(),
+    );
+    series(
+        "gateway_export_last_success_timestamp_seconds",
+        "gauge",
+        "When records were last taken; 0 if never.",
+        |all, _| all.iter().map(|one| one.sent_at()).min().unwrap_or(0),
+    );
 }
 
 fn changes(page: &mut Page, shared: &SharedState) {
