@@ -69,6 +69,7 @@ pub fn serve_on(
             launch::await_end(&first, END_WITHIN);
             // First of all: until then, git on the host may obey what the command wrote.
             let aftermath = aftermath(inspection);
+            terminal.iter().for_each(|terminal| terminal.reset());
             if let Some(kept) = &app.kept_home {
                 kept.end(&phantoms(&app), terminal);
             }

@@ -2,7 +2,7 @@
 //! which it would have got what it asked for.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -41,7 +41,7 @@ pub(super) fn run(config: &Config, yes: bool, terminal: &Terminal) -> Result<Cod
     let before = tcgetattr(std::io::stdin()).ok();
     let (launcher, code) = serving::runtime()?.block_on(until_ended())?;
     if let Some(before) = before {
-        restore(&before);
+        restore(&before, terminal);
     }
     if let Err(failure) = propose(config, launcher, yes, terminal) {
         terminal.fail(&failure);
@@ -51,13 +51,10 @@ pub(super) fn run(config: &Config, yes: bool, terminal: &Terminal) -> Result<Cod
 
 /// Sets the terminal as it was before the command, which could otherwise hide or disguise the
 /// question and what it is about.
-fn restore(before: &Termios) {
+fn restore(before: &Termios, terminal: &Terminal) {
+    terminal.reset();
     if std::io::stderr().is_terminal() {
-        let mut error = std::io::stderr().lock();
-        error
-            .write_all(PLAIN)
-            .and_then(|()| error.flush())
-            .unwrap_or(());
+        terminal.note(LAST_LINE);
     }
     // What was typed before the question is no answer to it, so it is dropped too.
     let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, before);
@@ -141,7 +138,5 @@ fn ended(pid: Pid) -> rustix::io::Result<u8> {
     }
 }
 
-/// Ends an open sequence; then the usual letters and colours, no other screen, no margins, no keys
-/// and clicks that are reported in another way, and a new line.
-const PLAIN: &[u8] = b"\x1b\\\x1b[!p\x1b[?1049l\x1b[r\x1b(B\x0f\x1b[0m\x1b[?7h\x1b[?25h\
-\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[<u\x1b[999;1H\r\n";
+/// Goes to the last line of the screen.
+const LAST_LINE: &str = "\x1b[999;1H\r";

@@ -83,6 +83,16 @@ impl Terminal {
         writeln!(std::io::stderr().lock(), "{}", text.as_ref()).unwrap_or(());
     }
 
+    /// Takes back what a command may have done to the terminal, by which it could hide or disguise
+    /// what is written next. The cursor stays.
+    pub fn reset(&self) {
+        let mut error = std::io::stderr().lock();
+        if error.is_terminal() {
+            let written = error.write_all(RESET.as_bytes());
+            written.and_then(|()| error.flush()).unwrap_or(());
+        }
+    }
+
     /// Colours a text for a note.
     #[must_use]
     pub fn paint_note(&self, paint: Paint, text: &str) -> String {
@@ -227,6 +237,12 @@ fn painted(colours: bool, paint: Paint, text: &str) -> String {
     };
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
+
+/// Ends an open sequence; then no other screen, no margins, the usual letters and colours, no keys
+/// and clicks that are reported in another way, and nothing below the cursor. Around what would
+/// move the cursor, its place is saved.
+const RESET: &str = "\x1b\\\x1b7\x1b[?1049l\x1b7\x1b[r\x1b8\x1b[!p\x1b(B\x0f\x1b[0m\x1b[?7h\x1b[?25h\
+\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[<u\x1b[J";
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{chown, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::program::{CANARY, origin};
 use crate::sandbox::{exec, folder, user_command};
@@ -47,11 +47,11 @@ fn file(folder: &Path) -> PathBuf {
     folder.join("home/project/gateway.toml")
 }
 
-/// Runs a line in a terminal, and answers the question that it ends with.
-fn answered(folder: &Path, line: &str, answer: &str) -> (i32, String) {
+/// Starts the program with a terminal of its own.
+fn at_a_terminal(folder: &Path, line: &str) -> Child {
     let known = user_command(folder, USER);
     let line = format!("{} {line}", env!("CARGO_BIN_EXE_gateway"));
-    let mut child = Command::new("script")
+    Command::new("script")
         .env_clear()
         .envs(
             known
@@ -65,7 +65,12 @@ fn answered(folder: &Path, line: &str, answer: &str) -> (i32, String) {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+/// Runs a line in a terminal, and answers the question that it ends with.
+fn answered(folder: &Path, line: &str, answer: &str) -> (i32, String) {
+    let mut child = at_a_terminal(folder, line);
     let mut keys = child.stdin.take().unwrap();
     let (mut shown, mut some) = (Vec::new(), [0; 4096]);
     let mut screen = child.stdout.take().unwrap();
@@ -83,6 +88,25 @@ fn answered(folder: &Path, line: &str, answer: &str) -> (i32, String) {
 const ASKS: &str =
     "curl -sS http://late.test:8080/ -o first; curl -sS -X PUT http://late.test:8080/two; exit 3";
 
+/// An open sequence is ended, and letters are as usual again.
+fn is_reset(text: &str) -> bool {
+    let ended = text.find("\u{1b}\\");
+    ended.is_some_and(|at| text[at..].contains("\u{1b}[!p"))
+}
+
+#[test]
+fn what_a_command_did_to_the_terminal_does_not_hide_what_is_said_at_the_end() {
+    let (folder, _origins) = desk();
+    let script = "printf \"\\033[?1049h\\033[8m\\033]0;\"; curl -s http://unknown.test/ >/dev/null";
+    let line = format!("exec --config ../named.toml -- sh -c '{script}'");
+    let output = at_a_terminal(folder.path(), &line).wait_with_output();
+    let shown = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
+    let hidden = shown.split_once("\u{1b}[8m\u{1b}]0;");
+    let (_, after) = hidden.expect("it was hidden");
+    let (reset, _) = after.split_once("unknown.test").expect("it is told");
+    assert!(is_reset(reset), "{shown}");
+}
+
 #[test]
 fn a_run_that_is_learned_from_permits_nothing_and_proposes_the_least_policy_for_it() {
     let (folder, origins) = desk();
@@ -99,7 +123,7 @@ fn a_run_that_is_learned_from_permits_nothing_and_proposes_the_least_policy_for_
         .split_once("\u{1b}[8m\u{1b}]0;")
         .expect("it was hidden");
     let (reset, asked) = after.split_once("proposed as").expect("it is asked");
-    assert!(reset.contains("\u{1b}\\\u{1b}[!p"), "{shown}");
+    assert!(is_reset(reset), "{shown}");
     assert!(
         asked.contains("[y/N] n\r\n"),
         "the answer is not shown: {shown}"
