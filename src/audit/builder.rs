@@ -158,7 +158,7 @@ impl RecordBuilder {
         record.phase = Some(self.phase.name().into());
         record.status = status;
         record.outcome = Some(outcome.name().into());
-        record.us.add(TOTAL, total);
+        record.us.end(TOTAL, total);
         record.encode()
     }
 

@@ -26,11 +26,13 @@ impl PhaseTimes {
         if self.0.is_empty() {
             self.0.reserve_exact(PHASES);
         }
-        // A record that the log did not take is made again.
-        match self.0.iter_mut().find(|(name, _)| name == phase) {
-            Some((_, before)) => *before = after,
-            None => self.0.push((phase.into(), after)),
-        }
+        self.0.push((phase.into(), after));
+    }
+
+    /// Adds the time of the record itself. One that the log did not take is made again.
+    pub(super) fn end(&mut self, name: &'static str, after: u64) {
+        self.0.retain(|(known, _)| known != name);
+        self.add(name, after);
     }
 }
 

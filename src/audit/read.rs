@@ -36,6 +36,8 @@ pub struct Follower {
     file: File,
     /// The beginning of a line whose end is not there yet.
     part: Vec<u8>,
+    /// The number of the last record that was read.
+    last: Option<u64>,
 }
 
 impl Follower {
@@ -47,11 +49,16 @@ impl Follower {
         let mut file = open(path)?;
         file.seek(SeekFrom::End(0))
             .map_err(|source| unreadable(path, source))?;
-        Ok(Self {
+        Ok(Self::of(path, file, None))
+    }
+
+    fn of(path: &Path, file: File, last: Option<u64>) -> Self {
+        Self {
             path: path.to_owned(),
             file,
             part: Vec::new(),
-        })
+            last,
+        }
     }
 
     /// Follows the log from its first record that is still there.
@@ -59,12 +66,9 @@ impl Follower {
     /// # Errors
     /// [`Error::Open`] if a file cannot be read.
     pub fn at_start(path: &Path) -> Result<Self, Error> {
-        let oldest = files(path)?;
-        let file = open(oldest.first().map_or(path, PathBuf::as_path))?;
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-            part: Vec::new(),
+        steady(path, |all| {
+            let file = open(all.first().map_or(path, PathBuf::as_path))?;
+            Ok(Self::of(path, file, None))
         })
     }
 
@@ -74,21 +78,21 @@ impl Follower {
     /// # Errors
     /// [`Error::Open`] if a file cannot be read.
     pub fn behind(path: &Path, head: Head) -> Result<Option<Self>, Error> {
-        for one in files(path)?.iter().rev() {
-            let mut file = open(one)?;
-            let unreadable = |source| unreadable(one, source);
-            let found = scan(&file).map_err(unreadable)?;
-            if found.first_seq.is_none_or(|first| first > head.seq) {
-                continue;
+        steady(path, |all| {
+            for one in all.iter().rev() {
+                let mut file = open(one)?;
+                let unreadable = |source| unreadable(one, source);
+                let found = scan(&file).map_err(unreadable)?;
+                if found.first_seq.is_none_or(|first| first > head.seq) {
+                    continue;
+                }
+                let end = end_of(&file, head).map_err(unreadable)?;
+                let Some(end) = end else { break };
+                file.seek(SeekFrom::Start(end)).map_err(unreadable)?;
+                return Ok(Some(Self::of(path, file, Some(head.seq))));
             }
-            let end = end_of(&file, head).map_err(unreadable)?;
-            let Some(end) = end else { break };
-            file.seek(SeekFrom::Start(end)).map_err(unreadable)?;
-            let path = path.to_owned();
-            let part = Vec::new();
-            return Ok(Some(Self { path, file, part }));
-        }
-        Ok(None)
+            Ok(None)
+        })
     }
 
     /// Returns the records that were written since the last call, one a line; empty if there are
@@ -97,53 +101,95 @@ impl Follower {
     /// # Errors
     /// The I/O error if a file cannot be read.
     pub fn next_lines(&mut self) -> io::Result<Vec<u8>> {
-        let lines = self.next_whole_lines()?;
-        let records = lines.split_inclusive(|byte| *byte == b'\n');
-        Ok(records
-            .filter(|line| unseal(line).is_ok())
-            .flatten()
-            .copied()
-            .collect())
+        loop {
+            let lines = self.next_whole_lines()?;
+            let mut records = Vec::with_capacity(lines.len());
+            for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                if let Ok(link) = unseal(line) {
+                    self.last = Some(link.head.seq);
+                    records.extend_from_slice(line);
+                }
+            }
+            if lines.is_empty() || !records.is_empty() {
+                return Ok(records);
+            }
+        }
     }
 
+    /// Returns nothing only where nothing more is written.
     fn next_whole_lines(&mut self) -> io::Result<Vec<u8>> {
-        let turned = self.has_turned();
-        if self.fill()? == 0 && turned {
-            self.turn()?;
-            self.fill()?;
+        loop {
+            let turned = self.has_turned();
+            let mut read = self.fill()?;
+            if read == 0 && turned {
+                self.turn()?;
+                read = self.fill()?;
+            }
+            let lines = self.whole_lines();
+            if read == 0 || !lines.is_empty() {
+                return Ok(lines);
+            }
         }
+    }
+
+    fn whole_lines(&mut self) -> Vec<u8> {
         let whole = memchr::memrchr(b'\n', &self.part).map_or(0, |at| at + 1);
         let rest = self.part.split_off(whole);
         let lines = std::mem::replace(&mut self.part, rest);
         if self.part.len() > MAX_LINE_BYTES {
             self.part.clear();
         }
-        Ok(lines)
+        lines
     }
 
     fn fill(&mut self) -> io::Result<usize> {
         (&self.file).take(READ_BYTES).read_to_end(&mut self.part)
     }
 
-    /// Whether the log goes on in another file. All of this one is written then.
+    /// Whether the log goes on in another file. All of this one is written then. An empty file that
+    /// somebody put there is not written yet.
     fn has_turned(&self) -> bool {
-        let current = std::fs::metadata(&self.path).map(|about| about.ino());
-        current.is_ok_and(|current| Some(current) != inode(&self.file))
+        let current = std::fs::metadata(&self.path);
+        current.is_ok_and(|about| about.len() > 0 && Some(about.ino()) != inode(&self.file))
     }
 
-    /// Goes on with the file that follows this one.
+    /// Goes on with the file that follows this one, which may have been removed or moved.
     fn turn(&mut self) -> io::Result<()> {
-        let all = files(&self.path).map_err(io::Error::other)?;
         let of_this = inode(&self.file);
-        let this = all.iter().position(|path| {
-            let about = std::fs::metadata(path).map(|about| about.ino());
-            about.ok() == of_this
+        let following = steady(&self.path, |all| {
+            let this = all.iter().position(|path| {
+                let about = std::fs::metadata(path).map(|about| about.ino());
+                about.ok() == of_this
+            });
+            let next = match this {
+                Some(this) => all.get(this + 1),
+                None => all.iter().find(|path| first_of(path) > self.last),
+            };
+            open(next.unwrap_or(&self.path))
         });
-        let next = this.and_then(|at| all.get(at + 1)).unwrap_or(&self.path);
-        self.file = File::open(next)?;
+        self.file = following.map_err(io::Error::other)?;
         self.part.clear();
         Ok(())
     }
+}
+
+/// Finds something in the files of a log, and again if they changed meanwhile.
+fn steady<T>(path: &Path, find: impl Fn(&[PathBuf]) -> Result<T, Error>) -> Result<T, Error> {
+    let mut all = files(path)?;
+    for _ in 0..MOST_CHANGES {
+        let found = find(&all);
+        let now = files(path)?;
+        if now == all {
+            return found;
+        }
+        all = now;
+    }
+    find(&all)
+}
+
+/// The number of the first record of a full file, by its name.
+fn first_of(path: &Path) -> Option<u64> {
+    path.extension()?.to_str()?.parse().ok()
 }
 
 /// Where a record of a file ends; `None` if the file does not have it.
@@ -162,6 +208,9 @@ fn end_of(mut file: &File, head: Head) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
+/// How often the files of a log may change while one is looked for.
+const MOST_CHANGES: usize = 8;
+
 fn inode(file: &File) -> Option<u64> {
     file.metadata().ok().map(|about| about.ino())
 }
@@ -177,6 +226,8 @@ const READ_BYTES: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::OpenOptionsExt as _;
+
     use super::*;
     use crate::{Event, Log, Settings};
 
@@ -226,6 +277,57 @@ mod tests {
         }
         let mut all = Follower::at_start(&path).unwrap();
         assert_eq!(subjects(&all.next_lines().unwrap())[0], "0");
+    }
+
+    fn drained(follower: &mut Follower) -> Vec<String> {
+        let mut all = Vec::new();
+        loop {
+            let lines = follower.next_lines().unwrap();
+            if lines.is_empty() {
+                return all;
+            }
+            all.extend(subjects(&lines));
+        }
+    }
+
+    #[test]
+    fn a_follower_misses_no_file_behind_one_that_was_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            rotate_bytes: 64 << 10,
+            ..Settings::at(&folder.path().join("log/a.jsonl"))
+        };
+        let log = Log::open(&settings).unwrap();
+        event(&log, "first");
+        let mut follower = Follower::at_start(&settings.path).unwrap();
+        assert_eq!(drained(&mut follower), ["first"]);
+        for number in 0..2_000 {
+            event(&log, &number.to_string());
+        }
+        let all = files(&settings.path).unwrap();
+        assert!(all.len() > 3);
+        std::fs::remove_file(&all[0]).unwrap();
+        let wanted: Vec<String> = (0..2_000).map(|number| number.to_string()).collect();
+        assert_eq!(drained(&mut follower), wanted);
+    }
+
+    #[test]
+    fn a_follower_waits_until_the_log_goes_on_in_an_empty_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings::at(&folder.path().join("log/a.jsonl"));
+        let log = Log::open(&settings).unwrap();
+        event(&log, "first");
+        let mut follower = Follower::at_start(&settings.path).unwrap();
+        std::fs::rename(&settings.path, folder.path().join("moved")).unwrap();
+        let empty = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&settings.path);
+        empty.unwrap();
+        assert_eq!(drained(&mut follower), ["first"]);
+        event(&log, "second");
+        assert_eq!(drained(&mut follower), ["second"]);
     }
 
     #[test]

@@ -125,6 +125,7 @@ impl Running {
         }
         // One that hands over what it has to send is stopped already.
         self.former.iter_mut().for_each(Exporter::stop);
+        self.former.iter_mut().for_each(Exporter::settle);
         self.former
             .retain(|one| !(one.is_followed() && one.is_over()));
         self.live = live;

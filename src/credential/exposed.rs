@@ -215,6 +215,9 @@ impl Credentials {
         let told = |one: &Exposable| searched.of(&one.secret).map(|known| &known.told);
         let is_told = |one: &Exposable| told(one).is_some_and(|told| told.load(Ordering::Acquire));
         let new: Vec<_> = wanted.all().filter(|one| !is_told(one)).collect();
+        if new.is_empty() {
+            return;
+        }
         let others: Vec<_> = self.exposed_to().iter().filter_map(Weak::upgrade).collect();
         for other in others.iter().filter(|other| !Arc::ptr_eq(other, session)) {
             let Ok(exposed) = self.exposed(other) else {
@@ -260,7 +263,10 @@ impl Credentials {
         wanted: &Wanted<'_>,
     ) -> Result<Searched, Error> {
         let wanted_now: Vec<_> = wanted.all().collect();
+        let exposure = before.exposure.and(wanted);
         let mut names: Vec<_> = before.known.iter().map(|known| &known.credential).collect();
+        // Something may have been issued since nothing was there to search for.
+        names.extend(&exposure.awaited);
         let mut all: Vec<(CredentialName, Arc<Secret>)> = Vec::new();
         for one in &wanted_now {
             if let Some(index) = self.bindings().index_of(&one.credential) {
@@ -281,18 +287,28 @@ impl Credentials {
                 all.extend(known.map(|one| (name.clone(), one.secret.clone())));
             }
         }
+        // What the session itself was lent stays, however much the store gave to others since.
+        let is_lent = |name: &CredentialName| wanted.lent.iter().any(|(lent, _)| lent == name);
+        let own = before.known.iter().filter(|one| one.is_own);
+        let own = own.filter(|one| !is_lent(&one.credential));
+        all.extend(own.map(|one| (one.credential.clone(), one.secret.clone())));
         let mut known: Vec<ExposedSecret> = Vec::with_capacity(all.len());
         for (name, secret) in all {
             let is_same = |known: &&ExposedSecret| Arc::ptr_eq(&known.secret, &secret);
             if known.iter().any(|one| is_same(&one)) {
                 continue;
             }
-            known.push(match before.known.iter().find(is_same) {
+            let mut one = match before.known.iter().find(is_same) {
                 Some(before) => before.clone(),
-                None => self.known(session, name, secret)?,
-            });
+                None => self.known(session, name, secret.clone())?,
+            };
+            if is_lent(&one.credential) {
+                let mut lent = wanted.lent.iter();
+                one.is_own = lent.any(|(_, lent)| Arc::ptr_eq(&lent.secret, &secret));
+            }
+            known.push(one);
         }
-        Ok(before.with(known, before.minted.clone(), before.exposure.and(wanted)))
+        Ok(before.with(known, before.minted.clone(), exposure))
     }
 
     fn known(
@@ -306,6 +322,7 @@ impl Credentials {
         Ok(ExposedSecret {
             forms: forms(&secret, phantom.as_ref())?,
             told: self.told(&credential, &secret),
+            is_own: false,
             credential,
             secret,
         })

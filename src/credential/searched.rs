@@ -66,6 +66,8 @@ pub(super) struct ExposedSecret {
     pub(super) forms: Arc<SecretForms>,
     /// Whether every session that is searched for the credential was told of it.
     pub(super) told: Arc<AtomicBool>,
+    /// Whether it is the credential's latest that this session was lent.
+    pub(super) is_own: bool,
 }
 
 /// The secrets behind a session's temporary credentials, in the order of their phantoms.
@@ -179,10 +181,15 @@ impl Searched {
     }
 
     fn has(&self, wanted: &Wanted<'_>, is_enough: impl Fn(&ExposedSecret) -> bool) -> bool {
-        let lent = wanted.lent.iter().map(|(_, cached)| &cached.secret);
-        let mut all = lent.chain(wanted.bound.secrets.iter().map(|bound| &bound.secret));
-        let has = |secret: &Arc<Secret>| self.of(secret).is_some_and(&is_enough);
-        self.exposure.covers(wanted) && all.all(|secret| secret.is_private_key() || has(secret))
+        let has = |secret: &Arc<Secret>, is_lent: bool| {
+            let is_known = |known: &ExposedSecret| (known.is_own || !is_lent) && is_enough(known);
+            secret.is_private_key() || self.of(secret).is_some_and(is_known)
+        };
+        let mut lent = wanted.lent.iter().map(|(_, cached)| &cached.secret);
+        let mut bound = wanted.bound.secrets.iter().map(|bound| &bound.secret);
+        self.exposure.covers(wanted)
+            && lent.all(|secret| has(secret, true))
+            && bound.all(|secret| has(secret, false))
     }
 
     /// What is known of a secret.

@@ -150,6 +150,13 @@ impl Exporter {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
+    /// Gives back the thread of one that has ended.
+    pub fn settle(&mut self) {
+        if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
+            let _ = thread.join();
+        }
+    }
+
     /// Leaves the first phase, once.
     fn turn(&self, to: ExportPhase) {
         self.phase.send_if_modified(|phase| {

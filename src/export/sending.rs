@@ -88,7 +88,8 @@ impl Sending {
         if let Some(reached) = handed.or_else(kept) {
             self.reached = reached;
             if !self.resume().await {
-                return;
+                self.counts.begin(self.reached.next());
+                return self.account();
             }
         }
         self.counts.begin(self.reached.next());

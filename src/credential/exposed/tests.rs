@@ -369,6 +369,51 @@ async fn an_answer_that_began_before_anything_was_issued_is_searched_for_what_is
 }
 
 #[tokio::test]
+async fn a_secret_issued_while_a_request_waits_for_another_is_searched_for_in_its_answer() {
+    let stage = issued();
+    let secret = "first-secret-of-x-0123456789";
+    stage.issues("x", secret, Duration::from_secs(60));
+    let ours = stage.with("ours", Phantoms::none());
+    let theirs = stage.with("theirs", Phantoms::none());
+    let origin = head("https://x.example", "/", &[]).origin;
+    let (credentials, lent) = (&stage.credentials, Vec::new());
+    let all = credentials.bindings().bound_to(&origin);
+    let bound = credentials.fetch_bound(ours.id(), &origin, &all, &lent);
+    let bound = bound.await.unwrap();
+    stage.lent(&theirs, "https://x.example", "x").await;
+    let wanted = Wanted {
+        bound,
+        lent: &lent,
+        strict: true,
+        signs: false,
+        signed_for: true,
+    };
+    let waits = credentials.look_for(&ours, &wanted).unwrap().unwrap();
+    let shown = waits.scrub_whole(Bytes::from_static(secret.as_bytes()));
+    assert_ne!(&shown.unwrap()[..], secret.as_bytes());
+}
+
+#[tokio::test]
+async fn what_a_session_was_lent_is_searched_for_however_much_others_are_issued() {
+    let (stage, life) = (issued(), Duration::from_secs(60));
+    let secret = "first-secret-of-x-0123456789";
+    stage.issues("x", secret, life);
+    let ours = stage.with("ours", Phantoms::none());
+    let waits = stage.lent(&ours, "https://x.example", "x").await;
+    // More than is kept of one credential: which are dropped is left to chance.
+    for other in 0..40 {
+        stage.issues("x", &format!("{other:016}").repeat(1 << 10), life);
+        let other = SessionId::new(&format!("s{other}")).unwrap();
+        stage.credentials.lease(&other, 0).await.unwrap();
+    }
+    let theirs = stage.with("theirs", Phantoms::none());
+    stage.issues("x", "second-secret-of-x-0123456789", life);
+    stage.lent(&theirs, "https://x.example", "x").await;
+    let shown = waits.scrub_whole(Bytes::from_static(secret.as_bytes()));
+    assert_ne!(&shown.unwrap()[..], secret.as_bytes());
+}
+
+#[tokio::test]
 async fn a_session_that_guessed_is_refused_and_others_are_not() {
     let stage = github();
     stage.store.put(STORED, GITHUB.as_bytes(), None);
