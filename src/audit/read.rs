@@ -249,14 +249,19 @@ mod tests {
         subjects.map(|subject| subject.to_string()).collect()
     }
 
+    /// A log that turns to another file after each 64 KiB.
+    fn rotating(folder: &Path) -> Settings {
+        Settings {
+            rotate_bytes: 64 << 10,
+            ..Settings::at(&folder.join("a.jsonl"))
+        }
+    }
+
     #[test]
     fn a_follower_begins_behind_a_record_and_in_no_other_log() {
         let folder = tempfile::tempdir().unwrap();
         let log_at = |name: &str| {
-            let settings = Settings {
-                rotate_bytes: 64 << 10,
-                ..Settings::at(&folder.path().join(name).join("a.jsonl"))
-            };
+            let settings = rotating(&folder.path().join(name));
             (Log::open(&settings).unwrap(), settings.path)
         };
         let ((one, path), (other, elsewhere)) = (log_at("one"), log_at("other"));
@@ -293,10 +298,7 @@ mod tests {
     #[test]
     fn a_follower_misses_no_file_behind_one_that_was_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let settings = Settings {
-            rotate_bytes: 64 << 10,
-            ..Settings::at(&folder.path().join("log/a.jsonl"))
-        };
+        let settings = rotating(&folder.path().join("log"));
         let log = Log::open(&settings).unwrap();
         event(&log, "first");
         let mut follower = Follower::at_start(&settings.path).unwrap();
@@ -333,10 +335,7 @@ mod tests {
     #[test]
     fn a_follower_reads_each_record_once_over_rotations() {
         let folder = tempfile::tempdir().unwrap();
-        let settings = Settings {
-            rotate_bytes: 64 << 10,
-            ..Settings::at(&folder.path().join("log/a.jsonl"))
-        };
+        let settings = rotating(&folder.path().join("log"));
         let log = Log::open(&settings).unwrap();
         event(&log, "before");
         let mut follower = Follower::at_end(&settings.path).unwrap();

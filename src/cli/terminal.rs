@@ -50,8 +50,8 @@ impl Terminal {
     /// Creates a terminal on the process's standard output and error.
     #[must_use]
     pub fn new(json: bool, when: Color) -> Self {
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let plain =
+            std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || is_dumb();
         let painted = |terminal: bool| match when {
             Color::Auto => terminal && !plain,
             Color::Always => true,
@@ -84,10 +84,11 @@ impl Terminal {
     }
 
     /// Takes back what a command may have done to the terminal, by which it could hide or disguise
-    /// what is written next. The cursor stays.
+    /// what is written next. The cursor stays. A terminal that knows no such sequences would show
+    /// them.
     pub fn reset(&self) {
         let mut error = std::io::stderr().lock();
-        if error.is_terminal() {
+        if error.is_terminal() && !is_dumb() {
             let written = error.write_all(RESET.as_bytes());
             written.and_then(|()| error.flush()).unwrap_or(());
         }
@@ -236,6 +237,10 @@ fn painted(colours: bool, paint: Paint, text: &str) -> String {
         Paint::Dim => "2",
     };
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|value| value == "dumb")
 }
 
 /// Ends an open sequence; then no other screen, no margins, the usual letters and colours, no keys
