@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::credentialed::{AnswerPlan, Credentialed};
 use super::credentials::Credentials;
 use super::error::Error;
-use super::fetch::{Fetched, leased};
-use super::inject::inject;
+use super::fetch::{Fetched, have_expired, leased};
+use super::inject::{AttachFailure, inject};
 use super::mint::Minting;
 use super::revocation::Revoked;
 use super::searched::Wanted;
@@ -32,7 +32,16 @@ impl Credentials {
         let all_bound: BoundIndices = authorized.bound().into();
         let (mut request, session, grants, identity) = authorized.into_parts();
         let head = &mut request.head;
-        let fetched = self.fetch_granted(&head.origin, &session, &grants).await?;
+        let mut fetched = self.fetch_granted(&head.origin, &session, &grants).await?;
+        let bound = self
+            .fetch_bound(session.id(), &head.origin, &all_bound, &fetched)
+            .await?;
+        if have_expired(&fetched) {
+            // A store took longer than another's secret lasts. Now it answers from memory. Boxed
+            // because it is large and rare.
+            let again = self.fetch_granted(&head.origin, &session, &grants);
+            fetched = Box::pin(again).await?;
+        }
         // The fetch may have waited. Whatever happens from here on, no connection that could carry
         // the secret outlives a revocation.
         if revocations.iter().any(|one| one.is_revoked()) {
@@ -44,9 +53,7 @@ impl Credentials {
         // If the origin was ever lent a secret, this answer may contain it, so the answer must be
         // searchable.
         let wanted = Wanted {
-            bound: self
-                .fetch_bound(session.id(), &head.origin, &all_bound, &fetched)
-                .await?,
+            bound,
             lent: &fetched,
             strict: put_in().next().is_some()
                 || self.bindings().manages(&head.origin)
@@ -117,6 +124,9 @@ impl Credentials {
         proof: Box<dyn Proven>,
         fetched: &Fetched,
     ) -> Result<Vec<Vec<u8>>, Error> {
+        if have_expired(fetched) {
+            return Err(Error::Unfit(AttachFailure::Expired));
+        }
         let temporary = match lend.claimed().and_then(|claimed| claimed.temporary()) {
             Some((minted, names)) => {
                 let secrets = self.exposed(session)?.minted(minted);

@@ -4,7 +4,6 @@ use tokio::time::Instant;
 
 use super::credentials::Credentials;
 use super::error::Error;
-use super::inject::AttachFailure;
 use super::secret::SecretUnsafe;
 use super::store::CachedSecret;
 use crate::message::Origin;
@@ -49,7 +48,7 @@ impl Credentials {
                     self.fetch((credential, index), session, &mut fetched)
                         .await?;
                 }
-                usable(session, &fetched)?;
+                unlike_phantoms(session, &fetched)?;
             }
         }
         Ok(fetched)
@@ -91,14 +90,16 @@ pub(super) fn leased<'l>(
     Ok(&found.ok_or(Error::Unknown)?.1)
 }
 
-/// Checks that the secrets fetched for a signature have not expired, and do not equal the session's
-/// phantoms by chance.
-fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
+/// Whether a fetched secret may no longer be used.
+pub(super) fn have_expired(fetched: &Fetched) -> bool {
+    let mut ends = fetched.iter().filter_map(|(_, lease)| lease.expires);
+    ends.any(|end| Instant::now() >= end)
+}
+
+/// Checks that the secrets fetched for a signature do not equal the session's phantoms by chance.
+fn unlike_phantoms(session: &Session, fetched: &Fetched) -> Result<(), Error> {
     let phantoms = session.phantoms();
     for (name, lease) in fetched {
-        if lease.expires.is_some_and(|end| Instant::now() >= end) {
-            return Err(Error::Unfit(AttachFailure::Expired));
-        }
         let phantom = phantoms.of(name).ok_or(Error::Unknown)?;
         if lease.secret.is(phantom.reveal().as_bytes()) {
             return Err(Error::Unfit(SecretUnsafe::Phantom.into()));

@@ -381,6 +381,34 @@ fn a_server_is_trusted_by_its_own_ca_alone() {
 }
 
 #[test]
+fn a_store_that_takes_long_does_not_cost_a_request_the_secret_of_another() {
+    let (origin, stores) = (Origin::start(), tempfile::tempdir().unwrap());
+    let file = stores.path().join("fast");
+    private(&file, "the-secret-of-the-file");
+    let file = format!("file:{}", file.display());
+    let program = "{ command = [\"/bin/sh\", \"-c\", \"sleep 2; echo the-secret-of-the-program\"], ttl = \"3s\" }";
+    let slow = credential(&origin, "SLOW", "PROGRAM", "header:x-slow");
+    let slow = slow.replace("\"PROGRAM\"", program);
+    let fast = credential(&origin, "FAST", &file, "header:x-fast");
+    let gate = Gate::start(&(cleartext(&origin) + &fast + &slow));
+    let phantoms = [
+        ("x-fast", gate.phantom("FAST")),
+        ("x-slow", gate.phantom("SLOW")),
+    ];
+    let fields = phantoms
+        .each_ref()
+        .map(|(name, phantom)| (*name, phantom.as_str()));
+    // What was read of the file when the last request began ends while the program runs, whether
+    // its secret is lent, too, or only searched for.
+    for lent in [1, 1, 1, 2, 2] {
+        let (status, answer) = gate.ask(&origin, &fields[..lent]);
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(origin.take("x-fast"), ["the-secret-of-the-file"]);
+        sleep(Duration::from_millis(2200));
+    }
+}
+
+#[test]
 fn another_server_is_asked_where_one_cannot_be_reached() {
     let server = Server::any();
     let (origin, mount, folder) = (Origin::start(), server.kv(1), tempfile::tempdir().unwrap());
