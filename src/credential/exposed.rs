@@ -93,7 +93,8 @@ impl Credentials {
     /// run may have shown it to the origin, which may show it to anybody.
     ///
     /// A secret absent from its store is skipped. If the store fails and never gave the secret, the
-    /// answer would pass an echo of it unrecognized, so that is an error.
+    /// answer would pass an echo of it unrecognized, so that is an error. If it gave one, that is
+    /// searched for while the store fails or hangs.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if a store fails that never gave the secret.
@@ -117,7 +118,11 @@ impl Credentials {
             // No secret is issued just to be searched for; those already issued to any session are
             // included.
             if !slot.source.is_issued() {
-                match slot.source.resolve(Some(session)).await {
+                let resolved = match slot.history.given.is_some() {
+                    true => slot.source.resolve_soon().await,
+                    false => slot.source.resolve(Some(session)).await,
+                };
+                match resolved {
                     Ok(cached) => {
                         bound.push(Exposable::new(&binding.credential, &cached));
                         continue;

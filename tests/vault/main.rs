@@ -409,6 +409,38 @@ fn a_store_that_takes_long_does_not_cost_a_request_the_secret_of_another() {
 }
 
 #[test]
+fn a_store_that_hangs_holds_up_no_request_that_is_not_lent_its_secret() {
+    let (origin, stores) = (Origin::start(), tempfile::tempdir().unwrap());
+    let hangs = stores.path().join("hangs");
+    let file = stores.path().join("fast");
+    private(&file, "the-secret-of-the-file");
+    let script = format!(
+        "test -e {} && sleep 20; echo the-secret-of-the-program",
+        hangs.display()
+    );
+    let program = format!("{{ command = [\"/bin/sh\", \"-c\", \"{script}\"], ttl = \"1s\" }}");
+    let slow = credential(&origin, "SLOW", "PROGRAM", "header:x-slow");
+    let slow = slow.replace("\"PROGRAM\"", &program);
+    let file = format!("file:{}", file.display());
+    let fast = credential(&origin, "FAST", &file, "header:x-fast");
+    let gate = Gate::start(&(cleartext(&origin) + &fast + &slow));
+    let (fast, slow) = (gate.phantom("FAST"), gate.phantom("SLOW"));
+    let asks = || {
+        let begun = Instant::now();
+        let (status, answer) = gate.ask(&origin, &[("x-fast", &fast)]);
+        assert_eq!(status, 200, "{answer}");
+        begun.elapsed().as_secs()
+    };
+    asks();
+    let (status, _) = gate.ask(&origin, &[("x-slow", &slow)]);
+    assert_eq!(status, 200);
+    private(&hangs, "");
+    sleep(Duration::from_millis(1200));
+    let took = [asks(), asks(), asks()];
+    assert!(took[0] < 5 && took[1..] == [0, 0], "{took:?}");
+}
+
+#[test]
 fn another_server_is_asked_where_one_cannot_be_reached() {
     let server = Server::any();
     let (origin, mount, folder) = (Origin::start(), server.kv(1), tempfile::tempdir().unwrap());

@@ -123,6 +123,25 @@ impl Place {
         Box::pin(self.read_again(slot, at, held)).await
     }
 
+    /// As [`Place::read`], but where what was read before has ended, waits only a moment for
+    /// something newer, and that once.
+    pub(super) async fn read_soon(
+        self: &Arc<Self>,
+        slot: &Arc<CacheSlot>,
+        at: usize,
+    ) -> Result<Arc<Reading>, StoreError> {
+        let Some(ended) = slot.ended(Instant::now()) else {
+            return self.read(slot, at).await;
+        };
+        self.refresh(slot);
+        if !ended.waited.load(Ordering::Relaxed) && timeout(WAIT, slot.flight.lock()).await.is_err()
+        {
+            ended.waited.store(true, Ordering::Relaxed);
+        }
+        let newer = slot.serving(at, Instant::now());
+        newer.ok_or(StoreError::TimedOut(WAIT))
+    }
+
     async fn read_again(
         self: &Arc<Self>,
         slot: &Arc<CacheSlot>,
@@ -260,6 +279,12 @@ impl CacheSlot {
         held.as_ref()
             .filter(|held| at < held.secrets.len() && held.serves(now))
             .cloned()
+    }
+
+    /// Returns the held read, if it may no longer be used.
+    fn ended(&self, now: Instant) -> Option<Arc<Reading>> {
+        let held = self.held.load();
+        held.as_ref().filter(|held| !held.serves(now)).cloned()
     }
 
     fn holds(&self, reading: &Arc<Reading>) -> bool {

@@ -90,6 +90,18 @@ impl SecretSource {
             .map_err(|cause| self.unavailable(cause))
     }
 
+    /// As [`SecretSource::resolve`], where what the store gave before does, too: a store that hangs
+    /// is waited for only a moment, and not again until it has answered.
+    ///
+    /// # Errors
+    /// [`Unavailable`] if there is no usable secret by then.
+    pub(in crate::credential) async fn resolve_soon(&self) -> Result<CachedSecret, Unavailable> {
+        let reading = self.place.read_soon(&self.place.shared, self.at).await;
+        reading
+            .and_then(|reading| self.of(reading))
+            .map_err(|cause| self.unavailable(cause))
+    }
+
     /// Returns this reference's secret from the same read as `other`; `None` if that read does not
     /// cover this reference.
     ///
