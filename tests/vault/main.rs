@@ -437,7 +437,11 @@ fn a_store_that_hangs_holds_up_no_request_that_is_not_lent_its_secret() {
     private(&hangs, "");
     sleep(Duration::from_millis(1200));
     let took = [asks(), asks(), asks()];
-    assert!(took[0] < 5 && took[1..] == [0, 0], "{took:?}");
+    // Each would wait 20 s, or 2 s where it waited anew.
+    assert!(
+        took[0] < 10 && took[1..].iter().all(|took| *took < 2),
+        "{took:?}"
+    );
 }
 
 #[test]
