@@ -33,14 +33,15 @@ impl Credentials {
         let (mut request, session, grants, identity) = authorized.into_parts();
         let head = &mut request.head;
         let mut fetched = self.fetch_granted(&head.origin, &session, &grants).await?;
-        let bound = self
-            .fetch_bound(session.id(), &head.origin, &all_bound, &fetched)
-            .await?;
+        let bound = self.fetch_bound(&head.origin, &all_bound, &fetched).await?;
         if have_expired(&fetched) {
             // A store took longer than another's secret lasts. Now it answers from memory. Boxed
             // because it is large and rare.
             let again = self.fetch_granted(&head.origin, &session, &grants);
             fetched = Box::pin(again).await?;
+            if have_expired(&fetched) {
+                return Err(Error::Unfit(AttachFailure::Expired));
+            }
         }
         // The fetch may have waited. Whatever happens from here on, no connection that could carry
         // the secret outlives a revocation.
@@ -65,7 +66,9 @@ impl Credentials {
         for (_, lend) in put_in() {
             let ready = &self.slot(lend.index())?.ready;
             let lease = leased(&fetched, lend.credential())?;
-            inject(&mut head.fields, &mut head.target, lend, lease, ready).map_err(Error::Unfit)?;
+            let secret = &lease.secret;
+            inject(&mut head.fields, &mut head.target, lend, secret, ready)
+                .map_err(Error::Unfit)?;
         }
         let mut decoding = Share::of(session.decoding_of(&self.holding().decoding).clone());
         match &redactor {
@@ -124,9 +127,6 @@ impl Credentials {
         proof: Box<dyn Proven>,
         fetched: &Fetched,
     ) -> Result<Vec<Vec<u8>>, Error> {
-        if have_expired(fetched) {
-            return Err(Error::Unfit(AttachFailure::Expired));
-        }
         let temporary = match lend.claimed().and_then(|claimed| claimed.temporary()) {
             Some((minted, names)) => {
                 let secrets = self.exposed(session)?.minted(minted);

@@ -20,7 +20,7 @@ use super::searched::{
 use super::secret::Secret;
 use super::store::StoreError;
 use crate::message::Origin;
-use crate::names::{CredentialName, SessionId};
+use crate::names::CredentialName;
 use crate::session::Session;
 use crate::session::phantom::{Issue, Phantom, TemporaryPhantoms};
 
@@ -100,7 +100,6 @@ impl Credentials {
     /// [`Error::Unavailable`] if a store fails that never gave the secret.
     pub(super) async fn fetch_bound(
         &self,
-        session: &SessionId,
         origin: &Origin,
         all: &[usize],
         lent: &Fetched,
@@ -118,11 +117,8 @@ impl Credentials {
             // No secret is issued just to be searched for; those already issued to any session are
             // included.
             if !slot.source.is_issued() {
-                let resolved = match slot.history.given.is_some() {
-                    true => slot.source.resolve_soon().await,
-                    false => slot.source.resolve(Some(session)).await,
-                };
-                match resolved {
+                let is_known = || slot.history.given.is_some();
+                match slot.source.resolve_soon(is_known).await {
                     Ok(cached) => {
                         bound.push(Exposable::new(&binding.credential, &cached));
                         continue;
@@ -130,7 +126,7 @@ impl Credentials {
                     Err(why) if why.cause.is_absent() || is_optional(binding) => {}
                     // It is unusable, so it was never used.
                     Err(why) if matches!(why.cause, StoreError::Unsafe(_)) => {}
-                    Err(_) if slot.history.given.is_some() => {}
+                    Err(_) if is_known() => {}
                     Err(why) => return Err(Error::Unavailable(Box::new(why))),
                 }
             }

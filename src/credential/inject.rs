@@ -7,11 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::secret::{Secret, SecretUnsafe};
-use super::store::CachedSecret;
 use crate::message::{EncodedSlash, Place, RequestTarget, TargetMalformed};
 use crate::names::ReasonCode;
 use crate::session::{CredentialUse, Location};
@@ -64,13 +62,9 @@ pub fn inject(
     fields: &mut HeaderMap,
     target: &mut RequestTarget,
     lend: &CredentialUse,
-    lease: &CachedSecret,
+    secret: &Arc<Secret>,
     ready: &ArcSwapOption<Prepared>,
 ) -> Result<(), AttachFailure> {
-    if lease.expires.is_some_and(|end| Instant::now() >= end) {
-        return Err(AttachFailure::Expired);
-    }
-    let secret = &lease.secret;
     // The session never saw a renewed secret, nor one of a declared shape. If the phantom equals
     // the secret by chance, stop here.
     if secret.is(lend.phantom().reveal().as_bytes()) {

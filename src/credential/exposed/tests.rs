@@ -15,6 +15,7 @@ use super::*;
 use crate::credential::Stores;
 use crate::credential::store::{Lease, MemoryStore, ReferenceMalformed, SecretRef};
 use crate::credential::stored::{Stored, stored};
+use crate::names::SessionId;
 use crate::session::Binding;
 use crate::session::phantom::{KeptShapes, PhantomKey, Phantoms};
 use crate::session::stage::{GITHUB, binding, head, name};
@@ -85,7 +86,6 @@ impl Stage {
             bound: self
                 .credentials
                 .fetch_bound(
-                    session.id(),
                     &origin,
                     &self.credentials.bindings().bound_to(&origin),
                     lent,
@@ -373,7 +373,7 @@ async fn a_secret_issued_while_a_request_waits_for_another_is_searched_for_in_it
     let origin = head("https://x.example", "/", &[]).origin;
     let (credentials, lent) = (&stage.credentials, Vec::new());
     let all = credentials.bindings().bound_to(&origin);
-    let bound = credentials.fetch_bound(ours.id(), &origin, &all, &lent);
+    let bound = credentials.fetch_bound(&origin, &all, &lent);
     let bound = bound.await.unwrap();
     stage.lent(&theirs, "https://x.example", "x").await;
     let wanted = Wanted {

@@ -1,9 +1,13 @@
 //! What is lent and how it is inserted. Refusals are tested in `session::locate`.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::super::credentials::Credentials;
 use super::super::error::IssueFailure;
+use super::super::fetch::have_expired;
 use super::super::store::{MemoryStore, SecretRef, Stores};
 use super::super::stored::stored;
 use super::*;
@@ -98,7 +102,7 @@ impl Lender {
                 &mut head.fields,
                 &mut head.target,
                 lend,
-                &lease,
+                &lease.secret,
                 &self.ready[lend.index()],
             )?;
         }
@@ -431,22 +435,17 @@ async fn h09_a_secret_that_its_place_cannot_hold_is_not_put_in() {
 }
 
 #[tokio::test]
-async fn a_secret_that_expired_meanwhile_is_not_put_in() {
+async fn a_fetched_secret_has_expired_at_its_end_and_not_before() {
     let stage = stage().await;
-    let bearer = format!("Bearer {}", stage.of("github"));
-    let mut sent = head("https://good.example", "/", &[("authorization", &bearer)]);
-    let presented = stage.detect(&sent);
     let mut lease = stage.credentials.lease(&session(), 0).await.unwrap();
-    lease.expires = Some(Instant::now());
-    let failed = inject(
-        &mut sent.fields,
-        &mut sent.target,
-        &presented.lends()[0],
-        &lease,
-        &stage.ready[0],
-    );
-    assert_eq!(failed, Err(AttachFailure::Expired));
-    assert_eq!(field(&sent, "authorization"), [bearer]);
+    let mut has_expired = |expires| {
+        lease.expires = expires;
+        have_expired(&vec![(name("github"), lease.clone())])
+    };
+    let now = Instant::now();
+    assert!(has_expired(Some(now)));
+    assert!(!has_expired(Some(now + Duration::from_secs(60))));
+    assert!(!has_expired(None));
 }
 
 #[tokio::test]

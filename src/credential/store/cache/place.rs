@@ -38,6 +38,8 @@ pub(super) struct CacheSlot {
     flight: Arc<tokio::sync::Mutex<Flight>>,
     /// What must be revoked at the end, and when each lease ends by itself.
     leases: Mutex<Vec<(Lease, Instant)>>,
+    /// Whether somebody waited in vain for a read since the last that succeeded.
+    waited: AtomicBool,
 }
 
 #[derive(Default)]
@@ -54,8 +56,6 @@ pub(super) struct Reading {
     lease: Option<Lease>,
     asked: Instant,
     pub(super) expires: Option<Instant>,
-    /// Whether somebody waited in vain for a newer read.
-    waited: AtomicBool,
 }
 
 type InFlight = OwnedMutexGuard<Flight>;
@@ -104,10 +104,13 @@ impl Place {
 
     /// Returns the held read if it is usable and has that reference's secret; otherwise reads
     /// again.
+    ///
+    /// If something else `suffices` without it, waits only a moment, and that once for each read.
     pub(super) async fn read(
         self: &Arc<Self>,
         slot: &Arc<CacheSlot>,
         at: usize,
+        suffices: impl FnOnce() -> bool,
     ) -> Result<Arc<Reading>, StoreError> {
         let now = Instant::now();
         let held = slot.serving(at, now);
@@ -115,31 +118,12 @@ impl Place {
             if held.is_due(now) {
                 self.refresh(slot);
             }
-            if held.is_fresh(now) || held.waited.load(Ordering::Relaxed) {
+            if held.is_fresh(now) || slot.waited.load(Ordering::Relaxed) {
                 return Ok(held.clone());
             }
         }
         // Boxed because it is large and rare.
-        Box::pin(self.read_again(slot, at, held)).await
-    }
-
-    /// As [`Place::read`], but where what was read before has ended, waits only a moment for
-    /// something newer, and that once.
-    pub(super) async fn read_soon(
-        self: &Arc<Self>,
-        slot: &Arc<CacheSlot>,
-        at: usize,
-    ) -> Result<Arc<Reading>, StoreError> {
-        let Some(ended) = slot.ended(Instant::now()) else {
-            return self.read(slot, at).await;
-        };
-        self.refresh(slot);
-        if !ended.waited.load(Ordering::Relaxed) && timeout(WAIT, slot.flight.lock()).await.is_err()
-        {
-            ended.waited.store(true, Ordering::Relaxed);
-        }
-        let newer = slot.serving(at, Instant::now());
-        newer.ok_or(StoreError::TimedOut(WAIT))
+        Box::pin(self.read_again(slot, at, held, suffices())).await
     }
 
     async fn read_again(
@@ -147,15 +131,22 @@ impl Place {
         slot: &Arc<CacheSlot>,
         at: usize,
         held: Option<Arc<Reading>>,
+        suffices: bool,
     ) -> Result<Arc<Reading>, StoreError> {
-        if let Some(held) = held {
-            // The store may have a newer secret. If it does not answer soon, the held one is used
-            // until it expires, and no request waits for the store again.
-            if timeout(WAIT, slot.flight.lock()).await.is_err() || slot.holds(&held) {
-                held.waited.store(true, Ordering::Relaxed);
+        if held.is_some() || suffices {
+            // The store may have something newer. If it does not answer soon, the held secret is
+            // used until it expires, and no request waits for the store again.
+            self.refresh(slot);
+            let is_first = !slot.waited.load(Ordering::Relaxed);
+            let is_late = is_first && timeout(WAIT, slot.flight.lock()).await.is_err();
+            let now = slot.serving(at, Instant::now());
+            if is_late || now.as_ref().map(Arc::as_ptr) == held.as_ref().map(Arc::as_ptr) {
+                slot.waited.store(true, Ordering::Relaxed);
             }
-            if let Some(held) = slot.serving(at, Instant::now()) {
-                return Ok(held);
+            match now {
+                Some(now) => return Ok(now),
+                None if suffices => return Err(StoreError::TimedOut(WAIT)),
+                None => {}
             }
         }
         let flight = slot.flight.clone().lock_owned().await;
@@ -204,6 +195,7 @@ impl Place {
                 flight.failed = None;
                 let reading = Arc::new(reading);
                 slot.held.store(Some(reading.clone()));
+                slot.waited.store(false, Ordering::Relaxed);
                 Ok(reading)
             }
             Err(cause) => {
@@ -281,17 +273,6 @@ impl CacheSlot {
             .cloned()
     }
 
-    /// Returns the held read, if it may no longer be used.
-    fn ended(&self, now: Instant) -> Option<Arc<Reading>> {
-        let held = self.held.load();
-        held.as_ref().filter(|held| !held.serves(now)).cloned()
-    }
-
-    fn holds(&self, reading: &Arc<Reading>) -> bool {
-        let held = self.held.load();
-        held.as_ref().is_some_and(|held| Arc::ptr_eq(held, reading))
-    }
-
     /// Remembers that a lease must be revoked.
     fn note(&self, lease: &Lease, asked: Instant) {
         let mut leases = self.leases.lock();
@@ -332,7 +313,6 @@ impl Reading {
             expires: lease.as_ref().map(|lease| asked + lease.expires_after),
             lease,
             asked,
-            waited: AtomicBool::new(false),
         }
     }
 
@@ -353,4 +333,4 @@ impl Reading {
 
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How long a request waits for something newer than a secret it could use.
-const WAIT: Duration = Duration::from_secs(2);
+pub(super) const WAIT: Duration = Duration::from_secs(2);

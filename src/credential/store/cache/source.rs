@@ -82,7 +82,7 @@ impl SecretSource {
     /// [`Unavailable`] if the store has no secret or fails, and no held one is usable.
     pub async fn resolve(&self, session: Option<&SessionId>) -> Result<CachedSecret, Unavailable> {
         let reading = match self.slot(session) {
-            Ok(slot) => self.place.read(&slot, self.at).await,
+            Ok(slot) => self.place.read(&slot, self.at, || false).await,
             Err(cause) => Err(cause),
         };
         reading
@@ -90,13 +90,18 @@ impl SecretSource {
             .map_err(|cause| self.unavailable(cause))
     }
 
-    /// As [`SecretSource::resolve`], where what the store gave before does, too: a store that hangs
-    /// is waited for only a moment, and not again until it has answered.
+    /// As [`SecretSource::resolve`], for a secret that all sessions share. If something else
+    /// `suffices`, a store that hangs is waited for only a moment, and not again until it has
+    /// answered.
     ///
     /// # Errors
     /// [`Unavailable`] if there is no usable secret by then.
-    pub(in crate::credential) async fn resolve_soon(&self) -> Result<CachedSecret, Unavailable> {
-        let reading = self.place.read_soon(&self.place.shared, self.at).await;
+    pub(in crate::credential) async fn resolve_soon(
+        &self,
+        suffices: impl FnOnce() -> bool,
+    ) -> Result<CachedSecret, Unavailable> {
+        let place = &self.place;
+        let reading = place.read(&place.shared, self.at, suffices).await;
         reading
             .and_then(|reading| self.of(reading))
             .map_err(|cause| self.unavailable(cause))

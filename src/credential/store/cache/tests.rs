@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::super::material::LeaseId;
 use super::super::{Lease, Material, MemoryStore, ReferenceMalformed, StoreError, StoreFuture};
-use super::place::RETRY_AFTER;
+use super::place::{RETRY_AFTER, WAIT};
 use super::*;
 
 const NAME: &str = "env:TOKEN";
@@ -356,6 +356,25 @@ async fn what_is_stale_serves_while_the_store_is_away_and_not_once_it_refuses() 
     assert!(holds(&source, b"CANARY-0002").await);
     tokio::time::sleep(millis(20)).await;
     assert_eq!(source.resolve(None).await.err().unwrap().cause, refused);
+}
+
+#[tokio::test]
+async fn where_something_else_suffices_a_store_that_refused_and_hangs_is_waited_for_once() {
+    let (store, source) = stage();
+    store.put(NAME, b"CANARY-0001", Some(Lease::of(millis(20))));
+    assert!(source.resolve_soon(|| true).await.is_ok());
+    store.fail(NAME, StoreError::gone(), Duration::ZERO);
+    tokio::time::sleep(millis(40)).await;
+    let refused = source.resolve(None).await.err().unwrap();
+    assert_eq!(refused.cause, StoreError::gone());
+    tokio::time::sleep(RETRY_AFTER).await;
+    store.slow(NAME, Duration::from_secs(60));
+    let begun = Instant::now();
+    for _ in 0..3 {
+        assert!(source.resolve_soon(|| true).await.is_err());
+    }
+    let waited = begun.elapsed();
+    assert!(waited < WAIT + Duration::from_secs(1), "{waited:?}");
 }
 
 #[tokio::test]
