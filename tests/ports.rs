@@ -156,7 +156,11 @@ fn a_browser_outside_sees_a_server_inside_as_long_as_the_sandbox_lives() {
                 .iter()
                 .any(|(one, end)| one["port"] == 3000 && carried(end))
         );
-        assert!(records.iter().all(|(one, _)| one["session"] == "exec"));
+        for (one, _) in &records {
+            assert_eq!(one["session"], "exec");
+            let client = one["client"].as_str().unwrap_or_default();
+            assert!(client.starts_with("127.0.0.1:"), "{one}");
+        }
     }
 }
 

@@ -61,6 +61,8 @@ record! {
     traceparent: Option<Text>,
     /// How the client connected.
     entry: Option<Word>,
+    /// Address that the client connected from.
+    client: Option<SocketAddr>,
     /// Client's protocol.
     protocol: Option<Word>,
     /// Request method.

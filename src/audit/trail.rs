@@ -101,6 +101,11 @@ impl Trail {
         admitted
     }
 
+    /// Notes where the client connected from.
+    pub fn client(&mut self, address: Option<SocketAddr>) {
+        self.builder.record.client = address;
+    }
+
     /// Notes the client's protocol.
     pub fn protocol(&mut self, version: Version) {
         self.builder.record.protocol = Some(protocol_name(version).into());

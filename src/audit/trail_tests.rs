@@ -94,6 +94,7 @@ fn an_answer_writes_all_that_is_known() {
     trail.decide(Decision::Allow, &Arc::from([policy]), 4);
     trail.lend(&name("github"), &"field authorization".into());
     trail.dialled(([192, 0, 2, 1], 443).into(), Version::HTTP_11);
+    trail.client(Some(([198, 51, 100, 7], 50_000).into()));
     trail.origin_answered(201);
     trail.request_bytes(3);
     wait(trail.answer(201, Length::Known(5))).expect("room");
@@ -137,6 +138,7 @@ fn an_answer_writes_all_that_is_known() {
         "[{\"credential\":\"github\",\"place\":\"field authorization\"}]"
     );
     assert_eq!(told("dialled"), "\"192.0.2.1:443\"");
+    assert_eq!(told("client"), "\"198.51.100.7:50000\"");
     assert_eq!(
         (told("status"), told("origin_status")),
         ("201".into(), "201".into())

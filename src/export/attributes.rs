@@ -1,5 +1,7 @@
 //! What a record says, in the words of OpenTelemetry's semantic conventions where they have one.
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
 use crate::audit::{PhaseTimes, Record};
@@ -17,6 +19,7 @@ pub(super) fn attributes(record: &Record) -> Vec<Value> {
         session,
         traceparent: _,
         entry,
+        client,
         protocol,
         method,
         scheme,
@@ -67,6 +70,7 @@ pub(super) fn attributes(record: &Record) -> Vec<Value> {
     list.text("gateway.exchange.id", id.as_deref());
     list.text("gateway.session", session.as_deref());
     list.text("gateway.entry", entry.as_deref());
+    list.address(("client.address", "client.port"), *client);
     if protocol.is_some() {
         list.text("network.protocol.name", Some("http"));
     }
@@ -88,9 +92,7 @@ pub(super) fn attributes(record: &Record) -> Vec<Value> {
     list.texts("gateway.lent.places", lent.iter().map(|lent| &*lent.place));
     let unlent = unlent.as_ref().map(|unlent| &*unlent.credential);
     list.text("gateway.unlent.credential", unlent);
-    let peer = dialled.map(|peer| peer.ip().to_string());
-    list.text("network.peer.address", peer.as_deref());
-    list.number("network.peer.port", dialled.map(|peer| peer.port().into()));
+    list.address(("network.peer.address", "network.peer.port"), *dialled);
     let origin = origin_protocol.as_deref().map(version);
     list.text("gateway.origin.protocol.version", origin);
     list.text("gateway.outcome", outcome.as_deref());
@@ -153,6 +155,11 @@ impl List {
     fn number(&mut self, key: &str, value: Option<u64>) {
         let number = |value: u64| json!({ "key": key, "value": { "intValue": value.to_string() } });
         self.0.extend(value.map(number));
+    }
+
+    fn address(&mut self, (ip, port): (&str, &str), value: Option<SocketAddr>) {
+        self.text(ip, value.map(|value| value.ip().to_string()).as_deref());
+        self.number(port, value.map(|value| value.port().into()));
     }
 
     fn texts<'a>(&mut self, key: &str, values: impl Iterator<Item = &'a str>) {

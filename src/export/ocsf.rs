@@ -156,7 +156,12 @@ fn http(record: &Record, event: &mut Value) {
         event["http_response"] = json!({ "code": status });
         event["status_code"] = status.to_string().into();
     }
-    event["src_endpoint"] = json!({ "name": record.session });
+    let from = record.client;
+    event["src_endpoint"] = present([
+        ("name", json!(record.session)),
+        ("ip", json!(from.map(|client| client.ip().to_string()))),
+        ("port", json!(from.map(|client| client.port()))),
+    ]);
     event["dst_endpoint"] = present([
         ("hostname", json!(record.host)),
         ("port", json!(record.port)),
@@ -191,7 +196,7 @@ fn unmapped(record: &Record) -> Value {
     all
 }
 
-const MAPPED: [&str; 20] = [
+const MAPPED: [&str; 21] = [
     "v",
     "seq",
     "prev",
@@ -210,6 +215,7 @@ const MAPPED: [&str; 20] = [
     "response_bytes",
     "policies",
     "session",
+    "client",
     "operator",
     "us",
 ];

@@ -15,7 +15,7 @@ use super::answer_body::AnswerBody;
 use super::exchange::Exchange;
 use super::guard::{Closing, ConnectionGuard};
 use super::lingering::Lingering;
-use super::listener::{ListenerState, SessionListener};
+use super::listener::{Inbound, ListenerState, SessionListener};
 use super::refusal::Refusal;
 use super::worker::Worker;
 use crate::intercept::explicit::Authentication;
@@ -107,7 +107,7 @@ impl Conversation {
     }
 
     /// Serves HTTP/2.
-    pub(super) async fn http2<IO>(self, io: IO, listener: &SessionListener)
+    pub(super) async fn http2<IO>(self, io: IO, inbound: Inbound<'_>)
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -149,7 +149,7 @@ impl Conversation {
         }
         if flooded.is_so() {
             let (entry, named) = (connection.entry, connection.named.as_ref());
-            worker.record_opening(listener, entry, named, ReasonCode::Http2Flood);
+            worker.record_opening(inbound, entry, named, ReasonCode::Http2Flood);
         }
     }
 

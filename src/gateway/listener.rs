@@ -1,9 +1,11 @@
 //! A session's listener, how its connections name their destination, and what changes of it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::SharedState;
@@ -21,6 +23,24 @@ pub struct SessionListener {
     /// How they name their destination.
     pub mode: ListenerMode,
     pub(super) state: Arc<ListenerState>,
+}
+
+/// A connection that a listener accepted.
+#[derive(Clone, Copy)]
+pub(super) struct Inbound<'l> {
+    pub(super) listener: &'l SessionListener,
+    /// Where it comes from. `None` if it was captured: addresses in a sandbox tell nobody apart.
+    pub(super) client: Option<SocketAddr>,
+}
+
+impl<'l> Inbound<'l> {
+    pub(super) fn of(listener: &'l SessionListener, stream: &TcpStream) -> Self {
+        let client = match listener.mode {
+            ListenerMode::Transparent(_) => None,
+            ListenerMode::Tls { .. } | ListenerMode::Proxy => stream.peer_addr().ok(),
+        };
+        Self { listener, client }
+    }
 }
 
 /// How the connections of a listener name their destination.

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use super::error_format::ErrorFormat;
-use super::listener::SessionListener;
+use super::listener::Inbound;
 use super::recent::RecentRefusal;
 use super::refusal::Refusal;
 use super::worker::Worker;
@@ -26,11 +26,11 @@ impl Worker {
     pub(super) async fn answer_opening(
         &self,
         io: &mut Prefixed<TcpStream>,
-        listener: &SessionListener,
+        inbound: Inbound<'_>,
         to: Option<&Authority>,
         refusal: Refusal,
     ) -> io::Result<()> {
-        let id = self.record_opening(listener, Entry::Connect, to, refusal.reason());
+        let id = self.record_opening(inbound, Entry::Connect, to, refusal.reason());
         let name = to.map_or_else(String::new, |to| {
             format!("{}:{}", to.host.to_uri(), to.port)
         });
@@ -51,18 +51,18 @@ impl Worker {
     pub(super) async fn refuse_opening(
         &self,
         mut io: Prefixed<TcpStream>,
-        listener: &SessionListener,
+        inbound: Inbound<'_>,
         refused: explicit::OpeningRefused,
     ) {
         match refused {
             explicit::OpeningRefused::Io(_) => {}
             explicit::OpeningRefused::Socks(why) => {
-                self.record_opening(listener, Entry::Socks, None, why.reason());
+                self.record_opening(inbound, Entry::Socks, None, why.reason());
             }
             other => {
                 // The client may be gone; the refusal is recorded either way.
                 let _ = self
-                    .answer_opening(&mut io, listener, None, Refusal::Opening(other))
+                    .answer_opening(&mut io, inbound, None, Refusal::Opening(other))
                     .await;
             }
         }
@@ -70,13 +70,15 @@ impl Worker {
 
     pub(super) fn record_opening(
         &self,
-        listener: &SessionListener,
+        inbound: Inbound<'_>,
         entry: Entry,
         to: Option<&Authority>,
         reason: ReasonCode,
     ) -> ExchangeId {
         let mut trail = Trail::begin(&self.shared.log, self.shared.ids.next(), entry.as_str());
-        trail.session(listener.session.id(), listener.session.clone());
+        let session = &inbound.listener.session;
+        trail.session(session.id(), session.clone());
+        trail.client(inbound.client);
         // The connection is refused either way. Beyond the session's share of the log, the refusal
         // is counted but not recorded.
         let _ = trail.admit();
@@ -97,7 +99,7 @@ impl Worker {
             }),
             request: None,
         };
-        self.shared.recent.add(listener.session.id(), refusal);
+        self.shared.recent.add(session.id(), refusal);
         // A trail that is dropped unanswered writes its record.
         trail.id()
     }

@@ -5,7 +5,7 @@
 //! because nothing is read.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -153,6 +153,15 @@ impl RecordPace {
     }
 }
 
+/// What is known about a connection through an opened port.
+#[derive(Clone, Copy)]
+struct PortConnection {
+    entry: &'static str,
+    port: u16,
+    /// Where it comes from; `None` if from the sandbox.
+    client: Option<SocketAddr>,
+}
+
 /// The record of one connection. Its end is recorded on drop.
 struct RawConnection {
     trail: Trail,
@@ -185,8 +194,14 @@ impl Worker {
                 let pace = pace.clone();
                 tokio::spawn(async move {
                     let host = host_service(port);
-                    let about = (session, "host_port", port);
-                    worker.join(about, &pace, stream, host, None).await;
+                    let opened = PortConnection {
+                        entry: "host_port",
+                        port,
+                        client: None,
+                    };
+                    worker
+                        .join((session, opened), &pace, stream, host, None)
+                        .await;
                 });
             }
         });
@@ -207,9 +222,15 @@ impl Worker {
                 let pace = pace.clone();
                 tokio::spawn(async move {
                     let server = socket.connect(port);
-                    let about = (session, "publish", port);
+                    let opened = PortConnection {
+                        entry: "publish",
+                        port,
+                        client: stream.peer_addr().ok(),
+                    };
                     let inward = Some(&socket);
-                    worker.join(about, &pace, stream, server, inward).await;
+                    worker
+                        .join((session, opened), &pace, stream, server, inward)
+                        .await;
                 });
             }
         });
@@ -240,7 +261,7 @@ impl Worker {
     /// Records a connection, makes its other half, and relays between the two.
     async fn join(
         &self,
-        (session, entry, port): (Arc<Session>, &'static str, u16),
+        (session, opened): (Arc<Session>, PortConnection),
         pace: &RecordPace,
         near: TcpStream,
         far: impl Future<Output = io::Result<TcpStream>>,
@@ -256,15 +277,19 @@ impl Worker {
             (SessionStatus::Active, Some(_)) => None,
         };
         if let Some(reason) = refused {
-            return self.turn_away(&session, (entry, port), reason, pace);
+            return self.turn_away(&session, opened, reason, pace);
         }
-        let Some(mut connection) = self.begin(&session, entry, port) else {
+        let Some(mut connection) = self.begin(&session, opened) else {
             return;
         };
         let far = match tokio::time::timeout(CONNECTED_WITHIN, far).await {
             Ok(Ok(far)) => far,
-            Ok(Err(_)) => return self.refuse_raw(&mut connection, port, ReasonCode::Unreachable),
-            Err(_) => return self.refuse_raw(&mut connection, port, ReasonCode::ConnectTimeout),
+            Ok(Err(_)) => {
+                return self.refuse_raw(&mut connection, opened.port, ReasonCode::Unreachable);
+            }
+            Err(_) => {
+                return self.refuse_raw(&mut connection, opened.port, ReasonCode::ConnectTimeout);
+            }
         };
         // No byte passes without a record.
         if connection
@@ -289,15 +314,15 @@ impl Worker {
     fn turn_away(
         &self,
         session: &Arc<Session>,
-        (entry, port): (&'static str, u16),
+        opened: PortConnection,
         reason: ReasonCode,
         pace: &RecordPace,
     ) {
         let is_limit = reason == ReasonCode::ConnectionLimit;
-        match (!is_limit && pace.admits()).then(|| self.begin(session, entry, port)) {
-            Some(Some(mut connection)) => self.refuse_raw(&mut connection, port, reason),
+        match (!is_limit && pace.admits()).then(|| self.begin(session, opened)) {
+            Some(Some(mut connection)) => self.refuse_raw(&mut connection, opened.port, reason),
             _ => {
-                let to = format!("{LOOPBACK}:{port}");
+                let to = format!("{LOOPBACK}:{}", opened.port);
                 let id = self.shared.ids.next();
                 self.shared.refused.count(&to, reason, id);
             }
@@ -305,17 +330,13 @@ impl Worker {
     }
 
     /// Begins a record; `None` if the session has used up its share of the log.
-    fn begin(
-        &self,
-        session: &Arc<Session>,
-        entry: &'static str,
-        port: u16,
-    ) -> Option<RawConnection> {
-        let mut trail = Trail::begin(&self.shared.log, self.shared.ids.next(), entry);
+    fn begin(&self, session: &Arc<Session>, opened: PortConnection) -> Option<RawConnection> {
+        let mut trail = Trail::begin(&self.shared.log, self.shared.ids.next(), opened.entry);
         trail.session(session.id(), session.clone());
+        trail.client(opened.client);
         trail.admit().ok()?;
         trail.method("CONNECT");
-        trail.authority(LOOPBACK, port);
+        trail.authority(LOOPBACK, opened.port);
         Some(RawConnection {
             trail,
             meter: Meter::default(),

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::floor::floor;
-use super::listener::SessionListener;
+use super::listener::{Inbound, SessionListener};
 use super::refusal::Refusal;
 use super::tunnel::TunnelTarget;
 use super::worker::Worker;
@@ -24,38 +24,39 @@ impl Worker {
     pub(super) async fn proxied(
         self: Arc<Self>,
         stream: TcpStream,
-        listener: &SessionListener,
+        inbound: Inbound<'_>,
         deadline: Instant,
     ) {
         let mut io = Prefixed::new(stream);
-        let login = listener.state.login.load_full();
+        let login = inbound.listener.state.login.load_full();
         // A client may answer a 407 on the same connection (clients.md: Java does only that).
         for _ in 0..3 {
             let asking = Box::pin(explicit::ask(&mut io, login.as_deref()));
-            let asked = match self.opening(listener, deadline, asking).await {
+            let asked = match self.opening(inbound.listener, deadline, asking).await {
                 Some(Ok(asked)) => asked,
-                Some(Err(why)) => return Box::pin(self.refuse_opening(io, listener, why)).await,
+                Some(Err(why)) => return Box::pin(self.refuse_opening(io, inbound, why)).await,
                 None => return,
             };
             let target = match asked {
                 Asked::Requests => {
-                    let context = absolute_form(listener);
-                    return Box::pin(self.conversation(listener, context, None).http1(io)).await;
+                    let context = absolute_form(inbound);
+                    return Box::pin(self.conversation(inbound.listener, context, None).http1(io))
+                        .await;
                 }
                 Asked::ConnectUnauthenticated => {
                     let refusal = Refusal::ProxyAuthentication;
-                    let answered = self.answer_opening(&mut io, listener, None, refusal);
+                    let answered = self.answer_opening(&mut io, inbound, None, refusal);
                     match answered.await {
                         Ok(()) => continue,
                         Err(_) => return,
                     }
                 }
-                Asked::Connect(authority) => self.connect(&mut io, listener, authority).await,
-                Asked::Socks(target) => self.socks(&mut io, listener, target).await,
+                Asked::Connect(authority) => self.connect(&mut io, inbound, authority).await,
+                Asked::Socks(target) => self.socks(&mut io, inbound, target).await,
             };
             if let Some(mut target) = target {
                 target.login = login;
-                self.tunnel(io, listener, target, deadline).await;
+                self.tunnel(io, inbound, target, deadline).await;
             }
             return;
         }
@@ -64,12 +65,12 @@ impl Worker {
     async fn connect(
         &self,
         io: &mut Prefixed<TcpStream>,
-        listener: &SessionListener,
+        inbound: Inbound<'_>,
         authority: Authority,
     ) -> Option<TunnelTarget> {
-        let refusal = if listener.session.is_over() {
+        let refusal = if inbound.listener.session.is_over() {
             Some(Refusal::Session(session::Error::Ended))
-        } else if !self.may_reach(listener, &authority.host) {
+        } else if !self.may_reach(inbound.listener, &authority.host) {
             let origin = Origin {
                 scheme: Scheme::Https,
                 authority: authority.clone(),
@@ -84,7 +85,7 @@ impl Worker {
         if let Some(refusal) = refusal {
             // What follows may be bytes for the tunnel, so the connection ends here.
             let _ = self
-                .answer_opening(io, listener, Some(&authority), refusal)
+                .answer_opening(io, inbound, Some(&authority), refusal)
                 .await;
             return None;
         }
@@ -100,22 +101,22 @@ impl Worker {
     async fn socks(
         &self,
         io: &mut Prefixed<TcpStream>,
-        listener: &SessionListener,
+        inbound: Inbound<'_>,
         target: SocksTarget,
     ) -> Option<TunnelTarget> {
         let (named, destination) = match target {
             SocksTarget::Named(authority) => (Some(authority), None),
             SocksTarget::Address(address) => (None, Some(address)),
         };
-        let is_unreachable = |to: &Authority| !self.may_reach(listener, &to.host);
-        let reason = if listener.session.is_over() {
+        let is_unreachable = |to: &Authority| !self.may_reach(inbound.listener, &to.host);
+        let reason = if inbound.listener.session.is_over() {
             Some(ReasonCode::SessionEnded)
         } else {
             let unreachable = named.as_ref().is_some_and(is_unreachable);
             unreachable.then_some(ReasonCode::PolicyDefaultDeny)
         };
         if let Some(reason) = reason {
-            self.record_opening(listener, Entry::Socks, named.as_ref(), reason);
+            self.record_opening(inbound, Entry::Socks, named.as_ref(), reason);
             let _ = socks::reply(io, socks::Reply::NotAllowed).await;
             return None;
         }
@@ -137,13 +138,14 @@ impl Worker {
 }
 
 /// The context of requests in absolute form. Each request names its own destination.
-fn absolute_form(listener: &SessionListener) -> ConnectionContext {
+fn absolute_form(inbound: Inbound<'_>) -> ConnectionContext {
     ConnectionContext {
-        session: listener.session.id().clone(),
+        session: inbound.listener.session.id().clone(),
         entry: Entry::Forward,
         scheme: Scheme::Http,
         named: None,
         sni: None,
         destination: None,
+        client: inbound.client,
     }
 }

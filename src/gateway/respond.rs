@@ -57,6 +57,7 @@ impl Exchange {
     ) -> Response<AnswerBody> {
         let version = request.version();
         self.trail.protocol(version);
+        self.trail.client(connection.client);
         let (unnamed, named) = (named_by_itself(&connection, &request), connection.clone());
         let refusal = self.admit(&connection).err().or(refusal);
         let guard = self.guard.clone();

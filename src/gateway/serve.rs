@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-use super::listener::{ListenerMode, ListenerSlot, SessionListener};
+use super::listener::{Inbound, ListenerMode, ListenerSlot, SessionListener};
 use super::listening_socket::{ListeningSocket, is_of_one_connection};
 use super::tunnel::TunnelTarget;
 use super::worker::Worker;
@@ -95,10 +95,11 @@ impl Worker {
     }
 
     pub(super) async fn connection(self: Arc<Self>, stream: TcpStream, listener: &SessionListener) {
+        let inbound = Inbound::of(listener, &stream);
         let deadline = Instant::now() + self.shared.look().limits.handshake_timeout;
         match &listener.mode {
             ListenerMode::Transparent(responder) => {
-                self.captured(stream, listener, responder, deadline).await
+                self.captured(stream, inbound, responder, deadline).await
             }
             ListenerMode::Tls { port } => {
                 let nowhere = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), *port);
@@ -108,17 +109,17 @@ impl Worker {
                     destination: Some(nowhere),
                     login: None,
                 };
-                self.tunnel(Prefixed::new(stream), listener, target, deadline)
+                self.tunnel(Prefixed::new(stream), inbound, target, deadline)
                     .await;
             }
-            ListenerMode::Proxy => self.proxied(stream, listener, deadline).await,
+            ListenerMode::Proxy => self.proxied(stream, inbound, deadline).await,
         }
     }
 
     async fn captured(
         self: Arc<Self>,
         stream: TcpStream,
-        listener: &SessionListener,
+        inbound: Inbound<'_>,
         names: &Responder,
         deadline: Instant,
     ) {
@@ -138,7 +139,7 @@ impl Worker {
             destination: Some(destination),
             login: None,
         };
-        self.tunnel(Prefixed::new(stream), listener, target, deadline)
+        self.tunnel(Prefixed::new(stream), inbound, target, deadline)
             .await;
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::listener::SessionListener;
+use super::listener::{Inbound, SessionListener};
 use super::worker::Worker;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::first::{FirstBytes, server_speaks_first};
@@ -31,19 +31,15 @@ pub(super) struct TunnelTarget {
 impl TunnelTarget {
     /// Combines what the connection claims with the scheme inside it and the name in its TLS
     /// handshake.
-    fn context(
-        self,
-        listener: &SessionListener,
-        scheme: Scheme,
-        sni: Option<Host>,
-    ) -> ConnectionContext {
+    fn context(self, inbound: Inbound<'_>, scheme: Scheme, sni: Option<Host>) -> ConnectionContext {
         ConnectionContext {
-            session: listener.session.id().clone(),
+            session: inbound.listener.session.id().clone(),
             entry: self.entry,
             scheme,
             named: self.named,
             sni,
             destination: self.destination,
+            client: inbound.client,
         }
     }
 }
@@ -88,22 +84,26 @@ impl Worker {
     pub(super) async fn tunnel(
         self: Arc<Self>,
         mut io: Prefixed<TcpStream>,
-        listener: &SessionListener,
+        inbound: Inbound<'_>,
         mut to: TunnelTarget,
         deadline: Instant,
     ) {
         let reading = Box::pin(to.first_bytes(&mut io, deadline));
-        match self.opening(listener, deadline, reading).await.flatten() {
+        match self
+            .opening(inbound.listener, deadline, reading)
+            .await
+            .flatten()
+        {
             None => return,
             Some(FirstBytes::Tls) => {}
             Some(FirstBytes::Http) => {
                 let login = to.login.take();
-                let clear = to.context(listener, Scheme::Http, None);
-                return Box::pin(self.conversation(listener, clear, login).http1(io)).await;
+                let clear = to.context(inbound, Scheme::Http, None);
+                return Box::pin(self.conversation(inbound.listener, clear, login).http1(io)).await;
             }
             Some(FirstBytes::Foreign(reason)) => {
                 let host = to.authority();
-                self.record_opening(listener, to.entry, host.as_ref(), reason);
+                self.record_opening(inbound, to.entry, host.as_ref(), reason);
                 return;
             }
         }
@@ -113,7 +113,7 @@ impl Worker {
             (None, None) => return,
         };
         // Boxed, so that a connection does not keep memory for its handshake.
-        match Box::pin(terminate(io, &listener.ca, destination, deadline)).await {
+        match Box::pin(terminate(io, &inbound.listener.ca, destination, deadline)).await {
             Ok(inside) => {
                 let sni = inside.named_by_sni.then(|| inside.host.clone());
                 if to.named.is_none() && !inside.named_by_sni {
@@ -125,18 +125,18 @@ impl Worker {
                     });
                 }
                 let login = to.login.take();
-                let context = to.context(listener, Scheme::Https, sni);
-                let conversation = self.conversation(listener, context, login);
+                let context = to.context(inbound, Scheme::Https, sni);
+                let conversation = self.conversation(inbound.listener, context, login);
                 if inside.http2 {
-                    Box::pin(conversation.http2(inside.stream, listener)).await;
+                    Box::pin(conversation.http2(inside.stream, inbound)).await;
                 } else {
                     Box::pin(conversation.http1(inside.stream)).await;
                 }
             }
             Err(error) => {
                 let host = to.authority();
-                let reason = self.cause(listener, host.as_ref(), error.reason());
-                self.record_opening(listener, to.entry, host.as_ref(), reason);
+                let reason = self.cause(inbound.listener, host.as_ref(), error.reason());
+                self.record_opening(inbound, to.entry, host.as_ref(), reason);
             }
         }
     }

@@ -58,6 +58,8 @@ pub struct ConnectionContext {
     pub sni: Option<Host>,
     /// The address that the client of a captured connection dialled.
     pub destination: Option<SocketAddr>,
+    /// Where the connection comes from, if that tells clients of the session apart.
+    pub client: Option<SocketAddr>,
 }
 
 impl ConnectionContext {

@@ -257,6 +257,7 @@ mod tests {
                 named: None,
                 sni: None,
                 destination: None,
+                client: None,
             }),
             session: Arc::new(session),
             origin: Origin {

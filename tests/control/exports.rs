@@ -183,6 +183,7 @@ fn records_arrive_as_logs_and_spans_that_fit_opentelemetrys_schema() {
         attribute(continued, "server.address").unwrap(),
         "stream.test"
     );
+    assert_eq!(attribute(continued, "client.address").unwrap(), "127.0.0.1");
     assert_eq!(
         attribute(continued, "http.response.status_code").unwrap(),
         "200"

@@ -1,7 +1,7 @@
 //! The entry points of the gateway, and a client's end of each.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -244,6 +244,18 @@ impl Wire {
                 stream.conn.alpn_protocol().map(<[u8]>::to_vec),
             ),
             Inner::Clear(_) => (None, None),
+        }
+    }
+
+    /// The client's own address; `None` in the sandbox.
+    pub fn address(&self) -> Option<SocketAddr> {
+        let raw = match &self.inner {
+            Inner::Clear(raw) => raw,
+            Inner::Tls(stream) => &stream.sock,
+        };
+        match raw {
+            Raw::Tcp(stream) => Some(stream.local_addr().unwrap()),
+            Raw::Relay(_) => None,
         }
     }
 

@@ -23,6 +23,7 @@ rows![
     bytes_that_are_neither_tls_nor_http_go_nowhere,
     protocols_that_are_not_carried_are_refused_at_once_and_recorded,
     tls_without_http_inside_is_refused_at_once_and_recorded,
+    a_record_tells_where_the_client_is,
     there_is_no_tunnel_inside_a_tunnel,
     bytes_behind_connect_are_the_beginning_of_the_tunnel,
     socks_names_are_host_names,
@@ -536,6 +537,35 @@ fn tls_without_http_inside_is_refused_at_once_and_recorded(rig: &Rig) {
                 "{took:?} {record}"
             );
         }
+    }
+}
+
+/// Whether it was answered, or refused with or before its first request. Nobody but the sandbox
+/// itself comes out of a sandbox.
+fn a_record_tells_where_the_client_is(rig: &Rig) {
+    let told = |way: Way, wire: &Wire| {
+        let record = rig.record(way);
+        let client = wire.address().map(|address| address.to_string());
+        assert_eq!(
+            record["client"].as_str(),
+            client.as_deref(),
+            "{way:?} {record}"
+        );
+    };
+    for way in Way::ALL {
+        let mut wire = rig.open(way, OTHER);
+        for path in ["/", "/x/../../y%00"] {
+            let template = format!("GET {{T}}{path} HTTP/1.1\r\nHost: {OTHER}\r\n\r\n");
+            wire.ask(&rig.fill(way, OTHER, &template));
+            told(way, &wire);
+        }
+        rig.abandon();
+    }
+    for way in [Way::Connect, Way::Socks, Way::Transparent] {
+        let mut wire = rig.tunnel(way, OTHER, 22).unwrap();
+        wire.send(b"SSH-2.0-OpenSSH_9.6\r\n");
+        wire.rest();
+        told(way, &wire);
     }
 }
 
