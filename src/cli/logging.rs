@@ -7,6 +7,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::standard_error::StandardError;
+
 /// Starts to write events to standard error.
 ///
 /// `unless_asked` is the level of the gateway's own events if `RUST_LOG` is not set or is invalid.
@@ -17,7 +19,7 @@ pub fn start(unless_asked: tracing::Level) {
     let filter = asked.unwrap_or_else(|| Targets::new().with_target("gateway", unless_asked));
     let events = tracing_subscriber::fmt::layer()
         .with_ansi(false)
-        .with_writer(std::io::stderr);
+        .with_writer(|| StandardError);
     // Fails only if logging has already started. The first filter then stays.
     let _ = tracing_subscriber::registry()
         .with(filter)

@@ -77,6 +77,7 @@ mod service_manager;
 mod serving;
 mod settling;
 mod signals;
+mod standard_error;
 mod summary;
 mod terminal;
 mod terminal_text;

@@ -4,8 +4,8 @@
 //! number of lines is bounded, and nothing in them steers a terminal or a journal.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::terminal::{Paint, Terminal, safe};
@@ -14,8 +14,7 @@ use crate::audit::{Log, Record, Refusals};
 /// The thread that prints. It ends, after what there is to print, when this is dropped.
 pub(super) struct RefusalLines {
     stop: Option<Sender<()>>,
-    /// Closed when the thread has printed everything.
-    printed: Receiver<Infallible>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl RefusalLines {
@@ -23,30 +22,24 @@ impl RefusalLines {
     pub(super) fn start(log: &Log, terminal: Terminal) -> Option<Self> {
         let refusals = log.refusals()?;
         let (stop, stopped) = channel();
-        let (printing, printed) = channel();
         let printer = Printer {
             refusals,
             terminal,
             kinds: RefusalKinds::default(),
         };
-        let run = move || {
-            printer.run(&stopped);
-            drop(printing);
-        };
         let thread = std::thread::Builder::new().name("refusals".to_owned());
-        thread.spawn(run).ok()?;
+        let thread = thread.spawn(move || printer.run(&stopped)).ok()?;
         Some(Self {
             stop: Some(stop),
-            printed,
+            thread: Some(thread),
         })
     }
 }
 
 impl Drop for RefusalLines {
-    /// Does not wait for ever: nobody may read what it prints.
     fn drop(&mut self) {
         drop(self.stop.take());
-        let _ = self.printed.recv_timeout(PRINTED_WITHIN);
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -165,8 +158,6 @@ fn shown(text: &str) -> String {
     format!("{}{more}", safe(&text[..cut]))
 }
 
-/// How long the end waits for the last lines.
-const PRINTED_WITHIN: Duration = Duration::from_secs(2);
 /// How many records are looked at before the summaries that are due.
 const MOST_AT_ONCE: usize = 10_000;
 const LOOKS_EVERY: Duration = Duration::from_millis(250);

@@ -18,6 +18,7 @@ use super::reloading::{Applied, ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::service_manager::ServiceManager;
 use super::signals::Signals;
+use super::standard_error::InBackground;
 use super::terminal::Terminal;
 use super::threads::Thread;
 use super::{logging, serving};
@@ -46,6 +47,9 @@ impl Serve {
             Failure::usage("what the service manager passed cannot be used")
                 .because(error.to_string())
         })?;
+        // Before everything that it outlives.
+        let _written = InBackground::start()
+            .map_err(|error| Failure::of("standard error cannot be written", &error))?;
         let runtime = serving::runtime()?;
         let signals = {
             let _entered = runtime.enter();

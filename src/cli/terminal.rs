@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::config::{Diagnostic, Severity};
 
 use super::failure::{Failure, MistakeJson};
+use super::standard_error::StandardError;
 use super::terminal_text::{harmless, width_of};
 
 pub use super::terminal_text::safe;
@@ -80,7 +81,8 @@ impl Terminal {
 
     /// Prints a line to standard error.
     pub fn note(&self, text: impl AsRef<str>) {
-        writeln!(std::io::stderr().lock(), "{}", text.as_ref()).unwrap_or(());
+        let line = format!("{}\n", text.as_ref());
+        StandardError.write_all(line.as_bytes()).unwrap_or(());
     }
 
     /// Takes back what a command may have done to the terminal, by which it could hide or disguise

@@ -1,12 +1,13 @@
 //! What callers can use up: nothing that the data path or another caller needs.
 
 use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
-use crate::program::Program;
+use crate::program::{Program, command};
 
 fn resident_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -112,4 +113,45 @@ fn slow_readers_of_the_records_are_few_and_hold_no_memory() {
     assert_eq!(program.call("GET", "/healthz", "").0, 200);
     let grown = resident_kib(program.child.id()).saturating_sub(before);
     assert!(grown < 16 << 10, "{grown} KiB");
+}
+
+/// A pager that waits, a terminal that was stopped, a journal that hangs. Workloads cause lines.
+#[test]
+fn a_reader_of_standard_error_that_stops_holds_up_neither_requests_nor_the_end() {
+    let mut program = Program::start("");
+    let (unread, stderr) = std::io::pipe().unwrap();
+    rustix::pipe::fcntl_setpipe_size(&stderr, 4096).unwrap();
+    program.child.kill().unwrap();
+    program.child.wait().unwrap();
+    let mut serve = command(program.folder.path());
+    serve.env("RUST_LOG", "gateway=debug");
+    serve.args(["serve", "--config", "gateway.toml"]);
+    program.follow(serve.stderr(stderr).spawn().unwrap());
+    drop(serve);
+    let patience = Some(Duration::from_secs(5));
+    for nth in 0..200 {
+        // One is refused, and is a line of `serve`. The other breaks off, and is one of debugging.
+        let host = format!("refused-{nth}.test");
+        for (host, more) in [
+            (host.as_str(), "\r\n"),
+            ("stream.test", "Content-Length: 9\r\n\r\n"),
+        ] {
+            let mut stream = TcpStream::connect(program.proxy).unwrap();
+            stream.set_read_timeout(patience).unwrap();
+            let head = format!("POST http://{host}/ HTTP/1.1\r\nHost: {host}\r\n{more}");
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let ended = stream.read_to_end(&mut Vec::new());
+            assert!(ended.is_ok(), "{nth} {ended:?}");
+        }
+    }
+    assert_eq!(program.ask("http://stream.test/").0, 200);
+    let pid = Pid::from_raw(program.child.id().cast_signed()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    let begun = Instant::now();
+    while program.child.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(unread);
 }

@@ -85,7 +85,12 @@ origins = ["https://api.test"]
     pub fn restart_after_a_crash(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.child = spawn(self.folder.path());
+        self.follow(spawn(self.folder.path()));
+    }
+
+    /// Takes a process for the program, in place of the one before, and waits until it serves.
+    pub fn follow(&mut self, child: Child) {
+        self.child = child;
         let name = format!("serve-{}.sock", self.child.id());
         self.socket = self.socket.with_file_name(name);
         self.wait();
