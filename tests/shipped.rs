@@ -47,6 +47,23 @@ fn each_shell_gets_completions_of_its_own() {
 }
 
 #[test]
+fn a_shell_that_is_unknown_is_named_and_a_reader_who_had_enough_is_no_failure() {
+    let unknown = Command::new(GATEWAY).args(["completions", "csh"]).output();
+    let said = String::from_utf8(unknown.unwrap().stderr).unwrap();
+    assert!(said.contains("invalid value 'csh' for '<SHELL>'"), "{said}");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(GATEWAY);
+    let printed = command
+        .args(["completions", "bash"])
+        .stdout(writer)
+        .output();
+    let printed = printed.unwrap();
+    let said = String::from_utf8_lossy(&printed.stderr);
+    assert!(printed.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
 fn every_command_that_help_names_has_a_manual_page_without_a_mistake() {
     let folder = tempfile::tempdir().unwrap();
     let pages = folder.path().join("man1");

@@ -1,6 +1,6 @@
 //! `gateway completions`: what a shell needs to complete this program's commands and flags.
 
-use std::io::{Write as _, stdout};
+use std::io::{ErrorKind, Write as _, stdout};
 
 use clap::Args;
 use clap_complete::{Shell, generate};
@@ -19,11 +19,13 @@ impl Completions {
     pub(super) fn run(self, mut commands: clap::Command) -> Result<Code, Failure> {
         let mut script = Vec::new();
         generate(self.shell, &mut commands, "gateway", &mut script);
-        let written = stdout().lock().write_all(&script);
-        written.map_err(|error| {
-            Failure::new("the completions cannot be printed").because(error.to_string())
-        })?;
-        Ok(Code::Ok)
+        match stdout().lock().write_all(&script) {
+            // A reader may have had enough.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(Failure::of("the completions cannot be printed", &error))
+            }
+            _ => Ok(Code::Ok),
+        }
     }
 }
 

@@ -16,6 +16,8 @@ use crate::config::Config;
 pub(super) enum Remedy {
     /// This policy would.
     Policy(String),
+    /// This policy would have, in a gateway that no longer runs.
+    Past(String),
     /// No policy would, or none is proposed, for this reason.
     None(String),
     /// No policy refused it.
@@ -29,11 +31,11 @@ impl Remedy {
         let local = Self::local(found, config);
         let remedy = match (&local, config) {
             (Self::Unneeded, _) | (_, Some(_)) => local,
-            (_, None) => Self::of_gateway(found).unwrap_or(local),
+            (_, None) => Self::of_gateway(found).unwrap_or_else(|| local.past()),
         };
         let holds = || verify(chain, Expected::default()).is_ok_and(|report| report.holds());
         match remedy {
-            Self::Policy(_) if !holds() => {
+            Self::Policy(_) | Self::Past(_) if !holds() => {
                 Self::None("nothing is proposed: the audit log does not verify".to_owned())
             }
             remedy => remedy,
@@ -67,10 +69,27 @@ impl Remedy {
         })
     }
 
+    fn past(self) -> Self {
+        match self {
+            Self::Policy(text) => Self::Past(text),
+            other => other,
+        }
+    }
+
+    /// What to do about it now, if the gateway that refused it no longer runs.
+    pub(super) fn of_the_past(&self, to: &str, is_loan: bool) -> Option<String> {
+        matches!(self, Self::Past(_)).then(|| {
+            let flag = format!("start the next with `--allow {to}`, or ");
+            let flag = if is_loan { "" } else { &flag };
+            let rule = "put the policy below into a file that `--policy` names";
+            format!("That gateway no longer runs: {flag}{rule}.")
+        })
+    }
+
     /// The policy that would allow the request.
     pub(super) fn proposal(&self) -> Option<&str> {
         match self {
-            Self::Policy(text) => Some(text),
+            Self::Policy(text) | Self::Past(text) => Some(text),
             _ => None,
         }
     }
@@ -85,7 +104,7 @@ impl Remedy {
 
     pub(super) fn print(&self, terminal: &Terminal) {
         match self {
-            Self::Policy(text) => {
+            Self::Policy(text) | Self::Past(text) => {
                 terminal.line("");
                 text.lines().for_each(|line| terminal.line(safe(line)));
             }

@@ -44,7 +44,9 @@ fn doubtful(error: &clap::Error, arguments: &[OsString]) -> Vec<String> {
         ErrorKind::ValueValidation,
         ErrorKind::TooManyValues,
     ];
-    if stray.contains(&error.kind()) {
+    // Where the values are listed, what was mistyped is no secret.
+    let is_listed = error.get(ContextKind::ValidValue).is_some();
+    if stray.contains(&error.kind()) && !is_listed {
         for (kind, value) in error.context() {
             match value {
                 ContextValue::String(text) if kind == ContextKind::InvalidValue => {

@@ -48,7 +48,7 @@ impl Why {
         if terminal.json() {
             terminal.document(&document(&found, &remedy)?);
         } else {
-            print(terminal, &found);
+            print(terminal, &found, &remedy);
             remedy.print(terminal);
         }
         Ok(Code::Ok)
@@ -212,7 +212,7 @@ pub(super) fn exchange_id(text: &str) -> Result<ExchangeId, Failure> {
         return Ok(ExchangeId::from_bytes(bytes));
     }
     Err(Failure::usage("the id cannot be read")
-        .because("an id has 20 hexadecimal digits")
+        .because("an id has 20 hexadecimal digits, of which the first 4 or more will do")
         .next(
             "copy it from the response: `request_id` in the JSON, or the `Gateway-Exchange` field",
         ))
@@ -226,14 +226,14 @@ fn document(found: &Found, remedy: &Remedy) -> Result<Value, Failure> {
     let next = record
         .reason
         .as_deref()
-        .map(|reason| next_step(record, reason));
+        .map(|reason| next_step(record, reason, remedy));
     document["next"] = json!(next);
     document["proposal"] = json!(remedy.proposal());
     document["no_proposal"] = json!(remedy.why_not());
     Ok(document)
 }
 
-fn print(terminal: &Terminal, found: &Found) {
+fn print(terminal: &Terminal, found: &Found, remedy: &Remedy) {
     let record = &found.exchange;
     let bold = |part: &str| terminal.paint(Paint::Bold, part);
     print_request(terminal, record);
@@ -267,7 +267,7 @@ fn print(terminal: &Terminal, found: &Found) {
         terminal.line(format!("{} {outcome}{reason}", bold("ended")));
     }
     if let Some(reason) = &record.reason {
-        let next = next_step(record, reason);
+        let next = next_step(record, reason, remedy);
         terminal.line(format!("{} {}", bold("next"), safe(&next)));
     }
     let file = safe(&found.file.display().to_string());
@@ -296,10 +296,12 @@ fn print_request(terminal: &Terminal, record: &Record) {
 }
 
 fn print_origin(terminal: &Terminal, record: &Record) {
+    let from = record.client.map(|client| format!(" from {client}"));
     terminal.line(format!(
-        "  session {}, by {}, {}",
+        "  session {}, by {}{}, {}",
         or_dash(record.session.as_deref()),
         or_dash(record.entry.as_deref()),
+        from.unwrap_or_default(),
         or_dash(record.time.as_deref())
     ));
 }
@@ -341,7 +343,7 @@ fn verdict(terminal: &Terminal, record: &Record) -> String {
 }
 
 /// Returns what happened and what the user can do about it, by its code.
-fn next_step(record: &Record, reason: &str) -> String {
+fn next_step(record: &Record, reason: &str, remedy: &Remedy) -> String {
     let Some(code) = ReasonCode::named(reason) else {
         return String::from("The code is of another version of the gateway.");
     };
@@ -352,5 +354,7 @@ fn next_step(record: &Record, reason: &str) -> String {
     };
     let to = if host.is_empty() { "" } else { &to };
     let id = record.id.as_deref().unwrap_or("ID");
-    format!("{} {}", code.meaning(), code.next_step_for(to, id))
+    let step = remedy.of_the_past(to, record.unlent.is_some());
+    let step = step.unwrap_or_else(|| code.next_step_for(to, id));
+    format!("{} {step}", code.meaning())
 }

@@ -198,6 +198,9 @@ impl Flags {
     fn reach(&self, config: &mut Config, line: &mut Line) {
         for text in &self.allow {
             if let Some(origin) = line.value("--allow", text, network::allowed(text)) {
+                if network::has_path(text) {
+                    config.warnings.push(path_is_left_out(&origin));
+                }
                 let (host, port) = (origin.hosts.clone(), origin.port);
                 config.allow.push(Allowed { host, port });
                 if origin.scheme == Scheme::Http {
@@ -305,6 +308,16 @@ impl Line {
     fn value<T>(&mut self, flag: &str, text: &str, read: Result<T, Hint>) -> Option<T> {
         let what = format!("the value is {}", shown(text));
         self.take(flag, &what, read)
+    }
+}
+
+fn path_is_left_out(origin: &OriginPattern) -> Diagnostic {
+    Diagnostic {
+        position: Position::whole(&Arc::from("--allow")),
+        severity: Severity::Warning,
+        what: format!("every path of `{}` is allowed", origin.hosts),
+        why: String::from("the flag names a host, and the path of the URL is left out"),
+        remedy: String::from("to allow some paths only, write a policy: `--policy FILE`"),
     }
 }
 
@@ -480,6 +493,17 @@ mod tests {
             config.credentials[0].origins[0].to_string(),
             "https://api.corp.test:8443"
         );
+    }
+
+    #[test]
+    fn a_url_allows_its_host_and_warns_of_a_path_that_limits_nothing() {
+        for (url, warns) in [("https://a.test/v1?k=1", true), ("https://a.test/", false)] {
+            let config = flags(|flags| flags.allow = vec![url.to_owned()]).unwrap();
+            assert_eq!(config.allow[0].host.to_string(), "a.test");
+            let warned = config.warnings.iter().map(|one| one.what.as_str());
+            let expected = warns.then_some("every path of `a.test` is allowed");
+            assert!(warned.eq(expected), "{url}");
+        }
     }
 
     #[test]

@@ -42,10 +42,15 @@ pub(super) fn allowed(text: &str) -> Result<OriginPattern, Hint> {
 }
 
 /// Leaves out the path of a URL: a person pastes one to say which host they mean.
-pub(super) fn without_path(text: &str) -> &str {
+fn without_path(text: &str) -> &str {
     let begin = text.find("://").map_or(0, |at| at + 3);
     let end = text[begin..].find(['/', '?', '#']);
     end.map_or(text, |end| &text[..begin + end])
+}
+
+/// Whether a URL has more than a host.
+pub(super) fn has_path(text: &str) -> bool {
+    !matches!(&text[without_path(text).len()..], "" | "/")
 }
 
 /// Why a whole domain is not reached in clear text.

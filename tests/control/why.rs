@@ -65,6 +65,11 @@ fn a_loan_that_no_policy_gives_is_proposed_and_lent_by_the_command_that_the_refu
     let applied = gateway(at, &["allow", "--last", "--yes"]);
     assert!(applied.contains("applied"), "{applied}");
     let said = go(at, child);
+    let why = gateway(at, &["why", json["exchange"]["id"].as_str().unwrap()]);
+    assert!(
+        why.contains("no longer runs: put the policy below into a file"),
+        "{why}"
+    );
     // No such host is there to be asked, but policy refuses it no more.
     assert_eq!(said.matches("policy_default_deny").count(), 1, "{said}");
     assert!(
@@ -119,6 +124,10 @@ fn a_client_that_distrusts_the_ca_does_not_hide_that_no_policy_reaches_the_host(
     assert!(!said.contains(" listed.test: host_not_permitted"), "{said}");
     let why = gateway(at, &["why", &id(&said, "unlisted.test")]);
     assert!(why.contains("Gateway::Host::\"unlisted.test\""), "{why}");
+    assert!(
+        why.contains("no longer runs: start the next with `--allow unlisted.test`"),
+        "{why}"
+    );
 }
 
 /// The id that the summary names for a host.
