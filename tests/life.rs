@@ -598,3 +598,28 @@ fn exec_says_in_one_line_that_its_gateway_died_and_ends_the_command_in_time() {
         assert_eq!(tidied, most == 2);
     }
 }
+
+/// `exec` removes old logs of sandboxes, which lie in the same folder.
+#[test]
+fn the_log_of_a_serve_that_names_none_is_not_removed_with_the_logs_of_sandboxes() {
+    let place = Place::new("");
+    let config = fs::read_to_string(place.at("gateway.toml")).unwrap();
+    let unnamed = config.replace("[audit]\npath = \"log/audit.jsonl\"\n", "");
+    fs::write(place.at("gateway.toml"), unnamed).unwrap();
+    let mut serving = place.serve();
+    place.await_said("session `agent-1` on", 1);
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.ended(), Some(0));
+    let folder = place.at(".local/state/gateway/audit");
+    let [log] = &fs::read_dir(folder).unwrap().collect::<Vec<_>>()[..] else {
+        panic!("one log")
+    };
+    let log = log.as_ref().unwrap().path();
+    let old = std::time::SystemTime::now() - Duration::from_secs(100 * 86_400);
+    let file = fs::File::options().append(true).open(&log).unwrap();
+    file.set_modified(old).unwrap();
+    drop(file);
+    let pruned = place.command(GATEWAY).args(["audit", "prune"]).status();
+    assert!(pruned.unwrap().success());
+    assert!(log.exists(), "{}", place.said());
+}

@@ -16,7 +16,7 @@ use super::kept::RecalledSession;
 use super::kept_home::KeptHome;
 use super::listening::Listening;
 use super::opened::OpenedSession;
-use super::reloading::Reloading;
+use super::reloading::{Reloading, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};
@@ -62,8 +62,8 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] that says what cannot be set up, why, and what to do.
-    pub fn new(config: Config, resolved: ResolvedConfig) -> Result<Self, Failure> {
-        Self::with_origins(config, resolved, Vec::new())
+    pub fn new(config: Config, resolved: ResolvedConfig, runs_as: RunsAs) -> Result<Self, Failure> {
+        Self::with_origins(config, resolved, runs_as, Vec::new())
     }
 
     /// Does the same with further origin rules, which come before those of the configuration.
@@ -73,11 +73,12 @@ impl App {
     pub fn with_origins(
         config: Config,
         resolved: ResolvedConfig,
+        runs_as: RunsAs,
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
         let first = generation::first(&config, resolved, rules)?;
         let ids = Ids::new().map_err(Failure::no_randomness)?;
-        let shared = SharedState::new(first, log(&config)?, ids);
+        let shared = SharedState::new(first, log(&config, runs_as)?, ids);
         Ok(Self {
             shared: Arc::new(shared),
             reloading: Reloading::of(&config),
@@ -341,10 +342,10 @@ async fn issue(
     })
 }
 
-fn log(config: &Config) -> Result<Log, Failure> {
+fn log(config: &Config, runs_as: RunsAs) -> Result<Log, Failure> {
     let path = match &config.audit.path {
         Some(path) => path.clone(),
-        None => default_log()?,
+        None => default_log(runs_as)?,
     };
     Log::open(&log_settings(config, path.clone())).map_err(|error| {
         Failure::new(format!(
@@ -366,16 +367,21 @@ pub(super) fn log_settings(config: &Config, path: PathBuf) -> audit::Settings {
     }
 }
 
-/// Returns a new path for each run of `exec`, since one process writes one chain.
-fn default_log() -> Result<PathBuf, Failure> {
+/// Returns a new path for each run, since one process writes one chain. The logs of `serve` have a
+/// name of their own, because `exec` removes old logs of `exec`.
+fn default_log(runs_as: RunsAs) -> Result<PathBuf, Failure> {
     let directory = config::state::audit_directory().ok_or_else(|| {
         Failure::new("there is no place for the audit log")
             .because("neither HOME nor XDG_STATE_HOME names a folder")
             .next("name one: `--audit FILE`")
     })?;
     let now = time::OffsetDateTime::now_utc();
+    let prefix = match runs_as {
+        RunsAs::Serve => "serve-",
+        RunsAs::Exec => "",
+    };
     let name = format!(
-        "{}{:02}{:02}T{:02}{:02}{:02}-{}.jsonl",
+        "{prefix}{}{:02}{:02}T{:02}{:02}{:02}-{}.jsonl",
         now.year(),
         u8::from(now.month()),
         now.day(),

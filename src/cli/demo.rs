@@ -20,6 +20,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use super::app::App;
 use super::embedded::Embedded;
 use super::failure::{Code, Failure};
+use super::reloading::RunsAs;
 use super::resolve::ResolvedConfig;
 use super::terminal::{Paint, Terminal, safe};
 use super::{gateway_process, launching};
@@ -73,7 +74,7 @@ impl Demo {
             );
             let config = Config::from_str(&text, Path::new("the demo's configuration"))?;
             let resolved = ResolvedConfig::of(&config, false)?;
-            App::with_origins(config, resolved, vec![origin.rule()])
+            App::with_origins(config, resolved, RunsAs::Exec, vec![origin.rule()])
         });
         gateway_process::serve_on(&runtime, gateway, app, None)
     }

@@ -14,6 +14,7 @@ use super::demo;
 use super::embedded::Embedded;
 use super::escape;
 use super::failure::{Code, Failure};
+use super::reloading::RunsAs;
 use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
 use super::{gateway_process, launching};
@@ -83,7 +84,7 @@ impl Doctor {
             );
             let config = Config::from_str(&text, Path::new("the doctor's configuration"))?;
             let resolved = ResolvedConfig::of(&config, false)?;
-            App::with_origins(config, resolved, vec![origin.rule()])
+            App::with_origins(config, resolved, RunsAs::Exec, vec![origin.rule()])
         });
         gateway_process::serve_on(&runtime, gateway, app, None)
     }

@@ -12,6 +12,7 @@ use clap::Args;
 
 use super::app::App;
 use super::failure::{Code, Failure};
+use super::reloading::RunsAs;
 use super::resolve::ResolvedConfig;
 use super::terminal::{Paint, Terminal};
 use super::{gateway_process, launching, ports};
@@ -106,7 +107,7 @@ impl EscapeRun {
     pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
         let app = config().and_then(|config| {
             let resolved = ResolvedConfig::of(&config, false)?;
-            App::new(config, resolved)
+            App::new(config, resolved, RunsAs::Exec)
         });
         gateway_process::serve_on(&super::serving::runtime()?, gateway, app, None)
     }

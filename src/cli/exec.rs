@@ -166,7 +166,7 @@ impl Exec {
                 granted: config.granted.clone(),
                 runs_as: RunsAs::Exec,
             };
-            let app = App::new(config, resolved)?
+            let app = App::new(config, resolved, RunsAs::Exec)?
                 .keeping(keeping)
                 .keeping_home(kept)
                 .reloading_from(source);

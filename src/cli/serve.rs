@@ -72,7 +72,7 @@ impl Serve {
             runs_as: RunsAs::Serve,
         };
         let app = Arc::new(
-            App::new(config, resolved)?
+            App::new(config, resolved, RunsAs::Serve)?
                 .keeping(Keeping::Listeners)
                 .reloading_from(source),
         );
