@@ -476,6 +476,14 @@ fn new_repositories_of_every_form_run_nothing() {
             "git init -q sub; arm sub/.git/config; chmod 500 sub/.git",
         ),
         (
+            "not writable around it",
+            "git init -q sub; arm sub/.git/config; chmod 500 sub sub/.git",
+        ),
+        (
+            "not listable around it",
+            "git init -q sub; arm sub/.git/config; chmod 100 sub sub/.git",
+        ),
+        (
             "in another case",
             "git init -q sub; arm sub/.git/config; mv sub/.git sub/.GIT",
         ),
@@ -703,6 +711,19 @@ fn a_project_without_a_repository_has_none_afterwards() {
         "git init -q; git config a.b c",
     );
     assert_eq!(host.sh("work/project", "git config a.b"), "c\n");
+}
+
+#[test]
+fn a_project_that_is_read_only_stays_as_it_was() {
+    let init = "chmod 700 .; git init -q; chmod 500 . .git";
+    for (script, left) in [("true", "555\n"), (init, ".git\n500\n")] {
+        let host = Host::new();
+        host.sh("work/project", "chmod 555 .");
+        let said = host.inside("work/project", &[], script);
+        assert!(!said.contains("could not be"), "{said}");
+        assert_eq!(host.sh("work/project", "ls -A; stat -c %a ."), left);
+        host.git_runs_nothing_of_the_workloads(&["work/project"]);
+    }
 }
 
 #[test]

@@ -6,9 +6,9 @@
 
 use std::ffi::{CStr, CString, OsString};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -52,6 +52,7 @@ pub fn set_aside(project: &Path, path: &Path) -> io::Result<OsString> {
         return Err(Errno::INVAL.into());
     };
     let parent = open_with(project, parent, OFlags::PATH | OFlags::DIRECTORY)?;
+    let _leave = LeaveToWrite::in_folder(&parent);
     let mut new = name.to_owned();
     for number in 0..100 {
         new.clone_from(&name.to_owned());
@@ -77,6 +78,7 @@ pub fn unlink(project: &Path, path: &Path) -> io::Result<()> {
         return Err(Errno::INVAL.into());
     };
     let parent = open_with(project, parent, OFlags::PATH | OFlags::DIRECTORY)?;
+    let _leave = LeaveToWrite::in_folder(&parent);
     let found = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if !FileType::from_raw_mode(found.st_mode).is_symlink() {
         return Err(Errno::INVAL.into());
@@ -92,6 +94,7 @@ pub fn unlink(project: &Path, path: &Path) -> io::Result<()> {
 /// Returns the error of the call that failed. What was not moved stays where git does not find it.
 pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
     let (outer, apart) = (open(project, git)?, open(project, &git.join(APART))?);
+    let _leaves = [&outer, &apart].map(LeaveToWrite::in_folder);
     let is_new = !names(&apart)?.is_empty();
     if is_new {
         disarm_directory(&apart)?;
@@ -102,6 +105,7 @@ pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
     rustix::fs::unlinkat(&outer, APART, AtFlags::REMOVEDIR)?;
     if !is_new && let (Some(parent), Some(name)) = (git.parent(), git.file_name()) {
         let parent = open(project, parent)?;
+        let _leave = LeaveToWrite::in_folder(&parent);
         rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?;
     }
     Ok(is_new)
@@ -119,6 +123,7 @@ pub fn is_apart(project: &Path, git: &Path) -> bool {
 /// Returns the error of opening or listing the directory.
 pub fn tidy(project: &Path, git: &Path) -> io::Result<()> {
     let directory = open(project, git)?;
+    let _leave = LeaveToWrite::in_folder(&directory);
     for folder in ["modules", "worktrees"] {
         tidy_below(project, &git.join(folder), 0);
     }
@@ -167,6 +172,7 @@ fn head_of(name: &CStr) -> CString {
 }
 
 fn disarm_directory(directory: &OwnedFd) -> io::Result<()> {
+    let _leave = LeaveToWrite::in_folder(directory);
     let settings = read(directory, "config", SETTINGS_BYTES).unwrap_or_default();
     let mut aside = None;
     for name in names(directory)? {
@@ -233,8 +239,37 @@ fn names(directory: &OwnedFd) -> io::Result<Vec<CString>> {
     Ok(names)
 }
 
+/// A folder that may be written to for as long as this lives, although its owner, or the command in
+/// the owner's name, has taken that away.
+struct LeaveToWrite(Option<(PathBuf, Mode)>);
+
+impl LeaveToWrite {
+    fn in_folder(folder: &OwnedFd) -> Self {
+        // By its descriptor, which may have been opened without leave to read.
+        let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+        let taken = rustix::fs::fstat(folder).ok().and_then(|found| {
+            let mode = Mode::from_raw_mode(found.st_mode & 0o7777);
+            let is_taken = !mode.contains(Mode::RWXU);
+            // Only the owner may do so. Without it, what follows fails and is reported.
+            (is_taken && rustix::fs::chmod(&path, mode | Mode::RWXU).is_ok()).then_some(mode)
+        });
+        Self(taken.map(|mode| (path, mode)))
+    }
+}
+
+impl Drop for LeaveToWrite {
+    fn drop(&mut self) {
+        if let Some((path, mode)) = &self.0 {
+            let _ = rustix::fs::chmod(path, *mode);
+        }
+    }
+}
+
 fn open(project: &Path, path: &Path) -> io::Result<OwnedFd> {
-    open_with(project, path, OFlags::DIRECTORY)
+    let known = open_with(project, path, OFlags::PATH | OFlags::DIRECTORY)?;
+    let _leave = LeaveToWrite::in_folder(&known);
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(&known, ".", flags, Mode::empty())?)
 }
 
 /// Opens a path in a project without following links.
