@@ -727,6 +727,22 @@ fn a_project_that_is_read_only_stays_as_it_was() {
 }
 
 #[test]
+fn what_refuses_to_start_leaves_nothing_in_the_project() {
+    let host = Host::new();
+    for home in [None, Some(""), Some("/nonexistent")] {
+        let mut exec = host.command(env!("CARGO_BIN_EXE_gateway"), "work/project");
+        exec.env_remove("HOME");
+        exec.envs(home.map(|home| ("HOME", home)));
+        let output = exec.args(["exec", "--", "true"]).output().unwrap();
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(125), "{told}");
+        let names = home.filter(|home| !home.is_empty()).unwrap_or("HOME");
+        assert!(told.contains(names), "{told}");
+        assert_eq!(host.sh("work/project", "ls -A"), "", "{told}");
+    }
+}
+
+#[test]
 fn a_launcher_that_is_killed_leaves_nothing_armed() {
     let host = Host::new();
     let script =

@@ -371,8 +371,7 @@ pub(super) fn log_settings(config: &Config, path: PathBuf) -> audit::Settings {
 /// name of their own, because `exec` removes old logs of `exec`.
 fn default_log(runs_as: RunsAs) -> Result<PathBuf, Failure> {
     let directory = config::state::audit_directory().ok_or_else(|| {
-        Failure::new("there is no place for the audit log")
-            .because("neither HOME nor XDG_STATE_HOME names a folder")
+        Failure::no_state_folder("there is no place for the audit log")
             .next("name one: `--audit FILE`")
     })?;
     let now = time::OffsetDateTime::now_utc();

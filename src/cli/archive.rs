@@ -153,10 +153,8 @@ impl Amount {
 }
 
 fn folder() -> Result<PathBuf, Failure> {
-    state::audit_directory().ok_or_else(|| {
-        Failure::new("there are no logs of sessions")
-            .because("neither HOME nor XDG_STATE_HOME names a folder")
-    })
+    state::audit_directory()
+        .ok_or_else(|| Failure::no_state_folder("there are no logs of sessions"))
 }
 
 fn unreadable(error: audit::Error) -> Failure {

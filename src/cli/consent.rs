@@ -118,9 +118,7 @@ fn read(kept: &Path) -> Result<Consent, Unfit> {
 }
 
 fn nowhere() -> Failure {
-    Failure::new("your decision cannot be kept")
-        .because("neither HOME nor XDG_STATE_HOME names a folder")
-        .next("set one of them")
+    Failure::no_state_folder("your decision cannot be kept")
 }
 
 const NAME: &str = "file.json";

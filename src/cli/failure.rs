@@ -92,6 +92,13 @@ impl Failure {
         Self::new("the system gives no random bytes").because(error.to_string())
     }
 
+    /// Creates a failure of an environment without a state folder.
+    pub fn no_state_folder(what: &str) -> Self {
+        Self::new(what)
+            .because("neither HOME nor XDG_STATE_HOME names a folder")
+            .next("set one of them")
+    }
+
     /// Creates a failure from an error. The error's sources become the reason.
     pub fn of(what: impl Into<String>, error: &dyn std::error::Error) -> Self {
         Self::new(what).because(crate::gateway::chain(error))

@@ -27,8 +27,13 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
             .because(chain(&error))
             .coded(launch::LAUNCHER_FAILED)
     })?;
-    let running = state::directory().map(|state| state.join("running"));
-    let (announced, locks) = after::announce(&launch, running.as_deref()).map_err(not_launched)?;
+    // Without the list of the others, what this one leaves in a project could not be removed.
+    let state = state::directory().ok_or_else(|| {
+        Failure::no_state_folder("there is no place for the list of running sandboxes")
+            .coded(launch::LAUNCHER_FAILED)
+    })?;
+    let announced = after::announce(&launch, &state.join("running"));
+    let (announced, locks) = announced.map_err(not_launched)?;
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     arguments.insert(0, GATEWAY_PROCESS.into());
     let process = Command::new("/proc/self/exe")

@@ -26,9 +26,7 @@ pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<C
         return files_of(path).map(|chain| vec![chain]);
     }
     let directory = state::audit_directory().ok_or_else(|| {
-        Failure::new("there is no audit log to look at")
-            .because("neither HOME nor XDG_STATE_HOME names a folder")
-            .next("name the files")
+        Failure::no_state_folder("there is no audit log to look at").next("name the files")
     })?;
     let unreadable = |error: std::io::Error| {
         Failure::new("there is no audit log to look at")

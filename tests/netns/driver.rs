@@ -250,7 +250,9 @@ pub fn drive(settings: &str) -> ExitCode {
         .args(["__gateway", &number.to_string(), &manner])
         .env_clear()
         .stdin(Stdio::null());
-    let (announced, locks) = match launch::after::announce(&launch, None) {
+    let user = rustix::process::geteuid().as_raw();
+    let running = std::env::temp_dir().join(format!("gateway-test-running-{user}"));
+    let (announced, locks) = match launch::after::announce(&launch, &running) {
         Ok((announced, locks)) => (Stdio::from(announced), locks),
         Err(_) => (Stdio::null(), Vec::new()), // The launch fails for the same reason, and says it.
     };

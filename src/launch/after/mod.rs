@@ -48,7 +48,7 @@ enum Before {
 ///
 /// # Errors
 /// As [`super::summary`]. Also fails if the file cannot be created or a project is locked.
-pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<(OwnedFd, Vec<OwnedFd>), Error> {
+pub fn announce(launch: &Launch, folder: &Path) -> Result<(OwnedFd, Vec<OwnedFd>), Error> {
     let (_, plan) = prepare::plan(launch)?;
     let working_directory = plan.persistent.then_some(plan.working_directory.as_path());
     let mut record = Record::new(
@@ -62,9 +62,10 @@ pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<(OwnedFd, Vec<
     let locks = record
         .lock_projects()
         .at(Step::Prepare, "a project is locked by another program")?;
-    let file = record
-        .enter(folder)
-        .at(Step::Prepare, "the list of running sandboxes")?;
+    let file = record.enter(folder).at(
+        Step::Prepare,
+        format!("the list of running sandboxes, in `{}`", folder.display()),
+    )?;
     Ok((file, locks))
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, MemfdFlags};
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::syscall;
@@ -17,8 +17,8 @@ use crate::syscall;
 /// What one sandbox covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Where the record is stored; `None` if there is no place for it.
-    folder: Option<OsString>,
+    /// Where the record is stored.
+    folder: OsString,
     name: String,
     projects: Vec<OsString>,
     /// The working directory, if it persists.
@@ -43,7 +43,7 @@ impl Record {
         guard_tools: bool,
     ) -> Self {
         Self {
-            folder: None,
+            folder: OsString::new(),
             name: String::new(),
             projects: projects.iter().map(Into::into).collect(),
             working_directory: working_directory.map(Into::into),
@@ -105,19 +105,9 @@ impl Record {
     /// Stores the record where others look for it, and locks it for as long as the file is open
     /// anywhere.
     ///
-    /// Without a folder, the record is only passed on.
-    ///
     /// # Errors
     /// The error of creating or locking the file.
-    pub fn enter(mut self, folder: Option<&Path>) -> io::Result<OwnedFd> {
-        let Some(folder) = folder else {
-            let mut file = File::from(rustix::fs::memfd_create(
-                "gateway-running",
-                MemfdFlags::CLOEXEC,
-            )?);
-            file.write_all(&serde_json::to_vec(&self)?)?;
-            return Ok(file.into());
-        };
+    pub fn enter(mut self, folder: &Path) -> io::Result<OwnedFd> {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -126,7 +116,7 @@ impl Record {
         let mut bytes = [0_u8; 8];
         getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
         self.name = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.folder = Some(folder.into());
+        self.folder = folder.into();
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -150,9 +140,7 @@ impl Record {
     ///
     /// No sandbox starts there before `last` returns.
     pub fn end<T>(&self, last: impl FnOnce(bool) -> T) -> T {
-        let Some(folder) = self.folder.as_ref().map(Path::new) else {
-            return last(false);
-        };
+        let folder = Path::new(&self.folder);
         let Ok(_whole) = lock_folder(folder) else {
             return last(false);
         };
@@ -231,7 +219,7 @@ mod tests {
     #[test]
     fn a_sandbox_is_alone_when_no_other_is_about_the_same_directories() {
         let folder = tempfile::tempdir().unwrap();
-        let at = Some(folder.path());
+        let at = folder.path();
         let own = record("/srv/app").enter(at).unwrap();
         let own = Record::read(&own).unwrap();
         let elsewhere = record("/srv/other").enter(at).unwrap();
@@ -248,11 +236,5 @@ mod tests {
         drop((within, elsewhere));
         assert!(own.end(|alone| alone));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn without_a_folder_nothing_is_known_of_others() {
-        let file = record("/srv/app").enter(None).unwrap();
-        assert!(!Record::read(&file).unwrap().end(|alone| alone));
     }
 }
