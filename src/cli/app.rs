@@ -21,6 +21,7 @@ use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};
 use crate::config::{self, Config, SandboxDns};
+use crate::credential::IssueFailure;
 use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::intercept::{CaSettings, SessionCa};
 use crate::launch::Entrance;
@@ -295,9 +296,8 @@ impl App {
             let (next, before) = (&next.credentials, &before.credentials);
             let issued = next.issue_next(before, session, &mut kept.shapes).await;
             let issued = issued.map_err(|error| {
-                Failure::new(format!("session `{}` cannot have its phantoms", session.id()))
-                    .because(chain(&error))
-                    .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
+                let what = format!("session `{}` cannot have its phantoms", session.id());
+                unissued(what, &error)
             })?;
             // Nothing more is kept of a session that ended for good.
             let is_past = session.is_over() && !session.was_idle();
@@ -335,11 +335,24 @@ async fn issue(
     let key = kept.key();
     let credentials = &snapshot.credentials;
     let issued = credentials.issue(id, &key, &mut kept.shapes, |_| true);
-    issued.await.map_err(|error| {
-        Failure::new("the session's phantoms cannot be issued")
-            .because(chain(&error))
-            .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
-    })
+    let what = "the session's phantoms cannot be issued";
+    issued
+        .await
+        .map_err(|error| unissued(what.to_owned(), &error))
+}
+
+/// Describes why phantoms were not issued, with advice for where the secret is kept.
+fn unissued(what: String, error: &IssueFailure) -> Failure {
+    let variable = match error {
+        IssueFailure::Unavailable { cause, .. } => cause.reference.env_name(),
+        IssueFailure::Phantom(_) => None,
+    };
+    let later = "with `shape = \"…\"` the secret need not be looked at now";
+    let next = variable.map_or_else(
+        || format!("check the credential's `from`; {later}"),
+        |name| format!("set the variable `{name}` to the credential alone"),
+    );
+    Failure::new(what).because(chain(error)).next(next)
 }
 
 fn log(config: &Config, runs_as: RunsAs) -> Result<Log, Failure> {

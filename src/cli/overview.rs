@@ -10,7 +10,7 @@ use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
 use crate::config::{Allowed, Config};
 use crate::credential::preset::PresetCredential;
-use crate::credential::{Stored, unexpected_reach};
+use crate::credential::{SecretUnsafe, Stored, unexpected_reach};
 use crate::launch::{self, Launch};
 use crate::policy::HostScope;
 use crate::session::Role;
@@ -35,6 +35,7 @@ impl Overview<'_> {
         lines.extend(ports::told(&self.config.sandbox));
         lines.extend(self.agent().map(|text| ("agent", text)));
         lines.extend(self.unset().map(|text| ("not lent", text)));
+        lines.extend(self.unfit().map(|text| ("not lent", text)));
         lines.extend(self.projects().map(|text| ("project", text)));
         lines.push(("home", self.home()));
         lines.extend(listed(&self.summary.seen, " (to be read)").map(|text| ("sees", text)));
@@ -143,6 +144,13 @@ impl Overview<'_> {
         };
         let unset: Vec<String> = self.resolved.unset.iter().map(one).collect();
         (!unset.is_empty()).then(|| unset.join("; "))
+    }
+
+    /// The user's own variables that presets know, and that hold no credential.
+    fn unfit(&self) -> Option<String> {
+        let one = |(variable, why): &(String, SecretUnsafe)| format!("{variable}: {why}");
+        let unfit: Vec<String> = self.resolved.unfit.iter().map(one).collect();
+        (!unfit.is_empty()).then(|| unfit.join("; "))
     }
 
     /// The host's own directories, the working directory first.

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::failure::Failure;
 use crate::config::{self, Allowed, Config};
 use crate::credential::preset::{self, Preset, PresetCredential, UserConfig};
-use crate::credential::{SecretRef, Stored};
+use crate::credential::{SecretRef, SecretUnsafe, Stored, unfit};
 use crate::message::OriginPattern;
 use crate::names::CredentialName;
 
@@ -23,6 +23,8 @@ pub struct ResolvedConfig {
     pub encoded_slash: Vec<OriginPattern>,
     /// What presets that were asked for would lend, if one of the variables were set.
     pub unset: Vec<&'static PresetCredential>,
+    /// Variables that presets know and nobody asked for, whose values are no credentials, and why.
+    pub unfit: Vec<(String, SecretUnsafe)>,
 }
 
 impl ResolvedConfig {
@@ -90,14 +92,23 @@ impl ResolvedConfig {
                     || part.from.env_name().is_some_and(|name| self.uses(name));
                 self.leaves(&part.binding.origins) && !is_open && !is_used
             };
-            if parts.iter().all(is_free) {
+            let is_fit = |part: &Stored| part.from.env_name().and_then(unfit).is_none();
+            if parts.iter().all(is_free) && parts.iter().all(is_fit) {
                 self.stored.extend(parts);
                 bound.insert(aws.name);
             }
         }
         for (_, preset, _) in preset::known_variables(is_set) {
-            let mut lent = preset.credentials.iter().filter(|one| is_lent(one));
-            if lent.all(|one| !one.origins.is_empty() && self.leaves(&one.origins)) {
+            let lent = || preset.credentials.iter().filter(|one| is_lent(one));
+            let set = lent().flat_map(|one| one.variables.iter().find(|one| is_set(one)));
+            let unfit: Vec<_> = set
+                .filter_map(|variable| Some((variable.clone(), unfit(variable)?)))
+                .collect();
+            if !unfit.is_empty() {
+                self.unfit.extend(unfit);
+                continue;
+            }
+            if lent().all(|one| !one.origins.is_empty() && self.leaves(&one.origins)) {
                 let hosts = self.hosts_of(preset)?;
                 self.offered.extend(hosts);
                 self.lend(preset, bound)?;

@@ -44,7 +44,7 @@ pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
     CachedSecret, DEFAULT_SERVICE, HttpAnswer, HttpClient, LoginMethod, ReferenceMalformed,
     SecretRef, SecretSource, StoreError, StoreFuture, Stores, Unavailable, Vault, VaultLogin,
-    VaultSettings, variable_name,
+    VaultSettings, unfit, variable_name,
 };
 pub use stored::Stored;
 pub use verify::Verified;

@@ -31,7 +31,7 @@ pub enum SecretUnsafe {
     Empty,
     /// It is shorter than [`MIN_BYTES`]: an echo could not be told from other text.
     #[error(
-        "the secret has fewer than {MIN_BYTES} characters; use a longer one, or set `allow_short = true` on its reference"
+        "the secret has fewer than {MIN_BYTES} characters; use a longer one, or set `allow_short = true` in its `[[credential]]`"
     )]
     TooShort,
     /// It is longer than [`MAX_BYTES`].

@@ -308,6 +308,41 @@ fn a_preset_allows_its_hosts_and_says_what_it_would_lend() {
     );
 }
 
+/// Servers of one's own machine are often given a word for a key.
+#[test]
+fn a_variable_that_holds_no_credential_is_not_lent_and_stops_nothing() {
+    let desk = Desk::new();
+    let mut command = desk.command("one", &["--", "printenv", "GITHUB_TOKEN"]);
+    command.env("OPENAI_API_KEY", "EMPTY");
+    command.env("GITHUB_TOKEN", "a-token-of-some-length-0123456789");
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.success() && !output.stdout.is_empty(),
+        "{said}"
+    );
+    assert!(
+        said.contains("not lent OPENAI_API_KEY: the secret has fewer than 8 characters"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_is_named_and_holds_no_credential_is_told_with_its_variable() {
+    let desk = Desk::new();
+    for value in [None, Some("short")] {
+        let mut command = desk.command("one", &["--secret", "FOO@api.example.test", "--", "true"]);
+        command.envs(value.map(|value| ("FOO", value)));
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(
+            said.contains("next: set the variable `FOO` to the credential alone"),
+            "{said}"
+        );
+    }
+}
+
 #[test]
 fn the_summary_says_what_policies_allow_and_what_the_project_shows() {
     let desk = Desk::new();

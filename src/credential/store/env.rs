@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt as _;
 
 use zeroize::Zeroizing;
 
+use super::super::secret::{Secret, SecretUnsafe};
 use super::{Backend, Material, SecretRef, SecretStore, StoreError, StoreFuture};
 
 /// Secrets from the gateway's environment at start.
@@ -27,6 +28,13 @@ impl EnvStore {
             values: values.collect(),
         }
     }
+}
+
+/// Why the value of a variable cannot be a secret; `None` if it can.
+#[must_use]
+pub fn unfit(variable: &str) -> Option<SecretUnsafe> {
+    let value = Zeroizing::new(std::env::var_os(variable)?.into_vec());
+    Secret::new(value, false).err()
 }
 
 impl SecretStore for EnvStore {

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 pub use backend::variable_name;
 pub use cache::{CachedSecret, SecretSource, Stores, Unavailable};
+pub use env::unfit;
 pub use error::{ReferenceMalformed, StoreError};
 pub use http::{HttpAnswer, HttpClient};
 pub use interface::StoreFuture;
