@@ -393,6 +393,33 @@ fn logs_of_sessions_are_listed_and_removed() {
     ends_with(&["audit", "prune", "--keep", "many"], at, 2, &["--keep"]);
 }
 
+/// It makes no sandbox, and would ignore them.
+#[test]
+fn serve_has_no_flags_of_a_sandbox() {
+    let folder = tempfile::tempdir().unwrap();
+    for flag in [
+        "group",
+        "see",
+        "see-home",
+        "hide",
+        "write",
+        "pass-env",
+        "publish",
+        "host-port",
+        "dns",
+        "user",
+    ] {
+        let flag = format!("--{flag}");
+        let said = ends_with(
+            &["serve", &flag, "3000"],
+            folder.path(),
+            2,
+            &["unexpected argument"],
+        );
+        assert!(said.contains(&flag), "{said}");
+    }
+}
+
 #[test]
 fn nothing_is_proposed_after_a_log_that_does_not_hold() {
     let folder = tempfile::tempdir().unwrap();

@@ -27,7 +27,7 @@ use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
 use super::{git_access, into, ports, project_file, serving};
 use crate::body::Limit;
-use crate::config::{Config, state};
+use crate::config::{Config, SandboxFlags, state};
 use crate::credential::Stored;
 use crate::credential::preset;
 use crate::launch::bounds::Bounds;
@@ -40,6 +40,8 @@ use crate::launch::{self, Launch, environment, program};
 pub struct Exec {
     #[command(flatten)]
     run: RunFlags,
+    #[command(flatten)]
+    sandbox: SandboxFlags,
     /// Let the command make user namespaces of its own (Chromium, bubblewrap, podman)
     #[arg(long)]
     allow_userns: bool,
@@ -159,6 +161,7 @@ impl Exec {
             let keeping = keeping(&config)?;
             let source = ConfigSource {
                 run: self.run.clone(),
+                sandbox: self.sandbox.clone(),
                 known_variables,
                 project: config.project.clone(),
                 open: config.open,
@@ -199,7 +202,7 @@ impl Exec {
     fn config(&self) -> Result<Config, Failure> {
         let known = &super::presets::known_variable;
         let file = self.project_file()?;
-        let mut config = self.run.config_in(file.as_deref(), known)?;
+        let mut config = self.run.config_in(file.as_deref(), &self.sandbox, known)?;
         let project = std::env::current_dir().and_then(std::fs::canonicalize);
         config.granted = project
             .ok()
@@ -210,7 +213,7 @@ impl Exec {
         {
             // What was decided there may be the command's word too.
             if config.project.is_some() {
-                config = self.run.config(known)?;
+                config = self.run.config(&self.sandbox, known)?;
             }
             config.granted = None;
         }
@@ -448,9 +451,10 @@ fn keep_control_from_the_workload(
 }
 
 /// What a sandbox is made with. One that runs cannot get it any more.
-const NOT_INTO: [&str; 10] = [
+const NOT_INTO: [&str; 11] = [
     "RunFlags",
     "Flags",
+    "SandboxFlags",
     "allow_userns",
     "writable_git",
     "guard_tools",

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, SandboxFlags};
 
 use super::consent;
 use super::failure::Failure;
@@ -68,8 +68,12 @@ impl RunFlags {
     ///
     /// # Errors
     /// Returns a [`Failure`] with every mistake of both.
-    pub fn config(&self, known: &dyn Fn(&str) -> Option<String>) -> Result<Config, Failure> {
-        Ok(self.flags.config(known)?)
+    pub fn config(
+        &self,
+        sandbox: &SandboxFlags,
+        known: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Config, Failure> {
+        Ok(self.flags.config(sandbox, known)?)
     }
 
     /// Returns the configuration of the project's file and the flags together.
@@ -80,13 +84,14 @@ impl RunFlags {
     pub(super) fn config_in(
         &self,
         project: Option<&Path>,
+        sandbox: &SandboxFlags,
         known: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Config, Failure> {
         let Some(path) = project else {
-            return self.config(known);
+            return self.config(sandbox, known);
         };
         let read = project_file::configuration(path)?;
-        let mut config = self.flags.added_to(Some(read), known)?;
+        let mut config = self.flags.added_to(Some(read), sandbox, known)?;
         config.consent = consent::kept_at(path);
         Ok(config)
     }

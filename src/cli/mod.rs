@@ -119,7 +119,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run a command whose every connection goes through the gateway
-    Exec(exec::Exec),
+    Exec(Box<exec::Exec>),
     Serve(serve::Serve),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),

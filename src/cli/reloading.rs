@@ -13,7 +13,7 @@ use super::flags::RunFlags;
 use super::profile::Profile;
 use super::resolve::ResolvedConfig;
 use super::watched::{Watched, WatchedFiles};
-use crate::config::Config;
+use crate::config::{Config, SandboxFlags};
 use crate::names::CredentialName;
 
 /// What a reload starts from.
@@ -27,6 +27,8 @@ pub struct Reloading {
 pub struct ConfigSource {
     /// The flags, which stay.
     pub run: RunFlags,
+    /// Those of the sandbox.
+    pub sandbox: SandboxFlags,
     /// Whether every variable that a preset knows is lent.
     pub known_variables: bool,
     /// The project's file that it started with.
@@ -145,7 +147,9 @@ impl ConfigSource {
     /// Returns a [`Failure`] with every mistake.
     pub fn read(&self) -> Result<(Config, ResolvedConfig), Failure> {
         let known = &super::presets::known_variable;
-        let mut config = self.run.config_in(self.project.as_deref(), known)?;
+        let mut config = self
+            .run
+            .config_in(self.project.as_deref(), &self.sandbox, known)?;
         config.granted = self.granted.clone();
         config.open = self.open;
         if let Some(profile) = &self.profile {

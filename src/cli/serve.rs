@@ -22,7 +22,7 @@ use super::standard_error::InBackground;
 use super::terminal::Terminal;
 use super::threads::Thread;
 use super::{logging, serving};
-use crate::config::Config;
+use crate::config::{Config, SandboxFlags};
 use crate::credential::unexpected_reach;
 use crate::gateway::Worker;
 use crate::launch::service;
@@ -64,6 +64,7 @@ impl Serve {
         let bound = binding::bind(&config.listeners, passed.sockets, config.runtime.threads)?;
         let source = ConfigSource {
             run: self.run.clone(),
+            sandbox: SandboxFlags::default(),
             known_variables: false,
             profile: None,
             project: None,
@@ -97,7 +98,9 @@ impl Serve {
     }
 
     fn config(&self, terminal: &Terminal) -> Result<Config, Failure> {
-        let mut config = self.run.config(&super::presets::known_variable)?;
+        let mut config = self
+            .run
+            .config(&SandboxFlags::default(), &super::presets::known_variable)?;
         config.granted = config.file.as_deref().map(granted_beside);
         terminal.warn(&config.warnings);
         note_former_grants(&config, terminal);

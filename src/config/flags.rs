@@ -51,15 +51,20 @@ pub struct Flags {
     /// Read settings from a file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Put the session in a group that policies name
-    #[arg(long = "group", value_name = "NAME")]
-    pub groups: Vec<String>,
     /// Write the audit log to this file
     #[arg(long, value_name = "FILE")]
     pub audit: Option<String>,
     /// Give the workload new phantoms, and in `serve` a new CA, instead of those of the last start
     #[arg(long)]
     pub fresh: bool,
+}
+
+/// The flags of a sandbox and its session, which `exec` alone makes.
+#[derive(Args, Clone, Default)]
+pub struct SandboxFlags {
+    /// Put the session in a group that policies name
+    #[arg(long = "group", value_name = "NAME")]
+    pub groups: Vec<String>,
     /// Let the workload read a path of the host
     #[arg(long, value_name = "PATH")]
     pub see: Vec<String>,
@@ -106,9 +111,13 @@ impl Flags {
     ///
     /// # Errors
     /// Returns a [`ConfigError`] with every mistake of the file and of the flags.
-    pub fn config(&self, known: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
+    pub fn config(
+        &self,
+        sandbox: &SandboxFlags,
+        known: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Config, ConfigError> {
         let named = self.config.as_deref().map(Config::load);
-        self.added_to(named, known)
+        self.added_to(named, sandbox, known)
     }
 
     /// Adds the flags to a configuration that was read, or to none.
@@ -118,6 +127,7 @@ impl Flags {
     pub fn added_to(
         &self,
         read: Option<Result<Config, ConfigError>>,
+        sandbox: &SandboxFlags,
         known: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Config, ConfigError> {
         let mut mistakes = Vec::new();
@@ -138,7 +148,7 @@ impl Flags {
         config.state.fresh = self.fresh;
         self.credentials(&mut config, &mut line, known);
         self.reach(&mut config, &mut line);
-        self.sandbox(&mut config, &mut line);
+        sandbox.add_to(&mut config, &mut line);
         mistakes.append(&mut line.found);
         if mistakes
             .iter()
@@ -217,11 +227,6 @@ impl Flags {
             let file = line.value("--policy", text, read);
             config.policy.files.extend(file);
         }
-        for text in &self.groups {
-            if let Some(name) = line.value("--group", text, super::listener::name(text)) {
-                config.groups.push(name.as_str().to_owned());
-            }
-        }
         if let Some(text) = &self.audit {
             let path = resolve_path(text, &line.directory, config.home.as_deref());
             config.audit.path = line
@@ -229,8 +234,15 @@ impl Flags {
                 .or(config.audit.path.take());
         }
     }
+}
 
-    fn sandbox(&self, config: &mut Config, line: &mut Line) {
+impl SandboxFlags {
+    fn add_to(&self, config: &mut Config, line: &mut Line) {
+        for text in &self.groups {
+            if let Some(name) = line.value("--group", text, super::listener::name(text)) {
+                config.groups.push(name.as_str().to_owned());
+            }
+        }
         let home = config.home.clone();
         for (flag, texts, list) in [
             ("--see", &self.see, &mut config.sandbox.see),
@@ -457,9 +469,17 @@ mod tests {
     use crate::credential::preset;
 
     fn flags(edit: impl FnOnce(&mut Flags)) -> Result<Config, ConfigError> {
-        let mut flags = Flags::default();
-        edit(&mut flags);
-        flags.config(&|name| preset::of_variable(name).map(|(preset, _)| preset.name.clone()))
+        with_sandbox(|flags, _| edit(flags))
+    }
+
+    fn with_sandbox(
+        edit: impl FnOnce(&mut Flags, &mut SandboxFlags),
+    ) -> Result<Config, ConfigError> {
+        let (mut flags, mut sandbox) = (Flags::default(), SandboxFlags::default());
+        edit(&mut flags, &mut sandbox);
+        flags.config(&sandbox, &|name| {
+            preset::of_variable(name).map(|(preset, _)| preset.name.clone())
+        })
     }
 
     #[test]
@@ -540,7 +560,7 @@ mod tests {
 
     #[test]
     fn every_bad_flag_is_reported_at_once() {
-        let refused = flags(|flags| {
+        let refused = with_sandbox(|flags, sandbox| {
             flags.secrets = vec![
                 "UNKNOWN".into(),
                 "PATH@h.test".into(),
@@ -549,9 +569,9 @@ mod tests {
             ];
             flags.allow = vec!["*.com".into(), "h:0".into()];
             flags.policies = vec!["/nonexistent/x.cedar".into()];
-            flags.pass_env = vec!["A".into(), "1X".into()];
-            flags.user = Some("a b".into());
-            flags.groups = vec!["a b".into()];
+            sandbox.pass_env = vec!["A".into(), "1X".into()];
+            sandbox.user = Some("a b".into());
+            sandbox.groups = vec!["a b".into()];
         })
         .unwrap_err();
         assert_eq!(refused.mistakes.len(), 10, "{refused}");
