@@ -261,8 +261,18 @@ fn print(terminal: &Terminal, record: &Record) {
     };
     let verdict = terminal.paint(paint, &format!("{:<9}", line.verdict));
     let id = terminal.paint(Paint::Dim, &line.id);
-    let (time, session, what) = (line.time, line.session, line.what);
+    let (session, what) = (line.session, line.what);
+    let time = when(&line.time, record.time.as_deref());
     terminal.line(format!("{time} {session:<12} {verdict} {what} {id}").trim_end());
+}
+
+/// The time of a record, with the day unless that is today.
+fn when(time: &str, whole: Option<&str>) -> String {
+    let today = time::OffsetDateTime::now_utc().date().to_string();
+    match whole.and_then(|whole| whole.get(..10)) {
+        Some(day) if day != today => format!("{} {time}", safe(day)),
+        _ => time.to_owned(),
+    }
 }
 
 fn shown(part: Option<&str>) -> String {
@@ -298,3 +308,18 @@ fn request(record: &Record) -> String {
 const KEPT: usize = 1024;
 /// How many records of the past are shown.
 const PAST: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_of_another_day_has_its_day() {
+        let past = "2026-01-02T03:04:05.000006Z";
+        assert_eq!(when("03:04:05", Some(past)), "2026-01-02 03:04:05");
+        let today = time::OffsetDateTime::now_utc().date();
+        let now = format!("{today}T03:04:05.000006Z");
+        assert_eq!(when("03:04:05", Some(&now)), "03:04:05");
+        assert_eq!(when("", None), "");
+    }
+}

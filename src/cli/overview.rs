@@ -32,6 +32,7 @@ impl Overview<'_> {
     pub fn print(&self, terminal: &Terminal) -> Result<(), Failure> {
         let mut lines = vec![("network", self.network()?), ("lends", self.lends())];
         lines.extend(self.file().map(|text| ("file", text)));
+        lines.extend(self.granted().map(|text| ("granted", text)));
         lines.extend(ports::told(&self.config.sandbox));
         lines.extend(self.agent().map(|text| ("agent", text)));
         lines.extend(self.unset().map(|text| ("not lent", text)));
@@ -55,6 +56,19 @@ impl Overview<'_> {
     fn file(&self) -> Option<String> {
         let file = self.config.project.as_deref()?;
         Some(format!("{}, as you allowed it", file.display()))
+    }
+
+    /// Where the rules are that `gateway allow` kept.
+    fn granted(&self) -> Option<String> {
+        let file = self
+            .config
+            .granted
+            .as_deref()
+            .filter(|file| file.exists())?;
+        let file = file.display();
+        Some(format!(
+            "what `gateway allow` kept for this project: edit {file} to take it back"
+        ))
     }
 
     /// The agent whose profile applies, and what it keeps.

@@ -109,9 +109,13 @@ impl Why {
         };
         Err(Failure::new(format!("no record has the id {id}"))
             .because(searched)
-            .next("name the audit log of that gateway: `--audit FILE`"))
+            .next(ANOTHER_LOG))
     }
 }
+
+/// What to do where the logs that are found unasked lack an exchange.
+const ANOTHER_LOG: &str =
+    "name the audit log of that gateway, `--audit FILE`, or its configuration, `--config FILE`";
 
 fn is_beginning(text: &str) -> bool {
     (4..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -136,10 +140,7 @@ fn whole_id(chains: &[Chain], begin: Option<&str>) -> Result<ExchangeId, Failure
             .next("write more of it"));
     }
     found.first().map_or_else(
-        || {
-            Err(Failure::new("no exchange has an id that begins like this")
-                .next("`gateway log --refused` lists what was refused"))
-        },
+        || Err(Failure::new("no exchange has an id that begins like this").next(ANOTHER_LOG)),
         |id| exchange_id(id),
     )
 }
@@ -153,7 +154,7 @@ fn last_refused(chains: &[Chain]) -> Result<ExchangeId, Failure> {
     })?;
     let Some((_, id)) = last else {
         let what = "nothing was refused, as far as the audit logs tell";
-        return Err(Failure::new(what).next("name the log of that gateway: `--audit FILE`"));
+        return Err(Failure::new(what).next(ANOTHER_LOG));
     };
     exchange_id(&id)
 }

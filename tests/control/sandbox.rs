@@ -161,10 +161,14 @@ fn what_an_operator_grants_in_a_project_holds_in_its_next_run_and_in_no_other_pr
         "api.example.com",
     ];
     let again = user_command(folder.path(), 0)
-        .args(resolve)
+        .args(resolve.iter().filter(|word| **word != "-q"))
         .output()
         .unwrap();
     assert!(again.status.success(), "{again:?}");
+    // It is told why it may, and where to take that back.
+    let told = String::from_utf8_lossy(&again.stderr);
+    let line = told.lines().find(|line| line.contains(" granted "));
+    assert!(line.is_some_and(|line| line.contains(file)), "{told}");
     let other = folder.path().join("home/other");
     fs::create_dir(&other).unwrap();
     let mut elsewhere = user_command(folder.path(), 0);
