@@ -102,6 +102,7 @@ impl Survey {
         let mut stack = vec![(root.to_owned(), None, 0)];
         while let Some((directory, tool, depth)) = stack.pop() {
             if self.left == 0 || depth > DEPTH {
+                self.skipped(&directory);
                 self.miss(&directory);
                 continue;
             }
@@ -380,6 +381,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let deep: PathBuf = std::iter::repeat_n("d", DEPTH + 2).collect();
         fs::create_dir_all(folder.path().join(deep)).unwrap();
-        assert!(Survey::of([&folder.path().to_owned()]).missed.is_some());
+        let unsearched: PathBuf = std::iter::repeat_n("d", DEPTH + 1).collect();
+        let git = folder.path().join(unsearched).join(".git");
+        fs::create_dir(&git).unwrap();
+        let survey = Survey::of([&folder.path().to_owned()]);
+        assert!(survey.missed.is_some());
+        // A repository is found even where nothing else is looked for.
+        assert!(survey.repositories.contains_key(&git));
     }
 }
