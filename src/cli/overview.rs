@@ -6,12 +6,17 @@ use super::known_commands;
 use super::lending;
 use super::ports;
 use super::profile::Profile;
+use super::proposal;
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
 use crate::config::{Allowed, Config};
 use crate::credential::preset::PresetCredential;
 use crate::credential::{SecretUnsafe, Stored, unexpected_reach};
+use crate::gateway::floor;
 use crate::launch::{self, Launch};
+use crate::message::{Authority, HostPattern, Origin, Scheme};
+use crate::names::ReasonCode;
+use crate::origin::OriginSettings;
 use crate::policy::HostScope;
 use crate::session::Role;
 
@@ -239,7 +244,9 @@ impl Overview<'_> {
         let hide = hide.map(|path| format!("--hide {}: there is nothing to hide", path.display()));
         let open = "--learn=permit: the command may send anything to any host in this run";
         let open = self.config.open.then(|| open.to_owned());
-        let ports = self.resolved.allowed.iter().filter_map(no_http);
+        let settings = proposal::settings(Some(self.config));
+        let allowed = self.resolved.allowed.iter();
+        let ports = allowed.filter_map(|one| no_http(one).or_else(|| below(one, &settings)));
         let command = known_commands::limits(self.launch);
         files
             .into_iter()
@@ -262,13 +269,45 @@ fn no_http(allowed: &Allowed) -> Option<String> {
             .ip()
             .is_some_and(|address| address.is_loopback());
     let why = match port {
-        _ if is_local => "in the sandbox that is the sandbox itself, and no port of this machine",
+        _ if is_local => {
+            "in the sandbox that is the sandbox itself; `--host-port` reaches a service of this machine"
+        }
         22 => "SSH does not pass, only HTTP does: let git use https",
         25 | 465 | 587 => "mail does not pass, only HTTP does",
         1433 | 3306 | 5432 | 6379 | 27017 => "databases' own protocols do not pass, only HTTP does",
         _ => return None,
     };
     Some(format!("--allow {host}:{port}: {why}"))
+}
+
+/// Why an allowed address would be refused all the same.
+fn below(allowed: &Allowed, settings: &OriginSettings) -> Option<String> {
+    let HostPattern::Exact(host) = &allowed.host else {
+        return None;
+    };
+    let authority = Authority {
+        host: host.clone(),
+        port: allowed.port,
+    };
+    let clear = Origin {
+        scheme: Scheme::Http,
+        authority: authority.clone(),
+    };
+    let is_clear = settings.rule(&clear).is_some_and(|rule| rule.cleartext);
+    let tls = Origin {
+        scheme: Scheme::Https,
+        authority,
+    };
+    let reason = floor(if is_clear { &clear } else { &tls }, settings)?;
+    let remedy = match reason {
+        ReasonCode::SsrfResolvedIp => " It needs `addresses` in `[[origin]]`, too.",
+        _ => "",
+    };
+    let port = allowed.port;
+    Some(format!(
+        "--allow {host}:{port}: {}{remedy}",
+        reason.meaning()
+    ))
 }
 
 fn lent_one(stored: &Stored) -> String {

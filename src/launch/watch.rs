@@ -98,7 +98,7 @@ pub fn refuse_files(plan: &MountPlan) -> Result<(), Failure> {
         if !path.is_dir() {
             let why = format!(
                 "`{}` cannot be hidden: it is a file in a project, and a program that saves it anew, or beside it, would \
-                 show it; move it out of the project, or hide a directory that holds it",
+                 show it. If a secret is kept in it, move it out of the project; else hide a directory that holds it",
                 path.display()
             );
             return Err(Failure::new(Step::Prepare, why));

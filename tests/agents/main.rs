@@ -360,6 +360,8 @@ fn the_summary_says_what_policies_allow_and_what_the_project_shows() {
         "localhost:5432",
         "--allow",
         "github.com:22",
+        "--allow",
+        "10.0.0.1",
         "--hide",
         "/nosuch",
         "--",
@@ -367,12 +369,13 @@ fn the_summary_says_what_policies_allow_and_what_the_project_shows() {
     ];
     let said = said(desk.command("one", &flags));
     for part in [
-        "network  api.example.test, github.com:22, localhost:5432\n",
+        "network  10.0.0.1, api.example.test, github.com:22, localhost:5432\n",
         "git's settings and hooks read-only: --writable-git",
         "/one/.env holds what looks like a secret, and the command can read it",
         "/one/dev.sock, which the command can reach",
         "--hide /nosuch: there is nothing to hide",
-        "--allow localhost:5432: in the sandbox that is the sandbox itself",
+        "--allow localhost:5432: in the sandbox that is the sandbox itself; `--host-port`",
+        "--allow 10.0.0.1:443: The host has a private, loopback or reserved address. It needs",
         "--allow github.com:22: SSH does not pass",
     ] {
         assert!(said.contains(part), "{part}\n{said}");
