@@ -13,19 +13,34 @@ use crate::rig::canary::Canary;
 use crate::rig::frames::{DATA, END_STREAM};
 use crate::rig::origin::Step;
 use crate::rig::way::Way;
-use crate::rig::{GOOD, OTHER, Rig, policies};
+use crate::rig::{GOOD, MODEL, OTHER, Rig, policies};
 use crate::rows;
 use crate::verdicts::{allowed, refused};
 
 rows![
     a_policy_that_errs_denies,
     a_refused_reload_keeps_what_holds,
+    a_refused_call_of_grpc_is_recorded_with_the_status_of_its_reason,
     every_request_is_judged_under_one_generation,
     what_is_under_way_is_cut_when_policy_changes,
     the_sandbox_cannot_reload,
     a_doubtful_configuration_does_not_start,
     the_environment_does_not_reroute,
 ];
+
+/// Its client gets 200, as gRPC demands, and whoever counts refusals must not.
+fn a_refused_call_of_grpc_is_recorded_with_the_status_of_its_reason(rig: &Rig) {
+    for way in Way::SECURE {
+        let template = "POST /p.S/M HTTP/1.1\r\nHost: {H}\r\nContent-Type: application/grpc\r\n\
+                        Content-Length: 0\r\n\r\n";
+        let answer = rig.ask(way, MODEL, template);
+        let record = rig.record(way);
+        let told = (answer.status, answer.field("grpc-status"));
+        assert_eq!(told, (200, Some("7")), "{way:?} {answer:?}");
+        assert_eq!(record["status"], 403, "{way:?} {record}");
+        assert_eq!(record["blame"], "policy", "{way:?} {record}");
+    }
+}
 
 /// Writes the policies, asks for a reload, and says whether it was taken.
 pub fn reload(rig: &Rig, text: &str) -> bool {
