@@ -1,6 +1,7 @@
 //! The shape of a credential: its prefix, length, alphabet and checksum, without its value.
 
 use super::draw::Stream;
+use super::issue::MIN_BITS;
 use super::jwt::JwtShape;
 use super::known;
 use super::slots::{Alphabet, CHECKSUM_DIGITS, Check, Slot, fill_slots, uuid_slots};
@@ -41,6 +42,9 @@ pub enum ShapeMalformed {
     /// It is empty, longer than 16 KiB, or contains a character that is not visible ASCII.
     #[error("a shape has 1 to 16384 visible ASCII characters")]
     Size,
+    /// A phantom of that shape could be guessed.
+    #[error("a phantom of this shape would have fewer than {MIN_BITS} random bits")]
+    Guessable,
     /// It is no text of a kept shape.
     #[error("the kept shape cannot be read")]
     Kept,
@@ -112,7 +116,11 @@ impl Shape {
         if slots.is_empty() || slots.len() > MAX_BYTES {
             return Err(ShapeMalformed::Size);
         }
-        Ok(Self(Body::Slots { slots, check }))
+        let shape = Self(Body::Slots { slots, check });
+        match shape.entropy_bits() < MIN_BITS {
+            true => Err(ShapeMalformed::Guessable),
+            false => Ok(shape),
+        }
     }
 
     /// The shape as a session's record keeps it. It holds what every phantom of the shape shows.
@@ -229,6 +237,8 @@ mod tests {
     #[test]
     fn a_malformed_shape_is_refused_by_cause() {
         assert_eq!(Shape::parse(""), Err(ShapeMalformed::Size));
+        assert_eq!(Shape::parse("foo"), Err(ShapeMalformed::Guessable));
+        assert_eq!(Shape::parse("x[4 hex]"), Err(ShapeMalformed::Guessable));
         assert_eq!(Shape::parse("a b"), Err(ShapeMalformed::Size));
         assert_eq!(Shape::parse("é"), Err(ShapeMalformed::Size));
         assert_eq!(Shape::parse("x[0 alnum]"), Err(ShapeMalformed::Size));
