@@ -44,16 +44,17 @@ fn doubtful(error: &clap::Error, arguments: &[OsString]) -> Vec<String> {
         ErrorKind::ValueValidation,
         ErrorKind::TooManyValues,
     ];
-    // Where the values are listed, what was mistyped is no secret.
-    let is_listed = error.get(ContextKind::ValidValue).is_some();
-    if stray.contains(&error.kind()) && !is_listed {
+    if stray.contains(&error.kind()) {
+        // Where the values are listed, a short word is one that was mistyped.
+        let is_listed = error.get(ContextKind::ValidValue).is_some();
+        let is_word = |text: &str| text.len() <= 12 && text.bytes().all(|b| b.is_ascii_lowercase());
         for (kind, value) in error.context() {
             match value {
                 ContextValue::String(text) if kind == ContextKind::InvalidValue => {
-                    doubtful.push(text.clone())
+                    doubtful.extend((!is_listed || !is_word(text)).then(|| text.clone()));
                 }
                 ContextValue::String(text)
-                    if kind == ContextKind::InvalidArg && !text.starts_with('-') =>
+                    if kind == ContextKind::InvalidArg && !text.starts_with(['-', '<']) =>
                 {
                     doubtful.push(text.clone());
                 }
