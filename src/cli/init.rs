@@ -9,8 +9,10 @@ use super::failure::{Code, Failure};
 use super::last_run::LastRun;
 use super::new_file::{self, learned, quoted};
 use super::project_file;
+use super::resolve;
 use super::terminal::Terminal;
 use crate::config::Config;
+use crate::credential::preset;
 
 /// Propose a `gateway.toml` for this folder: shows it, asks, and writes it
 #[derive(Args)]
@@ -57,7 +59,11 @@ fn proposed(folder: &Path) -> String {
         let found = known.files.iter().find(|name| folder.join(name).is_file());
         if let Some(name) = found {
             why.push_str(&format!("# {name}: {}\n", known.about));
-            presets.extend(known.preset);
+            let unknown = known.preset.and_then(without_host);
+            match unknown {
+                Some(unknown) => why.push_str(&format!("# left out: {unknown}\n")),
+                None => presets.extend(known.preset),
+            }
             hosts.extend(known.hosts);
         }
     }
@@ -84,6 +90,16 @@ fn proposed(folder: &Path) -> String {
         list(&hosts)
     ));
     text
+}
+
+/// Why a preset cannot be used here: nothing names its registry's host.
+fn without_host(name: &str) -> Option<String> {
+    let failure = resolve::registry(preset::named(name)?).err()?;
+    Some(format!(
+        "{}: {}",
+        failure.what,
+        failure.why.unwrap_or_default()
+    ))
 }
 
 /// The services on which the repository has remotes, each with its preset.
@@ -187,7 +203,6 @@ const SERVICES: &[(&str, &str)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credential::preset;
 
     #[test]
     fn a_project_is_known_by_its_files_and_remotes() {

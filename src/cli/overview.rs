@@ -165,7 +165,7 @@ impl Overview<'_> {
         (!unset.is_empty()).then(|| unset.join("; "))
     }
 
-    /// The user's own variables that presets know, and that hold no credential.
+    /// The user's own variables that presets know, and that cannot be lent.
     fn unfit(&self) -> Option<String> {
         let one = |(variable, why): &(String, SecretUnsafe)| format!("{variable}: {why}");
         let unfit: Vec<String> = self.resolved.unfit.iter().map(one).collect();

@@ -23,7 +23,7 @@ pub struct ResolvedConfig {
     pub encoded_slash: Vec<OriginPattern>,
     /// What presets that were asked for would lend, if one of the variables were set.
     pub unset: Vec<&'static PresetCredential>,
-    /// Variables that presets know and nobody asked for, whose values are no credentials, and why.
+    /// Variables that presets know and nobody asked for, and why they are not lent.
     pub unfit: Vec<(String, SecretUnsafe)>,
 }
 
@@ -100,10 +100,7 @@ impl ResolvedConfig {
         }
         for (_, preset, _) in preset::known_variables(is_set) {
             let lent = || preset.credentials.iter().filter(|one| is_lent(one));
-            let set = lent().flat_map(|one| one.variables.iter().find(|one| is_set(one)));
-            let unfit: Vec<_> = set
-                .filter_map(|variable| Some((variable.clone(), unfit(variable)?)))
-                .collect();
+            let unfit: Vec<_> = lent().filter_map(unlendable).collect();
             if !unfit.is_empty() {
                 self.unfit.extend(unfit);
                 continue;
@@ -227,8 +224,14 @@ impl ResolvedConfig {
     }
 }
 
+/// The variable of a credential that nobody asked for, and why it cannot be lent; `None` if it can.
+fn unlendable(credential: &PresetCredential) -> Option<(String, SecretUnsafe)> {
+    let variable = credential.variables.iter().find(|one| is_set(one))?;
+    Some((variable.clone(), unfit(variable)?))
+}
+
 /// Returns the hosts that the user's own package manager configuration names for this preset.
-fn registry(preset: &Preset) -> Result<Vec<OriginPattern>, Failure> {
+pub(super) fn registry(preset: &Preset) -> Result<Vec<OriginPattern>, Failure> {
     let Some(kind) = preset.registry else {
         return Ok(Vec::new());
     };

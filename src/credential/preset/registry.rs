@@ -1,4 +1,5 @@
-//! Package registries. Their hosts are not built in; the user's own configuration names them.
+//! Package registries. The user's own configuration names their hosts. Only the default of cargo is
+//! built in, because no command of cargo tells it.
 
 use serde::Deserialize;
 
@@ -184,8 +185,8 @@ impl PythonIndexes {
     }
 }
 
-/// cargo's `[source]`, `[registries]` and their variables. cargo does not report its built-in
-/// default.
+/// cargo's `[source]`, `[registries]` and their variables, and its built-in default, unless a
+/// source replaces that.
 fn crates(user: &UserConfig) -> Vec<String> {
     let of_variables = user
         .variables
@@ -194,6 +195,9 @@ fn crates(user: &UserConfig) -> Vec<String> {
         .map(|(_, address)| address.clone());
     let mut addresses: Vec<String> = of_variables.collect();
     addresses.sort();
+    let mut is_replaced = user
+        .variable("CARGO_SOURCE_CRATES_IO_REPLACE_WITH")
+        .is_some();
     let folder = user
         .named_file("CARGO_HOME")
         .unwrap_or_else(|| user.home.join(".cargo"));
@@ -211,10 +215,18 @@ fn crates(user: &UserConfig) -> Vec<String> {
                 .flatten();
             addresses.extend(entries.flat_map(|(_, entry)| texts(entry.get(key))));
         }
+        let default = table.get("source").and_then(|all| all.get("crates-io"));
+        is_replaced |= default.is_some_and(|source| source.get("replace-with").is_some());
         break;
+    }
+    if !is_replaced {
+        addresses.extend(CRATES_IO.map(str::to_owned));
     }
     addresses
 }
+
+/// cargo's own index and API.
+const CRATES_IO: [&str; 2] = ["https://index.crates.io", "https://crates.io"];
 
 /// The `key = value` lines of an INI file; an indented line continues the previous value.
 fn ini(text: &str) -> Vec<(String, String)> {
@@ -374,20 +386,23 @@ mod tests {
             )],
             &[("CARGO_REGISTRIES_X_INDEX", "sparse+https://x.example/")],
         );
-        let hosts = ["x", "mirror", "corp"];
-        assert_eq!(
-            machine.origins(PackageRegistry::Crates),
-            hosts.map(|host| format!("https://{host}.example"))
-        );
+        let hosts = ["x", "mirror", "corp"].map(|host| format!("https://{host}.example"));
+        let all = machine.origins(PackageRegistry::Crates);
+        assert_eq!(all, [&hosts[..], &CRATES_IO.map(str::to_owned)].concat());
+    }
+
+    #[test]
+    fn cargos_own_default_is_known_unless_a_source_replaces_it() {
+        let replaced = "[source.crates-io]\nreplace-with = \"m\"\n[source.m]\nregistry = \"sparse+https://m.example/\"\n";
+        let file = ("home/.cargo/config.toml", replaced);
+        let origins = |files: &[_]| Machine::with(files, &[]).origins(PackageRegistry::Crates);
+        assert_eq!(origins(&[]), CRATES_IO);
+        assert_eq!(origins(&[file]), ["https://m.example"]);
     }
 
     #[test]
     fn where_nothing_names_a_host_the_remedy_is_said() {
-        for registry in [
-            PackageRegistry::Npm,
-            PackageRegistry::Pypi,
-            PackageRegistry::Crates,
-        ] {
+        for registry in [PackageRegistry::Npm, PackageRegistry::Pypi] {
             let error = registry
                 .origins(&Machine::with(&[], &[]).user())
                 .unwrap_err();

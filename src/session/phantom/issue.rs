@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::draw::PhantomKey;
-use super::shape::Shape;
+use super::shape::{MIN_BITS, Shape};
 use super::text::Phantom;
 use crate::names::CredentialName;
 use crate::recipe::KeyForm;
@@ -171,8 +171,6 @@ impl<'k> Issue<'k> {
     }
 }
 
-/// The least randomness a phantom must have, in bits.
-pub(super) const MIN_BITS: u32 = 24;
 /// The most phantoms issued to one session.
 const MAX_PHANTOMS: usize = 256;
 /// The most retired phantoms that one session's requests are searched for.

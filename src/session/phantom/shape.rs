@@ -1,7 +1,6 @@
 //! The shape of a credential: its prefix, length, alphabet and checksum, without its value.
 
 use super::draw::Stream;
-use super::issue::MIN_BITS;
 use super::jwt::JwtShape;
 use super::known;
 use super::slots::{Alphabet, CHECKSUM_DIGITS, Check, Slot, fill_slots, uuid_slots};
@@ -215,6 +214,9 @@ impl std::fmt::Debug for Shape {
 }
 
 const MAX_BYTES: usize = 16 * 1024;
+
+/// The least randomness a phantom must have, in bits.
+pub(super) const MIN_BITS: u32 = 24;
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use proptest::prelude::*;
 
-use super::issue::MIN_BITS;
+use super::shape::MIN_BITS;
 use super::*;
 use crate::names::CredentialName;
 
