@@ -608,6 +608,36 @@ fn policy_check_reports_every_problem_and_counts_what_holds() {
 }
 
 #[test]
+fn policy_check_and_test_judge_what_serve_has_in_force_with_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let config = "[policy]\nallow = [\"allowed.example.com\"]\n[[credential]]\nname = \"A\"\n\
+                  origins = [\"https://allowed.example.com\"]\n";
+    fs::write(at.join("gateway.toml"), config).unwrap();
+    let granted =
+        "permit(principal, action, resource == Gateway::Host::\"granted.example.com\");\n";
+    fs::write(at.join("gateway.granted.cedar"), granted).unwrap();
+    let decisions: String = ["allowed", "granted"]
+        .map(|host| {
+            format!(
+                "[[decision]]\nname = \"{host}\"\nurl = \"https://{host}.example.com/\"\n\
+                 expect = \"allow\"\n"
+            )
+        })
+        .concat();
+    fs::write(at.join("zz.toml"), decisions).unwrap();
+    fs::write(at.join("zz.cedar"), "").unwrap();
+    let check = ["policy", "check", "--config", "gateway.toml"];
+    let said = ends_with(&check, at, 0, &[]);
+    assert!(!said.contains("no policy permits"), "{said}");
+    let test = ["policy", "test", "--config", "gateway.toml", "zz.toml"];
+    let passed = "2 of 2 decisions as expected, judged by gateway.toml";
+    ends_with(&test, at, 0, &[passed]);
+    let beside = "0 of 2 decisions as expected, judged by zz.cedar";
+    ends_with(&["policy", "test", "zz.toml"], at, 1, &[beside]);
+}
+
+#[test]
 fn policy_test_judges_decision_files_by_the_policies_beside_them() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -40,6 +40,11 @@ pub struct RunFlags {
 }
 
 impl ConfigFile {
+    /// Returns the named file.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// Reads the named file; `None` if no file is named.
     ///
     /// # Errors

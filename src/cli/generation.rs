@@ -1,6 +1,6 @@
 //! Makes generations of the configuration: the first one, and those that reloads put in force.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::failure::Failure;
@@ -160,6 +160,25 @@ pub fn hosts(
     let policies = Policies::load(&sources, config.facts.clone());
     let policies = policies.map_err(|problems| refused("the policies", &problems))?;
     Ok(policies.generation().hosts())
+}
+
+/// The rules that operators grant stand in a file beside the configuration: `gateway.granted.cedar`
+/// for `gateway.toml`.
+pub(super) fn granted_beside(config: &Path) -> PathBuf {
+    config.with_extension(crate::policy::GRANTED)
+}
+
+/// Returns every policy that `serve` has in force with this configuration.
+///
+/// # Errors
+/// As [`first`].
+pub(super) fn served(config: &Config) -> Result<Vec<Source>, Failure> {
+    let mut config = config.clone();
+    config.granted = config.file.as_deref().map(granted_beside);
+    let resolved = ResolvedConfig::of(&config, false)?;
+    let bindings = resolved.stored.iter().map(|stored| stored.binding.clone());
+    let bindings = Bindings::new(bindings.collect()).map_err(|error| ambiguous(&error))?;
+    sources(&config, &resolved, &bindings)
 }
 
 /// Returns the policies from files, and those that flags and presets stand for.

@@ -1,6 +1,5 @@
 //! `gateway serve`: runs the data path behind the configured listeners, for any sandbox.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -11,6 +10,7 @@ use super::control;
 use super::draining::drain;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
+use super::generation;
 use super::keeping::Keeping;
 use super::listener_change::refuse_none;
 use super::refusal_lines::RefusalLines;
@@ -101,7 +101,7 @@ impl Serve {
         let mut config = self
             .run
             .config(&SandboxFlags::default(), &super::presets::known_variable)?;
-        config.granted = config.file.as_deref().map(granted_beside);
+        config.granted = config.file.as_deref().map(generation::granted_beside);
         terminal.warn(&config.warnings);
         note_former_grants(&config, terminal);
         refuse_none(&config)?;
@@ -220,12 +220,6 @@ impl Served<'_> {
             Err(failure) => self.terminal.fail(&failure),
         }
     }
-}
-
-/// The rules that operators grant stand in a file beside the configuration: `gateway.granted.cedar`
-/// for `gateway.toml`.
-fn granted_beside(config: &Path) -> PathBuf {
-    config.with_extension(crate::policy::GRANTED)
 }
 
 /// Says that the file which all configurations of a folder shared is not read any more.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::load::{load, problem_json, sources, tell};
+use super::load::{load, problem_json, tell};
 use crate::cli::failure::{Code, Failure};
 use crate::cli::flags::ConfigFile;
 use crate::cli::terminal::{Paint, Terminal};
@@ -36,11 +36,7 @@ impl PolicyCheck {
                 .because("no file is named, and no configuration")
                 .next("name the files: `gateway policy check policies/*.cedar`, or the configuration: `--config FILE`"));
         }
-        let Some(policies) = load(
-            terminal,
-            sources(&self.files, config.as_ref()),
-            config.as_ref(),
-        ) else {
+        let Some(policies) = load(terminal, &self.files, config.as_ref())? else {
             return Ok(Code::Failed);
         };
         let generation = policies.current();

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::cli::failure::Failure;
+use crate::cli::generation;
 use crate::cli::terminal::{Paint, Terminal, safe};
 use crate::config::Config;
 use crate::policy::{Policies, Problem, Problems, Settings, Source};
@@ -16,41 +18,44 @@ pub(super) struct PolicyFiles {
     pub(super) policies: Vec<PathBuf>,
 }
 
-/// Returns the sources of the named files and folders, or else of the configuration. Reports all
-/// problems at once.
-pub(super) fn sources(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<Source>, Problems> {
-    match config {
-        Some(config) if named.is_empty() => config.policy.sources(),
-        _ => {
-            let files = named.to_vec();
-            let rules = None;
-            Settings { files, rules }.sources()
-        }
-    }
-}
-
-/// Loads the policies. Prints every problem and returns `None` if there are any.
+/// Loads the named files and folders, or else what `serve` has in force with the configuration.
+/// Prints every problem and returns `None` if there are any.
+///
+/// # Errors
+/// Returns a [`Failure`] if the configuration cannot be served.
 pub(super) fn load(
     terminal: &Terminal,
-    sources: Result<Vec<Source>, Problems>,
+    named: &[PathBuf],
     config: Option<&Config>,
-) -> Option<Policies> {
+) -> Result<Option<Policies>, Failure> {
     let declared = config
         .map(|config| config.facts.clone())
         .unwrap_or_default();
-    match sources.and_then(|sources| Policies::load(&sources, declared)) {
-        Ok(policies) => Some(policies),
-        Err(Problems(problems)) => {
-            if terminal.json() {
-                let problems: Vec<_> = problems.iter().map(problem_json).collect();
-                terminal.document(&serde_json::json!({ "holds": false, "problems": problems }));
-            } else {
-                problems
-                    .iter()
-                    .for_each(|problem| tell(terminal, Paint::Red, "error", problem));
-            }
-            None
-        }
+    let loaded = sources(named, config)?.and_then(|sources| Policies::load(&sources, declared));
+    Ok(loaded.map_err(|problems| refuse(terminal, &problems)).ok())
+}
+
+fn sources(
+    named: &[PathBuf],
+    config: Option<&Config>,
+) -> Result<Result<Vec<Source>, Problems>, Failure> {
+    let Some(config) = config.filter(|_| named.is_empty()) else {
+        let (files, rules) = (named.to_vec(), None);
+        return Ok(Settings { files, rules }.sources());
+    };
+    match config.policy.sources() {
+        Ok(_) => generation::served(config).map(Ok),
+        Err(problems) => Ok(Err(problems)),
+    }
+}
+
+fn refuse(terminal: &Terminal, Problems(problems): &Problems) {
+    if terminal.json() {
+        let problems: Vec<_> = problems.iter().map(problem_json).collect();
+        return terminal.document(&serde_json::json!({ "holds": false, "problems": problems }));
+    }
+    for problem in problems {
+        tell(terminal, Paint::Red, "error", problem);
     }
 }
 

@@ -1,19 +1,17 @@
-//! `gateway policy test`: runs decision files against the policies beside them or those of the
-//! configuration.
+//! `gateway policy test`: runs decision files against named policies, those of a configuration, or
+//! those beside them.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 
-use super::load::{PolicyFiles, load, sources};
+use super::load::{PolicyFiles, load};
 use crate::cli::failure::{Code, Failure};
 use crate::cli::flags::ConfigFile;
 use crate::cli::terminal::{Paint, Terminal, safe};
-use crate::config::Config;
 use crate::credential::preset;
 use crate::policy::decisions::{Report, run};
-use crate::policy::{Problems, Source};
 
 /// Runs decision files.
 #[derive(Args)]
@@ -32,11 +30,8 @@ impl PolicyTest {
         let mut failed = 0;
         let mut documents = Vec::new();
         for file in self.files()? {
-            let Some(policies) = load(
-                terminal,
-                self.sources(&file, config.as_ref()),
-                config.as_ref(),
-            ) else {
+            let judged = self.judged(&file, config.is_some());
+            let Some(policies) = load(terminal, &judged, config.as_ref())? else {
                 return Ok(Code::Failed);
             };
             let cannot = |why: String| {
@@ -50,10 +45,11 @@ impl PolicyTest {
             let report = run(&policies, &text, preset::is_batch)
                 .map_err(|error| cannot(error.to_string()).next("docs/policy.md has the format"))?;
             failed += report.failed.len();
+            let by = self.judges(&judged);
             if terminal.json() {
-                documents.push(document(&file, &report));
+                documents.push(document(&file, &by, &report));
             } else {
-                print(terminal, &file, &report);
+                print(terminal, &file, &by, &report);
             }
         }
         if terminal.json() {
@@ -88,27 +84,30 @@ impl PolicyTest {
         Ok(files)
     }
 
-    /// Returns the named policies; else the file of the same name beside the decisions, with the
-    /// guards of the parent folder; else those of the configuration.
-    fn sources(&self, file: &Path, config: Option<&Config>) -> Result<Vec<Source>, Problems> {
-        if !self.named.policies.is_empty() {
-            return sources(&self.named.policies, None);
+    /// Returns the named policies; none if a configuration is named, whose own are judged; else the
+    /// file of the same name beside the decisions, with the guards of the parent folder.
+    fn judged(&self, file: &Path, names_config: bool) -> Vec<PathBuf> {
+        if names_config || !self.named.policies.is_empty() {
+            return self.named.policies.clone();
         }
         let guards = file
             .parent()
             .and_then(Path::parent)
             .map(|folder| folder.join("default.cedar"));
         let beside = [guards, Some(file.with_extension("cedar"))];
-        let beside: Vec<_> = beside
-            .into_iter()
-            .flatten()
-            .filter(|path| path.exists())
-            .collect();
-        sources(&beside, config)
+        let beside = beside.into_iter().flatten();
+        beside.filter(|path| path.exists()).collect()
+    }
+
+    /// Names the policies that judge: the configuration where no file was chosen.
+    fn judges(&self, judged: &[PathBuf]) -> Vec<String> {
+        let config = self.config.path().filter(|_| judged.is_empty());
+        let judged = judged.iter().map(PathBuf::as_path).chain(config);
+        judged.map(|path| path.display().to_string()).collect()
     }
 }
 
-fn print(terminal: &Terminal, file: &Path, report: &Report) {
+fn print(terminal: &Terminal, file: &Path, by: &[String], report: &Report) {
     let name = safe(&file.display().to_string());
     for surprise in &report.failed {
         terminal.line(format!(
@@ -124,18 +123,26 @@ fn print(terminal: &Terminal, file: &Path, report: &Report) {
         terminal.line(format!("    why: {}", safe(&surprise.reason)));
     }
     let total = report.passed + report.failed.len();
+    let by = match by {
+        [] => String::from("no policy"),
+        by => by.join(", "),
+    };
     terminal.line(format!(
-        "{name}: {} of {total} decisions as expected",
-        report.passed
+        "{name}: {} of {total} decisions as expected, judged by {}",
+        report.passed,
+        safe(&by)
     ));
 }
 
-fn document(file: &Path, report: &Report) -> serde_json::Value {
+fn document(file: &Path, by: &[String], report: &Report) -> serde_json::Value {
     let failed = report.failed.iter().map(|surprise| {
         json!({
             "name": surprise.name, "expected": surprise.expected,
             "decided": surprise.decided, "reason": surprise.reason,
         })
     });
-    json!({ "file": file, "passed": report.passed, "failed": failed.collect::<Vec<_>>() })
+    json!({
+        "file": file, "policies": by, "passed": report.passed,
+        "failed": failed.collect::<Vec<_>>(),
+    })
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::load::{PolicyFiles, load, sources};
+use super::load::{PolicyFiles, load};
 use crate::audit::Record;
 use crate::cli::failure::{Code, Failure};
 use crate::cli::terminal::{Paint, Terminal, safe};
@@ -24,11 +24,7 @@ impl PolicyWhy {
     pub(in crate::cli) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let found = self.why.find_in_whole_log()?;
         let config = self.why.config()?;
-        let Some(policies) = load(
-            terminal,
-            sources(&self.named.policies, config.as_ref()),
-            config.as_ref(),
-        ) else {
+        let Some(policies) = load(terminal, &self.named.policies, config.as_ref())? else {
             return Ok(Code::Failed);
         };
         let request = proposal::request(&found.exchange, config.as_ref())?;
