@@ -393,6 +393,29 @@ fn logs_of_sessions_are_listed_and_removed() {
     ends_with(&["audit", "prune", "--keep", "many"], at, 2, &["--keep"]);
 }
 
+#[test]
+fn output_that_cannot_be_written_is_a_failure_unless_its_reader_has_gone() {
+    for words in [
+        &["presets"][..],
+        &["policy", "schema"],
+        &["--version"],
+        &["--help"],
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        for (out, code) in [(Stdio::from(full), 1), (Stdio::from(closed), 0)] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+            let status = command
+                .args(words)
+                .stdout(out)
+                .stderr(Stdio::null())
+                .status();
+            assert_eq!(status.unwrap().code(), Some(code), "{words:?}");
+        }
+    }
+}
+
 /// It makes no sandbox, and would ignore them.
 #[test]
 fn serve_has_no_flags_of_a_sandbox() {

@@ -176,7 +176,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return usage::explain(&error, &arguments),
     };
     let mut terminal = Terminal::new(cli.json, cli.color);
-    match cli.command.run(&mut terminal) {
+    let ended = cli.command.run(&mut terminal);
+    match ended.and_then(|code| terminal.written(code)) {
         Ok(code) => code.into(),
         Err(failure) => {
             terminal.fail(&failure);

@@ -1,13 +1,14 @@
 //! The output of commands: plain in a pipe, coloured in a terminal, JSON for a machine.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
 use crate::config::{Diagnostic, Severity};
 
-use super::failure::{Failure, MistakeJson};
+use super::failure::{Code, Failure, MistakeJson};
 use super::standard_error::StandardError;
 use super::terminal_text::{harmless, width_of};
 
@@ -74,9 +75,20 @@ impl Terminal {
     /// Prints a line to standard output. It is not a failure if the reader has gone.
     pub fn line(&self, text: impl AsRef<str>) {
         let mut out = std::io::stdout().lock();
-        writeln!(out, "{}", text.as_ref())
-            .and_then(|()| out.flush())
-            .unwrap_or(());
+        let written = writeln!(out, "{}", text.as_ref()).and_then(|()| out.flush());
+        if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
+            UNWRITTEN.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// What a command's end becomes if its output could not be written.
+    pub fn written(&self, code: Code) -> Result<Code, Failure> {
+        match code {
+            Code::Ok if UNWRITTEN.load(Ordering::Relaxed) => {
+                Err(Failure::new("the output could not be written").next("see the disk"))
+            }
+            code => Ok(code),
+        }
     }
 
     /// Prints a line to standard error.
@@ -161,7 +173,12 @@ impl Terminal {
         for (label, part) in [("why", &failure.why), ("next", &failure.next)] {
             if let Some(part) = part {
                 let label = painted(self.err, Paint::Bold, label);
-                let part = wrapped(&safe(part), width(), LABEL);
+                // A list of mistakes has a line for each part.
+                let lines = part
+                    .lines()
+                    .map(|line| wrapped(&safe(line), width(), LABEL));
+                let lines: Vec<String> = lines.collect();
+                let part = lines.join(&format!("\n{:LABEL$}", ""));
                 write!(text, "\n  {label}: {part}").unwrap_or(());
             }
         }
@@ -186,6 +203,9 @@ impl Terminal {
         )
     }
 }
+
+/// Whether some line did not reach standard output, although its reader was there.
+static UNWRITTEN: AtomicBool = AtomicBool::new(false);
 
 /// How many characters fit in one line of the terminal, if it is one.
 fn width() -> usize {

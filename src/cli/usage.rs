@@ -1,7 +1,7 @@
 //! Explains an invalid command line without repeating what may be a secret.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -15,8 +15,10 @@ pub(super) fn explain(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
     ) {
-        error.print().unwrap_or(());
-        return ExitCode::SUCCESS;
+        return match error.print() {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+            _ => ExitCode::SUCCESS,
+        };
     }
     let rendered = error.render();
     let terminal = std::io::stderr().is_terminal()

@@ -69,6 +69,10 @@ fn a_reload_applies_changed_policies_or_says_what_is_wrong_with_them() {
     let (code, said) = program.gateway(&["reload"]);
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("rules.cedar:"), "{said}");
+    assert!(
+        !said.contains("\\u{a}"),
+        "each mistake has its line: {said}"
+    );
     let (_, log) = program.gateway(&["log"]);
     let acts: Vec<&str> = log
         .lines()
