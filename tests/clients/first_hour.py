@@ -166,7 +166,7 @@ def refused(hour):
     assert any("example.com" in line and "`--allow example.com` permits it" in line for line in lines), told
     hour.fence("console", "\n".join(lines))
     shown, code = hour.run(["gateway", "why", "--last"])
-    assert code == 0 and "gateway allow" in shown, shown
+    assert code == 0 and "start the next with `--allow example.com`" in shown, shown
 
 
 class World(Services):
