@@ -92,15 +92,20 @@ impl ResolvedConfig {
                     || part.from.env_name().is_some_and(|name| self.uses(name));
                 self.leaves(&part.binding.origins) && !is_open && !is_used
             };
-            let is_fit = |part: &Stored| part.from.env_name().and_then(unfit).is_none();
-            if parts.iter().all(is_free) && parts.iter().all(is_fit) {
-                self.stored.extend(parts);
-                bound.insert(aws.name);
+            if parts.iter().all(is_free) {
+                let set = parts.iter().filter_map(|part| part.from.env_name());
+                let unfit: Vec<_> = set.filter_map(unlendable).collect();
+                if unfit.is_empty() {
+                    self.stored.extend(parts);
+                    bound.insert(aws.name);
+                }
+                self.unfit.extend(unfit);
             }
         }
         for (_, preset, _) in preset::known_variables(is_set) {
             let lent = || preset.credentials.iter().filter(|one| is_lent(one));
-            let unfit: Vec<_> = lent().filter_map(unlendable).collect();
+            let set = lent().filter_map(|one| one.variables.iter().find(|one| is_set(one)));
+            let unfit: Vec<_> = set.filter_map(|one| unlendable(one)).collect();
             if !unfit.is_empty() {
                 self.unfit.extend(unfit);
                 continue;
@@ -224,10 +229,9 @@ impl ResolvedConfig {
     }
 }
 
-/// The variable of a credential that nobody asked for, and why it cannot be lent; `None` if it can.
-fn unlendable(credential: &PresetCredential) -> Option<(String, SecretUnsafe)> {
-    let variable = credential.variables.iter().find(|one| is_set(one))?;
-    Some((variable.clone(), unfit(variable)?))
+/// A variable that nobody asked to lend, and why it cannot be lent; `None` if it can.
+fn unlendable(variable: &str) -> Option<(String, SecretUnsafe)> {
+    Some((variable.to_owned(), unfit(variable)?))
 }
 
 /// Returns the hosts that the user's own package manager configuration names for this preset.

@@ -314,6 +314,8 @@ fn a_variable_that_holds_no_credential_is_not_lent_and_stops_nothing() {
     let desk = Desk::new();
     let mut command = desk.command("one", &["--", "printenv", "GITHUB_TOKEN"]);
     command.env("OPENAI_API_KEY", "EMPTY");
+    command.env("AWS_ACCESS_KEY_ID", "test");
+    command.env("AWS_SECRET_ACCESS_KEY", "test");
     command.env("GITHUB_TOKEN", "a-token-of-some-length-0123456789");
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -322,7 +324,11 @@ fn a_variable_that_holds_no_credential_is_not_lent_and_stops_nothing() {
         "{said}"
     );
     assert!(
-        said.contains("not lent OPENAI_API_KEY: the secret has fewer than 8 characters"),
+        said.contains("not lent AWS_ACCESS_KEY_ID: the secret has fewer than 8 characters"),
+        "{said}"
+    );
+    assert!(
+        said.contains("OPENAI_API_KEY: the secret has fewer"),
         "{said}"
     );
 }
