@@ -42,6 +42,7 @@ impl Env {
         let config = self.config.read(terminal)?;
         let listener = self.listener(&config)?;
         let (certificate, _) = ca::certificate(&config, &listener.session)?;
+        note_password(listener, terminal);
         let mut variables = proxy(listener);
         variables.extend(trusting(&certificate));
         if let Some(file) = config.phantoms.file_of(&listener.session) {
@@ -95,6 +96,20 @@ impl Env {
             }
         }
     }
+}
+
+/// Says that a proxy which asks for a password is not reached with these variables alone.
+fn note_password(listener: &Listener, terminal: &Terminal) {
+    let ListenerKind::Proxy {
+        authentication: Some(authentication),
+    } = &listener.kind
+    else {
+        return;
+    };
+    terminal.note(format!(
+        "gateway: the proxy asks for the password of `{}`, which is not printed: put it into the URLs, behind the name and a colon",
+        authentication.user
+    ));
 }
 
 /// Returns the variables that point to the proxy. The password is not printed; it is in the store

@@ -61,6 +61,12 @@ impl LogCommand {
         }
         records.sort_by(|one, other| one.time.cmp(&other.time));
         self.print_last(terminal, &records);
+        if let Some(session) = self.session.as_deref().filter(|_| records.is_empty()) {
+            let session = safe(session);
+            terminal.note(format!(
+                "gateway: these logs have no such record of `{session}`"
+            ));
+        }
         Ok(Code::Ok)
     }
 

@@ -148,7 +148,7 @@ fn the_log_is_read_with_and_without_a_gateway_and_followed() {
         "{said}"
     );
     let (_, said) = program.gateway(&["log", "--session", "other"]);
-    assert_eq!(said, "");
+    assert_eq!(said, "gateway: these logs have no such record of `other`\n");
     let mut following = command(program.folder.path())
         .args(["log", "-f", "--json", "--refused", "-n", "1"])
         .stdout(Stdio::piped())
