@@ -1,9 +1,12 @@
 //! `gateway log`: what the audit log holds, and what comes.
 
+use std::io::stdout;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use http_body_util::BodyExt as _;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
@@ -102,7 +105,15 @@ impl LogCommand {
             .map_err(|(status, answer)| gateway.refused(status, &answer))?;
         let past = self.past(gateway, terminal)?;
         let mut unread = Vec::new();
-        while let Some(Ok(frame)) = runtime.block_on(content.frame()) {
+        let mut next = || {
+            runtime.block_on(async {
+                tokio::select! {
+                    frame = content.frame() => frame,
+                    () = reader_gone() => None,
+                }
+            })
+        };
+        while let Some(Ok(frame)) = next() {
             unread.extend_from_slice(frame.data_ref().map_or(&[], |data| &**data));
             let whole = memchr::memrchr(b'\n', &unread).map_or(0, |at| at + 1);
             let rest = unread.split_off(whole);
@@ -209,6 +220,19 @@ fn unreadable(error: audit::Error) -> Failure {
     Failure::of("the audit log cannot be read", &error)
 }
 
+/// Waits until whoever read standard output has gone: `gateway log -f | head`.
+async fn reader_gone() {
+    let written_to = stdout();
+    loop {
+        let mut out = [PollFd::new(&written_to, PollFlags::empty())];
+        let now = Timespec::default();
+        if poll(&mut out, Some(&now)).is_ok_and(|_| out[0].revents().contains(PollFlags::ERR)) {
+            return;
+        }
+        tokio::time::sleep(LOOKS_EVERY).await;
+    }
+}
+
 /// What a person is shown of a record. None of it steers a terminal.
 pub(super) struct RecordLine {
     pub(super) time: String,
@@ -312,6 +336,8 @@ fn request(record: &Record) -> String {
 
 /// How many more records than asked for are kept while a log is read.
 const KEPT: usize = 1024;
+/// How often it is looked whether somebody still reads.
+const LOOKS_EVERY: Duration = Duration::from_millis(500);
 /// How many records of the past are shown.
 const PAST: usize = 50;
 

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use crate::program::{Program, command, gateway};
 
@@ -129,6 +130,24 @@ fn several_gateways_are_told_apart_and_one_of_them_is_named() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     panic!("the socket of an ended `exec` stays");
+}
+
+#[test]
+fn following_ends_when_its_reader_has_gone_though_nothing_comes() {
+    let program = Program::start("");
+    for words in [&["log", "-f"][..], &["watch"]] {
+        let (reader, out) = std::io::pipe().unwrap();
+        let mut following = command(program.folder.path());
+        let mut following = following.args(words).stdout(out).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(following.try_wait().unwrap().is_none(), "{words:?}");
+        drop(reader);
+        let begun = Instant::now();
+        while following.try_wait().unwrap().is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "{words:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
 #[test]
