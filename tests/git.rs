@@ -737,7 +737,7 @@ fn what_refuses_to_start_leaves_nothing_in_the_project() {
         let told = said(&output);
         assert_eq!(output.status.code(), Some(125), "{told}");
         let names = home.filter(|home| !home.is_empty()).unwrap_or("HOME");
-        assert!(told.contains(names), "{told}");
+        assert!(told.contains(names) && told.contains("next: "), "{told}");
         assert_eq!(host.sh("work/project", "ls -A"), "", "{told}");
     }
 }

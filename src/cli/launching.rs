@@ -1,7 +1,10 @@
 //! Starts a sandbox: the gateway process, and the launcher beside it.
 
 use std::ffi::OsString;
+use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -32,7 +35,9 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
         Failure::no_state_folder("there is no place for the list of running sandboxes")
             .coded(launch::LAUNCHER_FAILED)
     })?;
-    let announced = after::announce(&launch, &state.join("running"));
+    let running = state.join("running");
+    private_folder(&running)?;
+    let announced = after::announce(&launch, &running);
     let (announced, locks) = announced.map_err(not_launched)?;
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     arguments.insert(0, GATEWAY_PROCESS.into());
@@ -55,6 +60,17 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
     Err(Failure::new("the launcher cannot be started")
         .because(error.to_string())
         .coded(launch::LAUNCHER_FAILED))
+}
+
+/// Makes a folder of the state, unless it is there.
+fn private_folder(folder: &Path) -> Result<(), Failure> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| {
+        Failure::new(format!("the folder `{}` cannot be made", folder.display()))
+            .because(error.to_string())
+            .next("let `XDG_STATE_HOME` or `HOME` name a folder that you can write to")
+            .coded(launch::LAUNCHER_FAILED)
+    })
 }
 
 /// What a sandbox is made with, and what makes it where it is not there.

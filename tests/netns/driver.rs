@@ -252,6 +252,7 @@ pub fn drive(settings: &str) -> ExitCode {
         .stdin(Stdio::null());
     let user = rustix::process::geteuid().as_raw();
     let running = std::env::temp_dir().join(format!("gateway-test-running-{user}"));
+    std::fs::create_dir_all(&running).unwrap();
     let (announced, locks) = match launch::after::announce(&launch, &running) {
         Ok((announced, locks)) => (Stdio::from(announced), locks),
         Err(_) => (Stdio::null(), Vec::new()), // The launch fails for the same reason, and says it.
