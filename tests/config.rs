@@ -1140,7 +1140,7 @@ fn a_vault_is_refused_with_all_of_its_mistakes() {
         "`secret_id` is kept in the vault",
         "it is outside 1s to 1d",
         "`namespace` of [vault]",
-        "`from` is no reference to a secret",
+        "`from` refers to no usable secret",
     ] {
         assert!(
             mistakes.iter().any(|mistake| mistake.contains(part)),

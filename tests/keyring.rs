@@ -58,6 +58,11 @@ fn what_is_set_in_the_key_ring_is_what_its_reference_yields() {
         ring::list().ok()
     });
     assert_eq!(listed, Some(vec![]));
+    let mut remove = Command::new(env!("CARGO_BIN_EXE_gateway"));
+    let removed = remove.args(["secret", "rm", "nothing"]).output().unwrap();
+    let told = String::from_utf8_lossy(&removed.stderr);
+    assert_eq!(removed.status.code(), Some(1), "{told}");
+    assert!(told.contains("next: `gateway secret list`"), "{told}");
     ring::set(&name, value("CANARY-0001")).unwrap();
     ring::set(&name, value("CANARY-0002")).unwrap();
     assert_eq!(ring::list().unwrap(), ["github"]);

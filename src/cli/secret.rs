@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::config::literal::{looks_secret, shown};
+use crate::credential::StoreError;
 use crate::credential::ring::{self, RingError};
 use crate::names::CredentialName;
 
@@ -98,6 +99,7 @@ fn done(terminal: &Terminal, name: &CredentialName, what: &str, next: &str) {
 fn failed(what: &str, error: &RingError) -> Failure {
     let failure = Failure::of(what, error);
     match error {
+        RingError::Store(StoreError::Absent) => failure.next("`gateway secret list` lists them"),
         RingError::Store(_) => failure
             .next("is a Secret Service (GNOME Keyring, KWallet) running and unlocked? A file serves too: `file:/path`, mode 0600"),
         _ => failure,

@@ -50,7 +50,7 @@ pub(super) fn read(
     match parse(text.get_ref(), |path| section.document.path(path)) {
         Ok(reference) => Some(reference),
         Err(hint) => {
-            section.error(key, format!("`{key}` is no reference to a secret"), hint);
+            section.error(key, format!("`{key}` refers to no usable secret"), hint);
             None
         }
     }

@@ -280,7 +280,7 @@ fn named_source(
 ) -> Option<SecretRef> {
     let read = reference::parse(text.get_ref(), |path| section.document.path(path));
     let refused = |hint| {
-        let what = format!("`{}` is no reference to a secret", part.name);
+        let what = format!("`{}` refers to no usable secret", part.name);
         section.document.error(&text.span(), what, hint);
     };
     read.map_err(refused).ok()
