@@ -37,6 +37,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use toml::Spanned;
 
 use super::content::{ContentFacts, Declared};
 use super::policies::Policies;
@@ -93,8 +94,10 @@ pub enum Malformed {
 }
 
 impl Malformed {
-    fn toml(error: &toml::de::Error, text: &str) -> Self {
-        let before = error.span().and_then(|span| text.get(..span.start));
+    /// `begin` is where the part begins that the parser read, if it does not know better.
+    fn toml(error: &toml::de::Error, text: &str, begin: Option<usize>) -> Self {
+        let at = error.span().map(|span| span.start).or(begin);
+        let before = at.and_then(|at| text.get(..at));
         let line = before.map(|before| 1 + before.matches('\n').count());
         Self::Toml {
             place: line.map_or_else(String::new, |line| format!("line {line}: ")),
@@ -112,17 +115,19 @@ pub fn run(
     text: &str,
     is_batch: impl Fn(&Host, &RequestTarget) -> bool,
 ) -> Result<Report, Malformed> {
-    let file: File = toml::from_str(text).map_err(|error| Malformed::toml(&error, text))?;
+    let file: File = toml::from_str(text).map_err(|error| Malformed::toml(&error, text, None))?;
     if file.decision.is_empty() {
         return Err(Malformed::Empty);
     }
-    let cases = file.decision.into_iter().map(|mut decision| {
+    let cases = file.decision.into_iter().map(|decision| {
+        let begin = decision.span().start;
+        let mut decision = decision.into_inner();
         for (key, value) in &file.request {
             decision.entry(key).or_insert_with(|| value.clone());
         }
         let decision: WrittenDecision = decision
             .try_into()
-            .map_err(|error| Malformed::toml(&error, text))?;
+            .map_err(|error| Malformed::toml(&error, text, Some(begin)))?;
         let name = decision.name.clone();
         Case::new(decision, policies.declared())
             .map_err(|reason| Malformed::Decision { name, reason })
@@ -149,7 +154,7 @@ struct File {
     #[serde(default)]
     request: toml::Table,
     #[serde(default)]
-    decision: Vec<toml::Table>,
+    decision: Vec<Spanned<toml::Table>>,
 }
 
 #[derive(Deserialize)]
@@ -460,5 +465,22 @@ mod tests {
             .unwrap_or_default();
         assert!(told.starts_with("line 2: unknown field `test`"), "{told}");
         assert!(!told.contains('\n'), "{told}");
+        let first = "[[decision]]\nname = \"a\"\nurl = \"https://a.test/\"\nexpect = \"allow\"\n";
+        for (line, what) in [
+            (
+                "mehtod = \"GET\"\nurl = \"https://a.test/\"\nexpect = \"deny\"",
+                "mehtod",
+            ),
+            ("url = \"https://a.test/\"\nexpect = \"yes\"", "yes"),
+            ("expect = \"deny\"", "url"),
+        ] {
+            let text = format!("{first}\n[[decision]]\nname = \"b\"\n{line}\n");
+            let told = run(&policies(POLICY), &text, |_, _| false).err().unwrap();
+            let told = told.to_string();
+            assert!(
+                told.starts_with("line 6: ") && told.contains(what),
+                "{told}"
+            );
+        }
     }
 }
