@@ -464,6 +464,23 @@ fn the_bounds_of_the_sandbox_are_read_and_within_reason() {
 }
 
 #[test]
+fn a_limit_of_the_whole_is_no_less_than_that_of_a_part() {
+    refused(
+        "[limits]\nmax_buffered_total = \"1MiB\"\n",
+        &["1:1: `max_buffered_total` is less than `max_buffered_request`"],
+    );
+    refused(
+        "[limits]\nconnections = 10\n",
+        &["1:1: `connections` is less than `connections_per_session`"],
+    );
+}
+
+#[test]
+fn an_exports_address_has_a_scheme() {
+    refused("[[export]]\nurl = \"collector:4318\"\n", &["2:7: "]);
+}
+
+#[test]
 fn two_exports_of_the_same_to_one_place_are_refused() {
     let export = |more: &str| format!("[[export]]\nurl = \"https://c.test/\"\n{more}");
     let tenant = "token = \"env:T\"\n";

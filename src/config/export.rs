@@ -76,7 +76,12 @@ fn format(section: &Section<'_, '_>) -> Option<ExportFormat> {
 
 /// Reads a URL: an origin, and maybe a path.
 fn url(text: &str) -> Result<(Origin, String), Hint> {
-    let after = text.find("://").map_or(0, |at| at + 3);
+    let Some(after) = text.find("://").map(|at| at + 3) else {
+        return Err(Hint::new(
+            "it has no scheme, which says whether records can be read on the way",
+            "write for example `https://collector.example:4318`",
+        ));
+    };
     let at = text[after..].find('/').map_or(text.len(), |at| after + at);
     let (origin, path) = text.split_at(at);
     let pattern = network::origin(origin)?;

@@ -299,6 +299,12 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
     ] {
         *place = within(section, key, long.clone()).unwrap_or(*place);
     }
+    refuse_contradictions(&limits, section);
+    limits
+}
+
+/// Refuses a limit of the whole that is less than that of a part.
+fn refuse_contradictions(limits: &Limits, section: &Section<'_, '_>) {
     if limits.connections < limits.connections_per_session {
         let why = "one session could not reach its own limit";
         let remedy = "raise `connections`, or lower `connections_per_session`";
@@ -308,7 +314,15 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
             Hint::new(why, remedy),
         );
     }
-    limits
+    if limits.max_buffered_total < limits.max_buffered_request {
+        let why = "one request could not reach its own limit";
+        let remedy = "raise `max_buffered_total`, or lower `max_buffered_request`";
+        section.document.error(
+            &section.span,
+            "`max_buffered_total` is less than `max_buffered_request`",
+            Hint::new(why, remedy),
+        );
+    }
 }
 
 pub(super) fn phantoms(section: &Section<'_, '_>) -> PhantomFile {
