@@ -50,7 +50,7 @@ holds said.log 'this root has no /sys'
 # With these and a place for its log, it needs no user, no /etc and no /tmp.
 parts='proc dev sys'
 in_root /usr/bin/gateway exec -- /usr/bin/gateway --version && fail "a log needs a place"
-holds said.log 'name one: `--audit FILE`'
+holds said.log 'neither HOME nor XDG_STATE_HOME names a folder'
 mkdir more more/work more/kept
 chmod 700 more/kept
 more=$stage/more variables=(HOME=/kept AT=/work)
