@@ -24,9 +24,7 @@ impl Coding {
 /// Reserves memory to decode the costliest coding in `Accept-Encoding`. If there is not enough,
 /// removes that coding and tries the next, so that a session that has used its share still gets
 /// responses.
-///
-/// With `known_alone`, also removes codings that cannot be decoded in any case.
-pub fn ask_for_affordable(fields: &mut HeaderMap, share: &mut Share, known_alone: bool) {
+pub fn ask_for_affordable(fields: &mut HeaderMap, share: &mut Share) {
     let mut asked = asked_for(fields);
     let all = asked.len();
     while let Some(most) = asked.iter().map(|(coding, _)| coding.memory()).max() {
@@ -37,7 +35,7 @@ pub fn ask_for_affordable(fields: &mut HeaderMap, share: &mut Share, known_alone
         let _ = share.set(0);
         asked.retain(|(coding, _)| coding.memory() < most);
     }
-    if known_alone || asked.len() < all {
+    if asked.len() < all {
         fields.insert(ACCEPT_ENCODING, written(&asked));
     }
 }
@@ -58,7 +56,7 @@ mod tests {
             let accepted = HeaderValue::from_static("gzip, deflate, br, zstd, dcb");
             let mut fields = HeaderMap::from_iter([(ACCEPT_ENCODING, accepted)]);
             let mut share = Share::of(session.clone());
-            ask_for_affordable(&mut fields, &mut share, false);
+            ask_for_affordable(&mut fields, &mut share);
             held.push(share);
             fields[ACCEPT_ENCODING].to_str().unwrap().to_owned()
         };
@@ -79,7 +77,7 @@ mod tests {
         let mut fields =
             HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("zstd"))]);
         let mut other = Share::of(all.part());
-        ask_for_affordable(&mut fields, &mut other, true);
+        ask_for_affordable(&mut fields, &mut other);
         assert_eq!(
             fields[ACCEPT_ENCODING], "zstd",
             "another session has its own share"

@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
@@ -20,7 +20,12 @@ pub struct DecodeBody<B> {
     decoder: Decoder,
     trailers: Option<HeaderMap>,
     state: State,
+    /// What waits until a block is full, if blocks are asked for.
+    block: Option<BytesMut>,
 }
+
+/// The length of a block.
+const BLOCK: usize = 16 * 1024;
 
 /// Why a decoded body ended early.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +54,40 @@ impl<B> DecodeBody<B> {
             decoder,
             trailers: None,
             state: State::Reading,
+            block: None,
         }
+    }
+
+    /// Makes the body output blocks of 16 KiB and one shorter at the end, so that the lengths of
+    /// its frames do not tell where the coded pieces ended.
+    #[must_use]
+    pub fn in_blocks(self) -> Self {
+        Self {
+            block: Some(BytesMut::new()),
+            ..self
+        }
+    }
+
+    /// Takes a decoded piece, and returns what may be output.
+    fn settle(&mut self, piece: Bytes) -> Option<Bytes> {
+        match &mut self.block {
+            None => Some(piece),
+            Some(block) => {
+                block.extend_from_slice(&piece);
+                self.full_block()
+            }
+        }
+    }
+
+    fn full_block(&mut self) -> Option<Bytes> {
+        let block = self.block.as_mut()?;
+        (block.len() >= BLOCK).then(|| block.split_to(BLOCK).freeze())
+    }
+
+    /// What was kept for a block that is not full at the end.
+    fn rest(&mut self) -> Option<Bytes> {
+        let rest = self.block.take()?;
+        (!rest.is_empty()).then(|| rest.freeze())
     }
 
     fn drain(&mut self, trailers: Option<HeaderMap>) {
@@ -69,13 +107,22 @@ impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = &mut *self;
         while this.state != State::Done {
+            if let Some(block) = this.full_block() {
+                return Poll::Ready(Some(Ok(Frame::data(block))));
+            }
             match this.decoder.step() {
-                Ok(Step::Piece(piece)) => return Poll::Ready(Some(Ok(Frame::data(piece)))),
+                Ok(Step::Piece(piece)) => match this.settle(piece) {
+                    Some(settled) => return Poll::Ready(Some(Ok(Frame::data(settled)))),
+                    None => continue,
+                },
                 Ok(Step::Busy) => {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 Ok(Step::End) => {
+                    if let Some(rest) = this.rest() {
+                        return Poll::Ready(Some(Ok(Frame::data(rest))));
+                    }
                     this.state = State::Done;
                     return Poll::Ready(
                         this.trailers
@@ -167,6 +214,37 @@ mod tests {
             error,
             DecodeFault::Coding(Error::Truncated(Coding::Gzip))
         ));
+    }
+
+    #[tokio::test]
+    async fn frames_of_blocks_do_not_tell_where_the_coded_pieces_ended() {
+        use compression_codecs::core::Level;
+        use compression_codecs::core::util::{PartialBuffer, WriteBuffer};
+        use compression_codecs::flate::params::FlateEncoderParams;
+        use compression_codecs::{EncodeV2, GzipEncoder};
+        let plain: Vec<u8> = (0..40_000u32).flat_map(u32::to_le_bytes).collect();
+        let mut scratch = vec![0; 1 << 20];
+        let mut coded = WriteBuffer::new_initialized(&mut scratch);
+        let mut encoder = GzipEncoder::new(FlateEncoderParams::from(Level::Fastest));
+        let mut input = PartialBuffer::new(&plain[..]);
+        encoder.encode(&mut input, &mut coded).expect("it fits");
+        assert!(encoder.finish(&mut coded).expect("it fits"));
+        let coded = Bytes::copy_from_slice(coded.written());
+        for cut in [1, 1000, 4096, coded.len()] {
+            let pieces = coded.chunks(cut).map(|piece| coded.slice_ref(piece));
+            let script = pieces.map(|piece| Ok::<_, &str>(Frame::data(piece)));
+            let mut body = gunzip(MockBody(script.collect())).in_blocks();
+            let (mut lengths, mut read) = (Vec::new(), Vec::new());
+            while let Some(frame) = body.frame().await {
+                let data = frame.expect("it is valid").into_data().expect("data");
+                lengths.push(data.len());
+                read.extend_from_slice(&data);
+            }
+            let last = lengths.pop().expect("content");
+            assert!(lengths.iter().all(|&length| length == BLOCK), "{lengths:?}");
+            assert_eq!(last, plain.len() % BLOCK, "pieces of {cut}");
+            assert_eq!(read, plain);
+        }
     }
 
     #[tokio::test]

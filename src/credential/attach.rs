@@ -72,12 +72,10 @@ impl Credentials {
         }
         let mut decoding = Share::of(session.decoding_of(&self.holding().decoding).clone());
         match &redactor {
-            Some(redactor) if redactor.is_strict() => {
-                ask_for_searchable(&mut head.fields, &mut decoding);
-            }
+            Some(redactor) if redactor.is_strict() => ask_for_searchable(&mut head.fields),
             // A signed request stays unchanged, and only error answers to it are decoded.
             Some(_) if signs.is_none() => {
-                body::ask_for_affordable(&mut head.fields, &mut decoding, false);
+                body::ask_for_affordable(&mut head.fields, &mut decoding);
             }
             _ => {}
         }
@@ -93,8 +91,7 @@ impl Credentials {
             }
             if minting.is_some() {
                 // An answer that must be read is requested without a content coding.
-                head.fields
-                    .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+                head.fields.insert(ACCEPT_ENCODING, IDENTITY);
             }
             // Last, so that the request goes out exactly as signed.
             let made = self.sign(&mut request, &session, lend, proof, &fetched)?;
@@ -154,22 +151,30 @@ impl Credentials {
     }
 }
 
-/// The codings of single messages that a client accepts: gRPC, the Connect protocol.
-const MESSAGE_CODINGS: [HeaderName; 2] = [
+/// No content coding.
+const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
+
+/// Fields by which a client asks for a part of the content or for a difference, or accepts
+/// compressed messages: `Range` and its conditions, Azure's own form of it, RFC 3229, gRPC, the
+/// Connect protocol.
+const UNSEARCHABLE: [HeaderName; 6] = [
+    RANGE,
+    IF_RANGE,
+    HeaderName::from_static("x-ms-range"),
+    HeaderName::from_static("a-im"),
     HeaderName::from_static("grpc-accept-encoding"),
     HeaderName::from_static("connect-accept-encoding"),
 ];
 
-/// Asks for an answer in which echoes can be found.
-fn ask_for_searchable(fields: &mut HeaderMap, decoding: &mut Share) {
-    // An echo split across two partial answers could not be found, so the whole is requested (RFC
-    // 9110 §14.2: a server may ignore a range, and so may we).
-    fields.remove(RANGE);
-    fields.remove(IF_RANGE);
-    // An answer in a coding that we cannot decode could not be scrubbed (threats I03).
-    body::ask_for_affordable(fields, decoding, true);
-    // Neither could individually compressed messages, so they are not requested.
-    for name in MESSAGE_CODINGS {
+/// Asks for an answer in which echoes can be found, and whose length tells nothing of a secret.
+///
+/// An echo split across two partial answers could not be found, so the whole is requested (RFC 9110
+/// §14.2: a server may ignore a range, and so may we). Neither could one in a coding that we cannot
+/// decode (threats I03), or in a message that is compressed by itself. And a compressed length tells
+/// how alike the content's parts are: a client's guess in it, and an echo of the secret (BREACH).
+fn ask_for_searchable(fields: &mut HeaderMap) {
+    for name in UNSEARCHABLE {
         fields.remove(name);
     }
+    fields.insert(ACCEPT_ENCODING, IDENTITY);
 }

@@ -70,6 +70,10 @@ pub fn clean(
         Err(_) => return Err(origin::Error::Coding.into()),
     };
     let partial = parts.status == StatusCode::PARTIAL_CONTENT;
+    if bare && lent.is_strict() && !codings.is_empty() {
+        // The length of the coded form would tell how alike an echo and the client's text are.
+        as_identity(&mut parts.headers);
+    }
     let source = if codings.is_empty() || bare || (partial && !lent.is_strict()) {
         let mut body = lent.scrub(body, &mut parts.headers);
         body.add_replaced(echoes);
@@ -84,7 +88,12 @@ pub fn clean(
             .within(decoding)
             .map_err(|_| origin::Error::DecodingBudget)?;
         as_identity(&mut parts.headers);
-        let mut body = lent.scrub(DecodeBody::new(body, decoder), &mut parts.headers);
+        let body = DecodeBody::new(body, decoder);
+        let body = match lent.is_strict() {
+            true => body.in_blocks(),
+            false => body,
+        };
+        let mut body = lent.scrub(body, &mut parts.headers);
         body.add_replaced(echoes);
         AnswerSource::Decoded(Box::new(body))
     };
