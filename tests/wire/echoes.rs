@@ -19,6 +19,7 @@ rows![
     an_echo_in_any_field_becomes_the_phantom,
     an_echo_behind_a_content_coding_is_found,
     what_cannot_be_decoded_is_not_passed_on,
+    no_length_of_a_coded_form_is_told,
     an_echo_in_any_encoding_is_found,
     an_echo_cut_into_pieces_is_found,
     an_echo_in_trailers_is_found,
@@ -232,12 +233,64 @@ fn an_echo_behind_a_content_coding_is_found(rig: &Rig) {
     for way in Way::SECURE {
         let answer = rig.ask(way, GOOD, "GET /asked HTTP/1.1\r\nHost: {H}\r\nAccept-Encoding: compress, rot13, gzip\r\nGrpc-Accept-Encoding: gzip, snappy\r\nAuthorization: Bearer {PH:bearer}\r\n\r\n");
         rig.record(way);
-        assert!(
-            !["rot13", "compress", "snappy"]
-                .iter()
-                .any(|asked| answer.text().contains(asked)),
-            "{way:?} {answer:?}"
-        );
+        assert_eq!(answer.text(), "identity", "{way:?}");
+    }
+}
+
+/// I11: how long the coded form of an echo and the client's text is tells how alike they are
+/// (BREACH).
+fn no_length_of_a_coded_form_is_told(rig: &Rig) {
+    rig.origins.on("/long", |seen| {
+        let noise: Vec<u8> = (0..9_000u32)
+            .flat_map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes())
+            .collect();
+        let plain = [got(seen).join("|").as_bytes(), hex(&noise).as_bytes()].concat();
+        let body = coded("gzip", &plain);
+        if seen.method == "HEAD" {
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-MD5: x\r\nContent-Length: {length}\r\n\r\n"
+            );
+            return vec![Step::Bytes(head.into_bytes())];
+        }
+        let mut steps = vec![Step::Bytes(
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec(),
+        )];
+        for piece in body.chunks(1_024) {
+            let chunk = [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat();
+            steps.extend([Step::Bytes(chunk), Step::Pause(5)]);
+        }
+        steps.push(Step::Bytes(b"0\r\n\r\n".to_vec()));
+        steps
+    });
+    for way in Way::SECURE {
+        for method in ["HEAD", "GET"] {
+            let request = ASK.replace("GET /x", &format!("{method} /long"));
+            let mut wire = rig.open(way, GOOD);
+            wire.send(&rig.fill(way, GOOD, &request));
+            let head = wire.line(b"\r\n\r\n").unwrap();
+            let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+            assert!(head.starts_with("http/1.1 200 "), "{way:?} {head}");
+            for told in ["content-length", "content-encoding", "content-md5"] {
+                assert!(!head.contains(told), "{way:?} {method} {head}");
+            }
+            let mut lengths = Vec::new();
+            while method == "GET" {
+                let line = String::from_utf8(wire.line(b"\r\n").unwrap()).unwrap();
+                match usize::from_str_radix(line.trim(), 16).unwrap() {
+                    0 => break,
+                    length => lengths.push(length),
+                }
+                let length = lengths[lengths.len() - 1];
+                assert_eq!(wire.exactly(length + 2).unwrap().len(), length + 2);
+            }
+            println!("{way:?} {method}: {lengths:?}");
+            if method == "GET" {
+                assert_eq!(lengths.iter().sum::<usize>() / 16_384, 4, "{lengths:?}");
+                assert!(lengths.len() <= 9, "{way:?} {lengths:?}");
+            }
+            rig.record(way);
+        }
     }
 }
 
