@@ -170,8 +170,9 @@ const UNSEARCHABLE: [HeaderName; 6] = [
 ///
 /// An echo split across two partial answers could not be found, so the whole is requested (RFC 9110
 /// §14.2: a server may ignore a range, and so may we). Neither could one in a coding that we cannot
-/// decode (threats I03), or in a message that is compressed by itself. And a compressed length tells
-/// how alike the content's parts are: a client's guess in it, and an echo of the secret (BREACH).
+/// decode (threats I03), or in a message that is compressed by itself. And a compressed length
+/// tells how alike the content's parts are: a client's guess in it, and an echo of the secret
+/// (BREACH).
 fn ask_for_searchable(fields: &mut HeaderMap) {
     for name in UNSEARCHABLE {
         fields.remove(name);

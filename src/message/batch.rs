@@ -1,8 +1,8 @@
 //! Batches: requests that contain many others, which policy cannot judge without their content.
 
 use super::host::Host;
+use super::parameter::folded_parameters;
 use super::route::segments;
-use super::taken::folded_parameter;
 use super::target::RequestTarget;
 
 /// Whether origins are known to accept batch requests at this target, whatever the host.
@@ -22,7 +22,8 @@ pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
     };
     let azure = || {
         target.query_pairs().any(|(name, value)| {
-            value.eq_ignore_ascii_case("batch") && folded_parameter(&name) == "comp"
+            value.eq_ignore_ascii_case("batch")
+                && folded_parameters(&name).iter().any(|name| name == "comp")
         })
     };
     // Most paths contain none of the characters that these segments start with.

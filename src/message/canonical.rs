@@ -123,6 +123,9 @@ fn has_hidden_separator(path: &[u8]) -> bool {
             while let Some(deeper) = rest.strip_prefix(b"25") {
                 rest = deeper;
             }
+            if let [b'u' | b'U', b'0', b'0', digits @ ..] = rest {
+                rest = digits;
+            }
             matches!(
                 rest,
                 [b'2', b'e' | b'E' | b'f' | b'F', ..] | [b'5', b'c' | b'C', ..]
@@ -163,7 +166,7 @@ fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
 }
 
 /// Decodes bytes as the most lenient origin would: an overlong ASCII character counts as that
-/// character (`%c0%ae` is a dot).
+/// character (`%c0%ae` is a dot), and so does IIS's escape of one (`%u002e`).
 fn read_loosely(bytes: &[u8]) -> String {
     let mut text = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -183,12 +186,21 @@ fn read_loosely(bytes: &[u8]) -> String {
                 last @ 0x80..=0xbf,
                 behind @ ..,
             ] => (overlong(*middle, *last), behind),
+            [b'%', b'u' | b'U', b'0', b'0', high, low, behind @ ..] => match ascii(*high, *low) {
+                Some(byte) => (byte, behind),
+                None => (*first, after),
+            },
             _ => (*first, after),
         };
         text.push(byte);
         rest = behind;
     }
     String::from_utf8_lossy(&text).into_owned()
+}
+
+fn ascii(high: u8, low: u8) -> Option<u8> {
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    u8::try_from(digit(high)? << 4 | digit(low)?).ok()
 }
 
 fn overlong(before: u8, last: u8) -> u8 {
@@ -253,8 +265,8 @@ fn hides_dots(segment: &[u8]) -> bool {
 
 /// Characters that separate segments, or a segment from its parameters, in some reading. NFKC and
 /// similar mappings turn the last four into slashes.
-const SEPARATORS: [char; 7] = [
-    '/', '\\', ';', '\u{ff0f}', '\u{ff3c}', '\u{2215}', '\u{2044}',
+const SEPARATORS: [char; 9] = [
+    '/', '\\', ';', '?', '#', '\u{ff0f}', '\u{ff3c}', '\u{2215}', '\u{2044}',
 ];
 /// No client encodes more often, and checking further would take quadratic time.
 const MOST_DECODINGS: usize = 8;

@@ -15,6 +15,7 @@ pub mod fields;
 mod host;
 pub mod method;
 pub mod pairs;
+mod parameter;
 mod pattern;
 mod place;
 pub mod route;
@@ -29,13 +30,14 @@ pub use batch::is_batch;
 pub use fields::FieldsMalformed;
 pub use host::{Host, HostMalformed};
 pub use method::MethodRefused;
+pub use parameter::{folded_parameter, folded_parameters, parameter_names};
 pub use pattern::{HostPattern, OriginPattern, PatternMalformed};
 pub use place::Place;
 pub use route::Route;
 pub use suffix::{Shared, shared};
 pub use taken::{
-    Taken, TakenMalformed, TakenPart, credential_protocol, folded_parameter,
-    is_credential_parameter, sounds_like_credential,
+    Taken, TakenMalformed, TakenPart, credential_protocol, is_credential_parameter,
+    sounds_like_credential,
 };
 pub use target::RequestTarget;
 pub use target_form::{EncodedSlash, TargetMalformed};

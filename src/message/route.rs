@@ -36,9 +36,47 @@ impl Route {
 pub fn segments(path: &str) -> impl Iterator<Item = &str> {
     path.split('/')
         .flat_map(|segment| segment.split("%2F"))
-        .map(|segment| segment.split(';').next().unwrap_or_default())
-        .map(|segment| segment.split("%3B").next().unwrap_or_default())
+        .map(name_of)
         .filter(|segment| !segment.is_empty())
+}
+
+/// The other readings that origins may have of a path: with doubled slashes merged (nginx), without
+/// the segments' parameters (Tomcat), and both. Usually there are none.
+pub fn other_readings(path: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    if !path.contains("//") && !path.contains(';') && !path.contains("%3B") {
+        return all;
+    }
+    let merged = merge_slashes(path);
+    let plain = cut_parameters(path);
+    let both = merge_slashes(&plain);
+    for reading in [merged, plain, both] {
+        if reading != path && !all.contains(&reading) {
+            all.push(reading);
+        }
+    }
+    all
+}
+
+fn merge_slashes(path: &str) -> String {
+    let mut merged = String::with_capacity(path.len());
+    for letter in path.chars() {
+        if letter != '/' || !merged.ends_with('/') {
+            merged.push(letter);
+        }
+    }
+    merged
+}
+
+fn cut_parameters(path: &str) -> String {
+    let names = path.split('/').map(name_of);
+    names.collect::<Vec<_>>().join("/")
+}
+
+/// The segment without its parameters (RFC 3986 §3.3).
+fn name_of(segment: &str) -> &str {
+    let name = segment.split(';').next().unwrap_or_default();
+    name.split("%3B").next().unwrap_or_default()
 }
 
 impl FromStr for Route {
@@ -87,6 +125,23 @@ mod tests {
             "/",
         ] {
             assert!(!route.holds(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_has_other_readings() {
+        for (path, readings) in [
+            ("/a/b/", &[][..]),
+            ("/", &[]),
+            ("//a", &["/a"]),
+            ("/a//", &["/a/"]),
+            ("/a;x=1/b", &["/a/b"]),
+            ("/a%3Bx", &["/a"]),
+            ("/;x/a", &["//a", "/a"]),
+            ("/;x", &["/"]),
+            ("//a;x", &["/a;x", "//a", "/a"]),
+        ] {
+            assert_eq!(other_readings(path), readings, "{path}");
         }
     }
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use http::HeaderName;
 
 use super::fields::folded_name;
+use super::parameter::folded_parameter;
 use super::route::{Route, RouteMalformed};
 
 /// A place where a service accepts a credential, whether or not one of ours may go there.
@@ -108,22 +109,6 @@ impl fmt::Display for Taken {
             None => Ok(()),
         }
     }
-}
-
-/// Folds a parameter name so that most spellings become one: origins read `Token`, `token[]`,
-/// `$token` and `private.token` as `token` and `private_token`.
-pub fn folded_parameter(name: &str) -> String {
-    let name = name.trim().trim_start_matches(['$', '.']);
-    let name = name
-        .split(['[', '\0'])
-        .next()
-        .unwrap_or_default()
-        .trim_end();
-    let fold = |c: char| match c {
-        '-' | '.' | ' ' | '+' => '_',
-        c => c.to_ascii_lowercase(),
-    };
-    name.chars().map(fold).collect()
 }
 
 /// Whether a field's name suggests a credential, at any service.
@@ -329,25 +314,6 @@ mod tests {
         ] {
             assert!(text.parse::<Taken>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn every_spelling_of_a_parameter_is_one_name() {
-        for name in [
-            "token", "Token", "token[]", "token[0]", "$token", "$.token", " token ", "token\0x",
-        ] {
-            assert_eq!(folded_parameter(name), "token", "{name}");
-        }
-        for name in [
-            "private_token",
-            "private.token",
-            "private token",
-            "PRIVATE-TOKEN",
-        ] {
-            assert_eq!(folded_parameter(name), "private_token", "{name}");
-        }
-        assert_ne!(folded_parameter("tokens"), "token");
-        assert_ne!(folded_parameter("page_token"), "token");
     }
 
     #[test]

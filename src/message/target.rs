@@ -8,6 +8,8 @@ use http::uri::PathAndQuery;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::canonical::{canonical, is_plain, may_stand_in_query};
+use super::parameter::parameter_names;
+use super::route::other_readings;
 use super::target_form::{EncodedSlash, TargetMalformed};
 
 /// A canonical origin-form target: an absolute path and an optional query.
@@ -115,6 +117,23 @@ impl RequestTarget {
         self.canonical.query()
     }
 
+    /// The target in the [other readings](other_readings) that origins may have of its path. They
+    /// are judged like the target itself, and never forwarded.
+    pub fn other_readings(&self) -> Vec<RequestTarget> {
+        let query = self.query().map(|query| format!("?{query}"));
+        let query = query.unwrap_or_default();
+        let read = |path: String| {
+            let canonical = PathAndQuery::try_from(path + &query);
+            let canonical = canonical.expect("a part of a path is a path");
+            RequestTarget {
+                canonical,
+                sent: None,
+            }
+        };
+        let readings = other_readings(self.path());
+        readings.into_iter().map(read).collect()
+    }
+
     /// Path and query, as they are forwarded.
     pub fn path_and_query(&self) -> &PathAndQuery {
         &self.canonical
@@ -152,7 +171,8 @@ impl RequestTarget {
 
     fn has_parameter(&self, names: &[&str]) -> bool {
         self.query_pairs()
-            .any(|(name, _)| names.iter().any(|known| name.eq_ignore_ascii_case(known)))
+            .flat_map(|(name, _)| parameter_names(&name))
+            .any(|name| names.iter().any(|known| name.eq_ignore_ascii_case(known)))
     }
 
     /// Replaces the value of the parameter at `index`, counted as in

@@ -173,6 +173,11 @@ fn no_further_decoding_brings_a_dot_segment_to_light() {
         "/p/1/a%25c0%25af..%25c0%25af2",
         "/p/1/a%25c1%259cb/2",
         "/p/1/%25252525252525252525252e/2",
+        "/p/1/%25u002e%25u002E/2",
+        "/p/1/..%25U002f2",
+        "/p/1/..%2525u005c2",
+        "/p/1/..%23/2",
+        "/p/1/..%3F/2",
     ] {
         for slashes in [EncodedSlash::Keep, EncodedSlash::Refuse] {
             let reading = parsed_with(text.as_bytes(), slashes);
@@ -185,6 +190,8 @@ fn no_further_decoding_brings_a_dot_segment_to_light() {
         "/a%2520b",
         "/blobs/per%25cent",
         "/blobs/100%25e4",
+        "/blobs/100%25up",
+        "/blobs/what%3F%23",
         "/a/...",
         "/compare/main...feature",
         "/wiki/%E5%85%A8%EF%BC%8F%E8%A7%92",

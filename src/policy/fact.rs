@@ -193,6 +193,9 @@ facts! {
         |of| Ok(text(of.loan()?.0.place));
 }
 
+/// The facts made from the path.
+pub(super) const OF_PATH: [Fact; 4] = [Fact::Path, Fact::Prefixes, Fact::Segments, Fact::Depth];
+
 /// The facts made from the fields.
 pub(super) const OF_FIELDS: [Fact; 4] = [
     Fact::FieldsAny,

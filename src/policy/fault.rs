@@ -11,6 +11,11 @@ pub enum Fault {
     /// Affects `prefixes`, `segments` and `depth`.
     #[error("the path has more than {} segments", Fault::MAX_SEGMENTS)]
     TooManySegments,
+    /// Policy reads the path, and would not permit another reading of it.
+    #[error(
+        "origins may read the path without its doubled slashes or parameters (`;`), and policy does not permit that; send it without them"
+    )]
+    PathReadings,
     /// Affects `query`.
     #[error("the query has more than {} pairs", Fault::MAX_PAIRS)]
     TooManyPairs,

@@ -5,6 +5,7 @@ use cedar_policy::EntityId;
 use super::question::{Facts, Loan};
 use super::schema::Action;
 use crate::message::Origin;
+use crate::message::route::other_readings;
 use crate::names::{CredentialName, PolicyId, SessionId};
 
 /// Permits a session, or every session, to send any request to a host, on one port or on all.
@@ -126,13 +127,17 @@ pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath])
             .map(|one| format!("context.method == {}", quoted(one)));
         conditions.push(any_of(named.collect()));
     }
-    let paths = paths.iter().map(|path| match path {
-        CoveredPath::Exactly(path) => format!("context.path == {}", quoted(path)),
-        CoveredPath::Below(path) => {
-            let pattern = quoted(path).replace('*', "\\*");
-            let pattern = pattern.strip_suffix('"').unwrap_or(&pattern);
-            format!("context.path like {pattern}*\"")
-        }
+    let below = |path: &String| {
+        let pattern = quoted(path).replace('*', "\\*");
+        let pattern = pattern.strip_suffix('"').unwrap_or(&pattern);
+        format!("context.path like {pattern}*\"")
+    };
+    let paths = paths.iter().flat_map(|path| match path {
+        CoveredPath::Exactly(path) => readings(path)
+            .iter()
+            .map(|path| is_path(path))
+            .collect::<Vec<_>>(),
+        CoveredPath::Below(path) => readings(path).iter().map(below).collect(),
     });
     conditions.extend(
         Some(paths.collect::<Vec<_>>())
@@ -149,6 +154,17 @@ pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath])
         quoted(host),
         when(&conditions)
     )
+}
+
+/// The path and its other readings, all of which must be permitted.
+fn readings(path: &str) -> Vec<String> {
+    let mut all = other_readings(path);
+    all.insert(0, path.to_owned());
+    all
+}
+
+fn is_path(path: &str) -> String {
+    format!("context.path == {}", quoted(path))
 }
 
 fn any_of(conditions: Vec<String>) -> String {
@@ -195,7 +211,8 @@ pub(super) fn exactly(facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
     if action == Action::Other {
         conditions.push(format!("context.method == {}", quoted(facts.method)));
     }
-    conditions.push(format!("context.path == {}", quoted(facts.target.path())));
+    let paths = readings(facts.target.path());
+    conditions.push(any_of(paths.iter().map(|path| is_path(path)).collect()));
     if !facts.upgrade.is_empty() {
         conditions.push(format!("context.upgrade == {}", quoted(facts.upgrade)));
     }

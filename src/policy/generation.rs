@@ -8,7 +8,7 @@ use cedar_policy::{AuthorizationError, Authorizer, Decision, Request, Response};
 use super::content::Declared;
 use super::context::{Reads, context};
 use super::decision_cache::DecisionCache;
-use super::fact::{Fact, Reader};
+use super::fact::{Fact, OF_PATH, Reader};
 use super::fault::Fault;
 use super::index::Index;
 use super::load::load;
@@ -171,7 +171,7 @@ impl Generation {
 
     /// Judges a request, or the loan of a credential.
     pub(super) fn judge(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
-        let verdict = self.judge_alone(facts, loan);
+        let verdict = self.judge_readings(facts, loan);
         if !facts.batch || loan.is_some() || !verdict.allowed() {
             return verdict;
         }
@@ -184,6 +184,26 @@ impl Generation {
         } else {
             self.nobodys(Outcome::Unjudged(Fault::Batch))
         }
+    }
+
+    /// Judges every reading that an origin may have of the path. All must be allowed.
+    fn judge_readings(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
+        let verdict = self.judge_alone(facts, loan);
+        if !verdict.allowed() || !self.reads_any(&OF_PATH) {
+            return verdict;
+        }
+        for target in facts.target.other_readings() {
+            let target = &target;
+            let other = self.judge_alone(&Facts { target, ..*facts }, loan);
+            match other.outcome {
+                Outcome::Allowed => {}
+                Outcome::Unpermitted => {
+                    return self.nobodys(Outcome::Unjudged(Fault::PathReadings));
+                }
+                _ => return other,
+            }
+        }
+        verdict
     }
 
     fn judge_alone(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {

@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderName};
 use super::fault::Fault;
 use crate::message::fields::folded_name;
 use crate::message::pairs::{as_text, decoded};
+use crate::message::parameter_names;
 
 /// A query's pairs and names.
 #[derive(Default, Debug)]
@@ -46,17 +47,14 @@ impl Query {
     fn add(&mut self, piece: &str) {
         let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
         for plus in [b' ', b'+'] {
-            let name = escaped_name(&decoded(name.as_bytes(), plus).text);
+            let name = decoded(name.as_bytes(), plus).text;
             let value = decoded(value.as_bytes(), plus).text;
-            for name in [
-                Cow::Borrowed(name.as_str()),
-                Cow::Owned(name.to_ascii_lowercase()),
-            ] {
-                let base = base(&name);
-                self.any.insert(format!("{base}={value}"));
-                self.any.insert(format!("{name}={value}"));
-                self.names.insert(base.to_owned());
-                self.names.insert(name.into_owned());
+            for name in parameter_names(&name) {
+                let name = escaped_name(&name);
+                for name in [name.to_ascii_lowercase(), name] {
+                    self.any.insert(format!("{name}={value}"));
+                    self.names.insert(name);
+                }
             }
             if !piece.contains('+') {
                 break;
@@ -66,26 +64,42 @@ impl Query {
 }
 
 fn stand_alone(pieces: &[&str]) -> BTreeSet<String> {
-    let mut seen: HashMap<String, Option<String>> = HashMap::new();
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut clear_pairs = Vec::new();
     for piece in pieces {
         let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
         let (name, value) = (
             decoded(name.as_bytes(), b' '),
             decoded(value.as_bytes(), b' '),
         );
-        let clear = name.clear && value.clear && !name.text.contains('[');
-        let pair = clear.then(|| format!("{}={}", escaped_name(&name.text), value.text));
-        let key = base(&name.text).to_ascii_lowercase();
-        seen.entry(key)
-            .and_modify(|one| *one = None)
-            .or_insert(pair);
+        let mut keys: Vec<String> = parameter_names(&name.text)
+            .iter()
+            .map(|name| spelling(name))
+            .collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in &keys {
+            *seen.entry(key.clone()).or_default() += 1;
+        }
+        let bracketed = name.text.contains(['[', ']']) || name.text.starts_with([' ', '\t']);
+        if name.clear && value.clear && !bracketed {
+            let pair = format!("{}={}", escaped_name(&name.text), value.text);
+            clear_pairs.push((keys, pair));
+        }
     }
-    seen.into_values().flatten().collect()
+    let is_alone = |keys: &[String]| keys.iter().all(|key| seen.get(key) == Some(&1));
+    clear_pairs
+        .into_iter()
+        .filter_map(|(keys, pair)| is_alone(&keys).then_some(pair))
+        .collect()
 }
 
-/// The name up to the first `[`: PHP, Rails and others read `a[]=1` and `a[x]=1` as `a`.
-fn base(name: &str) -> &str {
-    name.split('[').next().unwrap_or(name)
+/// The name without what some reader ignores: letter case, and the underscores of Protocol Buffers.
+fn spelling(name: &str) -> String {
+    let letters = name
+        .chars()
+        .filter(|letter| !matches!(letter, '_' | '-' | '.'));
+    letters.map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
 /// The name with `=` and `%` escaped, so that `name=value` splits in only one way.
@@ -194,9 +208,18 @@ mod tests {
             "repo%5B0%5D=bad",
             "Repo=bad",
             "&&repo=bad",
+            "[repo]=bad",
+            "]repo=bad",
+            "+repo=bad",
+            "repo[x]y=bad",
+            "repo%00x=bad",
         ] {
             assert!(has(&query(raw).any, "repo=bad"), "{raw}");
             assert!(has(&query(raw).names, "repo"), "{raw}");
+        }
+        for raw in ["a.b=bad", "a+b=bad", "a[b=bad", "[a.b]=bad", "+A.b[]=bad"] {
+            assert!(has(&query(raw).any, "a_b=bad"), "{raw}");
+            assert!(has(&query(raw).names, "a_b"), "{raw}");
         }
         assert!(has(&query("q=a+b").any, "q=a b"));
         assert!(has(&query("q=a+b").any, "q=a+b"));
@@ -215,9 +238,20 @@ mod tests {
             "repo=ok%",
             "repo=ok&repo",
             "repo=ok%FF",
+            "repo=ok&[repo]=bad",
+            "repo=ok&]repo=bad",
+            "repo=ok&+repo=bad",
+            "repo=ok&repo%00=bad",
+            "+repo=ok",
+            "]repo=ok",
         ] {
             assert!(!has(&query(raw).unique, "repo=ok"), "{raw}");
         }
+        for other in ["a.b", "a+b", "a[b", "[a_b]", "aB", "a-b", ".a_b", "+a_b"] {
+            let raw = format!("a_b=ok&{other}=bad");
+            assert!(!has(&query(&raw).unique, "a_b=ok"), "{raw}");
+        }
+        assert!(has(&query("a_b=ok&a_c=1").unique, "a_b=ok"));
     }
 
     #[test]

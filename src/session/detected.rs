@@ -13,7 +13,7 @@ use super::signer::Claimed;
 use super::signing::Signing;
 use crate::audit::Text;
 use crate::body::FormKind;
-use crate::message::{Place, folded_parameter};
+use crate::message::{Place, folded_parameters};
 use crate::names::CredentialName;
 
 /// The credentials that a request asks to use, at most one use of each, and what must be removed
@@ -43,7 +43,7 @@ pub(crate) type BoundIndices = SmallVec<[usize; 4]>;
 #[derive(Debug, Clone)]
 pub struct FormWatch {
     /// The names of members in which the service accepts credentials, each folded by
-    /// [`folded_parameter`].
+    /// [`folded_parameters`](crate::message::folded_parameters).
     pub(super) names: Vec<Box<str>>,
 }
 
@@ -59,8 +59,10 @@ impl FormWatch {
         phantoms: &Phantoms,
     ) -> Result<(), CredentialRefusal> {
         let is_asked = |name: &str| {
-            let name = folded_parameter(name);
-            self.names.iter().any(|taken| **taken == *name)
+            let names = folded_parameters(name);
+            self.names
+                .iter()
+                .any(|taken| names.iter().any(|name| **taken == **name))
         };
         let values = kind
             .values(content, is_asked)

@@ -10,7 +10,7 @@ use compression_codecs::{BrotliEncoder, EncodeV2, GzipEncoder, ZlibEncoder, Zstd
 
 use crate::rig::canary::{hex, percent};
 use crate::rig::origin::{Answer, Seen, Step, ok};
-use crate::rig::way::{Response, Way};
+use crate::rig::way::{Response, Way, Wire};
 use crate::rig::{GOOD, H2, Rig};
 use crate::rows;
 
@@ -274,23 +274,27 @@ fn no_length_of_a_coded_form_is_told(rig: &Rig) {
             for told in ["content-length", "content-encoding", "content-md5"] {
                 assert!(!head.contains(told), "{way:?} {method} {head}");
             }
-            let mut lengths = Vec::new();
-            while method == "GET" {
-                let line = String::from_utf8(wire.line(b"\r\n").unwrap()).unwrap();
-                match usize::from_str_radix(line.trim(), 16).unwrap() {
-                    0 => break,
-                    length => lengths.push(length),
-                }
-                let length = lengths[lengths.len() - 1];
-                assert_eq!(wire.exactly(length + 2).unwrap().len(), length + 2);
-            }
-            println!("{way:?} {method}: {lengths:?}");
             if method == "GET" {
+                let lengths = chunk_lengths(&mut wire);
                 assert_eq!(lengths.iter().sum::<usize>() / 16_384, 4, "{lengths:?}");
                 assert!(lengths.len() <= 9, "{way:?} {lengths:?}");
             }
             rig.record(way);
         }
+    }
+}
+
+/// The lengths of the chunks of an answer, read to its end.
+fn chunk_lengths(wire: &mut Wire) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    loop {
+        let line = String::from_utf8(wire.line(b"\r\n").unwrap()).unwrap();
+        match usize::from_str_radix(line.trim(), 16).unwrap() {
+            0 => return lengths,
+            length => lengths.push(length),
+        }
+        let length = lengths[lengths.len() - 1];
+        assert_eq!(wire.exactly(length + 2).unwrap().len(), length + 2);
     }
 }
 

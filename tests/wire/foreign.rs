@@ -79,6 +79,9 @@ fn a_foreign_credential_is_known_wherever_its_service_takes_one(rig: &Rig) {
         (GITLAB, "/api/v4/projects", "JOB-TOKEN: ATTACKERS"),
         (GITLAB, "/api/v4/projects?private_token=ATTACKERS", ""),
         (GITLAB, "/api/v4/projects?private.token=ATTACKERS", ""),
+        (GITLAB, "/api/v4/projects?[private_token]=ATTACKERS", ""),
+        (GITLAB, "/api/v4/projects?]private_token=ATTACKERS", ""),
+        (GITLAB, "/api/v4/projects?private[token=ATTACKERS", ""),
         (GITLAB, "/api/v4/projects?access_token=ATTACKERS", ""),
         (GITLAB, "/api/v4/projects?job_token=ATTACKERS", ""),
         (

@@ -140,6 +140,10 @@ fn prefixes_end_with_segments(rig: &Rig) {
             "/secret?x",
             "/admin",
             "/admin/x",
+            "//secret",
+            "/secret;x/y",
+            "/;x/secret",
+            "/secret%3Bx",
         ] {
             assert_eq!(
                 rig.ask(way, OTHER, &get(path)).status,
@@ -191,6 +195,10 @@ fn the_method_that_was_judged_is_the_method(rig: &Rig) {
         "%5fmethod=DELETE",
         "$httpMethod=DELETE",
         "%24httpMethod=DELETE",
+        "+_method=DELETE",
+        ".method=DELETE",
+        "[_method]=DELETE",
+        "_method[]=DELETE",
     ] {
         refused_everywhere(
             rig,

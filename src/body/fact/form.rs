@@ -1,6 +1,6 @@
 //! Facts of a form (`application/x-www-form-urlencoded`).
 
-use super::location::{FormName, Location, parts};
+use super::location::{FormName, Location, is_plain, parts};
 use super::value::{FactType, FactValue, of_text};
 use crate::form::{Pair, begins_as_json, split_pairs};
 use gateway_message::pairs::decoded;
@@ -47,13 +47,15 @@ impl<'w> FormReader<'w> {
         let many = more(content, MOST_PAIRS)
             || more(query.as_bytes(), MOST_PAIRS)
             || more(coded, MOST_CODED_PAIRS);
-        if begins_as_json(content) || many {
+        let long = content.len() > MOST_BYTES || coded.len() > MOST_BYTES;
+        if begins_as_json(content) || many || long {
             return None;
         }
         for pair in split_pairs(content) {
             let name = decoded(pair.name, b' ');
-            // Some readers use this pair as the charset of the other pairs.
-            if name.text.trim().eq_ignore_ascii_case("_charset_") {
+            // Some readers use this pair as the charset of the other pairs, and each splits a name
+            // with loose brackets in its own way.
+            if name.text.trim().eq_ignore_ascii_case("_charset_") || !is_plain(&name.text) {
                 return None;
             }
             let clear = pair.agreed && name.clear;
@@ -97,12 +99,17 @@ pub(super) fn is_named(query: &str, name: &[String]) -> bool {
 }
 
 /// Whether one name equals or contains the other. An empty part in brackets matches any part.
+/// `a[b` is `a_b` to PHP, and `a.b` is `a[b]` to Spring, so both may also be the same without
+/// separators.
 fn may_be(wanted: &[String], seen: &[String]) -> bool {
     let mut both = wanted.iter().zip(seen).enumerate();
     both.all(|(nth, (wanted, seen))| wanted == seen || (nth > 0 && seen.is_empty()))
+        || wanted.concat() == seen.concat()
 }
 
 /// The defaults of PHP's `max_input_vars` and qs's `parameterLimit`.
 const MOST_PAIRS: usize = 1_000;
+/// Tomcat reads no parameters of a form over 2 MiB, PHP none over 8 MiB, and both go on.
+const MOST_BYTES: usize = 1 << 20;
 /// Encoded bytes contain a separator by chance now and then. Reading more would be endless work.
 const MOST_CODED_PAIRS: usize = 65_536;

@@ -7,10 +7,9 @@ use serde::Deserialize as _;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::form::is_named;
-use super::location::{Location, Pointer};
+use super::location::{Location, Pointer, part};
 use super::value::{FactType, FactValue, of_number, of_string};
 use crate::form::begins_as_json;
-use gateway_message::folded_parameter;
 
 /// Reads the wanted values of one document.
 pub(super) struct JsonReader {
@@ -67,7 +66,7 @@ impl JsonReader {
 /// the document.
 fn is_in_query(pointer: &Pointer, query: &str) -> bool {
     let tokens = pointer.tokens().iter();
-    let name: Vec<String> = tokens.map(|part| folded_parameter(part)).collect();
+    let name: Vec<String> = tokens.map(|token| part(token)).collect();
     is_named(query, &name)
 }
 
@@ -240,9 +239,11 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
 /// Folds a name so that names which some reader confuses become equal. Readers without case
 /// distinction, such as Go's `encoding/json`, also read `ſ` (U+017F) as `s` and the Kelvin sign as
-/// `k`. Readers that use C strings stop at NUL.
+/// `k`. Readers that use C strings stop at NUL. The JSON form of Protocol Buffers has two spellings
+/// of each name, `max_amount` and `maxAmount`.
 fn folded(name: &str) -> String {
     let name = name.chars().take_while(|letter| *letter != '\0');
+    let name = name.filter(|letter| !matches!(letter, '_' | '-'));
     let upper = name.flat_map(char::to_uppercase);
     upper.flat_map(char::to_lowercase).collect()
 }

@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 /// A format from which facts are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ContentKind {
-    /// `application/json`, or a type that ends with `+json` (RFC 6839 §3.1).
+    /// `application/json`, or another `application` type that ends with `+json` (RFC 6839 §3.1).
     Json,
     /// `application/x-www-form-urlencoded`.
     Form,
@@ -38,7 +38,9 @@ impl ContentKind {
         match (top, sub) {
             ("application", "json") => Some(Self::Json),
             ("application", "x-www-form-urlencoded") => Some(Self::Form),
-            (_, sub) if sub.ends_with("+json") => Some(Self::Json),
+            // Tornado, for one, compares only the start of the type.
+            ("application", sub) if sub.starts_with("x-www-form-urlencoded") => None,
+            ("application", sub) if sub.ends_with("+json") => Some(Self::Json),
             _ => None,
         }
     }

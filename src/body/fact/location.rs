@@ -85,6 +85,25 @@ pub(super) fn parts(name: &str) -> Vec<String> {
     // Non-ASCII characters never belong to a name, and some readers drop them. Some stop at NUL.
     let name: String = name.chars().filter(|c| c.is_ascii()).collect();
     let name = name.split('\0').next().unwrap_or_default();
-    let parts = name.split('[').map(|part| part.trim_end_matches(']'));
-    parts.map(folded_parameter).collect()
+    // `a[b]c` is `a[b]` to PHP, and `[a][b]` is `a[b]` to Rack.
+    let name = name.trim_start_matches([' ', '+', '[', ']', '$', '.']);
+    let name = name.trim_end_matches(']').replace("][", "[");
+    name.split(['[', ']']).map(part).collect()
+}
+
+/// Folds one part. A reader of Protocol Buffers in JSON takes `maxAmount` for `max_amount`.
+pub(super) fn part(text: &str) -> String {
+    folded_parameter(text).replace('_', "")
+}
+
+/// Whether the name has the form that all readers split alike: `a`, `a[]`, `a[b][c]`.
+pub(super) fn is_plain(name: &str) -> bool {
+    let (first, rest) = name.split_at(name.find(['[', ']']).unwrap_or(name.len()));
+    let inner = rest
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let members = |inner: &str| inner.split("][").all(|one| !one.contains(['[', ']']));
+    !first.starts_with([' ', '.', '\t', '+'])
+        && (name.is_empty() || !first.is_empty())
+        && (rest.is_empty() || inner.is_some_and(members))
 }

@@ -246,6 +246,14 @@ mod tests {
             FactType::Long,
         );
         assert_eq!(kelvin, None);
+        // Protocol Buffers have two spellings of each name.
+        let protobuf = one(
+            "application/json",
+            br#"{"max_amount":5,"maxAmount":6}"#,
+            "/max_amount",
+            FactType::Long,
+        );
+        assert_eq!(protobuf, None);
         // Readers that use C strings end this name at NUL.
         assert_eq!(json(r#"{"a\u0000":6,"a":5}"#, FactType::Long), None);
         let long_s = one(
@@ -293,6 +301,12 @@ mod tests {
             "{\"a\":6}&a=5",
             "a=5&_charset_=utf-7",
             "a=5&a\u{200b}=6",
+            "a=5&[a]=6",
+            "a=5&]a=6",
+            "a=5&a[x]y=6",
+            "a=5&b[=6",
+            "a=5&.a=6",
+            "[a]=5",
         ] {
             assert_eq!(form(content, FactType::Long), None, "{content}");
         }
@@ -342,6 +356,9 @@ mod tests {
         let after = |pairs: usize| format!("{}a=5", "b=1&".repeat(pairs));
         assert_eq!(form(after(999), FactType::Long), long(5));
         assert_eq!(form(after(1_000), FactType::Long), None);
+        let long_value = |bytes: usize| format!("a=5&b={}", "x".repeat(bytes));
+        assert_eq!(form(long_value(1 << 19), FactType::Long), long(5));
+        assert_eq!(form(long_value(1 << 20), FactType::Long), None);
     }
 
     #[test]
@@ -381,8 +398,28 @@ mod tests {
             "card[number]=5&card[number][]=6",
             "card[number]=5&Card[Number]=6",
             "card[number]=5&card[]=6",
+            "card[number]=5&[card][number]=6",
+            "card[number]=5&card[number]x=6",
+            "card[number]=5&card.number=6",
+            "card[number]=5&card_number=6",
+            "card[number]x=5",
         ] {
             assert_eq!(nested(content), None, "{content}");
+        }
+        let underscored = |content: &str| {
+            let kind = "application/x-www-form-urlencoded";
+            one(kind, content.as_bytes(), "max_amount", FactType::Long)
+        };
+        assert_eq!(underscored("max_amount=5&max=1"), long(5));
+        for other in [
+            "max.amount",
+            "max+amount",
+            "max[amount",
+            "maxAmount",
+            "max-amount",
+        ] {
+            let content = format!("max_amount=5&{other}=6");
+            assert_eq!(underscored(&content), None, "{content}");
         }
     }
 

@@ -1,7 +1,9 @@
 //! Checks the path and the query of a request.
 
 use super::Search;
-use crate::message::{Place, TakenPart, folded_parameter, is_credential_parameter};
+use crate::message::{
+    Place, TakenPart, folded_parameter, folded_parameters, is_credential_parameter,
+};
 use crate::session::detected::Location;
 use crate::session::refusal::{CredentialRefusal, RequestPart};
 
@@ -45,14 +47,15 @@ impl Search<'_> {
             if self.signature_has(|signed| signed.is_signature_parameter(&name)) {
                 continue;
             }
-            let mut credential_name = self.is_credential_parameter(&folded_parameter(&name));
+            let folded = folded_parameters(&name);
+            let mut credential_name = folded.iter().any(|name| self.is_credential_parameter(name));
             let mut presented = None;
             for bound in self.bound {
                 for (index, place) in bound.binding.places.iter().enumerate() {
                     let Place::Query(parameter) = place else {
                         continue;
                     };
-                    credential_name |= folded_parameter(parameter) == folded_parameter(&name);
+                    credential_name |= folded.contains(&folded_parameter(parameter));
                     if *parameter == name {
                         presented = presented.or(self
                             .is_phantom(bound, value.as_bytes())

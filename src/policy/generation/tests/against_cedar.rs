@@ -157,6 +157,19 @@ fn few_u64() -> impl Strategy<Value = u64> {
 /// Cedar's own answer, from the policies as written: the whole set and the full context, checked
 /// against the schema except for facts of content that were left out.
 fn whole(text: &str, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> (Outcome, Vec<String>) {
+    let verdict = whole_as_sent(text, facts, loan);
+    let others = facts.target.other_readings();
+    let others = others.iter().map(|target| Facts { target, ..*facts });
+    let mut others = others.map(|facts| whole_as_sent(text, &facts, loan));
+    match others.find(|other| other.0 != Outcome::Allowed) {
+        _ if verdict.0 != Outcome::Allowed => verdict,
+        None => verdict,
+        Some((Outcome::Unpermitted, _)) => (Outcome::Unjudged(Fault::PathReadings), Vec::new()),
+        Some(other) => other,
+    }
+}
+
+fn whole_as_sent(text: &str, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> (Outcome, Vec<String>) {
     let set: PolicySet = text.parse().unwrap();
     let named = set.policies().map(|policy| {
         let id = policy.annotation("id").unwrap().to_owned();

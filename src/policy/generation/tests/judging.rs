@@ -144,6 +144,41 @@ fn what_cannot_be_represented_is_denied_only_where_it_is_read() {
 }
 
 #[test]
+fn every_reading_of_a_path_is_judged() {
+    let forbid = r#"permit(principal, action, resource);
+        forbid(principal, action, resource) when { context.prefixes.contains("/admin") };"#;
+    let permit = r#"permit(principal, action, resource)
+        when { context.segments.containsAll(["0:repos", "3:issues"]) };"#;
+    let below = r#"permit(principal, action, resource) when { context.prefixes.contains("/p") };"#;
+    let deep = r#"permit(principal, action, resource) when { context.depth > 2 };"#;
+    let path = r#"permit(principal, action, resource) unless { context.path == "/admin" };"#;
+    let doubtful = Outcome::Unjudged(Fault::PathReadings);
+    for (policy, asked, expected) in [
+        (forbid, "/admin", Outcome::Forbidden),
+        (forbid, "//admin", Outcome::Forbidden),
+        (forbid, "/admin;x/y", Outcome::Forbidden),
+        (forbid, "/;x/admin?q", Outcome::Forbidden),
+        (forbid, "/admin%3Bx", Outcome::Forbidden),
+        (forbid, "//ok;x//y", Outcome::Allowed),
+        (permit, "/repos/o/r/issues", Outcome::Allowed),
+        (permit, "/repos/o//issues", doubtful),
+        (permit, "/repos/o/;r/issues", doubtful),
+        (permit, "/repos/o/r/issues//1;x", Outcome::Allowed),
+        (below, "/p//o;x", Outcome::Allowed),
+        (below, "/;x/p", Outcome::Unpermitted),
+        (deep, "/a//b", doubtful),
+        (path, "//admin", doubtful),
+        (path, "/admin;x", doubtful),
+    ] {
+        let facts = OwnedFacts {
+            target: target(asked),
+            ..owned()
+        };
+        assert_eq!(outcome(policy, &facts), expected, "{policy} {asked}");
+    }
+}
+
+#[test]
 fn a_method_is_compared_exactly_and_unknown_ones_are_other() {
     let get = r#"permit(principal, action == Gateway::Action::"GET", resource);"#;
     for (method, allowed) in [
