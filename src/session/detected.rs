@@ -43,7 +43,7 @@ pub(crate) type BoundIndices = SmallVec<[usize; 4]>;
 #[derive(Debug, Clone)]
 pub struct FormWatch {
     /// The names of members in which the service accepts credentials, each folded by
-    /// [`folded_parameters`](crate::message::folded_parameters).
+    /// [`folded_parameters`].
     pub(super) names: Vec<Box<str>>,
 }
 

@@ -265,6 +265,12 @@ fn content_behind_a_coding_is_judged_as_the_origin_reads_it(rig: &Rig) {
     Post::new(MONEY, "/v1/refunds", FORM, &named)
         .with("content-encoding", "gzip")
         .expect(rig, "policy_error");
+    // Reserved flags are an error to some readers, who may then take the bytes as they are.
+    let mut reserved = coded_pieces("gzip", &[small]).concat();
+    reserved[3] |= 0x20;
+    Post::new(MONEY, "/v1/refunds", FORM, &reserved)
+        .with("content-encoding", "gzip")
+        .expect(rig, "policy_error");
     // Some readers take the first member alone, and of `deflate` there are two kinds.
     let members = ["amount=6000", "&amount=500"]
         .map(|part| coded_pieces("gzip", &[part.as_bytes()]).concat());

@@ -53,13 +53,14 @@ impl<'w> FormReader<'w> {
         }
         for pair in split_pairs(content) {
             let name = decoded(pair.name, b' ');
-            // Some readers use this pair as the charset of the other pairs, and each splits a name
-            // with loose brackets in its own way.
-            if name.text.trim().eq_ignore_ascii_case("_charset_") || !is_plain(&name.text) {
+            // Some readers use this pair as the charset of the other pairs. Each splits a name with
+            // loose brackets and broken escapes in its own way (`%u0061` is `a` to ASP).
+            let is_charset = name.text.trim().eq_ignore_ascii_case("_charset_");
+            if is_charset || !name.clear || !is_plain(&name.text) {
                 return None;
             }
-            let clear = pair.agreed && name.clear;
-            self.see(&name.text, Some(pair).filter(|_| clear));
+            let agreed = pair.agreed;
+            self.see(&name.text, Some(pair).filter(|_| agreed));
         }
         for pair in split_pairs(query.as_bytes()).chain(split_pairs(coded)) {
             self.see(&decoded(pair.name, b' ').text, None);

@@ -306,6 +306,8 @@ mod tests {
             "a=5&a[x]y=6",
             "a=5&b[=6",
             "a=5&.a=6",
+            "a=5&%u0061=6",
+            "a=5&%ff%61=6",
             "[a]=5",
         ] {
             assert_eq!(form(content, FactType::Long), None, "{content}");

@@ -19,7 +19,8 @@ pub struct Plain {
 /// the same way.
 ///
 /// `deflate` is not read, because it names two formats and the bytes may be valid in both. Several
-/// gzip members or zstd frames are not read either, because some readers use only the first.
+/// gzip members or zstd frames are not read either, because some readers use only the first, and a
+/// gzip header with reserved flags is an error to some.
 ///
 /// `share` is charged for the decoded content, and `decoding` for the decoder.
 ///
@@ -56,6 +57,9 @@ pub async fn plain(
     };
     let mut decoder = decoder.once().within(decoding)?.limited(limit);
     let coded = held.whole();
+    if coding == Coding::Gzip && has_reserved_flags(&coded) {
+        return Ok(None);
+    }
     decoder.feed(coded.clone());
     let mut plain = BytesMut::new();
     loop {
@@ -76,4 +80,9 @@ pub async fn plain(
         // Other exchanges run on this thread.
         tokio::task::yield_now().await;
     }
+}
+
+/// RFC 1952 §2.3.1.2: a decompressor must not accept them.
+fn has_reserved_flags(coded: &[u8]) -> bool {
+    coded.get(3).is_some_and(|flags| flags & 0xe0 != 0)
 }
