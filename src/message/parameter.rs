@@ -35,14 +35,12 @@ pub fn parameter_names(name: &str) -> Vec<String> {
     all
 }
 
-/// The name as PHP reads one with an open bracket.
+/// The name as PHP reads it: a dot, a space and a bracket that is not closed become underscores.
 fn with_underscores(name: &str) -> String {
-    let read = |c: char| match c {
-        '.' | ' ' | '+' | '[' => Some('_'),
-        ']' => None,
-        c => Some(c),
-    };
-    name.chars().filter_map(read).collect()
+    let member = name.find('[').filter(|open| name[*open..].contains(']'));
+    let (base, member) = name.split_at(member.unwrap_or(name.len()));
+    let base = base.replace(['.', ' ', '+', '['], "_").replace(']', "");
+    base + member
 }
 
 /// [`parameter_names`], each folded by [`folded_parameter`].
@@ -124,6 +122,8 @@ mod tests {
             );
         }
         assert_eq!(parameter_names("max-amount"), ["max-amount"]);
+        assert_eq!(parameter_names("created[gte]"), ["created[gte]", "created"]);
+        assert_eq!(parameter_names("Tag.1"), ["Tag.1", "Tag_1"]);
         assert!(parameter_names(".method").contains(&"_method".to_owned()));
     }
 }
