@@ -17,6 +17,7 @@ mod sender;
 mod stores;
 mod system_file;
 mod tls;
+mod tls_failure;
 pub mod vet;
 
 use std::io;
@@ -57,7 +58,7 @@ pub enum Error {
     #[error("the origin's TLS handshake did not end in time")]
     HandshakeTimeout,
     /// The TLS handshake failed: certificate, version, protocol.
-    #[error("the origin's TLS handshake failed")]
+    #[error("{}", tls_failure::what_failed(.0))]
     Tls(#[source] io::Error),
     /// The host cannot appear in a certificate.
     #[error("the host name cannot be certified")]

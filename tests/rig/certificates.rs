@@ -40,6 +40,10 @@ impl Authority {
         let certificate = match kind {
             Kind::Good => params.signed_by(&key, &self.issuer),
             Kind::SelfSigned => params.self_signed(&key),
+            Kind::OfACa => {
+                params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+                params.signed_by(&key, &self.issuer)
+            }
             Kind::Expired => {
                 params.not_before = date_time_ymd(2020, 1, 1);
                 params.not_after = date_time_ymd(2021, 1, 1);
@@ -62,6 +66,7 @@ impl Authority {
 enum Kind {
     Good,
     SelfSigned,
+    OfACa,
     Expired,
     ForClients,
 }
@@ -81,6 +86,7 @@ impl ResolvesServerCert for ByName {
         Some(match name {
             "expired.rig.test" => self.0.leaf(name, Kind::Expired),
             "selfsigned.rig.test" => self.0.leaf(name, Kind::SelfSigned),
+            "ofaca.rig.test" => self.0.leaf(name, Kind::OfACa),
             "wrongname.rig.test" => self.0.leaf("another.test", Kind::Good),
             "wrongusage.rig.test" => self.0.leaf(name, Kind::ForClients),
             name => self.0.leaf(name, Kind::Good),

@@ -295,7 +295,7 @@ unsigned = ["https://public.s3.rig.test"]
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's
 /// name server.
-pub const ALLOWED: [&str; 45] = [
+pub const ALLOWED: [&str; 46] = [
     GOOD,
     OTHER,
     MONEY,
@@ -323,6 +323,7 @@ pub const ALLOWED: [&str; 45] = [
     "dark.rig.test",
     "expired.rig.test",
     "selfsigned.rig.test",
+    "ofaca.rig.test",
     "wrongname.rig.test",
     "wrongusage.rig.test",
     "flip.dns.test",

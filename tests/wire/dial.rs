@@ -174,7 +174,16 @@ fn a_denied_host_causes_no_packet(rig: &Rig) {
 
 /// C12, C14, I06.
 fn an_origin_without_a_good_certificate_gets_no_secret(rig: &Rig) {
-    for name in ["expired", "selfsigned", "wrongname", "wrongusage"] {
+    for (name, why) in [
+        ("expired", "has expired"),
+        ("selfsigned", "is from a CA that is not trusted"),
+        (
+            "ofaca",
+            "is a CA's; a server's must be issued with `CA:FALSE`",
+        ),
+        ("wrongname", "is for another name"),
+        ("wrongusage", "is not for servers"),
+    ] {
         let host = format!("{name}.rig.test");
         for way in Way::SECURE {
             let answer = rig.ask(
@@ -188,6 +197,8 @@ fn an_origin_without_a_good_certificate_gets_no_secret(rig: &Rig) {
                 (502, "origin_tls"),
                 "{way:?} {host}"
             );
+            let told = format!("the origin's certificate {why}");
+            assert!(answer.text().contains(&told), "{host} {answer:?}");
             // The refusal names the host in canonical form, and nothing else of the request.
             assert!(!answer.text().contains("secret-looking"), "{answer:?}");
         }
