@@ -166,11 +166,16 @@ fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
 }
 
 /// Decodes bytes as the most lenient origin would: an overlong ASCII character counts as that
-/// character (`%c0%ae` is a dot), and so does IIS's escape of one (`%u002e`).
+/// character (`%c0%ae` is a dot), and so does IIS's escape of any (`%u002e`).
 fn read_loosely(bytes: &[u8]) -> String {
     let mut text = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let [first, after @ ..] = rest {
+        if let Some((letter, behind)) = iis_escape(rest) {
+            text.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+            rest = behind;
+            continue;
+        }
         let (byte, behind) = match rest {
             [0xc0 | 0xc1, last @ 0x80..=0xbf, behind @ ..] => (overlong(*first, *last), behind),
             [
@@ -186,10 +191,6 @@ fn read_loosely(bytes: &[u8]) -> String {
                 last @ 0x80..=0xbf,
                 behind @ ..,
             ] => (overlong(*middle, *last), behind),
-            [b'%', b'u' | b'U', b'0', b'0', high, low, behind @ ..] => match ascii(*high, *low) {
-                Some(byte) => (byte, behind),
-                None => (*first, after),
-            },
             _ => (*first, after),
         };
         text.push(byte);
@@ -198,9 +199,16 @@ fn read_loosely(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn ascii(high: u8, low: u8) -> Option<u8> {
-    let digit = |digit: u8| char::from(digit).to_digit(16);
-    u8::try_from(digit(high)? << 4 | digit(low)?).ok()
+/// The character of an escape such as `%u002e`, and what is behind it.
+fn iis_escape(bytes: &[u8]) -> Option<(char, &[u8])> {
+    let [b'%', b'u' | b'U', rest @ ..] = bytes else {
+        return None;
+    };
+    let (digits, behind) = rest.split_at_checked(4)?;
+    let value = digits.iter().try_fold(0, |value, digit| {
+        Some(value << 4 | char::from(*digit).to_digit(16)?)
+    });
+    Some((char::from_u32(value?)?, behind))
 }
 
 fn overlong(before: u8, last: u8) -> u8 {

@@ -1,5 +1,7 @@
 //! The names under which origins read a parameter of a query or a form.
 
+use std::borrow::Cow;
+
 /// What some origins drop at the start of a name: PHP and Rack spaces, Rack and qs brackets.
 const DROPPED: [char; 5] = [' ', '\t', '+', '[', ']'];
 
@@ -9,13 +11,13 @@ const DROPPED: [char; 5] = [' ', '\t', '+', '[', ']'];
 /// member of `a`, and drop spaces or brackets at the start. Readers that use C strings stop at NUL.
 /// A policy that restricts must see all of these, and one that permits must see no second.
 #[must_use]
-pub fn parameter_names(name: &str) -> Vec<String> {
-    let mut all = vec![name.to_owned()];
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if name.bytes().all(is_plain) {
+pub fn parameter_names(name: &str) -> Vec<Cow<'_, str>> {
+    let mut all = vec![Cow::Borrowed(name)];
+    if is_plain(name) {
         return all;
     }
     let mut add = |name: String| {
+        let name: Cow<'_, str> = Cow::Owned(name);
         if !name.is_empty() && !all.contains(&name) {
             all.push(name);
         }
@@ -35,6 +37,12 @@ pub fn parameter_names(name: &str) -> Vec<String> {
     all
 }
 
+/// Whether every origin reads the name alike.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    name.bytes().all(is_plain)
+}
+
 /// The name as PHP reads it: a dot, a space and a bracket that is not closed become underscores.
 fn with_underscores(name: &str) -> String {
     let member = name.find('[').filter(|open| name[*open..].contains(']'));
@@ -46,6 +54,9 @@ fn with_underscores(name: &str) -> String {
 /// [`parameter_names`], each folded by [`folded_parameter`].
 #[must_use]
 pub fn folded_parameters(name: &str) -> Vec<String> {
+    if is_plain(name) {
+        return vec![folded_parameter(name)];
+    }
     let mut all: Vec<String> = parameter_names(name)
         .iter()
         .map(|name| folded_parameter(name))
@@ -116,14 +127,11 @@ mod tests {
         ] {
             let names = parameter_names(name);
             assert_eq!(names[0], name);
-            assert!(
-                names.contains(&"max_amount".to_owned()),
-                "{name}: {names:?}"
-            );
+            assert!(names.contains(&"max_amount".into()), "{name}: {names:?}");
         }
         assert_eq!(parameter_names("max-amount"), ["max-amount"]);
         assert_eq!(parameter_names("created[gte]"), ["created[gte]", "created"]);
         assert_eq!(parameter_names("Tag.1"), ["Tag.1", "Tag_1"]);
-        assert!(parameter_names(".method").contains(&"_method".to_owned()));
+        assert!(parameter_names(".method").contains(&"_method".into()));
     }
 }

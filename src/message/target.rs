@@ -170,9 +170,9 @@ impl RequestTarget {
     }
 
     fn has_parameter(&self, names: &[&str]) -> bool {
+        let is_one = |name: &Cow<'_, str>| names.iter().any(|one| name.eq_ignore_ascii_case(one));
         self.query_pairs()
-            .flat_map(|(name, _)| parameter_names(&name))
-            .any(|name| names.iter().any(|known| name.eq_ignore_ascii_case(known)))
+            .any(|(name, _)| parameter_names(&name).iter().any(is_one))
     }
 
     /// Replaces the value of the parameter at `index`, counted as in

@@ -174,6 +174,7 @@ fn no_further_decoding_brings_a_dot_segment_to_light() {
         "/p/1/a%25c1%259cb/2",
         "/p/1/%25252525252525252525252e/2",
         "/p/1/%25u002e%25u002E/2",
+        "/p/1/%25uff0e%25uFF0E/2",
         "/p/1/..%25U002f2",
         "/p/1/..%2525u005c2",
         "/p/1/..%23/2",

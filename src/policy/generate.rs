@@ -127,17 +127,14 @@ pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath])
             .map(|one| format!("context.method == {}", quoted(one)));
         conditions.push(any_of(named.collect()));
     }
-    let below = |path: &String| {
-        let pattern = quoted(path).replace('*', "\\*");
-        let pattern = pattern.strip_suffix('"').unwrap_or(&pattern);
-        format!("context.path like {pattern}*\"")
-    };
     let paths = paths.iter().flat_map(|path| match path {
-        CoveredPath::Exactly(path) => readings(path)
-            .iter()
-            .map(|path| is_path(path))
-            .collect::<Vec<_>>(),
-        CoveredPath::Below(path) => readings(path).iter().map(below).collect(),
+        CoveredPath::Exactly(path) => are_paths(path),
+        // Other readings of a folder may be any folder: `/;x/` is `/` to some origins.
+        CoveredPath::Below(path) => {
+            let pattern = quoted(path).replace('*', "\\*");
+            let pattern = pattern.strip_suffix('"').unwrap_or(&pattern);
+            vec![format!("context.path like {pattern}*\"")]
+        }
     });
     conditions.extend(
         Some(paths.collect::<Vec<_>>())
@@ -156,15 +153,12 @@ pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath])
     )
 }
 
-/// The path and its other readings, all of which must be permitted.
-fn readings(path: &str) -> Vec<String> {
-    let mut all = other_readings(path);
-    all.insert(0, path.to_owned());
-    all
-}
-
-fn is_path(path: &str) -> String {
-    format!("context.path == {}", quoted(path))
+/// Conditions for the path and its other readings, all of which must be permitted.
+fn are_paths(path: &str) -> Vec<String> {
+    let others = other_readings(path);
+    let all = std::iter::once(path).chain(others.iter().map(String::as_str));
+    all.map(|path| format!("context.path == {}", quoted(path)))
+        .collect()
 }
 
 fn any_of(conditions: Vec<String>) -> String {
@@ -211,8 +205,7 @@ pub(super) fn exactly(facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
     if action == Action::Other {
         conditions.push(format!("context.method == {}", quoted(facts.method)));
     }
-    let paths = readings(facts.target.path());
-    conditions.push(any_of(paths.iter().map(|path| is_path(path)).collect()));
+    conditions.push(any_of(are_paths(facts.target.path())));
     if !facts.upgrade.is_empty() {
         conditions.push(format!("context.upgrade == {}", quoted(facts.upgrade)));
     }
@@ -391,6 +384,8 @@ mod tests {
         ] {
             assert!(!allowed(method, path, port), "{method} {path} {port}");
         }
+        let odd = permit_requests(&origin, &["GET"], &[CoveredPath::Below("/;x/".to_owned())]);
+        assert!(!odd.contains("\"/*\""), "{odd}");
         assert!(policies(&permit_everything()).current().len() == 1);
     }
 

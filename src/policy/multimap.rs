@@ -94,11 +94,12 @@ fn stand_alone(pieces: &[&str]) -> BTreeSet<String> {
         .collect()
 }
 
-/// The name without what some reader ignores: letter case, and the underscores of Protocol Buffers.
+/// The name without what some reader ignores or takes for another separator: letter case, the
+/// underscores of Protocol Buffers, and brackets, which are dots to Spring.
 fn spelling(name: &str) -> String {
     let letters = name
         .chars()
-        .filter(|letter| !matches!(letter, '_' | '-' | '.'));
+        .filter(|letter| !matches!(letter, '_' | '-' | '.' | '[' | ']'));
     letters.map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
@@ -247,7 +248,9 @@ mod tests {
         ] {
             assert!(!has(&query(raw).unique, "repo=ok"), "{raw}");
         }
-        for other in ["a.b", "a+b", "a[b", "[a_b]", "aB", "a-b", ".a_b", "+a_b"] {
+        for other in [
+            "a.b", "a+b", "a[b", "[a_b]", "aB", "a[b]", "a-b", ".a_b", "+a_b",
+        ] {
             let raw = format!("a_b=ok&{other}=bad");
             assert!(!has(&query(&raw).unique, "a_b=ok"), "{raw}");
         }
