@@ -17,6 +17,7 @@ mod project_file;
 mod proposals;
 mod refusals;
 mod sandbox;
+mod servers;
 mod sessions;
 mod watch;
 mod why;

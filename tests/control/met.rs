@@ -291,6 +291,100 @@ pub const MET: &[(&str, &str)] = &[
     ("handshake_timeout", "curl -sS https://slow.test/"),
     ("timeout", "curl -sS http://slow.test/"),
     (
+        "field_value",
+        "curl -sS -H 'X-Note: a ' https://allowed.test/",
+    ),
+    (
+        "batch",
+        "curl -sS -X POST -H \"Authorization: Bearer $READER\" 'https://reader.test/$batch'",
+    ),
+    (
+        "cleartext_injection",
+        "curl -sS -H \"Authorization: Bearer $SPARE\" http://spare.test/",
+    ),
+    (
+        "content_unreadable",
+        "curl -sS -H 'Content-Type: application/json' -d '{not json' https://slack.test/api/chat.postMessage",
+    ),
+    (
+        "phantom_foreign_session",
+        "curl -sS -H \"Authorization: Bearer $(cat elsewhere)\" https://api.test/",
+    ),
+    (
+        "sigv4_action",
+        "curl -sS --aws-sigv4 aws:amz:eu-central-1:s3 --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" -X DELETE https://reports.s3.eu-central-1.amazonaws.com/key",
+    ),
+    (
+        "sigv4_date",
+        "curl -sS \"https://reports.s3.eu-central-1.amazonaws.com/a?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=$AWS_ACCESS_KEY_ID/20260102/eu-central-1/s3/aws4_request&X-Amz-Date=20260101T000000Z&X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Signature=$(printf %064d 0)\"",
+    ),
+    (
+        "sigv4_unsigned",
+        "curl -sS \"https://reports.s3.eu-central-1.amazonaws.com/a?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=$AWS_ACCESS_KEY_ID/20260101/eu-central-1/s3/aws4_request&X-Amz-Date=20260101T000000Z&X-Amz-Expires=60&X-Amz-SignedHeaders=accept&X-Amz-Signature=$(printf %064d 0)\"",
+    ),
+    (
+        "sigv4_nested",
+        "curl -sS -H 'Authorization: Bearer k8s-aws-v1.aHR0cHM' https://reports.s3.eu-central-1.amazonaws.com/",
+    ),
+    (
+        "sigv4_post_form",
+        "curl -sS -F policy=e30= -F x-amz-signature=0 https://reports.s3.eu-central-1.amazonaws.com/",
+    ),
+    (
+        "sigv4_payload",
+        "curl -sS --aws-sigv4 aws:amz:eu-central-1:s3 --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" -X PUT -H 'Content-Encoding: aws-chunked' -d x https://reports.s3.eu-central-1.amazonaws.com/key",
+    ),
+    (
+        "sigv4_content",
+        "curl -sS --aws-sigv4 aws:amz:eu-central-1:s3 --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" -X PUT -H \"X-Amz-Content-Sha256: $(printf other | sha256sum | cut -c -64)\" -d x https://reports.s3.eu-central-1.amazonaws.com/key",
+    ),
+    (
+        "sigv4_streaming",
+        "printf \"1;chunk-signature=%064d\\r\\nx\\r\\n\" 0 | curl -sS --aws-sigv4 aws:amz:eu-central-1:s3 --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" -X PUT -H 'X-Amz-Content-Sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD' -H 'X-Amz-Decoded-Content-Length: 1' -H 'Content-Encoding: aws-chunked' --data-binary @- https://reports.s3.eu-central-1.amazonaws.com/key",
+    ),
+    (
+        "signature_mismatch",
+        "curl -sS -H \"X-MBX-APIKEY: $BINANCE_API_KEY\" \"https://api.binance.com/api/v3/account?timestamp=$(date +%s000)&signature=$(printf %064d 0)\"",
+    ),
+    (
+        "signature_malformed",
+        "curl -sS -H \"X-MBX-APIKEY: $BINANCE_API_KEY\" \"https://api.binance.com/api/v3/account?timestamp=$(date +%s000)&signature=none\"",
+    ),
+    (
+        "signature_incomplete",
+        "curl -sS -H \"X-MBX-APIKEY: $BINANCE_API_KEY\" \"https://api.binance.com/api/v3/account?signature=$(printf %064d 0)\"",
+    ),
+    (
+        "signature_ambiguous",
+        "curl -sS -H \"X-MBX-APIKEY: $BINANCE_API_KEY\" \"https://api.binance.com/api/v3/account?timestamp=$(date +%s000)&signature=$(printf %064d 0)&signature=0\"",
+    ),
+    (
+        "signature_skew",
+        "query=timestamp=1767225600000; signature=$(printf %s $query | openssl dgst -sha256 -hmac \"$BINANCE_API_SECRET\" -r | cut -c -64); curl -sS -H \"X-MBX-APIKEY: $BINANCE_API_KEY\" \"https://api.binance.com/api/v3/account?$query&signature=$signature\"",
+    ),
+    (
+        "hello_too_long",
+        "python3 -c \"import sys; m = b'\\1\\0\\377\\377' + bytes(20000); sys.stdout.buffer.write(b''.join(b'\\26\\3\\1\\0\\1' + m[i:i+1] for i in range(len(m))))\" | timeout 20 bash -c 'exec 3<>/dev/tcp/allowed.test/443; cat >&3; cat <&3 | od -An -tx1'",
+    ),
+    (
+        "session_limit",
+        "for n in 1 2 3 4 5 6 7 8; do curl -s -o /dev/null http://slow.test/ & done; sleep 1; curl -sS http://slow.test/; wait",
+    ),
+    ("connect_timeout", "curl -sS https://full.test/"),
+    ("origin_protocol", "curl -sS https://newer.test/"),
+    (
+        "encoding",
+        "curl -sS -H \"Authorization: Bearer $CODED\" https://sound.test/",
+    ),
+    (
+        "secret_unavailable",
+        "curl -sS -H \"Authorization: Bearer $GONE\" https://gone.test/",
+    ),
+    (
+        "credential_removed",
+        "touch remove; while [ ! -e removed ]; do sleep 0.05; done; curl -sS -H \"Authorization: Bearer $LATER\" https://spare.test/",
+    ),
+    (
         "credential_revoked",
         "touch revoke; while [ ! -e revoked ]; do sleep 0.05; done; curl -sS -H \"Authorization: Bearer $SPARE\" https://spare.test/",
     ),
@@ -319,7 +413,7 @@ pub const UNMET: &[(&str, &str)] = &[
         "The client, or a changed policy, ended the exchange under way: nobody is left to be told.",
     ),
     (
-        "audit_budget connection_limit content_budget decoding_budget http2_flood mint_throttled secret_guessed session_limit",
+        "audit_budget connection_limit content_budget decoding_budget http2_flood mint_throttled secret_guessed",
         "It takes a flood, or a session's whole share: tests/wire and tests/endurance play it.",
     ),
     (
@@ -327,15 +421,11 @@ pub const UNMET: &[(&str, &str)] = &[
         "The gateway's own machine fails, stops or is asked for itself.",
     ),
     (
-        "batch cleartext_injection content_unreadable credential_removed credential_unknown encoding minted_unread minted_unsafe phantom_foreign_session secret_unavailable secret_unsafe sigv4_content sigv4_key signing_key signing_unfit",
-        "It takes another store, another session, or a server whose certificate holds: tests/wire and tests/vault play it.",
+        "credential_unknown minted_unread minted_unsafe secret_unsafe sigv4_key signing_key signing_unfit",
+        "It takes a secret or a store that is not what its credential says, which is found at the start where it can be.",
     ),
     (
-        "sigv4_action sigv4_date sigv4_nested sigv4_payload sigv4_post_form sigv4_streaming sigv4_too_long sigv4_unsigned signature_ambiguous signature_content signature_incomplete signature_malformed signature_mismatch signature_scope signature_skew",
-        "Programs that sign do not send it by themselves; tests/wire and tests/signing do. It is printed like the other `sigv4_` codes.",
-    ),
-    (
-        "connect_timeout field_value hello_too_long origin_protocol",
-        "It takes a client or a network that is broken on purpose: tests/wire plays it.",
+        "sigv4_too_long signature_content signature_scope",
+        "Programs that sign do not send it by themselves. It is printed like the other codes of its kind.",
     ),
 ];

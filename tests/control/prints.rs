@@ -3,8 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -12,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::met::{MET, UNMET};
 use crate::program::CANARY;
 use crate::sandbox::{exec, folder, user_command};
+use crate::servers;
 
 /// No program is left to guess: it prints the code or what to do, or the summary at the end says
 /// it. None takes longer than a moment, and none blames the network alone.
@@ -70,7 +69,8 @@ fn page() -> PathBuf {
 /// The configuration, the rules and the servers of the sandbox.
 fn prepare(folder: &Path) {
     let home = folder.join("home");
-    let (plain, broken, silent) = (crate::program::origin(), broken(), silent());
+    let (certificate, sound) = servers::sound();
+    fs::write(home.join("sound.pem"), certificate).unwrap();
     let permit = |host: &&str| {
         format!(
             "permit(principal, action in Gateway::Action::\"ask\", resource == Gateway::Host::\"{host}\");\n"
@@ -79,10 +79,17 @@ fn prepare(folder: &Path) {
     let permits: Vec<String> = REACHED.iter().map(permit).collect();
     fs::write(home.join("rules.cedar"), permits.concat() + RULES).unwrap();
     let config = CONFIG
-        .replace("PLAIN", &plain.to_string())
-        .replace("BROKEN", &broken.to_string())
-        .replace("SILENT", &silent.to_string());
+        .replace("PLAIN", &crate::program::origin().to_string())
+        .replace("BROKEN", &servers::broken().to_string())
+        .replace("SILENT", &servers::silent().to_string())
+        .replace("FULL", &servers::full().to_string())
+        .replace("SOUND", &sound.to_string());
     fs::write(home.join("gateway.toml"), config).unwrap();
+    // What another project's sandbox knows.
+    fs::create_dir(home.join("other")).unwrap();
+    let mut command = sandbox(folder, "printf %s \"$TOKEN\"");
+    let elsewhere = command.current_dir(home.join("other")).output().unwrap();
+    fs::write(home.join("project/elsewhere"), elsewhere.stdout).unwrap();
 }
 
 fn sandbox(folder: &Path, script: &str) -> Command {
@@ -99,7 +106,10 @@ fn sandbox(folder: &Path, script: &str) -> Command {
         ])
         .env("TERM", "dumb")
         .env("AWS_ACCESS_KEY_ID", "AKIAC4N4RYC4N4RYC4N4")
-        .env("AWS_SECRET_ACCESS_KEY", CANARY);
+        .env("AWS_SECRET_ACCESS_KEY", CANARY)
+        .env("SLACK_BOT_TOKEN", format!("xoxb-{CANARY}"))
+        .env("BINANCE_API_KEY", "k".repeat(64))
+        .env("BINANCE_API_SECRET", "s".repeat(64));
     command
 }
 
@@ -118,7 +128,8 @@ fn together(folder: &Path) -> Vec<String> {
     fs::copy(folder.join("home/all"), project.join("all")).unwrap();
     let child = exec(folder, sandbox(folder, "sh ./all"));
     for (asked, past, act) in [
-        ("revoke", "revoked", &["revoke", "SPARE"][..]),
+        ("remove", "removed", &["reload"][..]),
+        ("revoke", "revoked", &["revoke", "SPARE"]),
         ("pause", "paused", &["pause", "exec"]),
         ("end", "ended", &["end", "exec"]),
     ] {
@@ -126,6 +137,12 @@ fn together(folder: &Path) -> Vec<String> {
         while !project.join(asked).exists() {
             assert!(Instant::now() < until, "{asked}");
             std::thread::sleep(Duration::from_millis(50));
+        }
+        if asked == "remove" {
+            let path = folder.join("home/gateway.toml");
+            let config = fs::read_to_string(&path).unwrap();
+            let (kept, _) = config.rsplit_once("[[credential]]").unwrap();
+            fs::write(path, kept).unwrap();
         }
         let done = user_command(folder, 0).args(act).output().unwrap();
         assert!(done.status.success(), "{done:?}");
@@ -208,36 +225,7 @@ fn check_page(rows: &str) {
     );
 }
 
-/// A server that answers by the path, and never as HTTP has it.
-fn broken() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut head = [0; 4096];
-            let read = stream.read(&mut head).unwrap_or(0);
-            let answer: &[u8] = match head[..read].starts_with(b"GET /socket") {
-                true => b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n",
-                false => b"what is HTTP?\r\n\r\n",
-            };
-            let _ = stream.write_all(answer);
-        }
-    });
-    address
-}
-
-/// A server that accepts connections, and says nothing.
-fn silent() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let held: Vec<_> = listener.incoming().flatten().collect();
-        drop(held);
-    });
-    address
-}
-
-const REACHED: [&str; 11] = [
+const REACHED: [&str; 17] = [
     "allowed.test",
     "10.1.2.3",
     "100.100.100.200",
@@ -249,6 +237,12 @@ const REACHED: [&str; 11] = [
     "down.test",
     "under.test",
     "spare.test",
+    "reader.test",
+    "slack.test",
+    "full.test",
+    "newer.test",
+    "sound.test",
+    "gone.test",
 ];
 
 const CONFIG: &str = r#"
@@ -258,6 +252,8 @@ files = ["rules.cedar"]
 head_timeout = "3s"
 handshake_timeout = "3s"
 progress_timeout = "3s"
+connect_timeout = "3s"
+exchanges_per_session = 8
 max_buffered_request = "64KiB"
 [[origin]]
 match = "http://later.test"
@@ -284,6 +280,30 @@ cleartext = true
 [[origin]]
 match = "https://under.test"
 underscores = true
+[[origin]]
+match = "http://spare.test"
+connect = "PLAIN"
+cleartext = true
+[[origin]]
+match = "https://full.test"
+connect = "FULL"
+[[origin]]
+match = "https://newer.test"
+connect = "SOUND"
+http = "2"
+roots = ["sound.pem"]
+[[origin]]
+match = "https://sound.test"
+connect = "SOUND"
+roots = ["sound.pem"]
+[[origin]]
+match = "https://gone.test"
+connect = "SOUND"
+roots = ["sound.pem"]
+[[origin]]
+match = "https://reports.s3.eu-central-1.amazonaws.com"
+connect = "SOUND"
+roots = ["sound.pem"]
 [[fact]]
 name = "amount"
 type = "Long"
@@ -294,16 +314,45 @@ name = "SPARE"
 from = "env:KEY"
 origins = ["https://spare.test"]
 [[credential]]
+name = "READER"
+from = "env:KEY"
+origins = ["https://reader.test"]
+methods = ["GET", "POST"]
+[[credential]]
+name = "SLACK"
+preset = "slack"
+from = "env:SLACK_BOT_TOKEN"
+origins = ["https://slack.test"]
+[[credential]]
+name = "CODED"
+from = "env:KEY"
+origins = ["https://sound.test"]
+[[credential]]
+name = "GONE"
+from = { command = ["/bin/false"] }
+shape = "g-[26 alnum]"
+origins = ["https://gone.test"]
+[[credential]]
+name = "exchange"
+sign = "binance-hmac"
+parts = { key = "env:BINANCE_API_KEY", secret = "env:BINANCE_API_SECRET" }
+[[credential]]
 name = "aws"
 sign = "sigv4"
 parts = { access_key = "env:AWS_ACCESS_KEY_ID", secret_key = "env:AWS_SECRET_ACCESS_KEY" }
 regions = ["eu-central-1"]
 services = ["s3"]
 buckets = ["reports"]
+actions = ["s3:GetObject", "s3:ListObjects", "s3:PutObject"]
+[[credential]]
+name = "LATER"
+from = "env:KEY"
+origins = ["https://spare.test"]
 "#;
 
 const RULES: &str = r#"
 permit(principal, action in Gateway::Action::"ask", resource in Gateway::Domain::"amazonaws.com");
+permit(principal, action in Gateway::Action::"ask", resource == Gateway::Host::"api.binance.com");
 permit(principal, action == Gateway::Action::"lend", resource);
 @id("amounts")
 permit(principal, action in Gateway::Action::"ask", resource == Gateway::Host::"facts.test")
