@@ -44,7 +44,8 @@ pub fn segments(path: &str) -> impl Iterator<Item = &str> {
 /// the segments' parameters (Tomcat), and both. Usually there are none.
 pub fn other_readings(path: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
-    if !path.contains("//") && !path.contains(';') && !path.contains("%3B") {
+    let has_doubled_slash = path.as_bytes().windows(2).any(|two| two == b"//");
+    if !has_doubled_slash && !path.contains([';', '%']) {
         return all;
     }
     let merged = merge_slashes(path);
