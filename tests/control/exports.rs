@@ -462,6 +462,57 @@ fn a_log_that_was_replaced_is_exported_from_its_start_however_far_it_has_grown()
     assert_eq!(said.matches("all of it is exported").count(), 1, "{said}");
 }
 
+/// The files of the log, with those that it was rotated into.
+fn files(program: &Program) -> usize {
+    let files = fs::read_dir(program.path("audit")).unwrap().flatten();
+    let names = files.map(|file| file.file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("log.jsonl")).count()
+}
+
+#[test]
+fn each_record_arrives_once_and_in_order_although_the_log_is_rotated_meanwhile() {
+    let port = free();
+    let collector = Collector::start(port);
+    let mut program = Program::start(&format!("[[export]]\nurl = \"http://{port}\"\n"));
+    program.edit(|text| text.replace("[audit]\n", "[audit]\nrotate = \"1MiB\"\n"));
+    program.reload();
+    let mut asked: Vec<String> = Vec::new();
+    let long = "x".repeat(4_000);
+    let mut rotate = |program: &Program, times: usize| {
+        let wanted = files(program) + times;
+        while files(program) < wanted {
+            assert!(asked.len() < 20_000, "the log is not rotated");
+            let path = format!("/{}/{long}", asked.len());
+            ask(program, &format!("http://evil.test{path}"), "");
+            asked.push(path);
+        }
+        asked.clone()
+    };
+    // While it is sent, while the collector takes nothing, and in the next run.
+    rotate(&program, 1);
+    collector.status.store(503, Ordering::SeqCst);
+    let before = rotate(&program, 2);
+    assert!(paths(&collector).len() < before.len());
+    collector.status.store(200, Ordering::SeqCst);
+    until("what was written meanwhile", || {
+        paths(&collector).len() >= before.len()
+    });
+    collector.status.store(503, Ordering::SeqCst);
+    rotate(&program, 1);
+    program.child.kill().unwrap();
+    program.child.wait().unwrap();
+    collector.status.store(200, Ordering::SeqCst);
+    again(&mut program);
+    let all = rotate(&program, 1);
+    until("everything", || paths(&collector).len() >= all.len());
+    end(&mut program);
+    // A record holds the first bytes of a long path.
+    let came = paths(&collector);
+    let mut pairs = came.iter().zip(&all);
+    let differs = pairs.position(|(came, asked)| !asked.starts_with(&came[..200]));
+    assert_eq!((came.len(), differs), (all.len(), None));
+}
+
 /// The path of each span, in the order in which they came.
 pub fn paths(collector: &Collector) -> Vec<String> {
     let spans = collector.spans();
