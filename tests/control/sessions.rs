@@ -1,9 +1,13 @@
 //! Pausing, resuming and ending a session while it works.
 
+use std::fs;
 use std::io::Read as _;
+use std::net::TcpStream;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::program::Program;
+use crate::program::{Program, command, free};
+use crate::sandbox::wait_for;
 
 #[test]
 fn a_paused_session_is_refused_while_its_streams_go_on_and_a_resumed_one_is_served() {
@@ -92,4 +96,75 @@ fn each_act_of_an_operator_is_in_the_chain_before_it_is_done() {
     assert_eq!(acts[0]["session"], "agent-1");
     let (code, said) = program.gateway(&["audit", "verify", "audit/log.jsonl"]);
     assert_eq!(code, 0, "{said}");
+}
+
+/// Starts a second gateway with the state, the home and the session of the first.
+fn beside(first: &Program) -> Program {
+    let proxy = free();
+    let own = [
+        (first.proxy.to_string(), proxy.to_string()),
+        ("audit/log".to_owned(), "other/log".to_owned()),
+        ("phantoms.env".to_owned(), "other.env".to_owned()),
+    ];
+    let mut config = fs::read_to_string(first.path("gateway.toml")).unwrap();
+    for (from, to) in own {
+        assert!(config.contains(&from));
+        config = config.replace(&from, &to);
+    }
+    fs::write(first.path("other.toml"), config).unwrap();
+    let child = command(first.folder.path())
+        .args(["serve", "--config", "other.toml"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let name = format!("serve-{}.sock", child.id());
+    let second = Program {
+        folder: tempfile::tempdir().unwrap(),
+        socket: first.socket.with_file_name(name),
+        child,
+        proxy,
+    };
+    wait_for("no second gateway", || {
+        second.socket.exists() && TcpStream::connect(proxy).is_ok()
+    });
+    second
+}
+
+#[test]
+fn a_session_that_one_gateway_uses_does_not_end_because_another_one_idles() {
+    let mut used = Program::start("[ca]\nidle = \"1m\"\n");
+    let idle = beside(&used);
+    assert_eq!(idle.ask("http://stream.test/").0, 200);
+    let until = Instant::now() + Duration::from_secs(50);
+    while Instant::now() < until {
+        assert_eq!(used.ask("http://stream.test/").0, 200);
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    // Stopped, it cannot take the end back before this test has seen it.
+    let signal = |signal| {
+        let pid = rustix::process::Pid::from_child(&used.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    };
+    signal(rustix::process::Signal::STOP);
+    wait_for("the idle one never ended it", || {
+        let (status, sessions) = idle.call("GET", "/v1/sessions", "");
+        assert_eq!(status, 200);
+        sessions.contains(r#""ended":"idle""#)
+    });
+    signal(rustix::process::Signal::CONT);
+    // The end was kept. The one that is used goes on, and takes it back.
+    let until = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < until {
+        assert_eq!(used.ask("http://stream.test/").0, 200);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // Where it was idle it stays ended until an operator resumes it there.
+    assert_eq!(idle.ask("http://stream.test/").0, 403);
+    let resumed = idle.call("POST", "/v1/sessions/agent-1/resume", "");
+    assert_eq!(resumed.0, 200, "{}", resumed.1);
+    assert_eq!(idle.ask("http://stream.test/").0, 200);
+    drop(idle);
+    used.restart_after_a_crash();
+    assert_eq!(used.ask("http://stream.test/").0, 200);
 }
