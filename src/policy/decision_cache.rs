@@ -9,11 +9,10 @@
 use std::num::NonZeroUsize;
 
 use foldhash::quality::RandomState;
-use http::header::CONTENT_TYPE;
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use super::fact::Input;
+use super::decision_key::DecisionKey;
 use super::question::{Facts, Loan};
 use super::rule_set::RuleSet;
 use super::schema::Action;
@@ -63,7 +62,7 @@ impl DecisionCache {
 
 /// The key: everything the verdict depends on. `None` if the verdict must not be cached.
 fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<Vec<u8>> {
-    let mut key = DecisionKey(Vec::with_capacity(USUAL_BYTES));
+    let mut key = DecisionKey::new();
     key.number(set.number);
     key.text(facts.host.as_str());
     match loan {
@@ -78,68 +77,12 @@ fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<Vec<u
         }
     }
     for input in set.inputs.iter() {
-        key.input(*input, facts)?;
-        if key.0.len() > MOST_BYTES {
+        input.write(facts, &mut key)?;
+        if key.bytes.len() > MOST_BYTES {
             return None;
         }
     }
-    Some(key.0)
-}
-
-/// A key being built. Each text is preceded by its length, so that different sequences of texts
-/// never give the same key.
-struct DecisionKey(Vec<u8>);
-
-impl DecisionKey {
-    fn input(&mut self, input: Input, facts: &Facts<'_>) -> Option<()> {
-        match input {
-            // Every key holds these already.
-            Input::Question => {}
-            Input::Session => self.text(facts.session.as_str()),
-            Input::Groups => self.texts(facts.groups.iter().map(|group| &**group)),
-            Input::Entry => self.text(facts.entry),
-            Input::Scheme => self.text(facts.scheme.as_str()),
-            Input::Port => self.number(facts.port.into()),
-            Input::Method => self.text(facts.method),
-            Input::Path => self.text(facts.target.path()),
-            Input::Query => self.text(facts.target.query().unwrap_or_default()),
-            Input::ContentType => {
-                let lines = facts.fields.get_all(CONTENT_TYPE).iter();
-                lines.for_each(|line| self.bytes(line.as_bytes()));
-                // Marks the end: no text has this length.
-                self.number(u64::MAX);
-            }
-            Input::ContentLength => {
-                self.number(facts.content_length.is_some().into());
-                self.number(facts.content_length.unwrap_or_default());
-            }
-            Input::Upgrade => self.text(facts.upgrade),
-            Input::Credentials => self.texts(facts.credentials.iter().map(|name| name.as_str())),
-            Input::Actions => self.texts(facts.actions.iter().map(String::as_str)),
-            // Without content, a set is judged by its head, which does not read content.
-            Input::Content if facts.content.is_none() => {}
-            Input::Clock | Input::Fields | Input::Content => return None,
-        }
-        Some(())
-    }
-
-    fn number(&mut self, number: u64) {
-        self.0.extend_from_slice(&number.to_le_bytes());
-    }
-
-    fn text(&mut self, text: &str) {
-        self.bytes(text.as_bytes());
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.number(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn texts<'a>(&mut self, texts: impl ExactSizeIterator<Item = &'a str>) {
-        self.number(texts.len() as u64);
-        texts.for_each(|text| self.text(text));
-    }
+    Some(key.bytes)
 }
 
 /// With [`MOST_BYTES`], all keys together take less than 8 MiB.
@@ -147,11 +90,11 @@ const MOST_VERDICTS: usize = 4096;
 const MOST_BYTES: usize = 1024;
 /// A verdict holds the names of all its policies, and more than this rarely decide together.
 const MOST_POLICIES: usize = 16;
-/// The size of a typical key, reserved so that the buffer need not grow.
-const USUAL_BYTES: usize = 256;
 
 #[cfg(test)]
 mod tests {
+    use http::header::CONTENT_TYPE;
+
     use super::*;
     use crate::message::{EncodedSlash, RequestTarget, Scheme};
     use crate::names::{CredentialName, SessionId};

@@ -3,6 +3,7 @@
 mod content;
 mod context;
 mod decision_cache;
+mod decision_key;
 pub mod decisions;
 mod explain;
 mod fact;

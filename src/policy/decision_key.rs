@@ -1,0 +1,41 @@
+//! A key of the decision cache, while it is written.
+
+/// Everything that a verdict depends on, as bytes. Each text is preceded by its length, so that
+/// different sequences of texts never give the same key.
+pub(super) struct DecisionKey {
+    pub bytes: Vec<u8>,
+}
+
+impl DecisionKey {
+    /// Begins an empty key.
+    pub fn new() -> Self {
+        Self {
+            bytes: Vec::with_capacity(USUAL_BYTES),
+        }
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, number: u64) {
+        self.bytes.extend_from_slice(&number.to_le_bytes());
+    }
+
+    /// Adds a text.
+    pub fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    /// Adds bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Adds a list of texts.
+    pub fn texts<'a>(&mut self, texts: impl ExactSizeIterator<Item = &'a str>) {
+        self.number(texts.len() as u64);
+        texts.for_each(|text| self.text(text));
+    }
+}
+
+/// The size of a typical key, reserved so that the buffer need not grow.
+const USUAL_BYTES: usize = 256;
