@@ -180,11 +180,8 @@ fn told(hint: Hint) -> String {
 
 fn line(terminal: &Terminal, log: &StoredLog) -> String {
     let path = safe(&log.path.display().to_string());
-    let state = if log.live {
-        format!(" {}", terminal.paint(Paint::Green, "live"))
-    } else {
-        String::new()
-    };
+    let live = || format!(" {}", terminal.paint(Paint::Green, "live"));
+    let state = log.live.then(live).unwrap_or_default();
     let bytes = show_bytes(log.bytes);
     format!("{bytes:>9}  {:>9}  {path}{state}", age(log))
 }

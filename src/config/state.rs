@@ -5,6 +5,8 @@ use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::names::hex;
+
 /// Returns the audit log folder of `gateway exec`: `$XDG_STATE_HOME/gateway/audit`, else
 /// `~/.local/state/gateway/audit`.
 ///
@@ -78,10 +80,7 @@ pub fn granted_for(project: &Path, config: Option<&Path>) -> Option<PathBuf> {
         digest.update(real(config).as_os_str().as_encoded_bytes());
     }
     let digest = digest.finalize();
-    let name: String = digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let name = hex(&digest[..16]);
     Some(granted_directory()?.join(name).join("granted.cedar"))
 }
 

@@ -195,10 +195,8 @@ fn sandbox(document: &Document<'_>, config: &Config, spans: &Spans) {
 /// Returns the sandbox settings, from a file or from flags, that undo other settings.
 pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Hint)> {
     let sandbox = &config.sandbox;
-    let passed = sandbox
-        .pass_env
-        .iter()
-        .flat_map(|name| passed(config, name));
+    let names = sandbox.pass_env.iter();
+    let passed = names.flat_map(|name| passed(config, name));
     let written = sandbox.write.iter().flat_map(|path| written(config, path));
     let ports = own_ports::contradictions(config);
     passed.chain(written).chain(ports).collect()

@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use gateway_names::hex;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
@@ -111,7 +112,7 @@ impl Record {
         let _whole = lock_folder(folder)?;
         let mut bytes = [0_u8; 8];
         getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-        self.name = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.name = hex(&bytes);
         self.folder = folder.into();
         let mut file = OpenOptions::new()
             .read(true)
