@@ -189,14 +189,10 @@ fn line(terminal: &Terminal, log: &StoredLog) -> String {
 fn age(log: &StoredLog) -> String {
     let age = SystemTime::now().duration_since(log.written);
     let seconds = age.unwrap_or_default().as_secs();
-    let unit = [86_400, 3_600, 60]
-        .into_iter()
-        .find(|unit| seconds >= *unit)
-        .unwrap_or(1);
-    format!(
-        "{} ago",
-        show_duration(Duration::from_secs(seconds / unit * unit))
-    )
+    let mut units = [86_400, 3_600, 60].into_iter();
+    let unit = units.find(|unit| seconds >= *unit).unwrap_or(1);
+    let whole = Duration::from_secs(seconds / unit * unit);
+    format!("{} ago", show_duration(whole))
 }
 
 fn show_bytes(bytes: u64) -> String {

@@ -209,13 +209,9 @@ static UNWRITTEN: AtomicBool = AtomicBool::new(false);
 
 /// How many characters fit in one line of the terminal, if it is one.
 fn width() -> usize {
-    let error = std::io::stderr();
-    let size = error
-        .is_terminal()
-        .then(|| rustix::termios::tcgetwinsize(&error));
-    let columns = size
-        .and_then(Result::ok)
-        .map(|size| usize::from(size.ws_col));
+    // Only a terminal has a size.
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
+    let columns = size.map(|size| usize::from(size.ws_col));
     let columns = columns.filter(|columns| *columns >= NARROWEST);
     columns.unwrap_or(usize::MAX)
 }

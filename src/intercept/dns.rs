@@ -137,43 +137,19 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
     let kind = question.query_type();
     if message.edns.as_ref().is_some_and(|edns| edns.version() > 0) {
         // RFC 6891 §6.1.3.
-        return full(
-            message,
-            ResponseCode::BADVERS,
-            DnsVerdict::Refused,
-            None,
-            None,
-        );
+        return refused(message, ResponseCode::BADVERS);
     }
     if question.query_class() != DNSClass::IN || matches!(kind, RecordType::AXFR | RecordType::IXFR)
     {
-        return full(
-            message,
-            ResponseCode::Refused,
-            DnsVerdict::Refused,
-            None,
-            None,
-        );
+        return refused(message, ResponseCode::Refused);
     }
     // RFC 8482: nobody needs ANY, and amplification attacks use it most.
     if kind == RecordType::ANY || matches!(u16::from(kind), 128..=255) {
-        return full(
-            message,
-            ResponseCode::NotImp,
-            DnsVerdict::Refused,
-            None,
-            None,
-        );
+        return refused(message, ResponseCode::NotImp);
     }
     if question.name().is_root() {
         // NXDOMAIN for the root would say that no name exists at all (RFC 8020).
-        return full(
-            message,
-            ResponseCode::Refused,
-            DnsVerdict::Refused,
-            None,
-            None,
-        );
+        return refused(message, ResponseCode::Refused);
     }
     let Some(host) = host(question.name()) else {
         return full(
@@ -199,6 +175,11 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
         (ResponseCode::ServFail, DnsVerdict::Full)
     };
     full(message, code, verdict, Some(host), None)
+}
+
+/// Refuses a question for what it asks, whatever name it is about.
+fn refused(message: &Message, code: ResponseCode) -> Answer {
+    full(message, code, DnsVerdict::Refused, None, None)
 }
 
 /// Answers a name that no policy reaches. Other types than addresses have no data, because the name

@@ -202,13 +202,9 @@ fn die_with_the_launcher() -> Result<(), Failure> {
 
 fn hand_over(network: network::Network) -> Result<(), Failure> {
     // Closes our own copies: the gateway's death must close the last ones.
-    report(
-        &Report::Listening {
-            capture: network.capture,
-            ipv6: network.ipv6,
-        },
-        &network.listeners.all(),
-    )
+    let (capture, ipv6) = (network.capture, network.ipv6);
+    let listening = Report::Listening { capture, ipv6 };
+    report(&listening, &network.listeners.all())
 }
 
 fn await_ready() -> Result<Ready, Failure> {

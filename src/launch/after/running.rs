@@ -176,15 +176,12 @@ impl Record {
     }
 
     fn meets(&self, other: &Self) -> bool {
-        let pairs = self.projects().into_iter().flat_map(|own| {
-            other
-                .projects()
-                .into_iter()
-                .map(move |its| (own.clone(), its))
-        });
-        pairs
-            .into_iter()
-            .any(|(own, its)| own.starts_with(&its) || its.starts_with(&own))
+        let theirs = other.projects();
+        let meets_any = |own: &PathBuf| {
+            let mut theirs = theirs.iter();
+            theirs.any(|its| own.starts_with(its) || its.starts_with(own))
+        };
+        self.projects().iter().any(meets_any)
     }
 }
 
