@@ -138,6 +138,14 @@ impl Terminal {
         }
     }
 
+    /// Prints a JSON document, or to a person the line that says the same.
+    pub fn answer(&self, document: &impl Serialize, line: impl AsRef<str>) {
+        match self.json {
+            true => self.document(document),
+            false => self.line(line),
+        }
+    }
+
     /// Colours a text for standard output.
     #[must_use]
     pub fn paint(&self, paint: Paint, text: &str) -> String {

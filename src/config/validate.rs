@@ -51,10 +51,9 @@ fn vaults(document: &Document<'_>, config: &Config, spans: &Spans) {
         }
     }
     for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
-        if let ListenerKind::Proxy {
-            authentication: Some(asked),
-        } = &listener.kind
-            && asked.password.is_in_vault()
+        if listener
+            .login()
+            .is_some_and(|login| login.password.is_in_vault())
         {
             let hint = Hint::new(
                 "the listener must be able to start while the vault is away",

@@ -57,12 +57,8 @@ pub struct PolicyId(Arc<str>);
 pub struct NameMalformed(());
 
 fn checked(text: &str) -> Result<Arc<str>, NameMalformed> {
-    let fits = !text.is_empty()
-        && text.len() <= 128
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"._:/-".contains(&byte));
-    if fits {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/-".contains(&byte);
+    if (1..=128).contains(&text.len()) && text.bytes().all(fits) {
         Ok(Arc::from(text))
     } else {
         Err(NameMalformed(()))
