@@ -59,13 +59,10 @@ impl Allow {
                 ..asked
             },
         )?;
-        if terminal.json() {
-            terminal.document(&applied);
-        } else {
-            let word = terminal.paint(Paint::Green, "applied");
-            let (generation, file) = (applied.generation, safe(&applied.file));
-            terminal.line(format!("{word} as generation {generation}, kept in {file}"));
-        }
+        let word = terminal.paint(Paint::Green, "applied");
+        let (generation, file) = (applied.generation, safe(&applied.file));
+        let line = format!("{word} as generation {generation}, kept in {file}");
+        terminal.answer(&applied, line);
         Ok(Code::Ok)
     }
 

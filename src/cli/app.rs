@@ -264,12 +264,10 @@ impl App {
 
     /// Has the CAs of live sessions make leaves as a configuration says.
     pub(super) fn change_authorities(&self, config: &Config) {
+        let (lifetime, most) = (config.ca.lifetime, config.limits.cached_certificates);
         self.authorities.lock().retain(|ca| {
             let live = ca.upgrade();
-            let change = |ca: &Arc<SessionCa>| {
-                ca.change(config.ca.lifetime, config.limits.cached_certificates)
-            };
-            live.as_ref().map(change).is_some()
+            live.map(|ca| ca.change(lifetime, most)).is_some()
         });
     }
 

@@ -180,11 +180,8 @@ fn told(hint: Hint) -> String {
 
 fn line(terminal: &Terminal, log: &StoredLog) -> String {
     let path = safe(&log.path.display().to_string());
-    let state = if log.live {
-        format!(" {}", terminal.paint(Paint::Green, "live"))
-    } else {
-        String::new()
-    };
+    let live = || format!(" {}", terminal.paint(Paint::Green, "live"));
+    let state = log.live.then(live).unwrap_or_default();
     let bytes = show_bytes(log.bytes);
     format!("{bytes:>9}  {:>9}  {path}{state}", age(log))
 }
@@ -192,14 +189,10 @@ fn line(terminal: &Terminal, log: &StoredLog) -> String {
 fn age(log: &StoredLog) -> String {
     let age = SystemTime::now().duration_since(log.written);
     let seconds = age.unwrap_or_default().as_secs();
-    let unit = [86_400, 3_600, 60]
-        .into_iter()
-        .find(|unit| seconds >= *unit)
-        .unwrap_or(1);
-    format!(
-        "{} ago",
-        show_duration(Duration::from_secs(seconds / unit * unit))
-    )
+    let mut units = [86_400, 3_600, 60].into_iter();
+    let unit = units.find(|unit| seconds >= *unit).unwrap_or(1);
+    let whole = Duration::from_secs(seconds / unit * unit);
+    format!("{} ago", show_duration(whole))
 }
 
 fn show_bytes(bytes: u64) -> String {

@@ -7,7 +7,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::config::Config;
-use crate::names::SessionId;
+use crate::names::{SessionId, hex};
 
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
@@ -32,10 +32,7 @@ impl CaCommand {
         let (path, pem) = certificate(&config, self.session(&config)?)?;
         if terminal.json() {
             let der = CertificateDer::from_pem_slice(&pem).map_err(|_| damaged(&path))?;
-            let digest: String = Sha256::digest(&der)
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            let digest = hex(&Sha256::digest(&der));
             let text = String::from_utf8_lossy(&pem);
             terminal.document(&json!({ "path": path, "sha256": digest, "certificate": text }));
         } else if self.path {

@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::write::write;
 use crate::config::state;
 use crate::files::{self, Unfit};
+use crate::names::hex;
 
 /// What a person decided about one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,10 +65,8 @@ impl Consent {
     pub(super) fn keep(&self) -> Result<(), Failure> {
         let kept = kept_at(&self.path).ok_or_else(nowhere)?;
         let folder = kept.parent().unwrap_or(&kept);
-        files::private_folder(folder)
-            .map_err(|unfit| Failure::of("your decision cannot be kept", &unfit))?;
-        let text = serde_json::to_vec(self)
-            .map_err(|error| Failure::of("your decision cannot be kept", &error))?;
+        files::private_folder(folder).map_err(|unfit| unkept(&unfit))?;
+        let text = serde_json::to_vec(self).map_err(|error| unkept(&error))?;
         write(&kept, &text, 0o600)
     }
 
@@ -104,10 +103,7 @@ pub(super) fn kept_at(path: &Path) -> Option<PathBuf> {
     let digest = Sha256::new_with_prefix(b"gateway project file v1\0")
         .chain_update(path.as_os_str().as_encoded_bytes())
         .finalize();
-    let words: String = digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let words = hex(&digest[..16]);
     Some(state::granted_directory()?.join(words).join(NAME))
 }
 
@@ -118,8 +114,14 @@ fn read(kept: &Path) -> Result<Consent, Unfit> {
 }
 
 fn nowhere() -> Failure {
-    Failure::no_state_folder("your decision cannot be kept")
+    Failure::no_state_folder(UNKEPT)
 }
+
+fn unkept(error: &dyn std::error::Error) -> Failure {
+    Failure::of(UNKEPT, error)
+}
+
+const UNKEPT: &str = "your decision cannot be kept";
 
 const NAME: &str = "file.json";
 /// A file of 1 MiB, with escapes.

@@ -89,12 +89,8 @@ pub(super) fn secret() -> Result<String, Failure> {
     getrandom::fill(&mut bytes).map_err(Failure::no_randomness)?;
     let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let letter = |byte: &u8| char::from(letters[usize::from(*byte) % letters.len()]);
-    Ok(bytes
-        .iter()
-        .map(letter)
-        .fold(String::from("demo_"), |text, letter| {
-            text + &letter.to_string()
-        }))
+    let text: String = bytes.iter().map(letter).collect();
+    Ok(format!("demo_{text}"))
 }
 
 /// Prints what the origin saw, and answers. The answer echoes the credential like a debugging page.

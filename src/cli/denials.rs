@@ -28,13 +28,11 @@ pub(super) fn refuse(
 }
 
 fn refusal(denied: &Proposal) -> ControlRefusal {
-    let what = format!("a person has refused `{}`", denied.wanted.shown());
+    let (id, wanted) = (&denied.id, denied.wanted.shown());
+    let what = format!("a person has refused `{wanted}`");
     ControlRefusal::new(StatusCode::CONFLICT, what)
         .because("that holds for the session until it is undone")
-        .next(format!(
-            "undo it first: `gateway deny --undo {}`",
-            denied.id
-        ))
+        .next(format!("undo it first: `gateway deny --undo {id}`"))
 }
 
 /// Returns what was refused about a host that is named now, for the person to see.

@@ -49,10 +49,8 @@ pub async fn drain(
 /// Waits a while for the records of what the sandbox left open when it ended.
 pub async fn settle(shared: &SharedState, worker: &Arc<Worker>) {
     let is_over = || shared.open.load(Ordering::Acquire) == 0 && worker.underway() == 0;
-    if tokio::time::timeout(SETTLED_WITHIN, until(is_over))
-        .await
-        .is_err()
-    {
+    let settled = tokio::time::timeout(SETTLED_WITHIN, until(is_over)).await;
+    if settled.is_err() {
         cut(std::slice::from_ref(worker)).await;
     }
 }

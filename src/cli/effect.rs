@@ -1,5 +1,7 @@
 //! What a configuration would do, in the words of the summary of `exec`.
 
+use std::collections::BTreeSet;
+
 use super::failure::Failure;
 use super::generation;
 use super::lending;
@@ -62,16 +64,12 @@ impl Effect {
 }
 
 fn names(scopes: &[HostScope]) -> Vec<String> {
-    let mut names: Vec<String> = scopes
-        .iter()
-        .map(|scope| match scope {
-            HostScope::Host(name) => name.clone(),
-            HostScope::Domain(name) => format!("*.{name}"),
-        })
-        .collect();
-    names.sort();
-    names.dedup();
-    names
+    let name = |scope: &HostScope| match scope {
+        HostScope::Host(name) => name.clone(),
+        HostScope::Domain(name) => format!("*.{name}"),
+    };
+    let names: BTreeSet<String> = scopes.iter().map(name).collect();
+    names.into_iter().collect()
 }
 
 fn listed(all: &[String]) -> String {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 
-use crate::config::{Config, Listener, ListenerKind};
+use crate::config::{Config, Listener, ListenerKind, ProxyLogin};
 use crate::launch::trust;
 
 use super::ca;
@@ -100,28 +100,19 @@ impl Env {
 
 /// Says that a proxy which asks for a password is not reached with these variables alone.
 fn note_password(listener: &Listener, terminal: &Terminal) {
-    let ListenerKind::Proxy {
-        authentication: Some(authentication),
-    } = &listener.kind
-    else {
-        return;
-    };
-    terminal.note(format!(
-        "gateway: the proxy asks for the password of `{}`, which is not printed: put it into the URLs, behind the name and a colon",
-        authentication.user
-    ));
+    if let Some(ProxyLogin { user, .. }) = listener.login() {
+        terminal.note(format!(
+            "gateway: the proxy asks for the password of `{user}`, which is not printed: put it into the URLs, behind the name and a colon"
+        ));
+    }
 }
 
 /// Returns the variables that point to the proxy. The password is not printed; it is in the store
 /// that the configuration names.
 fn proxy(listener: &Listener) -> Vec<(String, String)> {
     let address = listener.address;
-    let user = match &listener.kind {
-        ListenerKind::Proxy {
-            authentication: Some(authentication),
-        } => format!("{}@", authentication.user),
-        _ => String::new(),
-    };
+    let user = listener.login().map(|login| format!("{}@", login.user));
+    let user = user.unwrap_or_default();
     let url = format!("http://{user}{address}");
     let names = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
     let mut variables: Vec<_> = names

@@ -189,12 +189,10 @@ impl Exec {
 
     /// Notes where this run is recorded, unless the command could change the note.
     fn note_run(&self, app: &App) {
-        let folder = working_directory()
-            .ok()
-            .and_then(|folder| folder.canonicalize().ok());
+        let folder = std::env::current_dir().and_then(std::fs::canonicalize);
         let kept = state::granted_directory();
         let is_kept = kept.is_some_and(|kept| changeable(&app.config, &kept) == Ok(false));
-        if let Some(folder) = folder.filter(|_| is_kept) {
+        if let Some(folder) = folder.ok().filter(|_| is_kept) {
             LastRun::begin(&folder, app);
         }
     }

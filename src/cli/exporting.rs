@@ -96,13 +96,11 @@ impl Exports {
 
     /// Ends the exports. What is still to be sent has a few seconds, in all of them at once.
     pub(super) fn end(&self) {
-        let mut ended = {
-            let over = Running {
-                is_over: true,
-                ..Running::default()
-            };
-            std::mem::replace(&mut *self.0.lock(), over)
+        let over = Running {
+            is_over: true,
+            ..Running::default()
         };
+        let mut ended = std::mem::replace(&mut *self.0.lock(), over);
         ended.live.iter_mut().for_each(Exporter::stop);
     }
 }

@@ -226,10 +226,8 @@ pub(super) fn each_refused(app: &App, mut each: impl FnMut(Record)) -> Result<()
 /// Returns that there is none, or more than one.
 pub(super) fn refused_exchange(app: &App, id: &str) -> Result<Record, ControlRefusal> {
     let is_it = |record: &Record| {
-        record
-            .id
-            .as_deref()
-            .is_some_and(|known| known.starts_with(id))
+        let known = record.id.as_deref();
+        known.is_some_and(|known| known.starts_with(id))
     };
     refused_record(app, true, is_it)
 }

@@ -1,5 +1,6 @@
 //! `gateway init`: proposes a project file, from what lies in the folder or from the last run.
 
+use std::fs::Metadata;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -120,9 +121,7 @@ fn remotes(folder: &Path) -> Vec<(&'static str, &'static str)> {
 
 /// A repository's settings. A command may have put anything in their place.
 fn git_settings(path: &Path) -> Option<String> {
-    path.symlink_metadata()
-        .ok()
-        .filter(|about| about.is_file())?;
+    path.symlink_metadata().ok().filter(Metadata::is_file)?;
     let mut text = String::new();
     let file = std::fs::File::open(path).ok()?;
     file.take(MOST_SETTINGS).read_to_string(&mut text).ok()?;

@@ -391,13 +391,9 @@ pub(super) fn refuse_none(config: &Config) -> Result<(), Failure> {
 
 /// Reads what the clients of a listener present.
 async fn login(known: &Listener) -> Result<Option<Authentication>, Failure> {
-    let ListenerKind::Proxy {
-        authentication: Some(asked),
-    } = &known.kind
-    else {
+    let Some(ProxyLogin { user, password }) = known.login() else {
         return Ok(None);
     };
-    let ProxyLogin { user, password } = asked;
     let lease = Stores::new([password]).source(password).resolve(None).await;
     let lease = lease.map_err(|error| {
         Failure::new("the proxy's password cannot be had").because(chain(&error))

@@ -159,12 +159,8 @@ impl OneSession {
     pub(super) fn run(self, act: &str, terminal: &mut Terminal) -> Result<Code, Failure> {
         let (gateway, id) = self.find()?;
         let changed = gateway.post(&format!("/v1/sessions/{}/{act}", in_path(&id)), None)?;
-        if terminal.json() {
-            terminal.document(&changed);
-        } else {
-            let status = shown(&changed["status"]);
-            terminal.line(format!("session `{}` is {status}", safe(&id)));
-        }
+        let (id, status) = (safe(&id), shown(&changed["status"]));
+        terminal.answer(&changed, format!("session `{id}` is {status}"));
         Ok(Code::Ok)
     }
 
@@ -207,11 +203,8 @@ impl OneSession {
 impl Reload {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let reloaded = self.chosen.one()?.post("/v1/reload", None)?;
-        if terminal.json() {
-            terminal.document(&reloaded);
-        } else {
-            terminal.line(format!("reloaded, generation {}", reloaded["generation"]));
-        }
+        let generation = &reloaded["generation"];
+        terminal.answer(&reloaded, format!("reloaded, generation {generation}"));
         Ok(Code::Ok)
     }
 }
@@ -220,15 +213,11 @@ impl Revoke {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let path = format!("/v1/credentials/{}/revoke", in_path(&self.credential));
         let revoked = self.chosen.one()?.post(&path, None)?;
-        if terminal.json() {
-            terminal.document(&revoked);
-        } else {
-            terminal.line(format!(
-                "credential `{}` is revoked; {} connections to origins were ended",
-                shown(&revoked["credential"]),
-                revoked["connections_severed"],
-            ));
-        }
+        let name = shown(&revoked["credential"]);
+        let ended = &revoked["connections_severed"];
+        let line =
+            format!("credential `{name}` is revoked; {ended} connections to origins were ended");
+        terminal.answer(&revoked, line);
         Ok(Code::Ok)
     }
 }

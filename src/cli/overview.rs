@@ -65,12 +65,8 @@ impl Overview<'_> {
 
     /// Where the rules are that `gateway allow` kept.
     fn granted(&self) -> Option<String> {
-        let file = self
-            .config
-            .granted
-            .as_deref()
-            .filter(|file| file.exists())?;
-        let file = file.display();
+        let granted = self.config.granted.as_deref();
+        let file = granted.filter(|file| file.exists())?.display();
         Some(format!(
             "what `gateway allow` kept for this project: edit {file} to take it back"
         ))

@@ -6,7 +6,7 @@ use std::path::Path;
 use sha2::{Digest as _, Sha256};
 
 use crate::config::state;
-use crate::names::SessionId;
+use crate::names::{SessionId, hex};
 
 /// The id of a project's record: of the user who runs the gateway, the user who runs the command,
 /// and the folder. It does not show the folder's name.
@@ -23,10 +23,7 @@ pub(super) fn project_id(folder: &Path, user: Option<&str>) -> SessionId {
         digest.update(part);
     }
     let digest = digest.finalize();
-    let words: String = digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let words = hex(&digest[..16]);
     SessionId::new(&format!("project:{words}")).expect("these are characters of a name")
 }
 

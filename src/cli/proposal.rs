@@ -56,13 +56,9 @@ pub(super) fn settings(config: Option<&Config>) -> Arc<OriginSettings> {
 
 /// Where a request goes.
 pub(super) fn origin(request: &OwnedFacts) -> Origin {
-    Origin {
-        scheme: request.scheme,
-        authority: Authority {
-            host: request.host.clone(),
-            port: request.port,
-        },
-    }
+    let (host, port) = (request.host.clone(), request.port);
+    let (scheme, authority) = (request.scheme, Authority { host, port });
+    Origin { scheme, authority }
 }
 
 fn of_request(

@@ -113,10 +113,8 @@ impl Serve {
 fn note_reach(resolved: &ResolvedConfig, terminal: &Terminal) {
     for stored in &resolved.stored {
         if let Some(which) = unexpected_reach(stored) {
-            terminal.note(format!(
-                "gateway: `{}` signs for {which}",
-                stored.binding.credential
-            ));
+            let name = &stored.binding.credential;
+            terminal.note(format!("gateway: `{name}` signs for {which}"));
         }
     }
 }

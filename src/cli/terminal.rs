@@ -138,6 +138,14 @@ impl Terminal {
         }
     }
 
+    /// Prints a JSON document, or to a person the line that says the same.
+    pub fn answer(&self, document: &impl Serialize, line: impl AsRef<str>) {
+        match self.json {
+            true => self.document(document),
+            false => self.line(line),
+        }
+    }
+
     /// Colours a text for standard output.
     #[must_use]
     pub fn paint(&self, paint: Paint, text: &str) -> String {
@@ -209,13 +217,9 @@ static UNWRITTEN: AtomicBool = AtomicBool::new(false);
 
 /// How many characters fit in one line of the terminal, if it is one.
 fn width() -> usize {
-    let error = std::io::stderr();
-    let size = error
-        .is_terminal()
-        .then(|| rustix::termios::tcgetwinsize(&error));
-    let columns = size
-        .and_then(Result::ok)
-        .map(|size| usize::from(size.ws_col));
+    // Only a terminal has a size.
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
+    let columns = size.map(|size| usize::from(size.ws_col));
     let columns = columns.filter(|columns| *columns >= NARROWEST);
     columns.unwrap_or(usize::MAX)
 }

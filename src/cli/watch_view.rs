@@ -82,12 +82,16 @@ impl WatchView {
         self.items().into_iter().find(|item| item.key == key)
     }
 
+    /// Where the chosen item stands among these.
+    fn place_of_chosen(&self, items: &[WatchItem]) -> Option<usize> {
+        let chosen = self.chosen.as_ref()?;
+        items.iter().position(|item| item.key == *chosen)
+    }
+
     /// Chooses the item above or below; at first, the topmost.
     pub(super) fn choose(&mut self, down: bool) {
         let items = self.items();
-        let at = items
-            .iter()
-            .position(|item| Some(&item.key) == self.chosen.as_ref());
+        let at = self.place_of_chosen(&items);
         let last = items.len().saturating_sub(1);
         let next = match (at, down) {
             (None, _) => self.chosen_at.min(last),
@@ -104,9 +108,7 @@ impl WatchView {
         let mut lines = self.head(width);
         let room = height.saturating_sub(lines.len() + foot.len());
         let items = self.items();
-        let at = items
-            .iter()
-            .position(|item| Some(&item.key) == self.chosen.as_ref());
+        let at = self.place_of_chosen(&items);
         self.chosen_at = at.unwrap_or(self.chosen_at);
         let from = at.unwrap_or(0).saturating_sub(room.saturating_sub(1));
         let shown = items.iter().enumerate().skip(from).take(room);

@@ -240,14 +240,13 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
 }
 
 fn from_name(section: &Section<'_, '_>, name: &CredentialName) -> Option<SecretRef> {
-    match variable(name.as_str()) {
-        Ok(name) => Some(SecretRef::env(name)),
-        Err(_) => {
-            let why = "its name is no variable of the environment, so it does not say where the secret is";
-            section.missing("from", why, "add `from = \"keyring:gateway/NAME\"`");
-            None
-        }
+    let variable = variable(name.as_str()).ok();
+    if variable.is_none() {
+        let why =
+            "its name is no variable of the environment, so it does not say where the secret is";
+        section.missing("from", why, "add `from = \"keyring:gateway/NAME\"`");
     }
+    variable.map(SecretRef::env)
 }
 
 /// Returns the variables of the workload: those that are named, else the credential's own name,

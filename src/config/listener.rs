@@ -24,6 +24,17 @@ pub struct Listener {
     pub groups: Vec<String>,
 }
 
+impl Listener {
+    /// Returns what a client must present, if anything.
+    #[must_use]
+    pub fn login(&self) -> Option<&ProxyLogin> {
+        match &self.kind {
+            ListenerKind::Proxy { authentication } => authentication.as_ref(),
+            ListenerKind::Tls { .. } => None,
+        }
+    }
+}
+
 /// What the clients of a listener speak.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenerKind {

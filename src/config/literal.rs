@@ -40,13 +40,10 @@ pub fn shown(text: &str) -> String {
 }
 
 fn url_password(text: &str) -> bool {
-    let Some((_, rest)) = text.split_once("://") else {
-        return false;
-    };
+    let rest = text.split_once("://").map_or("", |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    authority
-        .rsplit_once('@')
-        .is_some_and(|(user, _)| user.contains(':'))
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    user.contains(':')
 }
 
 /// Returns whether a long run mixes letters and digits with few repetitions, unlike any host, path

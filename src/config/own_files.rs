@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use crate::credential::VaultSettings;
+use crate::names::hex;
 
 use super::credential::Credential;
 use super::listener::ListenerKind;
@@ -40,11 +41,7 @@ impl Config {
         let name = match &self.file {
             Some(file) if serves => {
                 let digest = Sha256::digest(real(file).as_os_str().as_encoded_bytes());
-                let words: String = digest[..8]
-                    .iter()
-                    .map(|byte| format!("{byte:02x}"))
-                    .collect();
-                format!("serve-{words}.db")
+                format!("serve-{}.db", hex(&digest[..8]))
             }
             _ => String::from("exec.db"),
         };

@@ -119,16 +119,24 @@ impl<'p, 't> Section<'p, 't> {
         );
     }
 
+    /// Returns a value of the type that `read` takes. One of another type is a mistake.
+    fn typed<T>(
+        &self,
+        key: &'static str,
+        wanted: &str,
+        read: impl FnOnce(&'p DeValue<'t>) -> Option<T>,
+    ) -> Option<Spanned<T>> {
+        let value = self.value(key)?;
+        let read = read(value.get_ref());
+        if read.is_none() {
+            self.mistyped(key, value, wanted);
+        }
+        Some(Spanned::new(value.span(), read?))
+    }
+
     /// Returns a text.
     pub fn text(&self, key: &'static str) -> Option<Spanned<&'p str>> {
-        let value = self.value(key)?;
-        match value.get_ref().as_str() {
-            Some(text) => Some(Spanned::new(value.span(), text)),
-            None => {
-                self.mistyped(key, value, "text in quotes");
-                None
-            }
-        }
+        self.typed(key, "text in quotes", DeValue::as_str)
     }
 
     /// Returns a text, read by `parse`.
@@ -146,15 +154,11 @@ impl<'p, 't> Section<'p, 't> {
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, Hint>,
     ) -> Vec<Spanned<T>> {
-        let Some(value) = self.value(key) else {
-            return Vec::new();
-        };
-        let Some(items) = value.get_ref().as_array() else {
-            self.mistyped(key, value, "list of texts in brackets");
+        let Some(items) = self.typed(key, "list of texts in brackets", DeValue::as_array) else {
             return Vec::new();
         };
         let mut taken = Vec::new();
-        for item in items {
+        for item in items.into_inner() {
             match item.get_ref().as_str() {
                 Some(text) => {
                     taken.extend(self.accept(key, Spanned::new(item.span(), text), &parse))
@@ -174,48 +178,35 @@ impl<'p, 't> Section<'p, 't> {
         match parse(text.get_ref()) {
             Ok(value) => Some(Spanned::new(text.span(), value)),
             Err(hint) => {
-                let what = format!(
-                    "`{key}` of {} is {}",
-                    keys::heading(self.name),
-                    shown(text.get_ref())
-                );
-                self.document.error(&text.span(), what, hint);
+                self.refuse(key, &text, hint);
                 None
             }
         }
     }
 
+    /// Records that a key does not take the value that it has.
+    fn refuse(&self, key: &'static str, value: &Spanned<&str>, hint: Hint) {
+        let (section, shown) = (keys::heading(self.name), shown(value.get_ref()));
+        let what = format!("`{key}` of {section} is {shown}");
+        self.document.error(&value.span(), what, hint);
+    }
+
     /// Returns a Boolean.
     pub fn truth(&self, key: &'static str) -> Option<bool> {
-        let value = self.value(key)?;
-        let truth = value.get_ref().as_bool();
-        if truth.is_none() {
-            self.mistyped(key, value, "truth value without quotes");
-        }
-        truth
+        self.typed(key, "truth value without quotes", DeValue::as_bool)
+            .map(Spanned::into_inner)
     }
 
     /// Returns a whole number within a range.
     pub fn count(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
-        let value = self.value(key)?;
-        let Some(number) = value.get_ref().as_integer() else {
-            self.mistyped(key, value, "whole number without quotes");
-            return None;
-        };
+        let value = self.typed(key, "whole number without quotes", DeValue::as_integer)?;
+        let (span, number) = (value.span(), value.into_inner());
         let count = u64::from_str_radix(number.as_str(), number.radix()).ok();
         let fits = count.filter(|count| range.contains(count));
         if fits.is_none() {
-            let what = format!(
-                "`{key}` of {} is {}",
-                keys::heading(self.name),
-                shown(number.as_str())
-            );
             let why = format!("it is outside {} to {}", range.start(), range.end());
-            self.document.error(
-                &value.span(),
-                what,
-                Hint::new(why, "write a number within that range"),
-            );
+            let hint = Hint::new(why, "write a number within that range");
+            self.refuse(key, &Spanned::new(span, number.as_str()), hint);
         }
         fits
     }
@@ -223,20 +214,10 @@ impl<'p, 't> Section<'p, 't> {
     /// Returns one of a few words.
     pub fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
         let chosen = self.parsed(key, |text| {
-            choices
-                .iter()
-                .find(|(word, _)| *word == text)
+            let known = choices.iter().find(|(word, _)| *word == text);
+            known
                 .map(|(_, value)| *value)
-                .ok_or_else(|| {
-                    let words: Vec<_> = choices
-                        .iter()
-                        .map(|(word, _)| format!("`{word}`"))
-                        .collect();
-                    Hint::new(
-                        "it is not one of the known words",
-                        format!("write {}", words.join(" or ")),
-                    )
-                })
+                .ok_or_else(|| no_word_of(choices))
         });
         chosen.map(Spanned::into_inner)
     }
@@ -247,15 +228,11 @@ impl<'p, 't> Section<'p, 't> {
         key: &'static str,
         check: impl Fn(&str) -> Result<(), Hint>,
     ) -> Vec<(String, Spanned<String>)> {
-        let Some(value) = self.value(key) else {
-            return Vec::new();
-        };
-        let Some(table) = value.get_ref().as_table() else {
-            self.mistyped(key, value, "table in braces");
+        let Some(table) = self.typed(key, "table in braces", DeValue::as_table) else {
             return Vec::new();
         };
         let mut texts = Vec::new();
-        for (name, value) in table {
+        for (name, value) in table.into_inner() {
             if let Err(hint) = check(name.get_ref()) {
                 let what = format!("unknown name {} in `{key}`", shown(name.get_ref()));
                 self.document.error(&name.span(), what, hint);
@@ -273,15 +250,11 @@ impl<'p, 't> Section<'p, 't> {
 
     /// Returns the tables of a list.
     pub fn tables(&self, key: &'static str, name: &'static str) -> Vec<Section<'p, 't>> {
-        let Some(value) = self.value(key) else {
-            return Vec::new();
-        };
-        let Some(items) = value.get_ref().as_array() else {
-            self.mistyped(key, value, "list of tables in brackets");
+        let Some(items) = self.typed(key, "list of tables in brackets", DeValue::as_array) else {
             return Vec::new();
         };
         let mut tables = Vec::new();
-        for item in items {
+        for item in items.into_inner() {
             match item.get_ref().as_table() {
                 Some(table) => tables.push(Section::open(self.document, name, table, item.span())),
                 None => self.mistyped(key, item, "table in braces"),
@@ -292,15 +265,18 @@ impl<'p, 't> Section<'p, 't> {
 
     /// Returns a table within this one.
     pub fn inner(&self, key: &'static str, name: &'static str) -> Option<Section<'p, 't>> {
-        let value = self.value(key)?;
-        match value.get_ref().as_table() {
-            Some(table) => Some(Section::open(self.document, name, table, value.span())),
-            None => {
-                self.mistyped(key, value, "table in braces");
-                None
-            }
-        }
+        let table = self.typed(key, "table in braces", DeValue::as_table)?;
+        let (span, table) = (table.span(), table.into_inner());
+        Some(Section::open(self.document, name, table, span))
     }
+}
+
+/// Why a text is refused that is none of a few words.
+fn no_word_of<T>(choices: &[(&str, T)]) -> Hint {
+    let words = choices.iter().map(|(word, _)| format!("`{word}`"));
+    let words: Vec<String> = words.collect();
+    let remedy = format!("write {}", words.join(" or "));
+    Hint::new("it is not one of the known words", remedy)
 }
 
 const UNKNOWN: &str = "a key that nothing reads would be a setting that does not hold";

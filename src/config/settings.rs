@@ -146,15 +146,12 @@ impl Default for Runtime {
 }
 
 pub(super) fn ca(section: &Section<'_, '_>) -> Ca {
-    let mut ca = Ca {
+    let within = |key| within(section, key, Duration::from_secs(60)..=200 * DAY);
+    Ca {
         certificate: path(section, "certificate"),
-        ..Ca::default()
-    };
-    if let Some(lifetime) = within(section, "lifetime", Duration::from_secs(60)..=200 * DAY) {
-        ca.lifetime = lifetime;
+        lifetime: within("lifetime").unwrap_or(Ca::default().lifetime),
+        idle: within("idle"),
     }
-    ca.idle = within(section, "idle", Duration::from_secs(60)..=200 * DAY);
-    ca
 }
 
 pub(super) fn state(section: &Section<'_, '_>) -> StateSettings {

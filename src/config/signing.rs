@@ -248,11 +248,8 @@ fn parts(section: &Section<'_, '_>, signer: &dyn Signer) -> Option<Vec<PartSourc
 fn check_harmless(section: &Section<'_, '_>, parts: &[PartSource]) {
     for name in parts.iter().filter_map(|part| part.variable.as_deref()) {
         if let Err(hint) = sandbox_variable(name) {
-            section.error(
-                "sign",
-                format!("the recipe's variable `{name}` is refused"),
-                hint,
-            );
+            let what = format!("the recipe's variable `{name}` is refused");
+            section.error("sign", what, hint);
         }
     }
 }

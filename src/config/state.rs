@@ -5,6 +5,8 @@ use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::names::hex;
+
 /// Returns the audit log folder of `gateway exec`: `$XDG_STATE_HOME/gateway/audit`, else
 /// `~/.local/state/gateway/audit`.
 ///
@@ -19,12 +21,8 @@ pub fn audit_directory() -> Option<PathBuf> {
 /// Returns `None` if neither variable holds an absolute path.
 #[must_use]
 pub fn directory() -> Option<PathBuf> {
-    let named = |variable| {
-        std::env::var_os(variable)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let state = named("XDG_STATE_HOME").or_else(|| home().map(|home| home.join(".local/state")))?;
+    let usual = || home().map(|home| home.join(".local/state"));
+    let state = absolute("XDG_STATE_HOME").or_else(usual)?;
     Some(state.join("gateway"))
 }
 
@@ -54,11 +52,9 @@ pub fn run_directory() -> Option<PathBuf> {
         let owner = std::fs::metadata(path).map(|about| about.uid());
         owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
     };
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    match runtime.filter(|path| path.is_absolute()).filter(own) {
-        Some(runtime) => Some(runtime.join("gateway")),
-        None => directory().map(|state| state.join("run")),
-    }
+    let runtime = absolute("XDG_RUNTIME_DIR").filter(own);
+    let folder = runtime.map(|runtime| runtime.join("gateway"));
+    folder.or_else(|| directory().map(|state| state.join("run")))
 }
 
 /// Returns the folder of the rules that operators granted for projects, with links resolved.
@@ -78,19 +74,20 @@ pub fn granted_for(project: &Path, config: Option<&Path>) -> Option<PathBuf> {
         digest.update(real(config).as_os_str().as_encoded_bytes());
     }
     let digest = digest.finalize();
-    let name: String = digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let name = hex(&digest[..16]);
     Some(granted_directory()?.join(name).join("granted.cedar"))
 }
 
 /// Returns the user's home, if it is an absolute path.
 #[must_use]
 pub fn home() -> Option<PathBuf> {
-    std::env::var_os("HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
+    absolute("HOME")
+}
+
+/// Returns the path that a variable holds, if it is an absolute one.
+fn absolute(variable: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).map(PathBuf::from);
+    path.filter(|path| path.is_absolute())
 }
 
 /// Resolves the links and `..` of a path. A part that does not exist yet is appended by name.

@@ -38,6 +38,19 @@ pub fn size(text: &str) -> Result<Limit, Hint> {
     Ok(Limit::bytes(bytes))
 }
 
+/// Reads a duration of at most a day and at least some seconds.
+///
+/// # Errors
+/// Returns a [`Hint`] if it is no duration, or outside that range.
+pub fn within_a_day(text: &str, least: u64) -> Result<Duration, Hint> {
+    let duration = duration(text)?;
+    if (Duration::from_secs(least)..=Duration::from_secs(86_400)).contains(&duration) {
+        return Ok(duration);
+    }
+    let why = format!("it is outside {least}s to 1d");
+    Err(Hint::new(why, "write a duration within that range"))
+}
+
 /// Reads a duration: a whole number with one of `ms`, `s`, `m`, `h`, `d`.
 ///
 /// # Errors

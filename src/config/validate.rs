@@ -51,10 +51,9 @@ fn vaults(document: &Document<'_>, config: &Config, spans: &Spans) {
         }
     }
     for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
-        if let ListenerKind::Proxy {
-            authentication: Some(asked),
-        } = &listener.kind
-            && asked.password.is_in_vault()
+        if listener
+            .login()
+            .is_some_and(|login| login.password.is_in_vault())
         {
             let hint = Hint::new(
                 "the listener must be able to start while the vault is away",
@@ -195,10 +194,8 @@ fn sandbox(document: &Document<'_>, config: &Config, spans: &Spans) {
 /// Returns the sandbox settings, from a file or from flags, that undo other settings.
 pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Hint)> {
     let sandbox = &config.sandbox;
-    let passed = sandbox
-        .pass_env
-        .iter()
-        .flat_map(|name| passed(config, name));
+    let names = sandbox.pass_env.iter();
+    let passed = names.flat_map(|name| passed(config, name));
     let written = sandbox.write.iter().flat_map(|path| written(config, path));
     let ports = own_ports::contradictions(config);
     passed.chain(written).chain(ports).collect()

@@ -47,8 +47,8 @@ pub(super) fn vault(section: &Section<'_, '_>) -> Option<VaultSettings> {
     let servers = values(section.each("addresses", server));
     let roots = section.each("roots", |text| certificates(section.document.path(text)?));
     let namespace = section.parsed("namespace", path);
-    let ttl = section.parsed("ttl", |text| between(text, 1));
-    let max_stale = section.parsed("max_stale", |text| between(text, 0));
+    let ttl = section.parsed("ttl", |text| units::within_a_day(text, 1));
+    let max_stale = section.parsed("max_stale", |text| units::within_a_day(text, 0));
     let keys = keys(section);
     let (mut files, roots): (Vec<_>, Vec<_>) = values(roots).into_iter().unzip();
     files.extend(keys.certificate.iter().map(|(file, _)| file.clone()));
@@ -208,17 +208,6 @@ fn word(text: &str) -> Result<String, Hint> {
         false => Err(Hint::new(
             "it has 1 to 256 visible characters",
             "write the role's name or id",
-        )),
-    }
-}
-
-fn between(text: &str, least: u64) -> Result<Duration, Hint> {
-    let duration = units::duration(text)?;
-    match (Duration::from_secs(least)..=Duration::from_secs(86_400)).contains(&duration) {
-        true => Ok(duration),
-        false => Err(Hint::new(
-            format!("it is outside {least}s to 1d"),
-            "write a duration within that range",
         )),
     }
 }

@@ -112,10 +112,8 @@ impl Credentials {
 /// `None` if the reach is as expected, or the credential does not sign.
 #[must_use]
 pub fn unexpected_reach(stored: &Stored) -> Option<String> {
-    let id = stored
-        .from
-        .env_name()
-        .and_then(|name| std::env::var(name).ok());
+    let variable = stored.from.env_name();
+    let id = variable.and_then(|name| std::env::var(name).ok());
     let id = id.map(Zeroizing::new);
     let signer = &stored.binding.signing()?.signer;
     signer.reach(id.as_ref().map(|id| id.as_str()))

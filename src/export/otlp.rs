@@ -10,6 +10,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::attributes::attributes;
 use crate::audit::Record;
+use crate::names::hex;
 
 /// The request to `/v1/logs`.
 pub(super) fn logs(records: &[Record]) -> Value {
@@ -129,7 +130,6 @@ impl Trace {
     fn of(record: &Record) -> Option<Self> {
         let id = record.id.as_deref()?;
         let digest = Sha256::digest(id.as_bytes());
-        let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
         let span = hex(&digest[16..24]);
         let field = record.traceparent.as_deref().unwrap_or_default();
         let parts: Vec<&str> = field.split('-').collect();

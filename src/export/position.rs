@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::settings::ExportSettings;
 use crate::audit::Head;
+use crate::names::hex;
 
 /// How far an export has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,10 +47,7 @@ impl ExportPosition {
         let whole = format!("{scheme:?} {host} {port} {path} {:?}", settings.format);
         let digest: [u8; 32] = Sha256::digest(whole).into();
         let mut name = log.file_name().unwrap_or_default().to_owned();
-        name.push(".export-");
-        for byte in &digest[..8] {
-            name.push(format!("{byte:02x}"));
-        }
+        name.push(format!(".export-{}", hex(&digest[..8])));
         Self {
             path: log.with_file_name(name),
             fails: false,

@@ -137,59 +137,30 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
     let kind = question.query_type();
     if message.edns.as_ref().is_some_and(|edns| edns.version() > 0) {
         // RFC 6891 §6.1.3.
-        return full(
-            message,
-            ResponseCode::BADVERS,
-            DnsVerdict::Refused,
-            None,
-            None,
-        );
+        return refused(message, ResponseCode::BADVERS);
     }
     if question.query_class() != DNSClass::IN || matches!(kind, RecordType::AXFR | RecordType::IXFR)
     {
-        return full(
-            message,
-            ResponseCode::Refused,
-            DnsVerdict::Refused,
-            None,
-            None,
-        );
+        return refused(message, ResponseCode::Refused);
     }
     // RFC 8482: nobody needs ANY, and amplification attacks use it most.
     if kind == RecordType::ANY || matches!(u16::from(kind), 128..=255) {
-        return full(
-            message,
-            ResponseCode::NotImp,
-            DnsVerdict::Refused,
-            None,
-            None,
-        );
+        return refused(message, ResponseCode::NotImp);
     }
     if question.name().is_root() {
         // NXDOMAIN for the root would say that no name exists at all (RFC 8020).
-        return full(
-            message,
-            ResponseCode::Refused,
-            DnsVerdict::Refused,
-            None,
-            None,
-        );
+        return refused(message, ResponseCode::Refused);
     }
     let Some(host) = host(question.name()) else {
-        return full(
-            message,
-            ResponseCode::NXDomain,
-            DnsVerdict::NameRefused,
-            None,
-            None,
-        );
+        return no_such_name(message, None);
     };
     if let Some(addresses) = local(&host) {
         return addressed(message, addresses, DnsVerdict::Local, host);
     }
-    let (code, verdict) = if host.ip().is_some() || host.as_str() == CANARY {
-        (ResponseCode::NXDomain, DnsVerdict::NameRefused)
-    } else if !allowed(&host) {
+    if host.ip().is_some() || host.as_str() == CANARY {
+        return no_such_name(message, Some(host));
+    }
+    let (code, verdict) = if !allowed(&host) {
         return unlisted(message, host, pool);
     } else if !matches!(kind, RecordType::A | RecordType::AAAA) {
         (ResponseCode::NoError, DnsVerdict::NoData)
@@ -201,6 +172,17 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
     full(message, code, verdict, Some(host), None)
 }
 
+/// Refuses a question for what it asks, whatever name it is about.
+fn refused(message: &Message, code: ResponseCode) -> Answer {
+    full(message, code, DnsVerdict::Refused, None, None)
+}
+
+/// Says that a name does not exist; `None` for one that is no host's.
+fn no_such_name(message: &Message, host: Option<Host>) -> Answer {
+    let code = ResponseCode::NXDomain;
+    full(message, code, DnsVerdict::NameRefused, host, None)
+}
+
 /// Answers a name that no policy reaches. Other types than addresses have no data, because the name
 /// exists.
 fn unlisted(message: &Message, host: Host, pool: &mut Synthetic) -> Answer {
@@ -208,13 +190,7 @@ fn unlisted(message: &Message, host: Host, pool: &mut Synthetic) -> Answer {
     let is_nowhere = top.is_some_and(|top| NOWHERE.contains(&top));
     match pool.unlisted(&host).filter(|_| !is_nowhere) {
         Some(addresses) => addressed(message, addresses, DnsVerdict::Unlisted, host),
-        None => full(
-            message,
-            ResponseCode::NXDomain,
-            DnsVerdict::NameRefused,
-            Some(host),
-            None,
-        ),
+        None => no_such_name(message, Some(host)),
     }
 }
 

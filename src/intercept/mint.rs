@@ -312,10 +312,8 @@ impl fmt::Debug for Mint {
 fn common_name(session: &SessionId) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     // A common name has at most 64 characters (RFC 5280 appendix A); a session id is ASCII.
-    let text: String = format!("gateway session {session}")
-        .chars()
-        .take(64)
-        .collect();
+    let text = format!("gateway session {session}");
+    let text: String = text.chars().take(64).collect();
     name.push(DnType::CommonName, text);
     name
 }
@@ -350,15 +348,11 @@ fn name_constraints(hosts: &[Host]) -> NameConstraints {
 }
 
 fn subject_alt_name(host: &Host) -> Result<SanType, MintRefused> {
-    Ok(match host.ip() {
-        Some(ip) => SanType::IpAddress(ip),
-        None => SanType::DnsName(
-            host.as_str()
-                .to_owned()
-                .try_into()
-                .map_err(|_| MintRefused::Failed)?,
-        ),
-    })
+    if let Some(ip) = host.ip() {
+        return Ok(SanType::IpAddress(ip));
+    }
+    let name = host.as_str().to_owned().try_into();
+    name.map(SanType::DnsName).map_err(|_| MintRefused::Failed)
 }
 
 /// 16 bytes, positive and without a leading zero byte, so that the DER integer is minimal (RFC 5280

@@ -209,8 +209,7 @@ async fn read_question(stream: &mut TcpStream, query: &mut Vec<u8>) -> io::Resul
         return Err(io::ErrorKind::InvalidData.into());
     }
     query.resize(length, 0);
-    stream.read_exact(query).await?;
-    Ok(())
+    stream.read_exact(query).await.map(drop)
 }
 
 const DATAGRAM_MAX: usize = 65_535;

@@ -77,13 +77,8 @@ impl MemoryBound {
     pub fn mount(self, at: &Path, mode: u32, flags: MountFlags) -> io::Result<()> {
         let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
         let options = self.options(mode);
-        Ok(rustix::mount::mount(
-            "tmpfs",
-            at,
-            "tmpfs",
-            flags,
-            Some(&*options),
-        )?)
+        rustix::mount::mount("tmpfs", at, "tmpfs", flags, Some(&*options))?;
+        Ok(())
     }
 
     fn options(self, mode: u32) -> CString {

@@ -268,13 +268,8 @@ impl GatewayEnd {
     /// # Errors
     /// [`Error::Gone`] if the launcher has died meanwhile, [`Error::Io`] otherwise.
     pub fn refuse(&self, message: &str) -> Result<(), Error> {
-        send_packet(
-            self.0.as_fd(),
-            &Answer::Refused {
-                message: message.to_owned(),
-            },
-            &[],
-        )
+        let message = message.to_owned();
+        send_packet(self.0.as_fd(), &Answer::Refused { message }, &[])
     }
 
     /// Waits until the launcher, and with it the sandbox, has ended.

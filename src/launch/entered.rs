@@ -18,6 +18,7 @@ use super::entry::{EntryReply, EntryRequest, Forwarded};
 use super::failure::{At, Failure, Step};
 use super::identity::User;
 use super::mount_plan::MountPlan;
+use super::paths::enter_first;
 use super::syscall::{self, Side, SignalSet};
 use super::wait::timespec;
 use super::{command, confine, environment};
@@ -196,16 +197,8 @@ impl Entered<'_> {
         };
         let wanted = entry.directory.as_deref().filter(is_shared);
         let home = plan.home.path();
-        let all = wanted
-            .into_iter()
-            .chain([plan.working_directory.as_path(), home]);
-        for directory in all {
-            if std::env::set_current_dir(directory).is_ok() {
-                return Ok(directory);
-            }
-        }
-        std::env::set_current_dir("/").at(Step::WorkingDirectory, "/")?;
-        Ok(Path::new("/"))
+        let own = [plan.working_directory.as_path(), home];
+        enter_first(wanted.into_iter().chain(own))
     }
 }
 

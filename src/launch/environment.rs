@@ -25,9 +25,8 @@ impl Rules {
         let Some(name) = name.to_str() else {
             return false;
         };
-        self.allow
-            .iter()
-            .any(|pattern| passed::matches(name, pattern))
+        let mut allowed = self.allow.iter();
+        allowed.any(|pattern| passed::matches(name, pattern))
             || passed::passes(name) && !detect::holds_credential(value.as_bytes())
     }
 

@@ -64,11 +64,8 @@ fn socket(allow_userns: bool) -> Vec<sock_filter> {
 
 fn protocols(allowed: &[i32]) -> Vec<sock_filter> {
     let mut code = vec![load(argument_at(2))];
-    code.extend(
-        allowed
-            .iter()
-            .flat_map(|protocol| if_equal(*protocol as u32, allow())),
-    );
+    let allow_one = |protocol: &i32| if_equal(*protocol as u32, allow());
+    code.extend(allowed.iter().flat_map(allow_one));
     code.push(refuse(libc::EPROTONOSUPPORT));
     code
 }

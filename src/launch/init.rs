@@ -18,6 +18,7 @@ use super::entered::Entered;
 use super::failure::{At, Failure, Step};
 use super::identity::Identity;
 use super::mount_plan::MountPlan;
+use super::paths::enter_first;
 use super::ports::Ports;
 use super::streams::Streams;
 use super::syscall::{Side, SignalSet};
@@ -174,7 +175,8 @@ fn run(
     trust::install(&ready)?;
     trust::install_for_browsers(&ready, sandbox.plan.home.path());
     mounts::seal()?;
-    let directory = enter(&sandbox.plan)?;
+    let (wanted, home) = (&sandbox.plan.working_directory, sandbox.plan.home.path());
+    let directory = enter_first([wanted.as_path(), home].into_iter())?;
     let variables = variables(sandbox, &ready, directory);
     start(sandbox, program, &variables, mask)
 }
@@ -202,13 +204,9 @@ fn die_with_the_launcher() -> Result<(), Failure> {
 
 fn hand_over(network: network::Network) -> Result<(), Failure> {
     // Closes our own copies: the gateway's death must close the last ones.
-    report(
-        &Report::Listening {
-            capture: network.capture,
-            ipv6: network.ipv6,
-        },
-        &network.listeners.all(),
-    )
+    let (capture, ipv6) = (network.capture, network.ipv6);
+    let listening = Report::Listening { capture, ipv6 };
+    report(&listening, &network.listeners.all())
 }
 
 fn await_ready() -> Result<Ready, Failure> {
@@ -222,17 +220,6 @@ fn await_ready() -> Result<Ready, Failure> {
 }
 
 /// Enters the working directory by name: the inherited one may lie beneath what now covers it.
-fn enter(plan: &MountPlan) -> Result<&Path, Failure> {
-    let wanted = plan.working_directory.as_path();
-    for directory in [wanted, plan.home.path()] {
-        if std::env::set_current_dir(directory).is_ok() {
-            return Ok(directory);
-        }
-    }
-    std::env::set_current_dir("/").at(Step::WorkingDirectory, "/")?;
-    Ok(Path::new("/"))
-}
-
 fn variables(sandbox: &Sandbox, ready: &Ready, directory: &Path) -> Vec<(OsString, OsString)> {
     let mut variables = sandbox.environment.clone();
     environment::set(&mut variables, "HOME", sandbox.plan.home.path());

@@ -213,15 +213,11 @@ impl MountPlan {
     /// Returns what is visible of the home directory, for display: set names first, then other
     /// paths.
     pub fn seen_in_home_by_name(&self) -> Vec<String> {
-        let mut names: Vec<String> = tools::names_of(&self.seen_in_home)
-            .map(str::to_owned)
-            .collect();
-        let others = self
-            .seen_in_home
-            .iter()
-            .filter(|path| !tools::is_of_a_set(path));
-        names.extend(others.map(|path| format!("~/{}", path.display())));
-        names
+        let sets = tools::names_of(&self.seen_in_home).map(str::to_owned);
+        let seen = self.seen_in_home.iter();
+        let others = seen.filter(|path| !tools::is_of_a_set(path));
+        let others = others.map(|path| format!("~/{}", path.display()));
+        sets.chain(others).collect()
     }
 
     /// Returns the flag that would show a program that is not visible. It names the program's

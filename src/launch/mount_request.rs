@@ -106,11 +106,8 @@ fn homes(identity: Identity) -> (Option<PathBuf>, Vec<PathBuf>) {
 
 /// Returns the repositories outside that the projects belong to.
 fn repositories(projects: &[PathBuf], working_directory: &Path) -> Vec<PathBuf> {
-    let shared: Vec<&Path> = projects
-        .iter()
-        .map(PathBuf::as_path)
-        .chain([working_directory])
-        .collect();
+    let mut shared: Vec<&Path> = projects.iter().map(PathBuf::as_path).collect();
+    shared.push(working_directory);
     shared
         .iter()
         .filter_map(|project| git::outside(project, &shared))

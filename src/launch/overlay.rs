@@ -115,13 +115,8 @@ pub fn is_refusal(error: &io::Error) -> bool {
 fn mount(at: &Path, options: &[u8], flags: MountFlags) -> io::Result<()> {
     let options = c_string(OsStr::from_bytes(options))?;
     let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
-    Ok(rustix::mount::mount(
-        "overlay",
-        at,
-        "overlay",
-        flags,
-        Some(options.as_c_str()),
-    )?)
+    rustix::mount::mount("overlay", at, "overlay", flags, Some(options.as_c_str()))?;
+    Ok(())
 }
 
 /// Returns the real paths of hidden names: each by the name in its real directory and, for a link,

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use super::failure::{At, Failure, Step};
+
 /// Returns the path of a name in its real directory; the name itself may be a link. Returns `None`
 /// if there is no such directory.
 pub fn by_name(path: &Path) -> Option<PathBuf> {
@@ -25,6 +27,16 @@ pub fn lexical(path: &Path) -> PathBuf {
         }
     }
     place
+}
+
+/// Makes the first folder that can be entered the working directory; without any, it is `/`.
+pub fn enter_first<'p>(mut folders: impl Iterator<Item = &'p Path>) -> Result<&'p Path, Failure> {
+    let is_entered = |folder: &&Path| std::env::set_current_dir(folder).is_ok();
+    if let Some(folder) = folders.find(is_entered) {
+        return Ok(folder);
+    }
+    std::env::set_current_dir("/").at(Step::WorkingDirectory, "/")?;
+    Ok(Path::new("/"))
 }
 
 /// Returns the location of an absolute path below another root.

@@ -66,13 +66,11 @@ fn follow(path: &Path, links: &mut Vec<PathBuf>) -> PathBuf {
 
 /// Returns the components of a path, in reverse order.
 fn parts(path: &Path) -> Vec<PathBuf> {
-    let mut parts: Vec<PathBuf> = path
-        .components()
+    path.components()
+        .rev()
         .filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir))
         .map(|part| PathBuf::from(part.as_os_str()))
-        .collect();
-    parts.reverse();
-    parts
+        .collect()
 }
 
 /// Returns the program that the first line of a script names.

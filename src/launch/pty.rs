@@ -100,9 +100,7 @@ impl Pty {
         };
         let master = self.master.iter().map(move |file| PollFd::new(file, out));
         let listens = self.keyboard.is_some() && self.typed.is_empty() && self.master.is_some();
-        let keyboard =
-            listens.then(|| PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN));
-        master.chain(keyboard)
+        master.chain(listens.then(keyboard))
     }
 
     /// Copies what the command writes, and what was typed.
@@ -152,16 +150,14 @@ impl Drop for Pty {
     }
 }
 
+/// What becomes ready when the user types.
+fn keyboard() -> PollFd<'static> {
+    PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN)
+}
+
 fn is_readable() -> bool {
-    let mut events = [PollFd::from_borrowed_fd(
-        rustix::stdio::stdin(),
-        PollFlags::IN,
-    )];
-    let now = rustix::event::Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    rustix::event::poll(&mut events, Some(&now)).is_ok_and(|ready| ready > 0)
+    let now = rustix::event::Timespec::default();
+    rustix::event::poll(&mut [keyboard()], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> bool {

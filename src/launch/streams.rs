@@ -149,10 +149,7 @@ impl Streams {
     /// Returns what to wait for.
     pub fn events(&self) -> impl Iterator<Item = PollFd<'_>> {
         let input = self.input.iter().filter_map(|input| input.pipe.as_ref());
-        let outputs = self
-            .outputs
-            .iter()
-            .filter_map(|output| output.pipe.as_ref());
+        let outputs = self.outputs.iter().filter_map(|one| one.pipe.as_ref());
         input
             .map(|pipe| PollFd::new(pipe, PollFlags::OUT))
             .chain(outputs.map(|pipe| PollFd::new(pipe, PollFlags::IN)))

@@ -506,16 +506,8 @@ pub fn execute_open(
 /// # Errors
 /// `ECHILD` if there is none.
 pub fn reap() -> io::Result<Option<(i32, i32)>> {
-    let mut status = 0;
-    let how = libc::WUNTRACED | libc::WNOHANG;
-    loop {
-        // SAFETY: the pointer is to a live `i32`.
-        match check(unsafe { libc::waitpid(-1, &raw mut status, how) }.into()) {
-            Ok(pid) => return Ok((pid != 0).then_some((pid as i32, status))),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let (pid, status) = wait(-1, libc::WUNTRACED | libc::WNOHANG)?;
+    Ok((pid != 0).then_some((pid, status)))
 }
 
 /// Returns the raw status of a child that has ended, by number; `None` if it still runs, or is not
@@ -532,14 +524,18 @@ pub fn status_of(child: i32) -> Option<i32> {
 /// # Errors
 /// `ECHILD` if it is not a child, or was waited for already.
 pub fn wait_for(pid: rustix::process::Pid) -> io::Result<i32> {
+    let (_, status) = wait(pid.as_raw_nonzero().get(), 0)?;
+    Ok(status)
+}
+
+/// Calls `waitpid`, anew whenever a signal interrupts it: the child's number and its raw status.
+fn wait(child: i32, how: i32) -> io::Result<(i32, i32)> {
     let mut status = 0;
     loop {
         // SAFETY: the pointer is to a live `i32`.
-        match check(unsafe { libc::waitpid(pid.as_raw_nonzero().get(), &raw mut status, 0) }.into())
-        {
-            Ok(_) => return Ok(status),
+        match check(unsafe { libc::waitpid(child, &raw mut status, how) }.into()) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            waited => return Ok((waited? as i32, status)),
         }
     }
 }

@@ -62,14 +62,10 @@ impl Terminal {
     /// Takes the terminal back at the end, even from a process group that took it unasked. Once
     /// that group has ended, the terminal has no owner, and a script would stop at its next read.
     pub fn reclaim(&self) {
-        let Some(holder) = self
-            .file
-            .as_ref()
-            .and_then(|file| rustix::termios::tcgetpgrp(file).ok())
-        else {
-            return;
-        };
-        if rustix::process::test_kill_process_group(holder) == Err(rustix::io::Errno::SRCH) {
+        let holder = self.file.as_ref().map(rustix::termios::tcgetpgrp);
+        if let Some(Ok(holder)) = holder
+            && rustix::process::test_kill_process_group(holder) == Err(rustix::io::Errno::SRCH)
+        {
             self.give_to_own();
         }
     }

@@ -12,6 +12,7 @@ use rustix::mount::MountFlags;
 
 use super::bounds::MemoryBound;
 use super::failure::{At, Failure, Step};
+use super::paths::lexical;
 use super::tree::{bind, make_directories};
 use super::{environment, syscall, truststore};
 use crate::enroll::Ready;
@@ -249,7 +250,8 @@ fn replace_resolver() -> io::Result<()> {
         // The usual link into `/run`, which has just been emptied: create a file at its target.
         Ok(link) => {
             let target = Path::new("/etc").join(link);
-            let target = normalize(&target);
+            // By name: the directories that it passes through may be gone by now.
+            let target = lexical(&target);
             if let Some(parent) = target.parent() {
                 let _ = make_directories(parent);
             }
@@ -265,20 +267,6 @@ fn replace_resolver() -> io::Result<()> {
         rustix::mount::mount_bind(RESOLVER, &target)?;
     }
     Ok(())
-}
-
-/// Resolves `..` by name: the directories that it passes through may be gone by now.
-fn normalize(path: &Path) -> PathBuf {
-    path.components().fold(PathBuf::new(), |mut so_far, part| {
-        match part {
-            std::path::Component::ParentDir => {
-                so_far.pop();
-            }
-            std::path::Component::CurDir => {}
-            other => so_far.push(other),
-        }
-        so_far
-    })
 }
 
 fn java_stores() -> Vec<PathBuf> {
@@ -307,10 +295,8 @@ fn java_stores() -> Vec<PathBuf> {
 }
 
 fn hosts() -> Vec<u8> {
-    let name = rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned();
+    let system = rustix::system::uname();
+    let name = system.nodename().to_string_lossy();
     let own = Ipv4Addr::new(127, 0, 1, 1);
     format!("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{own} {name}\n")
         .into_bytes()
@@ -356,7 +342,7 @@ mod tests {
     #[test]
     fn parent_directories_are_resolved_by_name() {
         assert_eq!(
-            normalize(Path::new("/etc/../run/systemd/./resolve")),
+            lexical(Path::new("/etc/../run/systemd/./resolve")),
             Path::new("/run/systemd/resolve")
         );
     }

@@ -77,10 +77,8 @@ impl Watch {
         let mut buffer = [0; 4096];
         while rustix::io::read(&self.events, &mut buffer[..]).is_ok_and(|bytes| bytes > 0) {}
         let changed = |(path, before): &&(PathBuf, Meaning)| meaning(path) != Some(*before);
-        self.names
-            .iter()
-            .find(changed)
-            .map(|(path, _)| path.as_path())
+        let (path, _) = self.names.iter().find(changed)?;
+        Some(path)
     }
 }
 

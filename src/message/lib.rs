@@ -86,6 +86,18 @@ pub struct Origin {
     pub authority: Authority,
 }
 
+impl Origin {
+    /// Returns the authority as in a `Host` field: with the port only if it is not the scheme's.
+    #[must_use]
+    pub fn host_field(&self) -> String {
+        if self.authority.port == self.scheme.default_port() {
+            self.authority.host.to_uri()
+        } else {
+            self.authority.to_string()
+        }
+    }
+}
+
 /// Writes `https://host:port`, always with the port.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

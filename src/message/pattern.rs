@@ -140,12 +140,10 @@ impl HostPattern {
     /// Whether any host matches both patterns.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
+        let is_below = |one: &Host, two: &Host| one.domains().any(|domain| domain == two.as_str());
         match (self, other) {
             (Self::Exact(host), pattern) | (pattern, Self::Exact(host)) => pattern.matches(host),
-            (Self::Below(one), Self::Below(two)) => {
-                one.domains().any(|domain| domain == two.as_str())
-                    || two.domains().any(|domain| domain == one.as_str())
-            }
+            (Self::Below(one), Self::Below(two)) => is_below(one, two) || is_below(two, one),
         }
     }
 

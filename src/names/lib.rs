@@ -1,5 +1,5 @@
-//! Names that every crate uses: sessions, exchanges, credentials and policies. Also where the
-//! system's certificates are.
+//! Names that every crate uses: sessions, exchanges, credentials and policies. Also hexadecimal
+//! digits, of which names are made, and where the system's certificates are.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
@@ -57,12 +57,8 @@ pub struct PolicyId(Arc<str>);
 pub struct NameMalformed(());
 
 fn checked(text: &str) -> Result<Arc<str>, NameMalformed> {
-    let fits = !text.is_empty()
-        && text.len() <= 128
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"._:/-".contains(&byte));
-    if fits {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/-".contains(&byte);
+    if (1..=128).contains(&text.len()) && text.bytes().all(fits) {
         Ok(Arc::from(text))
     } else {
         Err(NameMalformed(()))
@@ -129,6 +125,12 @@ impl fmt::Debug for ExchangeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Returns bytes as lower-case hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Where systems keep their bundle of CA certificates; the first that exists is used.

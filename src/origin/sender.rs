@@ -87,11 +87,5 @@ pub(super) async fn http2_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'stati
 
 /// The value of `Host` for an origin.
 pub(super) fn host_field(origin: &Origin) -> Result<HeaderValue, Error> {
-    let authority = &origin.authority;
-    let text = if authority.port == origin.scheme.default_port() {
-        authority.host.to_uri()
-    } else {
-        authority.to_string()
-    };
-    HeaderValue::try_from(text).map_err(|_| Error::Protocol)
+    HeaderValue::try_from(origin.host_field()).map_err(|_| Error::Protocol)
 }

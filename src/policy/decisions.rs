@@ -268,11 +268,8 @@ impl Case {
 
     fn is_met_by(&self, verdict: &Verdict) -> bool {
         let by_those = self.by.as_ref().is_none_or(|by| {
-            by.len() == verdict.policies.len()
-                && verdict
-                    .policies
-                    .iter()
-                    .all(|id| by.iter().any(|one| one == id.as_str()))
+            let is_named = |id: &PolicyId| by.iter().any(|one| one == id.as_str());
+            by.len() == verdict.policies.len() && verdict.policies.iter().all(is_named)
         });
         verdict.allowed() == (self.expect == Expect::Allow) && by_those
     }

@@ -218,15 +218,11 @@ pub(super) fn exactly(facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
 }
 
 fn principal(session: Option<&SessionId>) -> String {
-    session.map_or_else(
-        || "principal".to_owned(),
-        |session| {
-            format!(
-                "principal == Gateway::Session::{}",
-                quoted(session.as_str())
-            )
-        },
-    )
+    let Some(session) = session else {
+        return "principal".to_owned();
+    };
+    let id = quoted(session.as_str());
+    format!("principal == Gateway::Session::{id}")
 }
 
 fn name(session: Option<&SessionId>) -> &str {
@@ -236,16 +232,11 @@ fn name(session: Option<&SessionId>) -> &str {
 /// An `@id` line made from the parts that are not empty. If they do not form an id, there is no
 /// line, and the policy is named by its position.
 fn id(parts: &[&str]) -> String {
-    let parts: Vec<&str> = parts
-        .iter()
-        .copied()
-        .filter(|part| !part.is_empty())
-        .collect();
+    let parts = parts.iter().copied().filter(|part| !part.is_empty());
+    let parts: Vec<&str> = parts.collect();
     let text = parts.join("/").replace('*', "any");
-    PolicyId::new(&text).map_or_else(
-        |_| String::new(),
-        |id| format!("@id({})\n", quoted(id.as_str())),
-    )
+    let line = |id: PolicyId| format!("@id({})\n", quoted(id.as_str()));
+    PolicyId::new(&text).map(line).unwrap_or_default()
 }
 
 fn when(conditions: &[String]) -> String {

@@ -236,12 +236,10 @@ fn deceives(warning: &ValidationWarning) -> bool {
 /// cut off if it is too long.
 fn place_name(file: &str, place: &str) -> Option<PolicyId> {
     let fits = |character: char| character.is_ascii_alphanumeric() || "._:/-".contains(character);
-    let file: Vec<char> = file
-        .chars()
-        .map(|c| if fits(c) { c } else { '_' })
-        .collect();
+    // Then all of it is ASCII, and a character is a byte.
+    let file = file.replace(|character| !fits(character), "_");
     let room = 127_usize.checked_sub(place.len())?;
-    let kept: String = file[file.len().saturating_sub(room)..].iter().collect();
+    let kept = &file[file.len().saturating_sub(room)..];
     PolicyId::new(&format!("{kept}:{place}")).ok()
 }
 

@@ -116,14 +116,11 @@ fn open(number: usize, effect: pst::Effect, clauses: impl Iterator<Item = Clause
 }
 
 fn actions(constraint: &ActionConstraint) -> Actions {
+    let named = |action: &EntityUid, grouped| Actions::named(action.id().unescaped(), grouped);
     match constraint {
         ActionConstraint::Any => Actions::ALL,
-        ActionConstraint::Eq(action) => Actions::named(action.id().unescaped(), false),
-        ActionConstraint::In(actions) => Actions::union(
-            actions
-                .iter()
-                .map(|action| Actions::named(action.id().unescaped(), true)),
-        ),
+        ActionConstraint::Eq(action) => named(action, false),
+        ActionConstraint::In(all) => Actions::union(all.iter().map(|one| named(one, true))),
     }
 }
 

@@ -41,10 +41,9 @@ impl Contents {
         let oldest = self.revision - self.decisions.len() as u64;
         let known = (oldest..=self.revision).contains(&seen);
         let skip = known.then(|| seen - oldest).ok_or(StateError::Forgotten)?;
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         let numbered = (oldest + 1..).zip(self.decisions.iter().cloned());
-        Ok(numbered
-            .skip(usize::try_from(skip).unwrap_or(usize::MAX))
-            .collect())
+        Ok(numbered.skip(skip).collect())
     }
 }
 

@@ -251,13 +251,11 @@ fn ini(text: &str) -> Vec<(String, String)> {
 }
 
 fn texts(value: Option<&toml::Value>) -> Vec<String> {
+    let text = |one: &toml::Value| one.as_str().map(str::to_owned);
     match value {
-        Some(toml::Value::String(text)) => vec![text.clone()],
-        Some(toml::Value::Array(list)) => list
-            .iter()
-            .filter_map(|text| Some(text.as_str()?.to_owned()))
-            .collect(),
-        _ => Vec::new(),
+        Some(toml::Value::Array(list)) => list.iter().filter_map(text).collect(),
+        Some(one) => text(one).into_iter().collect(),
+        None => Vec::new(),
     }
 }
 

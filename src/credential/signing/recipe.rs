@@ -13,6 +13,7 @@ use http::{HeaderName, HeaderValue};
 use super::MOST_SKEW;
 use crate::body::{Content, Held};
 use crate::message::{OriginPattern, RequestHead};
+use crate::names::hex;
 use crate::recipe::{self, Needs, Nonce, NonceKind, Parts, Recipe, Role};
 use crate::session::{
     Claimed, Found, HeldParts, KnownPart, PartTexts, Proven, RequestPart, SignatureFault, Signer,
@@ -197,7 +198,7 @@ impl Proven for RecipeProof {
 
 /// A signature in every encoding that recipes use.
 fn written(signature: &[u8]) -> Vec<Vec<u8>> {
-    let hex: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex(signature);
     vec![
         STANDARD.encode(signature).into_bytes(),
         URL_SAFE_NO_PAD.encode(signature).into_bytes(),

@@ -1,5 +1,6 @@
 //! The operating system's key ring, through the Secret Service on the session bus.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,17 +92,11 @@ pub(in crate::credential) mod blocking {
     /// The names of a service's items, sorted.
     pub(in crate::credential) fn list(service: &str) -> Result<Vec<String>, StoreError> {
         let store = Store::new().map_err(|error| cause(&error))?;
-        let found = store
-            .search(&[("service", service)].into())
-            .map_err(|error| cause(&error))?;
-        let mut names: Vec<String> = found
-            .iter()
-            .filter_map(Entry::get_specifiers)
-            .map(|(_, name)| name)
-            .collect();
-        names.sort();
-        names.dedup();
-        Ok(names)
+        let found = store.search(&[("service", service)].into());
+        let found = found.map_err(|error| cause(&error))?;
+        let specifiers = found.iter().filter_map(Entry::get_specifiers);
+        let names: BTreeSet<String> = specifiers.map(|(_, name)| name).collect();
+        Ok(names.into_iter().collect())
     }
 
     fn entry(service: &str, name: &str) -> Result<Entry, StoreError> {

@@ -4,7 +4,7 @@
 //! All of it goes through open directories and never through a link: another sandbox may still
 //! write there.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -48,11 +48,7 @@ pub fn disarm_bare(project: &Path, git: &Path) -> io::Result<()> {
 /// # Errors
 /// Returns the kernel's error. The entry is then unchanged.
 pub fn set_aside(project: &Path, path: &Path) -> io::Result<OsString> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(Errno::INVAL.into());
-    };
-    let parent = open_with(project, parent, OFlags::PATH | OFlags::DIRECTORY)?;
-    let _leave = LeaveToWrite::in_folder(&parent);
+    let (parent, _leave, name) = to_change(project, path)?;
     let mut new = name.to_owned();
     for number in 0..100 {
         new.clone_from(&name.to_owned());
@@ -69,16 +65,22 @@ pub fn set_aside(project: &Path, path: &Path) -> io::Result<OsString> {
     Err(Errno::EXIST.into())
 }
 
+/// Opens the folder of what is to be changed, with leave to write to it; and its name there.
+fn to_change<'p>(project: &Path, path: &'p Path) -> io::Result<(OwnedFd, LeaveToWrite, &'p OsStr)> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::INVAL.into());
+    };
+    let parent = open_with(project, parent, OFlags::PATH | OFlags::DIRECTORY)?;
+    let leave = LeaveToWrite::in_folder(&parent);
+    Ok((parent, leave, name))
+}
+
 /// Removes a link.
 ///
 /// # Errors
 /// Returns the kernel's error. The link is then unchanged.
 pub fn unlink(project: &Path, path: &Path) -> io::Result<()> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(Errno::INVAL.into());
-    };
-    let parent = open_with(project, parent, OFlags::PATH | OFlags::DIRECTORY)?;
-    let _leave = LeaveToWrite::in_folder(&parent);
+    let (parent, _leave, name) = to_change(project, path)?;
     let found = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if !FileType::from_raw_mode(found.st_mode).is_symlink() {
         return Err(Errno::INVAL.into());

@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use gateway_names::hex;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
@@ -111,7 +112,7 @@ impl Record {
         let _whole = lock_folder(folder)?;
         let mut bytes = [0_u8; 8];
         getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-        self.name = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.name = hex(&bytes);
         self.folder = folder.into();
         let mut file = OpenOptions::new()
             .read(true)
@@ -175,15 +176,12 @@ impl Record {
     }
 
     fn meets(&self, other: &Self) -> bool {
-        let pairs = self.projects().into_iter().flat_map(|own| {
-            other
-                .projects()
-                .into_iter()
-                .map(move |its| (own.clone(), its))
-        });
-        pairs
-            .into_iter()
-            .any(|(own, its)| own.starts_with(&its) || its.starts_with(&own))
+        let theirs = other.projects();
+        let meets_any = |own: &PathBuf| {
+            let mut theirs = theirs.iter();
+            theirs.any(|its| own.starts_with(its) || its.starts_with(own))
+        };
+        self.projects().iter().any(meets_any)
     }
 }
 

@@ -8,13 +8,9 @@ use std::sync::LazyLock;
 /// Returns the tool that reads a file of this name.
 pub fn file(name: &OsStr) -> Option<&'static str> {
     let name = name.as_bytes();
-    let ending = || {
-        ENDINGS
-            .iter()
-            .find(|(ending, _)| name.ends_with(ending.as_bytes()))
-    };
-    let whole = || BY_NAME.get(&name.to_ascii_lowercase());
-    whole().copied().or_else(|| Some(ending()?.1))
+    let ends = |(ending, _): &&(&str, _)| name.ends_with(ending.as_bytes());
+    let whole = BY_NAME.get(&name.to_ascii_lowercase()).copied();
+    whole.or_else(|| Some(ENDINGS.iter().find(ends)?.1))
 }
 
 /// Returns the tool that reads everything in a folder of this name.
@@ -23,10 +19,8 @@ pub fn folder(name: &OsStr) -> Option<&'static str> {
     if !name.as_bytes().starts_with(b".") {
         return None;
     }
-    FOLDERS
-        .iter()
-        .find(|(folder, _)| name.eq_ignore_ascii_case(folder))
-        .map(|(_, tool)| *tool)
+    let is_it = |(folder, _): &&(&str, _)| name.eq_ignore_ascii_case(folder);
+    Some(FOLDERS.iter().find(is_it)?.1)
 }
 
 static BY_NAME: LazyLock<HashMap<Vec<u8>, &'static str>> = LazyLock::new(|| {

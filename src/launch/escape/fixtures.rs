@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
+use gateway_names::hex;
 use rustix::process::Pid;
 
 use super::git;
@@ -48,7 +49,7 @@ impl Fixtures {
     pub fn plant(home: Option<&Path>, project: &Path) -> io::Result<(Targets, Self)> {
         let mut bytes = [0_u8; 16];
         getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-        let nonce: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let nonce = hex(&bytes);
         let mut fixtures = Self::default();
         fixtures.nonce.clone_from(&nonce);
         let mut targets = Targets {

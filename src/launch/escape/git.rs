@@ -274,10 +274,8 @@ fn repository(git: &Path) -> io::Result<()> {
         fs::create_dir_all(git.join(name))?;
     }
     fs::write(git.join("HEAD"), "ref: refs/heads/main\n")?;
-    fs::write(
-        git.join("config"),
-        "[core]\n\trepositoryformatversion = 0\n",
-    )
+    let settings = "[core]\n\trepositoryformatversion = 0\n";
+    fs::write(git.join("config"), settings)
 }
 
 /// Adds a setting that makes git run a program.
@@ -312,9 +310,8 @@ fn hook(path: &Path) -> io::Result<()> {
 
 fn mark_of(path: &Path) -> io::Result<PathBuf> {
     let is_planted = |above: &&Path| {
-        above
-            .file_name()
-            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"gateway-escape-"))
+        let name = above.file_name().unwrap_or_default();
+        name.as_encoded_bytes().starts_with(b"gateway-escape-")
     };
     let folder = path.ancestors().find(is_planted);
     Ok(folder.ok_or(io::ErrorKind::NotFound)?.join(MARK))

@@ -53,16 +53,9 @@ pub const PROBES: &[Probe] = &[
 ];
 
 fn icmp(_: &Targets) -> Verdict {
-    all_refused([
-        (
-            "ICMP",
-            open(libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_ICMP),
-        ),
-        (
-            "ICMPv6",
-            open(libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_ICMPV6),
-        ),
-    ])
+    let v4 = open(libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_ICMP);
+    let v6 = open(libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_ICMPV6);
+    all_refused([("ICMP", v4), ("ICMPv6", v6)])
 }
 
 fn raw_sockets(_: &Targets) -> Verdict {

@@ -123,16 +123,17 @@ fn at_home(word: &str) -> PathBuf {
 pub fn settings(file: &Path) -> Result<Vec<Setting>, Failure> {
     match read(file) {
         Ok(text) => Ok(parse(&String::from_utf8_lossy(&text))),
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::NotADirectory
-            ) =>
-        {
-            Ok(Vec::new())
-        }
+        Err(error) if is_out_of_reach(&error) => Ok(Vec::new()),
         Err(error) => Err(error).at(Step::Git, file.display().to_string()),
     }
+}
+
+/// Whether there is no such file, or none that this user can read.
+fn is_out_of_reach(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::NotADirectory
+    )
 }
 
 fn parse(text: &str) -> Vec<Setting> {

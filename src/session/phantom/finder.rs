@@ -6,6 +6,8 @@ use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind, Input, Matc
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
+use crate::names::hex;
+
 /// The form in which a phantom appears in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -150,7 +152,7 @@ fn forms_of(phantom: &[u8], times: usize) -> Vec<(Vec<u8>, Form)> {
         coded = coded.iter().flat_map(|text| base64_cores(text)).collect();
         forms.extend(coded.iter().map(|text| (text.clone(), Form::Base64)));
     }
-    let lower: String = phantom.iter().map(|byte| format!("{byte:02x}")).collect();
+    let lower = hex(phantom);
     forms.push((lower.to_ascii_uppercase().into_bytes(), Form::Hex));
     forms.push((lower.into_bytes(), Form::Hex));
     forms

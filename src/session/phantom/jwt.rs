@@ -77,11 +77,8 @@ impl JwtShape {
     pub(super) fn fill(&self, stream: &mut Stream) -> String {
         let payload = URL_SAFE_NO_PAD.encode(fill_slots(&self.payload, stream));
         let signature: Vec<u8> = (0..self.signature_bytes).map(|_| stream.byte()).collect();
-        format!(
-            "{}.{payload}.{}",
-            self.header,
-            URL_SAFE_NO_PAD.encode(signature)
-        )
+        let (header, signature) = (&self.header, URL_SAFE_NO_PAD.encode(signature));
+        format!("{header}.{payload}.{signature}")
     }
 }
 

@@ -32,13 +32,11 @@ pub(super) struct Check {
 }
 
 pub(super) fn fill_slots(slots: &[Slot], stream: &mut Stream) -> Vec<u8> {
-    slots
-        .iter()
-        .map(|slot| match slot {
-            Slot::Fixed(byte) => *byte,
-            Slot::Draw(alphabet) => stream.pick(alphabet.letters()),
-        })
-        .collect()
+    let fill = |slot: &Slot| match slot {
+        Slot::Fixed(byte) => *byte,
+        Slot::Draw(alphabet) => stream.pick(alphabet.letters()),
+    };
+    slots.iter().map(fill).collect()
 }
 
 /// A UUID's positions. Version and variant are kept, because readers check them.

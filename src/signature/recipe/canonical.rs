@@ -138,7 +138,7 @@ fn azure_order(name: &str) -> (String, String) {
 /// version of HTTP.
 pub(super) fn field(head: &RequestHead, name: &str) -> Vec<u8> {
     if name == "host" {
-        return host(head).into_bytes();
+        return head.origin.host_field().into_bytes();
     }
     let values: Vec<&[u8]> = head
         .fields
@@ -147,16 +147,6 @@ pub(super) fn field(head: &RequestHead, name: &str) -> Vec<u8> {
         .map(|value| value.as_bytes().trim_ascii())
         .collect();
     values.join(&b',')
-}
-
-/// The origin's authority as in a `Host` field.
-pub(super) fn host(head: &RequestHead) -> String {
-    let authority = &head.origin.authority;
-    if authority.port == head.origin.scheme.default_port() {
-        authority.host.to_uri()
-    } else {
-        authority.to_string()
-    }
 }
 
 /// Which parameters to take (from the query, a form in the content, the `Authorization` field), and
@@ -207,11 +197,8 @@ impl Parameters {
             list.split(';')
                 .any(|listed| listed.as_bytes().eq_ignore_ascii_case(name))
         };
-        !self
-            .without
-            .iter()
-            .any(|without| without.as_bytes() == name)
-            && listed.is_none_or(is_listed)
+        let mut without = self.without.iter();
+        !without.any(|one| one.as_bytes() == name) && listed.is_none_or(is_listed)
     }
 }
 

@@ -4,7 +4,6 @@
 use http::HeaderName;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-use super::canonical::host;
 use super::encoding::pairs;
 use super::fault::Fault;
 use super::nonce::{Nonce, NonceFormat};
@@ -164,17 +163,18 @@ impl Item<'_> {
         let target = head.target.path_and_query().as_str();
         Ok(match self.name {
             "@method" => head.method.as_str().as_bytes().to_vec(),
-            "@authority" => host(head).into_bytes(),
+            "@authority" => head.origin.host_field().into_bytes(),
             "@scheme" => head.origin.scheme.as_str().as_bytes().to_vec(),
             "@target-uri" => {
-                format!("{}://{}{target}", head.origin.scheme, host(head)).into_bytes()
+                let (scheme, host) = (head.origin.scheme, head.origin.host_field());
+                format!("{scheme}://{host}{target}").into_bytes()
             }
             "@request-target" => target.as_bytes().to_vec(),
             "@path" => head.target.path().as_bytes().to_vec(),
             "@query" => format!("?{}", head.target.query().unwrap_or_default()).into_bytes(),
             // A signature over another signature would cover the client's own, which is removed.
             "signature" | "signature-input" => return Err(unfit()),
-            "host" => host(head).into_bytes(),
+            "host" => head.origin.host_field().into_bytes(),
             name => {
                 let field = HeaderName::from_bytes(name.as_bytes())
                     .ok()

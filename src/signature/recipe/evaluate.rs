@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use zeroize::Zeroizing;
 
 use super::algorithm::Algorithm;
-use super::canonical::{ParameterStyle, Parameters, Selection, field, host};
+use super::canonical::{ParameterStyle, Parameters, Selection, field};
 use super::components::signature_base;
 use super::encoding::{NameAndValue, pairs, uri};
 use super::fault::Fault;
@@ -115,7 +115,7 @@ impl<'a> Evaluator<'a> {
             Term::Literal(text) => text.as_bytes().to_vec(),
             Term::Name(name) => self.named(*name)?.to_vec(),
             Term::Method => head.method.as_str().as_bytes().to_vec(),
-            Term::Host => host(head).into_bytes(),
+            Term::Host => head.origin.host_field().into_bytes(),
             Term::Scheme => head.origin.scheme.as_str().as_bytes().to_vec(),
             Term::Path => head.target.path().as_bytes().to_vec(),
             Term::Query => self.query.clone(),

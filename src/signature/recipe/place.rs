@@ -248,14 +248,11 @@ fn is_json(head: &RequestHead) -> bool {
 }
 
 fn has_type(head: &RequestHead, kind: &str) -> bool {
-    let value = head
-        .fields
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    let essence = value
-        .and_then(|value| value.split(';').next())
-        .unwrap_or_default();
-    essence.trim().eq_ignore_ascii_case(kind)
+    let value = head.fields.get(header::CONTENT_TYPE);
+    let text = value.and_then(|value| value.to_str().ok());
+    let essence = text.and_then(|text| text.split(';').next());
+    let essence = essence.unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case(kind)
 }
 
 fn named(text: &[u8], name: &str) -> Vec<Vec<u8>> {

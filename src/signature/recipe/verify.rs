@@ -198,10 +198,9 @@ impl Recipe {
 /// signed text, so that the text cannot name another resource than the request does.
 fn may_stay(text: &str, among: &[String], letters: &str) -> bool {
     let is_of_a_word = |letter: char| letter.is_ascii_alphanumeric() || "-._*".contains(letter);
+    let fits = |letter| is_of_a_word(letter) || letters.contains(letter);
     match among {
-        [] => text
-            .chars()
-            .all(|letter| is_of_a_word(letter) || letters.contains(letter)),
+        [] => text.chars().all(fits),
         among => among.iter().any(|known| known == text),
     }
 }

@@ -51,13 +51,9 @@ impl Chain {
 
     /// The string to sign for a head.
     pub(super) fn head(&self, canonical: &[u8]) -> String {
-        let hash = sha256(canonical);
-        format!(
-            "{}\n{}\n{}\n{hash}",
-            self.algorithm.name(),
-            self.signed_at.as_str(),
-            self.scope()
-        )
+        let (algorithm, at) = (self.algorithm.name(), self.signed_at.as_str());
+        let (scope, hash) = (self.scope(), sha256(canonical));
+        format!("{algorithm}\n{at}\n{scope}\n{hash}")
     }
 
     /// The string to sign for a chunk with this hash.
@@ -90,10 +86,8 @@ impl Chain {
     /// Advances the chain if the signature was made with the head's key.
     #[must_use]
     pub(super) fn verify(&mut self, text: &str, signature: &str) -> bool {
-        let right = self
-            .days
-            .first()
-            .is_some_and(|day| day.key.verifies(text.as_bytes(), signature));
+        let day = self.days.first();
+        let right = day.is_some_and(|day| day.key.verifies(text.as_bytes(), signature));
         if right {
             self.last = signature.into();
         }

@@ -259,10 +259,7 @@ pub(super) fn is_bucket(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     (3..=255).contains(&name.len())
         && name.bytes().all(allowed)
-        && name
-            .bytes()
-            .next()
-            .is_some_and(|b| b.is_ascii_alphanumeric())
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
         && !name.contains("..")
 }
 

@@ -224,14 +224,12 @@ fn access_point(
 /// `ALIAS.mrap.accesspoint.s3-global`: signed with SigV4a for a set of regions; the host does not
 /// name its account.
 fn multi_region(labels: &[&str]) -> Option<Endpoint> {
-    match labels {
-        [_, "accesspoint"] | [_, "mrap", "accesspoint"] => {
-            let name = labels.join(".");
-            let style = Style::AccessPoint { name };
-            Some(Endpoint::listed("s3", EndpointRegions::Set, "s3", style))
-        }
-        _ => None,
-    }
+    let ([_, "accesspoint"] | [_, "mrap", "accesspoint"]) = labels else {
+        return None;
+    };
+    let name = labels.join(".");
+    let style = Style::AccessPoint { name };
+    Some(Endpoint::listed("s3", EndpointRegions::Set, "s3", style))
 }
 
 fn bucket_style(labels: &[&str]) -> Option<Style> {

@@ -116,12 +116,8 @@ impl Reach {
     /// The endpoint at an origin, if the credential signs for it.
     pub(super) fn endpoint(&self, origin: &Origin) -> Option<Arc<Endpoint>> {
         let mut known = self.known.lock();
-        if let Some(found) = known.get(origin) {
-            return found.clone();
-        }
-        let found = self.read(origin).map(Arc::new);
-        known.put(origin.clone(), found.clone());
-        found
+        let read = || self.read(origin).map(Arc::new);
+        known.get_or_insert_ref(origin, read).clone()
     }
 
     fn read(&self, origin: &Origin) -> Option<Endpoint> {

@@ -85,9 +85,7 @@ impl SecretSource {
             Ok(slot) => self.place.read(&slot, self.at, || false).await,
             Err(cause) => Err(cause),
         };
-        reading
-            .and_then(|reading| self.of(reading))
-            .map_err(|cause| self.unavailable(cause))
+        self.settled(reading)
     }
 
     /// As [`SecretSource::resolve`], for a secret that all sessions share. If something else
@@ -102,9 +100,7 @@ impl SecretSource {
     ) -> Result<CachedSecret, Unavailable> {
         let place = &self.place;
         let reading = place.read(&place.shared, self.at, suffices).await;
-        reading
-            .and_then(|reading| self.of(reading))
-            .map_err(|cause| self.unavailable(cause))
+        self.settled(reading)
     }
 
     /// Returns this reference's secret from the same read as `other`; `None` if that read does not
@@ -114,10 +110,8 @@ impl SecretSource {
     /// [`Unavailable`] if that read lacks the secret.
     pub fn beside(&self, other: &CachedSecret) -> Option<Result<CachedSecret, Unavailable>> {
         let is_known = self.at < other.reading.secrets.len();
-        (is_known && Arc::ptr_eq(&self.place, &other.place)).then(|| {
-            let reading = other.reading.clone();
-            self.of(reading).map_err(|cause| self.unavailable(cause))
-        })
+        (is_known && Arc::ptr_eq(&self.place, &other.place))
+            .then(|| self.settled(Ok(other.reading.clone())))
     }
 
     /// Discards the secret, so that the next use asks the store.
@@ -149,6 +143,16 @@ impl SecretSource {
             place: self.place.clone(),
             reading,
         })
+    }
+
+    /// What a reading holds for this reference, or why there is nothing.
+    fn settled(
+        &self,
+        reading: Result<Arc<Reading>, StoreError>,
+    ) -> Result<CachedSecret, Unavailable> {
+        reading
+            .and_then(|reading| self.of(reading))
+            .map_err(|cause| self.unavailable(cause))
     }
 
     fn unavailable(&self, cause: StoreError) -> Unavailable {

@@ -110,13 +110,7 @@ impl Tokens {
     /// Discards a token that the server no longer accepts, so that the next call logs in again.
     pub(super) async fn reject(&self, token: &Arc<Token>) {
         let mut state = self.state.lock().await;
-        if state
-            .held
-            .as_ref()
-            .is_some_and(|held| Arc::ptr_eq(held, token))
-        {
-            state.held = None;
-        }
+        state.held.take_if(|held| Arc::ptr_eq(held, token));
     }
 
     /// Renews the token if that is due, or logs in again.

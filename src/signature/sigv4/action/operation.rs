@@ -45,6 +45,15 @@ impl ActionFault {
     }
 }
 
+/// The only one of some values, if there is any.
+pub(super) fn only<T>(mut values: impl Iterator<Item = T>) -> Result<Option<T>, ActionFault> {
+    let first = values.next();
+    match values.next() {
+        None => Ok(first),
+        Some(_) => Err(ActionFault::Ambiguous),
+    }
+}
+
 impl Action {
     /// `api:Operation`, or `api:?` if the operation is in no table.
     pub fn name(&self) -> impl fmt::Display + use<> {

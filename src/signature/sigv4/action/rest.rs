@@ -104,11 +104,8 @@ impl<'a> Target<'a> {
 
     /// The segments that the route marks as an account, decoded.
     fn accounts(&self, route: &Route) -> Vec<String> {
-        let marked = route
-            .path
-            .iter()
-            .zip(&self.segments)
-            .filter(|(label, _)| **label == "{@}");
+        let segments = route.path.iter().zip(&self.segments);
+        let marked = segments.filter(|(label, _)| **label == "{@}");
         marked
             .map(|(_, segment)| percent_decode_str(segment).decode_utf8_lossy().into_owned())
             .collect()

@@ -3,10 +3,10 @@
 //! Sources: "AWS Query protocol", "AWS JSON 1.0 protocol" and "Smithy RPC v2 CBOR protocol" of the
 //! Smithy documentation.
 
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, HeaderValue, Method, header};
 
 use super::super::tables::Api;
-use super::operation::{Action, ActionFault};
+use super::operation::{Action, ActionFault, only};
 use super::query::{Reading, Said, query};
 use gateway_message::RequestHead;
 
@@ -110,14 +110,8 @@ fn cbor_path(head: &RequestHead) -> Result<Option<(&str, &str)>, ActionFault> {
 
 /// The single value of a field.
 fn one<'a>(fields: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ActionFault> {
-    let mut values = fields.get_all(name).iter();
-    let first = values.next();
-    if values.next().is_some() {
-        return Err(ActionFault::Ambiguous);
-    }
-    first
-        .map(|value| value.to_str().map_err(|_| ActionFault::Ambiguous))
-        .transpose()
+    let text = |value: &'a HeaderValue| value.to_str().map_err(|_| ActionFault::Ambiguous);
+    only(fields.get_all(name).iter())?.map(text).transpose()
 }
 
 /// The media type, which must be in lower case already; another case has two readings.

@@ -8,13 +8,13 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use percent_encoding::percent_decode_str;
 
 use super::super::endpoint::{Endpoint, Style, is_bucket};
 use super::super::tables::{Api, Operation, Tables};
 use super::fields;
-use super::operation::{Action, ActionFault};
+use super::operation::{Action, ActionFault, only};
 use super::s3_call::{CopySource, Level, S3Call};
 use gateway_message::RequestHead;
 
@@ -124,15 +124,9 @@ impl<'a> Names<'a> {
 
     /// The value of a parameter that may appear once, in any case.
     fn one(&self, name: &str) -> Result<Option<String>, ActionFault> {
-        let mut values = self
-            .0
-            .iter()
-            .filter(|(known, _)| known.eq_ignore_ascii_case(name));
-        let first = values.next();
-        if values.next().is_some() {
-            return Err(ActionFault::Ambiguous);
-        }
-        Ok(first.map(|(_, value)| value.to_string()))
+        let named = self.0.iter();
+        let named = named.filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        Ok(only(named)?.map(|(_, value)| value.to_string()))
     }
 
     /// The sub-resources that choose the operation, each at most once, and whether there is an
@@ -285,15 +279,9 @@ fn owner(head: &RequestHead, names: &Names<'_>, name: &str) -> Result<Option<Str
 }
 
 fn one<'a>(fields: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ActionFault> {
-    let mut values = fields.get_all(name).iter();
-    let first = values.next();
-    if values.next().is_some() {
-        return Err(ActionFault::Ambiguous);
-    }
     // `HeaderValue::to_str` accepts only visible ASCII; every SDK escapes the keys of copies.
-    first
-        .map(|value| value.to_str().map_err(|_| ActionFault::Key))
-        .transpose()
+    let text = |value: &'a HeaderValue| value.to_str().map_err(|_| ActionFault::Key);
+    only(fields.get_all(name).iter())?.map(text).transpose()
 }
 
 fn decoded(text: &str) -> Result<String, ActionFault> {
