@@ -89,7 +89,14 @@ const MODULES: [(&str, &[&str]); 13] = [
     ),
     (
         "export",
-        &["audit", "message", "credential", "origin", "gateway"],
+        &[
+            "names",
+            "audit",
+            "message",
+            "credential",
+            "origin",
+            "gateway",
+        ],
     ),
     (
         "config",

@@ -256,6 +256,10 @@ fn of_record(app: &App, record: &Record) -> Result<NewRule, ControlRefusal> {
     let id = session(app, named)?;
     denials::refuse(app, &id, record)?;
     let Ok(mut request) = proposal::request(record, Some(&app.config)) else {
+        if record.path.is_some() {
+            let what = "the log does not hold the request's whole path, so no rule is for it alone";
+            return Err(conflict(what.to_owned()).next("allow the host: `gateway allow HOST`"));
+        }
         // There was no request yet: only a name, or a tunnel.
         let host = record.host.as_deref().unwrap_or_default();
         let port = record.port.filter(|port| *port != 0).unwrap_or(443);

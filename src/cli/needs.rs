@@ -129,8 +129,11 @@ impl Needs {
                 text.push_str(&generate::permit_requests(&origin, &methods, &paths));
             }
         }
-        self.lent.iter().for_each(|loan| text.push_str(&lend(loan)));
-        for loan in self.unlent.difference(&self.lent) {
+        // A rule for a loan names no method and no path. Where a loan was refused, it would grant
+        // more than the run was given.
+        let lent = self.lent.difference(&self.unlent);
+        lent.for_each(|loan| text.push_str(&lend(loan)));
+        for loan in &self.unlent {
             text.push_str("// Wanted, and not lent. Remove the slashes to lend it:\n");
             for line in lend(loan).lines() {
                 text.push_str(&format!("// {line}\n"));
@@ -362,6 +365,27 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("\"lend\""), "{text}");
+    }
+
+    #[test]
+    fn a_loan_that_was_refused_is_no_rule_though_another_request_had_it() {
+        let key = || Injected {
+            credential: "key".into(),
+            place: "header:authorization:Bearer".into(),
+        };
+        let mut had = record("a.test", "GET", "/v1/me", None);
+        had.lent.push(key());
+        let mut refused = record("a.test", "POST", "/v1/tokens", Some("policy_default_deny"));
+        refused.unlent = Some(key());
+        let live = |records: &[Record]| {
+            let text = rules(records);
+            let lines = text.lines().filter(|line| !line.starts_with("//"));
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        assert!(live(std::slice::from_ref(&had)).contains("\"lend\""));
+        let both = [had, refused];
+        assert!(!live(&both).contains("\"lend\""));
+        assert!(rules(&both).contains("// Wanted, and not lent"));
     }
 
     #[test]

@@ -41,7 +41,9 @@ fn proposed(record: &Record, config: Option<&Config>) -> Result<Option<String>, 
         Some(ReasonCode::PolicyDefaultDeny) => match request(record, config) {
             Ok(request) => of_request(&request, record.unlent.as_ref(), &settings),
             // A tunnel was refused before there was a request.
-            Err(_) => by_name(),
+            Err(_) if record.path.is_none() => by_name(),
+            // A rule for the host would allow more than this request.
+            Err(_) => Ok(None),
         },
         Some(ReasonCode::DnsName | ReasonCode::HostNotPermitted) => by_name(),
         _ => Ok(None),
@@ -144,6 +146,9 @@ pub(super) fn request(record: &Record, config: Option<&Config>) -> Result<OwnedF
         _ => return Err(unjudged()),
     };
     let host = Host::parse(text(record.host.as_deref())?.as_bytes()).map_err(|_| unjudged())?;
+    if record.path_bytes.is_some() {
+        return Err(unjudged());
+    }
     let target = target(&text(record.path.as_deref())?).ok_or_else(unjudged)?;
     let mut request = OwnedFacts::new(session, scheme, host, target);
     request.groups = groups.iter().map(|group| group.as_str().into()).collect();
