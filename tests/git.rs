@@ -180,6 +180,7 @@ fn held(host: &Host, folder: &str, script: &str) -> String {
         "work/project",
         "work/project/sub",
         "work/project/sub/deeper",
+        "work/project/target",
     ]);
     said
 }
@@ -245,7 +246,7 @@ fn a_repository_that_the_workload_makes_runs_nothing() {
         "git init -q; echo 1 > f; git add f; git commit -q -m inside; arm .git/config; hook .git/hooks/pre-commit",
     );
     assert!(
-        said.contains("its settings and hooks are set aside"),
+        said.contains("settings and hooks are set aside in it"),
         "{said}"
     );
     assert!(
@@ -500,6 +501,20 @@ fn new_repositories_of_every_form_run_nothing() {
             "git init -q sub; git -C sub config alias.status '!touch '$MARK; git -C sub config core.pager 'touch '$MARK; git -C sub config diff.external 'touch '$MARK; git -C sub config filter.x.clean 'touch '$MARK; echo '* filter=x' > sub/.gitattributes; touch sub/f",
         ),
         (
+            "installed, and named by the index",
+            "git init -q node_modules/x; cd node_modules/x; echo 1 > f; git add f; git commit -q -m s; arm .git/config
+             H=$(git rev-parse HEAD); cd ../..; git update-index --add --cacheinfo 160000,$H,node_modules/x",
+        ),
+        (
+            "bare, and built",
+            "git init -q --bare target; git -C target config core.bare false; git -C target config core.worktree .; arm target/config",
+        ),
+        (
+            "with the names taken",
+            "git init -q sub; arm sub/.git/config; cd sub; for i in '' $(seq -f -%g 1 99); do touch .git.set-aside$i; done
+             for i in $(seq 0 99); do mkdir .git/set-aside-by-gateway-$i; done",
+        ),
+        (
             "set aside by name",
             "git init -q sub; arm sub/.git/config; mkdir sub/.git/set-aside-by-gateway-0; touch sub/.git/set-aside-by-gateway-0/config",
         ),
@@ -659,6 +674,7 @@ fn git_outside_writes_nothing_through_a_link_of_the_workloads() {
         "packed-refs",
         "FETCH_HEAD",
         "MERGE_MSG",
+        "objects/pack/multi-pack-index",
     ] {
         let host = Host::with_repository();
         host.sh("home", "echo mine > .bashrc");
@@ -667,13 +683,14 @@ fn git_outside_writes_nothing_through_a_link_of_the_workloads() {
         let said = held(&host, "work/project", &script);
         assert_eq!(host.sh("home", "cat .bashrc"), "mine\n", "{name}");
         assert!(
-            said.contains(&format!(
-                "unlinked {}",
-                host.at("work/project/.git").join(name).display()
-            )),
+            said.contains(&format!("unlinked .git/{name}"))
+                || said.contains(&format!(", .git/{name}")),
             "{said}"
         );
-        assert!(said.contains("profile leads out of the project"), "{said}");
+        assert!(
+            said.contains("profile, leading out of the project"),
+            "{said}"
+        );
     }
 }
 
@@ -773,8 +790,15 @@ fn a_launcher_that_is_killed_leaves_nothing_armed() {
     child.kill().unwrap();
     child.wait().unwrap();
     let settled = || {
-        host.at("work/project/sub/.git/set-aside-by-gateway-0")
-            .exists()
+        let mut entries = fs::read_dir(host.at("work/project/sub/.git"))
+            .unwrap()
+            .flatten();
+        entries.any(|entry| {
+            entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with("set-aside-by-")
+        })
     };
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while !settled() {
@@ -845,15 +869,14 @@ fn files_that_tools_run_are_told_at_the_end() {
         printf x > \"$(printf 'a\\033[31m.mk')\"; mv AGENTS.md a; mv a AGENTS.md; echo x > main.c";
     let said = host.inside("work/project", &[], script);
     for expected in [
-        "changed  PROJECT/Makefile, which make runs",
-        "changed  PROJECT/app/package.json, which npm",
-        "new      PROJECT/.envrc, which direnv",
-        "new      PROJECT/deep/.vscode/tasks.json, which VS Code",
-        "new      PROJECT/a\\u{1b}[31m.mk, which make",
-        "changed  PROJECT/AGENTS.md",
+        "changed  Makefile, which make runs",
+        "changed  app/package.json, which npm",
+        "new      .envrc, which direnv",
+        "new      deep/.vscode/tasks.json, which VS Code",
+        "new      `a\\u{1b}[31m.mk`, which make",
+        "changed  AGENTS.md",
     ] {
-        let expected = expected.replace("PROJECT", &host.at("work/project").display().to_string());
-        assert!(said.contains(&expected), "no {expected} in\n{said}");
+        assert!(said.contains(expected), "no {expected} in\n{said}");
     }
     assert!(
         !said.contains("main.c") && !said.contains("settings.json") && !said.contains('\u{1b}'),
@@ -863,12 +886,122 @@ fn files_that_tools_run_are_told_at_the_end() {
     assert!(!said.contains("which"), "{said}");
     let said = host.inside("work/project", &["-q"], "echo x >> Makefile");
     assert_eq!(said, "");
+    let said = host.inside("work/project", &[], "rm Makefile");
+    assert!(said.contains("removed  Makefile, which make"), "{said}");
+}
+
+#[test]
+fn many_files_of_one_kind_hide_none_of_another() {
+    let host = Host::with_repository();
+    let flood = "for i in $(seq 50); do echo > $i.mk; ln -s /etc/x $i.l; done; echo x > .envrc";
+    let said = host.inside("work/project", &[], flood);
+    for expected in [
+        "new      .envrc, which direnv",
+        "and 45 more, which make",
+        "and 45 more, leading out",
+    ] {
+        assert!(said.contains(expected), "no {expected} in\n{said}");
+    }
+    let list = said.rsplit_once("see ").unwrap().1.trim();
+    let whole = fs::read_to_string(list).unwrap();
+    assert_eq!(whole.matches(".mk").count(), 50, "{whole}");
+}
+
+#[test]
+fn what_no_list_of_tools_names_is_told_if_a_dot_begins_it() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "mkdir docs; touch docs/config.toml .strange; ln -s docs .cargo",
+    );
+    let script = "mkdir .hg .unheard-of; echo x > .hg/hgrc; echo x > .pdbrc; echo x > .unheard-of/rc; rm .strange
+        echo x >> docs/config.toml; mkdir kept; echo x > kept/settings.json; ln -s kept .claude
+        mkdir closed; echo x > closed/.envrc; chmod 444 closed";
+    let said = host.inside("work/project", &[], script);
+    for expected in [
+        "new      .hg/hgrc, which Mercurial",
+        "new      .pdbrc, which pdb",
+        "new      .unheard-of/rc, which a tool may",
+        "removed  .strange",
+        "changed  docs/config.toml, which cargo",
+        "new      .claude, which Claude Code",
+        "new      closed/.envrc, which direnv",
+    ] {
+        assert!(said.contains(expected), "no {expected} in\n{said}");
+    }
+}
+
+#[test]
+fn a_link_that_leads_out_through_another_is_told() {
+    let host = Host::with_repository();
     let said = host.inside(
         "work/project",
         &[],
-        "for i in $(seq 50); do echo > $i.mk; done",
+        "mkdir -p a/b; ln -s ../.. a/b/s; ln -s s/../victim a/b/out; ln -s ../b a/b/in",
     );
-    assert!(said.contains("30 more files"), "{said}");
+    assert!(said.contains("new link a/b/out, leading"), "{said}");
+    assert!(!said.contains("a/b/in"), "{said}");
+}
+
+#[test]
+fn what_is_too_deep_for_a_name_is_found_and_told() {
+    let host = Host::with_repository();
+    let script = "perl -e '$d = \"d\" x 250; for (1..20) { mkdir $d; chdir $d } mkdir q(.git); open F, q(>.git/config); open F, q(>.envrc)'";
+    let said = host.inside("work/project", &[], script);
+    assert!(said.contains("/.git: could not be set aside"), "{said}");
+    assert!(said.contains("/.envrc, which direnv"), "{said}");
+    assert!(said.lines().all(|line| line.len() < 500), "{said}");
+}
+
+/// Git continues what was begun, and runs what its state says.
+#[test]
+fn what_git_would_obey_later_is_set_aside() {
+    let rebase = "GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -q -i HEAD~1; echo \"exec touch $MARK\" > $(git rev-parse --git-dir)/rebase-merge/git-rebase-todo";
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "git commit -q --allow-empty -m two; git worktree add -q tree -b tree
+         git init -q ../other; cd ../other; git commit -q --allow-empty -m one; git commit -q --allow-empty -m two
+         cd ../project; git submodule --quiet add ../other module; git commit -q -m module",
+    );
+    let begun = format!("{rebase}; (cd tree; {rebase}); (cd module; {rebase})");
+    let script = format!("{begun}
+        echo '* filter=x' > .git/info/attributes; mkdir -p .git/objects/info .git/rr-cache/x; echo /x > .git/objects/info/alternates
+        echo x > .git/lazygit.yml; echo x > .git/rr-cache/x/postimage");
+    let said = host.inside("work/project", &[], &script);
+    for name in [
+        ".git/rebase-merge",
+        ".git/worktrees/tree/rebase-merge",
+        ".git/modules/module/rebase-merge",
+        ".git/info/attributes",
+        ".git/objects/info/alternates",
+        ".git/lazygit.yml",
+        ".git/rr-cache",
+    ] {
+        assert!(said.contains(&format!("{name} (now ")), "{name}: {said}");
+    }
+    for folder in ["", "/tree", "/module"] {
+        let folder = format!("work/project{folder}");
+        host.sh(&folder, "git rebase --continue || true");
+        assert!(!host.at("work/project/ran").exists(), "{folder}");
+    }
+}
+
+#[test]
+fn a_folder_that_an_earlier_run_closed_keeps_nothing_armed() {
+    let host = Host::with_repository();
+    host.inside("work/project", &[], "mkdir -p x/y; chmod 000 x");
+    let said = held(
+        &host,
+        "work/project",
+        "git init -q sub; arm sub/.git/config",
+    );
+    assert!(said.contains("set aside"), "{said}");
+    let mode = fs::metadata(host.at("work/project/x"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0);
 }
 
 #[test]
@@ -876,19 +1009,23 @@ fn with_guard_tools_no_such_file_changes_or_comes() {
     let host = Host::with_repository();
     host.sh(
         "work/project",
-        "echo all: > Makefile; mkdir sub; echo '{}' > sub/package.json",
+        "echo all: > Makefile; mkdir sub docs; echo '{}' > sub/package.json; echo own > docs/config.toml; ln -s docs .cargo",
     );
     let script = "echo bad > Makefile; rm -f Makefile; echo bad > sub/package.json; mv sub gone; mkdir -p sub; echo bad > sub/package.json
-        echo x > .envrc; mkdir .vscode; echo x > .vscode/tasks.json; ln -s main.c GNUmakefile; git config a.b c; echo 2 >> file; git commit -qam inside";
+        echo x > .envrc; mkdir .vscode; echo x > .vscode/tasks.json; ln -s main.c GNUmakefile; echo bad > docs/config.toml
+        mkdir kept; echo x > kept/settings.json; ln -s kept .claude; git config a.b c; echo 2 >> file; git commit -qam inside";
     let check = |said: &str| {
-        assert!(said.contains(".envrc, as .envrc.set-aside"), "{said}");
-        let files = host.sh("work/project", "cat Makefile; find . -name .envrc -o -name tasks.json -o -name package.json -o -name GNUmakefile; cat $(find . -name package.json)");
+        assert!(said.contains(".envrc (now .envrc.set-aside-"), "{said}");
+        let files = host.sh("work/project", "cat Makefile docs/config.toml; find . -name .claude -o -name .envrc -o -name tasks.json -o -name package.json -o -name GNUmakefile; cat $(find . -name package.json)");
         assert!(
             !files.contains("bad") && files.matches("package.json").count() <= 1,
             "{files}"
         );
         assert!(
-            !files.contains(".envrc") && !files.contains("tasks.json") && !files.contains("GNU"),
+            !files.contains(".claude")
+                && !files.contains(".envrc")
+                && !files.contains("tasks.json")
+                && !files.contains("GNU"),
             "{files}"
         );
     };

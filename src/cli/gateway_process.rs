@@ -10,7 +10,7 @@ use super::ports::BoundPorts;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{control, draining, project_file, proposed, serving, summary};
+use super::{control, draining, last_run, project_file, proposed, serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
@@ -77,7 +77,7 @@ pub fn serve_on(
                 summary::print_ended(terminal, &app);
                 summary::print_refused(terminal, &app);
                 proposed::print_waiting(terminal, &app);
-                summary::print_left(terminal, &aftermath);
+                summary::print_left(terminal, &aftermath, last_run::list().as_deref());
             }
             Ok(Code::Ok)
         }

@@ -71,6 +71,14 @@ impl LastRun {
     }
 }
 
+/// Returns where a run in the working directory lists what it left, if the folder can be used.
+pub(super) fn list() -> Option<PathBuf> {
+    let folder = std::env::current_dir().and_then(std::fs::canonicalize);
+    let list = file_of(&folder.ok()?)?.with_file_name("left.txt");
+    files::private_folder(list.parent()?).ok()?;
+    Some(list)
+}
+
 fn file_of(folder: &Path) -> Option<PathBuf> {
     let granted = state::granted_for(folder, None)?;
     Some(granted.with_file_name("last-run.json"))

@@ -1,12 +1,14 @@
 //! The summary of `exec` after the command has ended: what was refused, and what it left.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::app::App;
 use super::logs;
-use super::terminal::{Paint, Terminal, safe};
-use crate::launch::after::{Aftermath, Found};
+use super::terminal::{Terminal, safe};
+use super::write::write;
+use crate::launch::after::{Aftermath, Found, Reader};
 use crate::session::{EndReason, Session, SessionStatus};
 
 /// Prints that an operator ended the session, if one did.
@@ -46,61 +48,182 @@ pub fn print_refused(terminal: &Terminal, app: &App) {
 /// How many kinds of refusals are shown at the end.
 const SHOWN: usize = 6;
 
-/// Prints a short summary of files that the user's tools would run. Disarmed ones come first.
-pub fn print_left(terminal: &Terminal, aftermath: &Aftermath) {
-    let found = aftermath.found.iter();
-    let mut lines: Vec<(u8, String)> = found.map(|(path, found)| left(path, found)).collect();
-    if let Some(missed) = &aftermath.missed {
-        let missed = safe(&missed.display().to_string());
-        let text = format!(
-            "unsearched {missed}, and maybe more: look before git or another tool runs there"
+/// Prints what the command left, in groups, the most serious first. Each group has a line, so that
+/// many entries of one kind do not push out another. What does not fit is written to `list`.
+pub fn print_left(terminal: &Terminal, aftermath: &Aftermath, list: Option<&Path>) {
+    let groups = groups(aftermath);
+    let all: usize = groups.values().map(Vec::len).sum();
+    let wanted = if all > SHOWN_IN_ALL {
+        SHOWN_OF_GROUP
+    } else {
+        all
+    };
+    let is_cut = groups.values().any(|places| places.len() > wanted);
+    let list = list.filter(|list| is_cut && write(list, whole(&groups).as_bytes(), 0o600).is_ok());
+    let shown = if is_cut && list.is_none() {
+        all
+    } else {
+        wanted
+    };
+    for (about, places) in &groups {
+        let more = match places.len().saturating_sub(shown) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let places: Vec<String> = places.iter().take(shown).map(LeftPath::short).collect();
+        terminal.entry(
+            about.name,
+            &format!("{}{more}{}", places.join(", "), about.rest),
         );
-        lines.push((0, text));
     }
-    lines.sort();
-    let more = lines.len().saturating_sub(SHOWN_FILES);
-    for (_, line) in lines.into_iter().take(SHOWN_FILES) {
-        terminal.note(format!(
-            "{} {line}",
-            terminal.paint_note(Paint::Dim, "gateway ")
-        ));
-    }
-    if more > 0 {
-        terminal.note(format!(
-            "gateway  {more} more files that tools run are new or changed; `--guard-tools` refuses such files"
-        ));
+    if let Some(list) = list {
+        let list = safe(&list.display().to_string());
+        terminal.entry("left", &format!("all {all}: see {list}"));
     }
 }
 
-/// Returns a line about one thing that the command left, and its rank. The most serious rank is 0.
-fn left(path: &Path, found: &Found) -> (u8, String) {
-    let path = safe(&path.display().to_string());
-    match found {
-        Found::Armed(why) => {
-            let why = safe(why);
-            (0, format!("armed    {path} could not be set aside: {why}"))
+/// Returns the lines about every entry.
+fn whole(groups: &BTreeMap<Told, Vec<LeftPath>>) -> String {
+    let lines = groups.iter().flat_map(|(about, places)| {
+        let line =
+            |place: &LeftPath| format!("{:<9} {}{}\n", about.name, place.whole(), about.rest);
+        places.iter().map(line)
+    });
+    lines.collect()
+}
+
+fn groups(aftermath: &Aftermath) -> BTreeMap<Told, Vec<LeftPath>> {
+    let mut groups: BTreeMap<Told, Vec<LeftPath>> = BTreeMap::new();
+    let unsearched = Told::new(
+        0,
+        "unsearched",
+        ": look before git or another tool runs there",
+    );
+    for path in &aftermath.missed {
+        groups
+            .entry(unsearched.clone())
+            .or_default()
+            .push(LeftPath::new(path, None));
+    }
+    for (path, found) in &aftermath.found {
+        let name = match found {
+            Found::SetAside(name) => Some(name.to_string_lossy()),
+            _ => None,
+        };
+        groups
+            .entry(Told::of(found))
+            .or_default()
+            .push(LeftPath::new(path, name.as_deref()));
+    }
+    groups.values_mut().for_each(|places| places.sort());
+    groups
+}
+
+/// What is said of a group. The most serious rank is 0.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Told {
+    rank: u8,
+    name: &'static str,
+    rest: String,
+}
+
+impl Told {
+    fn new(rank: u8, name: &'static str, rest: impl Into<String>) -> Self {
+        let rest = rest.into();
+        Self { rank, name, rest }
+    }
+
+    fn of(found: &Found) -> Self {
+        match found {
+            Found::Armed(why) => Self::new(
+                0,
+                "armed",
+                format!(": could not be set aside: {}", safe(why)),
+            ),
+            Found::Disarmed => Self::new(1, "new git", ": settings and hooks are set aside in it"),
+            Found::SetAside(_) => Self::new(1, "set aside", ""),
+            Found::Apart => Self::new(
+                1,
+                "new git",
+                ", out of sight until other sandboxes here end",
+            ),
+            Found::Unlinked => Self::new(
+                1,
+                "unlinked",
+                ", through which git would have written elsewhere",
+            ),
+            Found::LeadsOut => Self::new(2, "new link", ", leading out of the project"),
+            Found::Changed(reader) => Self::new(2, "changed", reads(*reader)),
+            Found::New(reader) => Self::new(3, "new", reads(*reader)),
+            Found::Removed(reader) => Self::new(3, "removed", reads(*reader)),
         }
-        Found::Disarmed => {
-            let what = "its settings and hooks are set aside in it";
-            (1, format!("new git  {path}: {what}"))
-        }
-        Found::SetAside(name) => {
-            let name = safe(&name.to_string_lossy());
-            (1, format!("set aside {path}, as {name}"))
-        }
-        Found::Apart => {
-            let what = "is out of sight until the other sandboxes here end";
-            (1, format!("new git  {path} {what}"))
-        }
-        Found::Unlinked => {
-            let what = "through which git would have written elsewhere";
-            (1, format!("unlinked {path}, {what}"))
-        }
-        Found::LeadsOut => (2, format!("new link {path} leads out of the project")),
-        Found::Changed(tool) => (2, format!("changed  {path}, which {tool} runs or obeys")),
-        Found::New(tool) => (3, format!("new      {path}, which {tool} runs or obeys")),
     }
 }
 
-/// How many lines about files are shown at the end.
-const SHOWN_FILES: usize = 20;
+fn reads(reader: Reader) -> String {
+    match reader {
+        Reader::Git => ", which git runs or obeys".to_owned(),
+        Reader::Tool(tool) => format!(", which {tool} runs or obeys"),
+        Reader::Unknown => ", which a tool may run or obey".to_owned(),
+    }
+}
+
+/// A path. Those near the top of a project come first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct LeftPath {
+    depth: usize,
+    path: PathBuf,
+    /// What it was renamed to.
+    now: String,
+}
+
+impl LeftPath {
+    fn new(path: &Path, now: Option<&str>) -> Self {
+        Self {
+            depth: path.components().count(),
+            path: path.to_owned(),
+            now: now.map_or_else(String::new, |now| format!(" (now {})", text(now))),
+        }
+    }
+
+    fn whole(&self) -> String {
+        format!("{}{}", text(&self.path.to_string_lossy()), self.now)
+    }
+
+    /// As a person in the working directory would write it.
+    fn short(&self) -> String {
+        let here = std::env::current_dir().ok();
+        let below = here.and_then(|here| self.path.strip_prefix(here).ok());
+        let path = below.filter(|below| !below.as_os_str().is_empty());
+        let path = text(&path.unwrap_or(&self.path).to_string_lossy());
+        format!("{}{}", shortened(&path), self.now)
+    }
+}
+
+/// Quotes a name that could be taken for several, or for words of ours.
+fn text(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@=:~#%".contains(c);
+    match name.chars().all(is_plain) {
+        true => safe(name),
+        false => format!("`{}`", safe(&name.replace('`', "\\`"))),
+    }
+}
+
+/// Leaves out the middle of what is too long to read.
+fn shortened(text: &str) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    match letters.len() {
+        0..=LONGEST => text.to_owned(),
+        all => {
+            let ends = [&letters[..LONGEST / 2], &letters[all - LONGEST / 2..]];
+            ends.map(|end| end.iter().collect::<String>()).join("…")
+        }
+    }
+}
+
+/// How many letters of a path are shown.
+const LONGEST: usize = 200;
+/// How many places are shown in any case.
+const SHOWN_IN_ALL: usize = 20;
+/// How many are shown of a group if there are more in all.
+const SHOWN_OF_GROUP: usize = 5;

@@ -1,13 +1,13 @@
 //! Disarms, removes or reports what the command left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::disarm;
 use super::running::Record;
-use super::survey::{Kind, Mark, Survey};
+use super::survey::{Kind, Reader, Survey, has_any};
 use crate::git;
 
 /// The result for the projects.
@@ -15,8 +15,8 @@ use crate::git;
 pub struct Aftermath {
     /// What the user should know, by path.
     pub found: Vec<(PathBuf, Found)>,
-    /// A directory that was not searched.
-    pub missed: Option<PathBuf>,
+    /// Directories that were not searched.
+    pub missed: BTreeSet<PathBuf>,
 }
 
 /// One thing that the command left.
@@ -24,7 +24,7 @@ pub struct Aftermath {
 pub enum Found {
     /// A repository, whose settings and hooks were set aside.
     Disarmed,
-    /// A `.git` entry, or a file that a tool runs, that was renamed to this.
+    /// What git or a tool would obey, and was renamed to this.
     SetAside(OsString),
     /// One that could not be set aside, and why.
     Armed(String),
@@ -34,10 +34,12 @@ pub enum Found {
     Unlinked,
     /// A new or changed link that leads out of the project.
     LeadsOut,
-    /// A new file that this tool runs or obeys on its own.
-    New(&'static str),
+    /// A new file that is run or obeyed on its own.
+    New(Reader),
     /// A changed one.
-    Changed(&'static str),
+    Changed(Reader),
+    /// One that is gone.
+    Removed(Reader),
 }
 
 /// The work at the end of one sandbox, in progress.
@@ -68,31 +70,58 @@ impl<'a> Ending<'a> {
         if self.record.guard_git {
             self.bring_out();
         }
-        let now = Survey::of(&self.projects);
+        let now = self.before.again(&self.projects);
         if self.record.guard_git {
-            for (path, repository) in &now.repositories {
-                let known = self
-                    .before
-                    .repositories
-                    .get(path)
-                    .is_some_and(|before| repository.is_still(before));
-                // Only the sandbox that owns such a place moves a repository out of it.
-                let is_place = git::is_set_apart(path)
-                    && (!self.alone || self.own_place().as_ref() == Some(path));
-                if known || is_place {
-                    self.tidy(path, repository.kind);
-                } else if !self.found.contains_key(path) {
-                    self.disarm(path, repository.kind);
-                }
-            }
+            self.disarm_new(&now);
+            self.set_obeyed_aside(&now);
         }
         self.unlink(&now);
         self.compare(&now);
+        self.tell_removed(&now);
         self.set_named_aside();
+        let mut missed = now.missed;
+        missed.extend(self.before.missed.iter().cloned());
         Aftermath {
             found: self.found.into_iter().collect(),
-            missed: now.missed.or_else(|| self.before.missed.clone()),
+            missed,
         }
+    }
+
+    fn disarm_new(&mut self, now: &Survey) {
+        for (path, repository) in &now.repositories {
+            let before = self.before.repositories.get(path);
+            let known = before.is_some_and(|before| repository.is_still(before));
+            // Only the sandbox that owns such a place moves a repository out of it.
+            let is_place =
+                git::is_set_apart(path) && (!self.alone || self.own_place().as_ref() == Some(path));
+            if known || is_place {
+                self.tidy(path, repository.kind);
+            } else if !self.found.contains_key(path) {
+                self.disarm(path, repository.kind);
+            }
+        }
+    }
+
+    /// Sets aside new names in known repositories that git may obey, such as the state of a rebase.
+    /// Another sandbox may be at work on what it is.
+    fn set_obeyed_aside(&mut self, now: &Survey) {
+        let before = self.before;
+        let is_known = |path: &Path| has_any(path, |above| before.obeyed.contains(above));
+        for path in now.obeyed.iter().filter(|path| !is_known(path)) {
+            if self.alone && !self.is_dealt_with(path) && !before.misses(path) {
+                self.set_aside(path);
+            }
+        }
+    }
+
+    /// Whether something around it, or itself, was disarmed or set aside.
+    fn is_dealt_with(&self, path: &Path) -> bool {
+        has_any(path, |above| {
+            matches!(
+                self.found.get(above),
+                Some(Found::Disarmed | Found::SetAside(_))
+            )
+        })
     }
 
     fn own_place(&self) -> Option<PathBuf> {
@@ -127,30 +156,25 @@ impl<'a> Ending<'a> {
     /// out.
     fn unlink(&mut self, now: &Survey) {
         for (path, mark) in &now.links {
-            let Some(project) = self.project_of(path) else {
-                continue;
-            };
             if self.before.links.get(path) == Some(mark) || now.repositories.contains_key(path) {
                 continue;
             }
-            let of_git = now.repositories.keys().any(|git| path.starts_with(git));
-            let found = match of_git && self.record.guard_git {
-                false => Found::LeadsOut,
-                true => match disarm::unlink(&project, path) {
-                    Ok(()) => Found::Unlinked,
-                    // It was moved with what was set aside, or is no longer a link.
-                    Err(error)
-                        if matches!(
-                            error.kind(),
-                            io::ErrorKind::NotFound | io::ErrorKind::InvalidInput
-                        ) =>
-                    {
-                        continue;
-                    }
-                    Err(error) => Found::Armed(error.to_string()),
-                },
+            let found = match now.is_of_git(path) && self.record.guard_git {
+                false => Some(Found::LeadsOut),
+                true => self.unlinked(path),
             };
-            self.found.insert(path.clone(), found);
+            self.found.extend(found.map(|found| (path.clone(), found)));
+        }
+    }
+
+    fn unlinked(&self, path: &Path) -> Option<Found> {
+        match disarm::unlink(&self.project_of(path)?, path) {
+            Ok(()) => Some(Found::Unlinked),
+            // It was moved with what was set aside, or is no longer a link.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
+                None
+            }
+            Err(error) => Some(Found::Armed(error.to_string())),
         }
     }
 
@@ -166,66 +190,73 @@ impl<'a> Ending<'a> {
         let Some(project) = self.project_of(path) else {
             return;
         };
-        if self.before.missed.is_some() {
-            let why =
-                "not all was searched before the command ran; it may have been there".to_owned();
-            self.found.insert(path.to_owned(), Found::Armed(why));
+        if self.before.misses(path) {
+            let why = "its folder was not searched before the command ran; it may have been there";
+            self.found.insert(path.to_owned(), Found::Armed(why.into()));
             return;
         }
         let (done, name) = match kind {
             Kind::Directory => (disarm::disarm(&project, path), path.to_owned()),
             Kind::Bare => (disarm::disarm_bare(&project, path), path.join("HEAD")),
-            Kind::File | Kind::Link => (Err(io::ErrorKind::NotADirectory.into()), path.to_owned()),
+            Kind::File | Kind::Link => (Err(ErrorKind::NotADirectory.into()), path.to_owned()),
         };
         let found = done
             .map(|()| Found::Disarmed)
             .or_else(|_| disarm::set_aside(&project, &name).map(Found::SetAside));
+        self.note(path, found);
+    }
+
+    fn set_aside(&mut self, path: &Path) {
+        if let Some(project) = self.project_of(path) {
+            self.note(path, disarm::set_aside(&project, path).map(Found::SetAside));
+        }
+    }
+
+    fn note(&mut self, path: &Path, found: io::Result<Found>) {
         let found = match found {
             Ok(found) => found,
             // It was moved with something around it that was set aside.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) if error.kind() == ErrorKind::NotFound => return,
             Err(error) => Found::Armed(error.to_string()),
         };
         self.found.insert(path.to_owned(), found);
     }
 
-    /// Reports new and changed files that tools run, and sets them aside on request.
+    /// Reports new and changed files that tools run. Sets aside those of known tools on request.
     fn compare(&mut self, now: &Survey) {
-        for (path, (mark, tool)) in &now.files {
-            let before: Option<&(Mark, _)> = self.before.files.get(path);
-            let of_new = |(new, found): (&PathBuf, &Found)| {
-                *found == Found::Disarmed && path.starts_with(new)
-            };
-            if self.found.iter().any(of_new) || before.is_some_and(|(before, _)| before == mark) {
+        for (path, (mark, reader)) in &now.files {
+            let before = self.before.files.get(path);
+            if self.is_dealt_with(path) || before.is_some_and(|(before, _)| before == mark) {
+                continue;
+            }
+            if self.record.guard_tools && matches!(reader, Reader::Tool(_)) {
+                self.set_aside(path);
                 continue;
             }
             let found = match before {
-                None => Found::New(tool),
-                Some(_) => Found::Changed(tool),
-            };
-            let of_git = now.repositories.keys().any(|git| path.starts_with(git));
-            let is_refused = self.record.guard_tools && !of_git;
-            let found = match self.project_of(path).filter(|_| is_refused) {
-                None => found,
-                Some(project) => disarm::set_aside(&project, path)
-                    .map_or_else(|error| Found::Armed(error.to_string()), Found::SetAside),
+                None => Found::New(*reader),
+                Some(_) => Found::Changed(*reader),
             };
             self.found.insert(path.clone(), found);
+        }
+    }
+
+    /// Reports files that are gone: one may have held a tool back. Git ends its own states.
+    fn tell_removed(&mut self, now: &Survey) {
+        for (path, (_, reader)) in &self.before.files {
+            let stays = now.files.contains_key(path) || now.misses(path);
+            if !stays && *reader != Reader::Git && path.symlink_metadata().is_err() {
+                self.found.insert(path.clone(), Found::Removed(*reader));
+            }
         }
     }
 
     /// Sets aside files that appeared at paths that git's settings named before the files existed.
     fn set_named_aside(&mut self) {
         for path in &self.before.absent {
-            let Some(project) = self
-                .project_of(path)
-                .filter(|_| std::fs::symlink_metadata(path).is_ok())
-            else {
-                continue;
-            };
-            let found = disarm::set_aside(&project, path)
-                .map_or_else(|error| Found::Armed(error.to_string()), Found::SetAside);
-            self.found.insert(path.clone(), found);
+            if path.symlink_metadata().is_ok() {
+                self.set_aside(path);
+            }
         }
     }
 

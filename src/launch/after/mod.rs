@@ -12,12 +12,16 @@ use std::thread::JoinHandle;
 
 mod disarm;
 mod ending;
+mod folder;
 mod running;
 mod settings;
+mod stored;
 pub(super) mod survey;
 mod tools;
+mod walk;
 
 pub use ending::{Aftermath, Found};
+pub use survey::Reader;
 
 use super::error::Error;
 use super::failure::{At, Step};

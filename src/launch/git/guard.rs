@@ -48,7 +48,9 @@ pub fn guard(plan: &MountPlan) -> Result<(), Failure> {
         }
     }
     if plan.guard_tools {
-        survey.files.keys().try_for_each(|path| read_only(path))?;
+        survey
+            .files_of_tools()
+            .try_for_each(|path| read_only(path))?;
     }
     Ok(())
 }

@@ -1,0 +1,179 @@
+//! Folders that a command may have written, by their open descriptors and never through a link.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use rustix::path::Arg;
+
+/// What is to be done with a folder. Its owner may have taken the leave away, or the command in the
+/// owner's name: then it is given for as long as the folder is open.
+#[derive(Clone, Copy)]
+pub enum To {
+    /// List it, and look at what is in it.
+    Read,
+    /// Change it, too.
+    Change,
+}
+
+impl To {
+    fn needed(self) -> (Access, Mode) {
+        match self {
+            Self::Read => (Access::READ_OK | Access::EXEC_OK, Mode::RUSR | Mode::XUSR),
+            Self::Change => (
+                Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK,
+                Mode::RWXU,
+            ),
+        }
+    }
+}
+
+/// An open folder.
+pub struct Folder {
+    // Before the descriptor, so that the mode is put back while it is open.
+    _given: Option<Given>,
+    file: OwnedFd,
+}
+
+/// A mode that is put back.
+struct Given {
+    of: OwnedFd,
+    mode: Mode,
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        let _ = rustix::fs::chmod(path_of(&self.of), self.mode);
+    }
+}
+
+fn path_of(file: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+impl Folder {
+    /// Opens a folder of a project.
+    ///
+    /// # Errors
+    /// The kernel's error, also if a link leads there.
+    pub fn open(project: &Path, path: &Path, to: To) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let top = rustix::fs::open(project, flags, Mode::empty())?;
+        let below = path.strip_prefix(project).map_err(|_| Errno::XDEV)?;
+        if below.as_os_str().is_empty() {
+            return Self::of(top, to);
+        }
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let known = rustix::fs::openat2(top, below, flags, Mode::empty(), resolve)?;
+        Self::of(known, to)
+    }
+
+    /// Opens the folder that contains a path, and returns the path's name there.
+    ///
+    /// # Errors
+    /// As [`Folder::open`].
+    pub fn around<'p>(project: &Path, path: &'p Path) -> io::Result<(Self, &'p OsStr)> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Errno::INVAL.into());
+        };
+        Ok((Self::open(project, parent, To::Change)?, name))
+    }
+
+    /// Opens a folder in this one.
+    ///
+    /// # Errors
+    /// As [`Folder::open`].
+    pub fn child(&self, name: impl Arg, to: To) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Self::of(
+            rustix::fs::openat(&self.file, name, flags, Mode::empty())?,
+            to,
+        )
+    }
+
+    fn of(known: OwnedFd, to: To) -> io::Result<Self> {
+        let (access, needed) = to.needed();
+        let mode = Mode::from_raw_mode(rustix::fs::fstat(&known)?.st_mode & 0o7777);
+        let given = rustix::fs::accessat(&known, ".", access, AtFlags::EACCESS).is_err()
+            && !mode.contains(needed)
+            // Only the owner may do so. Without it, what follows fails and is reported.
+            && rustix::fs::chmod(path_of(&known), mode | needed).is_ok();
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&known, ".", flags, Mode::empty());
+        let given = given.then_some(Given { of: known, mode });
+        Ok(Self {
+            _given: given,
+            file: file?,
+        })
+    }
+
+    /// Returns what is in it, with the kinds. A kind that the file system does not tell is looked
+    /// up.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn entries(&self) -> io::Result<impl Iterator<Item = (CString, FileType)> + '_> {
+        let entries = Dir::read_from(&self.file)?.filter_map(Result::ok);
+        let entries = entries.map(|entry| (entry.file_name().to_owned(), entry.file_type()));
+        let entries = entries.filter(|(name, _)| !matches!(name.to_bytes(), b"." | b".."));
+        Ok(entries.map(|(name, kind)| match kind {
+            FileType::Unknown => {
+                let kind = self.look(&name).map_or(kind, kind_of);
+                (name, kind)
+            }
+            kind => (name, kind),
+        }))
+    }
+
+    /// Returns the names in it.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn names(&self) -> io::Result<Vec<CString>> {
+        Ok(self.entries()?.map(|(name, _)| name).collect())
+    }
+
+    /// Looks at an entry, and not through it if it is a link.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn look(&self, name: impl Arg) -> io::Result<Stat> {
+        Ok(rustix::fs::statat(
+            &self.file,
+            name,
+            AtFlags::SYMLINK_NOFOLLOW,
+        )?)
+    }
+
+    /// Moves an entry to another folder, where nothing has that name.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn rename(&self, name: impl Arg, to: &Self, new: impl Arg) -> io::Result<()> {
+        let flags = RenameFlags::NOREPLACE;
+        Ok(rustix::fs::renameat_with(
+            &self.file, name, &to.file, new, flags,
+        )?)
+    }
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Returns the kind of what was looked at.
+pub fn kind_of(found: Stat) -> FileType {
+    FileType::from_raw_mode(found.st_mode)
+}
+
+/// The path of an entry.
+pub fn path_in(folder: &Path, name: &CStr) -> PathBuf {
+    folder.join(OsStr::from_bytes(name.to_bytes()))
+}

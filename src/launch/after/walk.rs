@@ -1,0 +1,514 @@
+//! Searches projects, by open folders: a command may have made paths that are too long for a name,
+//! and another may still write there.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, OsStr};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::FileType;
+
+use super::folder::{Folder, To, kind_of, path_in};
+use super::stored::{is_index_of_objects, is_stored};
+use super::survey::{Kind, Mark, Reader, Repository, Survey};
+use super::tools;
+use crate::git;
+
+/// A search in progress.
+struct Walk<'a> {
+    survey: Survey,
+    /// How many more entries are looked at.
+    left: usize,
+    /// Whether a link with this mark is followed.
+    follows: &'a dyn Fn(&Path, &Mark) -> bool,
+    project: &'a Path,
+    /// What followed links lead to.
+    targets: Vec<(PathBuf, Reader)>,
+}
+
+impl Survey {
+    /// Searches these directories.
+    pub fn of(roots: &[PathBuf]) -> Self {
+        Walk::over(roots, &|_, _| true)
+    }
+
+    /// Searches them again. A link that this survey did not follow is not followed then either: it
+    /// is new or changed itself.
+    pub fn again(&self, roots: &[PathBuf]) -> Self {
+        Walk::over(roots, &|link, mark| self.followed.get(link) == Some(mark))
+    }
+}
+
+/// A folder that is being searched.
+struct Here<'a> {
+    folder: &'a Folder,
+    path: &'a Path,
+    of: Of,
+    depth: usize,
+}
+
+/// Who reads the files in a folder.
+#[derive(Clone, Copy)]
+enum Of {
+    /// Those with a name that a tool knows are read.
+    Names,
+    /// All are.
+    Reader(Reader),
+    /// None is: it holds installed or built programs, and whoever runs one of them runs what the
+    /// command made anyway.
+    Nobody,
+}
+
+/// How a folder in a repository's directory is searched.
+type Search<'a> = fn(&mut Walk<'a>, &Folder, &Path, usize);
+
+impl<'a> Walk<'a> {
+    /// Searches these directories. A link within a project, with a name that a tool reads, is
+    /// followed if `follows` says so of its mark.
+    fn over(projects: &'a [PathBuf], follows: &'a dyn Fn(&Path, &Mark) -> bool) -> Survey {
+        let mut walk = Walk {
+            survey: Survey::default(),
+            left: ENTRIES,
+            follows,
+            project: Path::new("/"),
+            targets: Vec::new(),
+        };
+        projects.iter().for_each(|project| walk.project(project));
+        walk.survey
+    }
+
+    fn project(&mut self, project: &'a Path) {
+        self.project = project;
+        self.tree(project, Of::Names);
+        let mut seen = BTreeSet::new();
+        while let Some((path, reader)) = self.targets.pop() {
+            if seen.insert(path.clone()) {
+                self.tree(&path, Of::Reader(reader));
+            }
+        }
+    }
+
+    fn tree(&mut self, path: &Path, of: Of) {
+        match Folder::open(self.project, path, To::Read) {
+            Ok(folder) => self.folder(&Here {
+                folder: &folder,
+                path,
+                of,
+                depth: 0,
+            }),
+            Err(_) => self.miss(path),
+        }
+    }
+
+    fn folder(&mut self, here: &Here) {
+        let entries = self.entries(here.folder, here.path);
+        if is_bare(&entries) {
+            self.repository(here.folder, c".", Kind::Bare, here.path);
+            self.directory_of_git(here.folder, here.path, here.depth);
+        }
+        for (name, kind) in entries {
+            self.entry(here, &name, kind);
+        }
+    }
+
+    fn entry(&mut self, here: &Here, name: &CStr, kind: FileType) {
+        let path = path_in(here.path, name);
+        let text = OsStr::from_bytes(name.to_bytes());
+        let of = here.of.folder(text);
+        if text.eq_ignore_ascii_case(".git") {
+            self.repository(here.folder, name, kind.into(), &path);
+            if kind.is_dir() && !git::is_set_apart(&path) {
+                self.within(here.folder, name, &path, here.depth, Self::directory_of_git);
+            }
+        } else if kind.is_dir() {
+            self.within(
+                here.folder,
+                name,
+                &path,
+                here.depth,
+                |walk, folder, path, depth| {
+                    walk.folder(&Here {
+                        folder,
+                        path,
+                        of,
+                        depth,
+                    });
+                },
+            );
+        } else if let reader = here.of.reader(text)
+            && (reader.is_some() || kind.is_symlink())
+        {
+            self.file(here.folder, name, path, reader);
+        }
+    }
+
+    /// Searches a folder in this way, unless a limit is reached. Then it still finds a repository
+    /// directly in it.
+    fn within(
+        &mut self,
+        around: &Folder,
+        name: &CStr,
+        path: &Path,
+        depth: usize,
+        search: impl FnOnce(&mut Self, &Folder, &Path, usize),
+    ) {
+        match around.child(name, To::Read) {
+            Ok(folder) if self.left > 0 && depth < DEPTH => search(self, &folder, path, depth + 1),
+            Ok(folder) => {
+                self.miss(path);
+                let git = path.join(".git");
+                if let Ok(kind) = folder.look(".git").map(kind_of) {
+                    self.repository(&folder, c".git", kind.into(), &git);
+                }
+            }
+            Err(_) => self.miss(path),
+        }
+    }
+
+    fn entries(&mut self, folder: &Folder, path: &Path) -> Vec<(CString, FileType)> {
+        let Ok(entries) = folder.entries() else {
+            self.miss(path);
+            return Vec::new();
+        };
+        let found: Vec<_> = entries.take(self.left).collect();
+        self.left -= found.len();
+        if self.left == 0 {
+            self.miss(path);
+        }
+        found
+    }
+
+    fn repository(&mut self, folder: &Folder, name: &CStr, kind: Kind, path: &Path) {
+        if let Ok(found) = folder.look(name) {
+            let found = Repository::new(kind, found.into());
+            self.survey.repositories.insert(path.to_owned(), found);
+        }
+    }
+
+    fn file(&mut self, folder: &Folder, name: &CStr, path: PathBuf, reader: Option<Reader>) {
+        let Ok(found) = folder.look(name) else {
+            return;
+        };
+        if kind_of(found).is_symlink() {
+            self.link(&path, found.into(), reader);
+        }
+        if let Some(reader) = reader {
+            self.read_by(path, found.into(), reader);
+        }
+    }
+
+    fn read_by(&mut self, path: PathBuf, mark: Mark, reader: Reader) {
+        self.survey.files.entry(path).or_insert((mark, reader));
+    }
+
+    /// Notes a link that leads out of the project, and follows one within it that a tool follows.
+    fn link(&mut self, path: &Path, mark: Mark, reader: Option<Reader>) {
+        let Some(target) = target(path).filter(|target| target.starts_with(self.project)) else {
+            self.survey.links.insert(path.to_owned(), mark);
+            return;
+        };
+        let Some(reader) = reader.filter(|_| (self.follows)(path, &mark)) else {
+            return;
+        };
+        self.survey.followed.insert(path.to_owned(), mark);
+        match rustix::fs::lstat(&target) {
+            Ok(found) if kind_of(found).is_dir() => self.targets.push((target, reader)),
+            Ok(found) => self.read_by(target, found.into(), reader),
+            Err(_) => {}
+        }
+    }
+
+    fn miss(&mut self, directory: &Path) {
+        self.survey.missed.insert(directory.to_owned());
+    }
+}
+
+/// What is in the directories of repositories.
+impl<'a> Walk<'a> {
+    /// Finds the links in a repository's directory, and what is not known to be stored only.
+    fn directory_of_git(&mut self, folder: &Folder, path: &Path, depth: usize) {
+        let search = |name: &CStr| -> Search<'a> {
+            match name.to_bytes() {
+                b"objects" => Self::objects,
+                b"hooks" | b"info" => Self::names_of_git,
+                b"modules" | b"worktrees" => Self::directories_of_git,
+                _ if is_stored(name) => Self::links_only,
+                _ => Self::obeyed,
+            }
+        };
+        self.each(folder, path, depth, is_stored, search);
+    }
+
+    /// Searches a folder of repositories. Their names may contain slashes.
+    fn directories_of_git(&mut self, folder: &Folder, path: &Path, depth: usize) {
+        match folder.look("HEAD") {
+            Ok(_) => self.directory_of_git(folder, path, depth),
+            Err(_) => self.each(folder, path, depth, |_| false, |_| Self::directories_of_git),
+        }
+    }
+
+    fn names_of_git(&mut self, folder: &Folder, path: &Path, depth: usize) {
+        let is_sample = |name: &CStr| name.to_bytes().ends_with(b".sample");
+        self.each(folder, path, depth, is_sample, |_| Self::obeyed);
+    }
+
+    fn objects(&mut self, folder: &Folder, path: &Path, depth: usize) {
+        let search = |name: &CStr| -> Search<'a> {
+            match name.to_bytes() {
+                b"info" => Self::info_of_objects,
+                _ => Self::links_only,
+            }
+        };
+        self.each(folder, path, depth, |_| true, search);
+    }
+
+    fn info_of_objects(&mut self, folder: &Folder, path: &Path, depth: usize) {
+        let search = |name: &CStr| -> Search<'a> {
+            match is_index_of_objects(name) {
+                true => Self::links_only,
+                false => Self::obeyed,
+            }
+        };
+        self.each(folder, path, depth, is_index_of_objects, search);
+    }
+
+    /// Searches what git stores.
+    fn links_only(&mut self, folder: &Folder, path: &Path, depth: usize) {
+        self.each(folder, path, depth, |_| true, |_| Self::links_only);
+    }
+
+    /// Notes a folder that git, or a tool beside it, may obey, and everything in it.
+    fn obeyed(&mut self, folder: &Folder, path: &Path, depth: usize) {
+        self.survey.obeyed.insert(path.to_owned());
+        self.each(folder, path, depth, |_| false, |_| Self::obeyed);
+    }
+
+    /// Notes each link, and each file that is not `stored`. Searches each folder.
+    fn each(
+        &mut self,
+        folder: &Folder,
+        path: &Path,
+        depth: usize,
+        is_stored: impl Fn(&CStr) -> bool,
+        search: impl Fn(&CStr) -> Search<'a>,
+    ) {
+        for (name, kind) in self.entries(folder, path) {
+            let at = path_in(path, &name);
+            match kind {
+                FileType::Directory => self.within(folder, &name, &at, depth, search(&name)),
+                FileType::Symlink => self.link_of_git(folder, &name, at),
+                _ if is_stored(&name) || git::is_placeholder(&at) => {}
+                _ => self.file_of_git(folder, &name, at),
+            }
+        }
+    }
+
+    fn link_of_git(&mut self, folder: &Folder, name: &CStr, path: PathBuf) {
+        if let Ok(found) = folder.look(name) {
+            self.survey.links.insert(path, found.into());
+        }
+    }
+
+    fn file_of_git(&mut self, folder: &Folder, name: &CStr, path: PathBuf) {
+        if let Ok(found) = folder.look(name) {
+            self.survey.obeyed.insert(path.clone());
+            self.read_by(path, found.into(), Reader::Git);
+        }
+    }
+}
+
+impl Of {
+    fn folder(self, name: &OsStr) -> Self {
+        match self {
+            Self::Nobody => self,
+            _ if BUILT.iter().any(|built| name == *built) => Self::Nobody,
+            Self::Reader(Reader::Tool(_)) => self,
+            _ => tools::folder(name)
+                .map(Reader::Tool)
+                .or(is_dotted(name).then_some(Reader::Unknown))
+                .map_or(self, Self::Reader),
+        }
+    }
+
+    fn reader(self, name: &OsStr) -> Option<Reader> {
+        let own = match self {
+            Self::Nobody => return None,
+            Self::Reader(reader @ Reader::Tool(_)) => return Some(reader),
+            Self::Reader(reader) => Some(reader),
+            Self::Names => is_dotted(name).then_some(Reader::Unknown),
+        };
+        let tool = tools::file(name).or_else(|| tools::folder(name));
+        tool.map(Reader::Tool).or(own)
+    }
+}
+
+fn is_dotted(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b".")
+}
+
+/// Whether git treats a directory with these entries as a repository (`is_git_directory` in git's
+/// setup.c).
+fn is_bare(entries: &[(CString, FileType)]) -> bool {
+    let has = |wanted: &str| {
+        let mut names = entries.iter().map(|(name, _)| name.to_bytes());
+        names.any(|name| name.eq_ignore_ascii_case(wanted.as_bytes()))
+    };
+    has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
+}
+
+/// Returns the path to which a link leads, whether or not it exists; `None` if that is unknown.
+fn target(link: &Path) -> Option<PathBuf> {
+    let mut at = link.parent()?.to_owned();
+    for part in fs::read_link(link).ok()?.components() {
+        at = match part {
+            Component::RootDir | Component::Prefix(_) => "/".into(),
+            Component::CurDir => at,
+            // There is no link in what was resolved so far.
+            Component::ParentDir => at.parent().map_or_else(|| at.clone(), Path::to_owned),
+            Component::Normal(name) => resolved(at.join(name))?,
+        };
+    }
+    Some(at)
+}
+
+fn resolved(path: PathBuf) -> Option<PathBuf> {
+    match fs::canonicalize(&path) {
+        Ok(real) => Some(real),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // A link to nothing may lead anywhere.
+            path.symlink_metadata().is_err().then_some(path)
+        }
+        Err(_) => None,
+    }
+}
+
+/// Directories of installed and built programs.
+const BUILT: &[&str] = &["node_modules", "target", ".venv", "venv", "__pycache__"];
+const ENTRIES: usize = 2_000_000;
+const DEPTH: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_leads_where_the_kernel_follows_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("a/b")).unwrap();
+        let target = |name: &str, text: &str| {
+            let link = top.join("a/b").join(name);
+            std::os::unix::fs::symlink(text, &link).unwrap();
+            target(&link)
+        };
+        assert_eq!(target("plain", "../c/d"), Some(top.join("a/c/d")));
+        assert_eq!(target("above", "../.."), Some(top.clone()));
+        let outside = top.parent().unwrap().join("victim");
+        assert_eq!(target("through", "above/../victim"), Some(outside));
+        assert_eq!(target("nowhere", "../none/../x"), Some(top.join("a/x")));
+        assert_eq!(target("dangling", "nowhere"), None);
+    }
+
+    fn write(path: PathBuf, content: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    #[test]
+    fn every_form_of_a_repository_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        write(at("a/.git/HEAD"), "");
+        write(at("b/.GIT/config"), "");
+        write(at("c/.git"), "gitdir: elsewhere\n");
+        fs::create_dir(at("d")).unwrap();
+        std::os::unix::fs::symlink("../a/.git", at("d/.git")).unwrap();
+        write(at("e/f/HEAD"), "");
+        fs::create_dir_all(at("e/f/objects")).unwrap();
+        fs::create_dir_all(at("e/f/refs")).unwrap();
+        write(at("e/f/g/.git"), "");
+        write(at("target/.git/HEAD"), "");
+        write(at("target/a/.git/HEAD"), "");
+        write(at("g/HEAD"), "no repository");
+        let survey = Survey::of(&[folder.path().to_owned()]);
+        let found: Vec<(PathBuf, Kind)> = survey
+            .repositories
+            .iter()
+            .map(|(path, found)| {
+                (
+                    path.strip_prefix(folder.path()).unwrap().to_owned(),
+                    found.kind,
+                )
+            })
+            .collect();
+        let expected = [
+            ("a/.git", Kind::Directory),
+            ("b/.GIT", Kind::Directory),
+            ("c/.git", Kind::File),
+            ("d/.git", Kind::Link),
+            ("e/f", Kind::Bare),
+            ("e/f/g/.git", Kind::File),
+            ("target/.git", Kind::Directory),
+            ("target/a/.git", Kind::Directory),
+        ]
+        .map(|(path, kind)| (PathBuf::from(path), kind));
+        assert_eq!(found, expected);
+        assert!(survey.missed.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_was_touched_back_is_still_a_changed_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("Makefile");
+        fs::write(&path, "all:\n").unwrap();
+        let roots = [folder.path().to_owned()];
+        let before = Survey::of(&roots).files[&path];
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::write(&path, "bad:\n").unwrap();
+        fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(modified)
+            .unwrap();
+        let after = Survey::of(&roots).files[&path];
+        assert_ne!(before, after);
+        assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), modified);
+    }
+
+    #[test]
+    fn links_that_lead_out_and_those_of_git_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("a/.git/logs")).unwrap();
+        for (link, target) in [
+            ("a/in", "../b"),
+            ("a/out", "../../b"),
+            ("a/far", "/etc/passwd"),
+            ("a/.git/logs/HEAD", "../index"),
+            ("a/.git/index", "/etc/passwd"),
+        ] {
+            std::os::unix::fs::symlink(target, at(link)).unwrap();
+        }
+        let survey = Survey::of(&[folder.path().to_owned()]);
+        let expected = ["a/.git/index", "a/.git/logs/HEAD", "a/far", "a/out"].map(at);
+        assert_eq!(survey.links.keys().cloned().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_lies_too_deep_is_said_to_be_missed() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep: PathBuf = std::iter::repeat_n("d", DEPTH + 2).collect();
+        fs::create_dir_all(folder.path().join(deep)).unwrap();
+        let unsearched: PathBuf = std::iter::repeat_n("d", DEPTH + 1).collect();
+        let git = folder.path().join(unsearched).join(".git");
+        fs::create_dir(&git).unwrap();
+        let survey = Survey::of(&[folder.path().to_owned()]);
+        assert!(!survey.missed.is_empty());
+        // A repository is found even where nothing else is looked for.
+        assert!(survey.repositories.contains_key(&git));
+    }
+}
