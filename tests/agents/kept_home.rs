@@ -75,6 +75,38 @@ fn the_last_of_two_sandboxes_looks_for_both() {
 }
 
 #[test]
+fn git_runs_nothing_of_a_kept_home() {
+    let desk = Desk::bare();
+    let script = "cd ~/.claude; git init -q .; git config core.fsmonitor 'touch '$PWD/ran; git init -q --bare bare; git -C bare config core.bare false
+        git -C bare config core.worktree .; git -C bare config core.fsmonitor 'touch '$PWD/ran; touch .git/kept-message; rm ran";
+    for _ in 0..2 {
+        desk.agent("one", &["-q"], script);
+        for folder in ["", "bare"] {
+            let folder = desk.kept(".claude").join(folder);
+            let status = Command::new("git")
+                .arg("-C")
+                .arg(&folder)
+                .args(["-c", "safe.directory=*", "status"])
+                .output();
+            assert!(status.is_ok(), "{folder:?}");
+        }
+        let left = desk.agent(
+            "one",
+            &["-q"],
+            "ls -A ~/.claude ~/.claude/.git; cat ~/.claude/.git/config",
+        );
+        assert!(
+            !left.contains("ran\n") && !left.contains("fsmonitor"),
+            "{left}"
+        );
+        assert!(
+            left.contains("HEAD\n") && left.matches("set-aside-by").count() <= 2,
+            "{left}"
+        );
+    }
+}
+
+#[test]
 fn a_forgotten_home_is_gone_however_deep_it_was() {
     let desk = Desk::bare();
     let deep = "cd ~/.claude; for i in $(seq 300); do mkdir d; cd d; done";

@@ -5,7 +5,7 @@
 //! write there.
 
 use std::ffi::{CStr, CString, OsString};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
@@ -16,13 +16,14 @@ use rustix::io::Errno;
 use super::folder::{Folder, To, kind_of, path_in};
 use super::settings::harmless;
 use super::stored::{SET_ASIDE, is_index_of_objects, is_stored};
+use super::survey::{Kind, Survey};
 use crate::git::{APART, GUARDED};
 
 /// Sets aside whatever git would obey in a repository's directory, and keeps what git stores.
 ///
 /// # Errors
 /// Returns the error of the call that failed. The repository may then be unchanged.
-pub fn disarm(project: &Path, git: &Path) -> io::Result<()> {
+fn disarm(project: &Path, git: &Path) -> io::Result<()> {
     disarm_directory(&Folder::open(project, git, To::Change)?)
 }
 
@@ -31,7 +32,7 @@ pub fn disarm(project: &Path, git: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`disarm`].
-pub fn disarm_bare(project: &Path, git: &Path) -> io::Result<()> {
+fn disarm_bare(project: &Path, git: &Path) -> io::Result<()> {
     let directory = Folder::open(project, git, To::Change)?;
     let known = |name: &CString| {
         let name = name.to_bytes();
@@ -46,6 +47,47 @@ pub fn disarm_bare(project: &Path, git: &Path) -> io::Result<()> {
         true => disarm_directory(&directory),
         false => Err(Errno::NOTEMPTY.into()),
     }
+}
+
+/// Disarms a repository of any kind, or sets aside the name by which git finds it. Returns the new
+/// name then.
+///
+/// # Errors
+/// As [`set_aside`].
+pub fn disarm_or_set_aside(project: &Path, git: &Path, kind: Kind) -> io::Result<Option<OsString>> {
+    let (done, name) = match kind {
+        Kind::Directory => (disarm(project, git), git.to_owned()),
+        Kind::Bare => (disarm_bare(project, git), git.join("HEAD")),
+        Kind::File | Kind::Link => (Err(ErrorKind::NotADirectory.into()), git.to_owned()),
+    };
+    match done {
+        Ok(()) => Ok(None),
+        Err(_) => set_aside(project, &name).map(Some),
+    }
+}
+
+/// Disarms each repository in a folder that is no project, and removes git's links there. One that
+/// is disarmed stays as it is.
+///
+/// # Errors
+/// The first error, or one that says that not all was searched.
+pub fn disarm_all(folder: &Path) -> io::Result<()> {
+    let found = Survey::of(&[folder.to_owned()]);
+    if let Some(missed) = found.missed.first() {
+        let missed = missed.display();
+        return Err(io::Error::other(format!("`{missed}` was not searched")));
+    }
+    for (git, repository) in &found.repositories {
+        match disarm_or_set_aside(folder, git, repository.kind) {
+            // It was moved with what was around it.
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    for link in found.links.keys().filter(|link| found.is_of_git(link)) {
+        let _ = unlink(folder, link); // It was set aside, or is no link any more.
+    }
+    Ok(())
 }
 
 /// Renames an entry, so that git, or the tool that would obey it, does not find it. The command
@@ -166,15 +208,23 @@ fn head_of(name: &CStr) -> CString {
 
 fn disarm_directory(directory: &Folder) -> io::Result<()> {
     let settings = read(directory, "config", SETTINGS_BYTES).unwrap_or_default();
-    set_aside_but(directory, is_stored)?;
+    let settings = String::from_utf8_lossy(&settings);
+    let harmless = harmless(&settings);
+    let is_harmless = harmless == settings;
+    set_aside_but(directory, |name| {
+        is_stored(name) || is_harmless && name == c"config"
+    })?;
     // If a link leads to it, that is removed with the others.
     let objects = directory.child("objects", To::Read);
     if let Ok(info) = objects.and_then(|objects| objects.child("info", To::Change)) {
         set_aside_but(&info, is_index_of_objects)?;
     }
+    if is_harmless && directory.look("config").is_ok() {
+        return Ok(());
+    }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, "config", flags, Mode::from_raw_mode(0o644))?;
-    std::fs::File::from(file).write_all(harmless(&String::from_utf8_lossy(&settings)).as_bytes())
+    std::fs::File::from(file).write_all(harmless.as_bytes())
 }
 
 /// Moves all but what `stays` to a new folder in it.

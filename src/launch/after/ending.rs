@@ -195,14 +195,8 @@ impl<'a> Ending<'a> {
             self.found.insert(path.to_owned(), Found::Armed(why.into()));
             return;
         }
-        let (done, name) = match kind {
-            Kind::Directory => (disarm::disarm(&project, path), path.to_owned()),
-            Kind::Bare => (disarm::disarm_bare(&project, path), path.join("HEAD")),
-            Kind::File | Kind::Link => (Err(ErrorKind::NotADirectory.into()), path.to_owned()),
-        };
-        let found = done
-            .map(|()| Found::Disarmed)
-            .or_else(|_| disarm::set_aside(&project, &name).map(Found::SetAside));
+        let done = disarm::disarm_or_set_aside(&project, path, kind);
+        let found = done.map(|new| new.map_or(Found::Disarmed, Found::SetAside));
         self.note(path, found);
     }
 

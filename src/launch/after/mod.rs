@@ -20,6 +20,7 @@ pub(super) mod survey;
 mod tools;
 mod walk;
 
+pub use disarm::disarm_all;
 pub use ending::{Aftermath, Found};
 pub use survey::Reader;
 
