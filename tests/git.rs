@@ -513,6 +513,54 @@ fn new_repositories_of_every_form_run_nothing() {
     }
 }
 
+/// Runs the workload until its script has ended, then `outside`, and lets the workload end. Returns
+/// what the gateway says.
+#[track_caller]
+fn meanwhile(host: &Host, folder: &str, script: &str, outside: impl FnOnce()) -> String {
+    host.sh(folder, "rm -f go; mkfifo go");
+    let script = format!("{{ {script}\n}} >&2; echo ready; read line < go");
+    let mut child = host
+        .exec(folder, &[], &script)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+    if line == "ready\n" {
+        outside();
+        host.sh(folder, "echo > go; rm go");
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(line, "ready\n", "{}", said(&output));
+    said(&output)
+}
+
+/// A script of the workload: a repository in `sub`, armed.
+const ARMED_SUB: &str = "mkdir -p sub; cd sub; git init -q . && git -c user.name=n -c user.email=e commit -q --allow-empty -m s
+    arm .git/config; cd ..";
+
+#[test]
+fn git_outside_runs_nothing_in_an_absent_submodule_meanwhile() {
+    let host = Host::with_repository();
+    host.sh("work", "git init -q lib; cd lib; echo 1 > a; git add a; git commit -q -m lib; cd ../project; git submodule add -q ../lib sub; git commit -q -m sub; cd ..; git clone -q project clone");
+    let script = format!("{ARMED_SUB}; mv sub gone; rm -rf sub; {ARMED_SUB}");
+    let said = meanwhile(&host, "work/clone", &script, || {
+        host.git_runs_nothing_of_the_workloads(&["work/clone"]);
+    });
+    assert!(
+        said.contains("its settings and hooks are set aside"),
+        "{said}"
+    );
+    let git = host.at("work/clone/sub/.git");
+    assert!(git.join("HEAD").exists() && !git.join("gateway").exists());
+    // Nothing stays where the workload made nothing.
+    host.sh("work", "git clone -q project idle");
+    host.inside("work/idle", &[], "ls sub");
+    assert_eq!(host.sh("work/idle", "ls -A sub"), "");
+}
+
 #[test]
 fn a_repository_above_the_project_does_not_come() {
     let host = Host::new();

@@ -77,8 +77,8 @@ impl<'a> Ending<'a> {
                     .get(path)
                     .is_some_and(|before| repository.is_still(before));
                 // Only the sandbox that owns such a place moves a repository out of it.
-                let is_place = git::is_set_apart(path)
-                    && (!self.alone || self.own_place().as_ref() == Some(path));
+                let is_place =
+                    git::is_set_apart(path) && (!self.alone || self.before.places.contains(path));
                 if known || is_place {
                     self.tidy(path, repository.kind);
                 } else if !self.found.contains_key(path) {
@@ -95,32 +95,23 @@ impl<'a> Ending<'a> {
         }
     }
 
-    fn own_place(&self) -> Option<PathBuf> {
-        let directory = self.record.working_directory.as_ref()?;
-        Some(Path::new(directory).join(".git"))
-    }
-
-    /// Moves out the repository that was created where there was none.
+    /// Moves out the repositories that were created where there were none.
     fn bring_out(&mut self) {
-        let Some(git) = self.own_place() else {
-            return;
-        };
-        let Some(project) = self.project_of(&git) else {
-            return;
-        };
-        if !git::is_set_apart(&git) {
-            return;
+        for git in &self.before.places {
+            let Some(project) = self.project_of(git).filter(|_| git::is_set_apart(git)) else {
+                continue;
+            };
+            let found = match self.alone {
+                false if !disarm::is_apart(&project, git) => continue,
+                false => Found::Apart,
+                true => match disarm::bring_out(&project, git) {
+                    Ok(true) => Found::Disarmed,
+                    Ok(false) => continue,
+                    Err(error) => Found::Armed(error.to_string()),
+                },
+            };
+            self.found.insert(git.clone(), found);
         }
-        let found = match self.alone {
-            false if !disarm::is_apart(&project, &git) => return,
-            false => Found::Apart,
-            true => match disarm::bring_out(&project, &git) {
-                Ok(true) => Found::Disarmed,
-                Ok(false) => return,
-                Err(error) => Found::Armed(error.to_string()),
-            },
-        };
-        self.found.insert(git, found);
     }
 
     /// Removes git's new links that were not set aside with other things. Reports those that lead

@@ -81,11 +81,13 @@ impl Inspection {
         let locks = record.adopt_locks();
         let projects = record.projects();
         let guard_git = record.guard_git;
+        let working_directory = record.working_directory.as_ref().map(PathBuf::from);
         let absent: Vec<PathBuf> = record.absent.iter().map(PathBuf::from).collect();
         let before = Before::Surveying(std::thread::spawn(move || {
             let mut survey = Survey::of(&projects);
             if guard_git {
                 survey.absent = git::absent(&projects, &survey);
+                survey.places = git::places(&projects, working_directory.as_deref(), &survey);
             }
             survey.absent.extend(absent);
             survey

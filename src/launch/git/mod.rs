@@ -7,10 +7,13 @@
 //! commit writes stays writable.
 
 mod guard;
+mod index;
 mod named;
+mod places;
 mod repository;
 mod settings;
 
 pub use guard::{guard, keep};
 pub use named::{absent, present_above};
+pub use places::places;
 pub use repository::{APART, GUARDED, is_placeholder, is_set_apart, outside};
