@@ -202,6 +202,18 @@ fn the_tests_own_ways_run_where_nothing_is_guarded() {
     );
     host.sh("work/project/sub", "git status --short");
     assert!(host.at("work/project/ran").exists());
+    let host = Host::with_repository();
+    let script =
+        format!("{ARMED_SUB}; git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),sub");
+    host.inside("work/project", &["--writable-git"], &script);
+    // The way that the documentation names for as long as the command runs.
+    host.sh(
+        "work/project",
+        "git status --ignore-submodules=all; git diff --ignore-submodules=all",
+    );
+    assert!(!host.at("work/project/ran").exists());
+    host.sh("work/project", "git status --short");
+    assert!(host.at("work/project/ran").exists());
 }
 
 #[test]
@@ -559,6 +571,30 @@ fn git_outside_runs_nothing_in_an_absent_submodule_meanwhile() {
     host.sh("work", "git clone -q project idle");
     host.inside("work/idle", &[], "ls sub");
     assert_eq!(host.sh("work/idle", "ls -A sub"), "");
+}
+
+#[test]
+fn git_outside_runs_nothing_in_a_new_submodule_meanwhile() {
+    let link = "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),sub";
+    for script in [
+        format!("{ARMED_SUB}; {link}"),
+        format!("{link}; {ARMED_SUB}"),
+        format!("{ARMED_SUB}; mkdir a; mv sub a/sub; {link}; mv a/sub sub"),
+        format!("{ARMED_SUB}; mv sub/.git x; echo gitdir: ../x > sub/.git; {link}"),
+        format!("git update-index --split-index; {ARMED_SUB}; {link}"),
+        format!("git update-index --index-version 4; {ARMED_SUB}; {link}"),
+    ] {
+        let host = Host::with_repository();
+        let said = meanwhile(
+            &host,
+            "work/project",
+            &format!("{script}; sleep 0.2"),
+            || {
+                host.git_runs_nothing_of_the_workloads(&["work/project"]);
+            },
+        );
+        assert!(said.contains("sub/.git, as .git.set-aside"), "{said}");
+    }
 }
 
 #[test]

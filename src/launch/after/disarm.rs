@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use gateway_names::hex;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -50,17 +51,18 @@ pub fn disarm_bare(project: &Path, git: &Path) -> io::Result<()> {
 pub fn set_aside(project: &Path, path: &Path) -> io::Result<OsString> {
     let (parent, _leave, name) = to_change(project, path)?;
     let mut new = name.to_owned();
-    for number in 0..100 {
-        new.clone_from(&name.to_owned());
-        new.push(match number {
-            0 => String::from(".set-aside"),
-            number => format!(".set-aside-{number}"),
-        });
+    new.push(".set-aside");
+    for _ in 0..100 {
         match rustix::fs::renameat_with(&parent, name, &parent, &new, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(new),
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
+        // A name that the command cannot take beforehand.
+        let mut bytes = [0_u8; 8];
+        getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+        new = name.to_owned();
+        new.push(format!(".set-aside-{}", hex(&bytes)));
     }
     Err(Errno::EXIST.into())
 }

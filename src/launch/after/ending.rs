@@ -19,6 +19,21 @@ pub struct Aftermath {
     pub missed: Option<PathBuf>,
 }
 
+impl Aftermath {
+    /// Adds what was set aside while the command ran. What could not be then counts unless the end
+    /// has dealt with it.
+    pub(super) fn add(&mut self, aside: git::Aside) {
+        for (path, done) in aside {
+            let found = match done {
+                Ok(name) => Found::SetAside(name),
+                Err(_) if self.found.iter().any(|(one, _)| *one == path) => continue,
+                Err(error) => Found::Armed(error.to_string()),
+            };
+            self.found.push((path, found));
+        }
+    }
+}
+
 /// One thing that the command left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {

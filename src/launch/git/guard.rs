@@ -15,8 +15,8 @@ use crate::failure::{At, Failure, Step};
 use crate::mount_plan::MountPlan;
 use crate::tree::{Tree, bind};
 
-/// Guards every repository of the projects, and the places where git outside would find a new one at
-/// once.
+/// Guards every repository of the projects, and the places where git outside would find a new one
+/// at once.
 ///
 /// # Errors
 /// Returns a [`Step::Git`] failure that names what cannot be guarded.

@@ -45,7 +45,7 @@ fn place_of_a_new_one(projects: &[PathBuf], directory: &Path, survey: &Survey) -
 }
 
 /// A working tree, and the directory with its index.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkTree {
     top: PathBuf,
     /// The directory with its index.
