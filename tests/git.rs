@@ -203,6 +203,18 @@ fn the_tests_own_ways_run_where_nothing_is_guarded() {
     );
     host.sh("work/project/sub", "git status --short");
     assert!(host.at("work/project/ran").exists());
+    let host = Host::with_repository();
+    let script =
+        format!("{ARMED_SUB}; git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),sub");
+    host.inside("work/project", &["--writable-git"], &script);
+    // The way that the documentation names for as long as the command runs.
+    host.sh(
+        "work/project",
+        "git status --ignore-submodules=all; git diff --ignore-submodules=all",
+    );
+    assert!(!host.at("work/project/ran").exists());
+    host.sh("work/project", "git status --short");
+    assert!(host.at("work/project/ran").exists());
 }
 
 #[test]
@@ -528,6 +540,78 @@ fn new_repositories_of_every_form_run_nothing() {
     }
 }
 
+/// Runs the workload until its script has ended, then `outside`, and lets the workload end. Returns
+/// what the gateway says.
+#[track_caller]
+fn meanwhile(host: &Host, folder: &str, script: &str, outside: impl FnOnce()) -> String {
+    host.sh(folder, "rm -f go; mkfifo go");
+    let script = format!("{{ {script}\n}} >&2; echo ready; read line < go");
+    let mut child = host
+        .exec(folder, &[], &script)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+    if line == "ready\n" {
+        outside();
+        host.sh(folder, "echo > go; rm go");
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(line, "ready\n", "{}", said(&output));
+    said(&output)
+}
+
+/// A script of the workload: a repository in `sub`, armed.
+const ARMED_SUB: &str = "mkdir -p sub; cd sub; git init -q . && git -c user.name=n -c user.email=e commit -q --allow-empty -m s
+    arm .git/config; cd ..";
+
+#[test]
+fn git_outside_runs_nothing_in_an_absent_submodule_meanwhile() {
+    let host = Host::with_repository();
+    host.sh("work", "git init -q lib; cd lib; echo 1 > a; git add a; git commit -q -m lib; cd ../project; git submodule add -q ../lib sub; git commit -q -m sub; cd ..; git clone -q project clone");
+    let script = format!("{ARMED_SUB}; mv sub gone; rm -rf sub; {ARMED_SUB}");
+    let said = meanwhile(&host, "work/clone", &script, || {
+        host.git_runs_nothing_of_the_workloads(&["work/clone"]);
+    });
+    assert!(
+        said.contains("settings and hooks are set aside in it"),
+        "{said}"
+    );
+    let git = host.at("work/clone/sub/.git");
+    assert!(git.join("HEAD").exists() && !git.join("gateway").exists());
+    // Nothing stays where the workload made nothing.
+    host.sh("work", "git clone -q project idle");
+    host.inside("work/idle", &[], "ls sub");
+    assert_eq!(host.sh("work/idle", "ls -A sub"), "");
+}
+
+#[test]
+fn git_outside_runs_nothing_in_a_new_submodule_meanwhile() {
+    let link = "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),sub";
+    for script in [
+        format!("{ARMED_SUB}; {link}"),
+        format!("{link}; {ARMED_SUB}"),
+        format!("{ARMED_SUB}; mkdir a; mv sub a/sub; {link}; mv a/sub sub"),
+        format!("{ARMED_SUB}; mv sub/.git x; echo gitdir: ../x > sub/.git; {link}"),
+        format!("git update-index --split-index; {ARMED_SUB}; {link}"),
+        format!("git update-index --index-version 4; {ARMED_SUB}; {link}"),
+    ] {
+        let host = Host::with_repository();
+        let said = meanwhile(
+            &host,
+            "work/project",
+            &format!("{script}; sleep 0.2"),
+            || {
+                host.git_runs_nothing_of_the_workloads(&["work/project"]);
+            },
+        );
+        assert!(said.contains("sub/.git (now .git.set-aside-"), "{said}");
+    }
+}
+
 #[test]
 fn a_repository_above_the_project_does_not_come() {
     let host = Host::new();
@@ -705,7 +789,10 @@ fn git_works_inside_and_leaves_nothing_of_ours() {
          git checkout -q main; git merge -q side; git branch -q -d side; echo 4 >> file; git stash -q; git stash pop -q; git commit -q -a -m four
          git tag t; git pack-refs --all; git tag -d t > /dev/null; git gc -q; git rebase -q --force-rebase HEAD~1; git reset -q --soft HEAD~1; git commit -q -m again; git fsck; git status --short; echo done",
     );
-    assert!(said.contains("done\n"), "{said}");
+    assert!(
+        said.contains("done\n") && !said.contains("set aside"),
+        "{said}"
+    );
     assert_eq!(
         host.sh("work/project", "git log --format=%s"),
         "again\nthree\ntwo\none\n"

@@ -129,7 +129,9 @@ async fn sandbox(
     app.exports.start(&app.shared, &app.config, false)?;
     let control = control::open(app, "exec")?;
     if let Some(inspection) = inspection {
-        inspection.await_survey();
+        inspection.begin().map_err(|error| {
+            Failure::new("the projects cannot be watched").because(error.to_string())
+        })?;
     }
     let went = |error| Failure::new("the launcher went").because(chain(&error));
     gateway.ready(&ready(app, &session, &ca)).map_err(went)?;

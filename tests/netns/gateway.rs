@@ -65,7 +65,7 @@ pub fn serve(socket: &str, manner: &str) -> ExitCode {
     };
     let mut inspection = Inspection::adopt(std::io::stdout());
     if let Some(inspection) = &mut inspection {
-        inspection.await_survey();
+        inspection.begin().unwrap();
     }
     launcher.ready(&ready).unwrap();
     launcher.ended().unwrap();

@@ -19,6 +19,21 @@ pub struct Aftermath {
     pub missed: BTreeSet<PathBuf>,
 }
 
+impl Aftermath {
+    /// Adds what was set aside while the command ran. What could not be then counts unless the end
+    /// has dealt with it.
+    pub(super) fn add(&mut self, aside: git::Aside) {
+        for (path, done) in aside {
+            let found = match done {
+                Ok(name) => Found::SetAside(name),
+                Err(_) if self.found.iter().any(|(one, _)| *one == path) => continue,
+                Err(error) => Found::Armed(error.to_string()),
+            };
+            self.found.push((path, found));
+        }
+    }
+}
+
 /// One thing that the command left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -93,7 +108,7 @@ impl<'a> Ending<'a> {
             let known = before.is_some_and(|before| repository.is_still(before));
             // Only the sandbox that owns such a place moves a repository out of it.
             let is_place =
-                git::is_set_apart(path) && (!self.alone || self.own_place().as_ref() == Some(path));
+                git::is_set_apart(path) && (!self.alone || self.before.places.contains(path));
             if known || is_place {
                 self.tidy(path, repository.kind);
             } else if !self.found.contains_key(path) {
@@ -124,32 +139,23 @@ impl<'a> Ending<'a> {
         })
     }
 
-    fn own_place(&self) -> Option<PathBuf> {
-        let directory = self.record.working_directory.as_ref()?;
-        Some(Path::new(directory).join(".git"))
-    }
-
-    /// Moves out the repository that was created where there was none.
+    /// Moves out the repositories that were created where there were none.
     fn bring_out(&mut self) {
-        let Some(git) = self.own_place() else {
-            return;
-        };
-        let Some(project) = self.project_of(&git) else {
-            return;
-        };
-        if !git::is_set_apart(&git) {
-            return;
+        for git in &self.before.places {
+            let Some(project) = self.project_of(git).filter(|_| git::is_set_apart(git)) else {
+                continue;
+            };
+            let found = match self.alone {
+                false if !disarm::is_apart(&project, git) => continue,
+                false => Found::Apart,
+                true => match disarm::bring_out(&project, git) {
+                    Ok(true) => Found::Disarmed,
+                    Ok(false) => continue,
+                    Err(error) => Found::Armed(error.to_string()),
+                },
+            };
+            self.found.insert(git.clone(), found);
         }
-        let found = match self.alone {
-            false if !disarm::is_apart(&project, &git) => return,
-            false => Found::Apart,
-            true => match disarm::bring_out(&project, &git) {
-                Ok(true) => Found::Disarmed,
-                Ok(false) => return,
-                Err(error) => Found::Armed(error.to_string()),
-            },
-        };
-        self.found.insert(git, found);
     }
 
     /// Removes git's new links that were not set aside with other things. Reports those that lead

@@ -6,11 +6,12 @@
 //! files that a tool runs on its own. The gateway process does this, because it outlives a launcher
 //! that is killed.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-mod disarm;
+pub(super) mod disarm;
 mod ending;
 mod folder;
 mod running;
@@ -38,6 +39,7 @@ pub struct Inspection {
     record: Record,
     locks: Vec<OwnedFd>,
     before: Before,
+    lookout: Option<git::Lookout>,
 }
 
 #[derive(Debug)]
@@ -86,11 +88,13 @@ impl Inspection {
         let locks = record.adopt_locks();
         let projects = record.projects();
         let guard_git = record.guard_git;
+        let working_directory = record.working_directory.as_ref().map(PathBuf::from);
         let absent: Vec<PathBuf> = record.absent.iter().map(PathBuf::from).collect();
         let before = Before::Surveying(std::thread::spawn(move || {
             let mut survey = Survey::of(&projects);
             if guard_git {
                 survey.absent = git::absent(&projects, &survey);
+                survey.places = git::places(&projects, working_directory.as_deref(), &survey);
             }
             survey.absent.extend(absent);
             survey
@@ -99,11 +103,26 @@ impl Inspection {
             record,
             locks,
             before,
+            lookout: None,
         })
     }
 
-    /// Waits until the survey is complete. The command may not run before that.
-    pub fn await_survey(&mut self) {
+    /// Waits until the survey is complete, and watches for new submodules from then on. The command
+    /// may not run before that.
+    ///
+    /// # Errors
+    /// The error of starting the watch.
+    pub fn begin(&mut self) -> io::Result<()> {
+        self.await_survey();
+        if let Before::Surveyed(before) = &self.before
+            && self.record.guard_git
+        {
+            self.lookout = Some(git::Lookout::begin(&self.record.projects(), before)?);
+        }
+        Ok(())
+    }
+
+    fn await_survey(&mut self) {
         let none = Before::Surveyed(Survey::default());
         self.before = match std::mem::replace(&mut self.before, none) {
             Before::Surveying(thread) => Before::Surveyed(thread.join().unwrap_or_default()),
@@ -121,10 +140,12 @@ impl Inspection {
             record,
             locks,
             before: Before::Surveyed(mut before),
+            lookout,
         } = self
         else {
             return Aftermath::default();
         };
+        let aside = lookout.map(git::Lookout::end).unwrap_or_default();
         let gained = record.absent.iter().map(PathBuf::from);
         for path in gained.filter(|path| vouched(path)) {
             before.absent.remove(&path);
@@ -132,7 +153,9 @@ impl Inspection {
         record.end(|alone| {
             // The record covers nested projects. The locks cover other users and home directories.
             let alone = alone && record.has_locks_alone(&locks);
-            Ending::new(&record, &before, alone).settle()
+            let mut aftermath = Ending::new(&record, &before, alone).settle();
+            aftermath.add(aside);
+            aftermath
         })
     }
 }

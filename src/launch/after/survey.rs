@@ -24,6 +24,9 @@ pub struct Survey {
     /// Paths in the projects that git's settings name and that do not exist. Filled in by
     /// [`super::Inspection`].
     pub absent: BTreeSet<PathBuf>,
+    /// The `.git` entries in whose place the command is shown a directory of its own. Filled in by
+    /// [`super::Inspection`].
+    pub places: BTreeSet<PathBuf>,
     /// Directories that were not searched, because a limit was reached or they are unreadable.
     pub missed: BTreeSet<PathBuf>,
 }

@@ -250,8 +250,9 @@ impl<'a> Walk<'a> {
     }
 
     fn names_of_git(&mut self, folder: &Folder, path: &Path, depth: usize) {
-        let is_sample = |name: &CStr| name.to_bytes().ends_with(b".sample");
-        self.each(folder, path, depth, is_sample, |_| Self::obeyed);
+        // `info/refs` is for servers that only serve files.
+        let is_idle = |name: &CStr| name.to_bytes().ends_with(b".sample") || name == c"refs";
+        self.each(folder, path, depth, is_idle, |_| Self::obeyed);
     }
 
     fn objects(&mut self, folder: &Folder, path: &Path, depth: usize) {

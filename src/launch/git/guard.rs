@@ -7,25 +7,27 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::named::{inner_directories, named_by, used};
-use super::repository::{APART, GUARDED, is_set_apart};
+use super::places::places;
+use super::repository::{APART, GUARDED};
 use super::settings;
 use crate::after::survey::{Kind, Survey};
 use crate::failure::{At, Failure, Step};
 use crate::mount_plan::MountPlan;
 use crate::tree::{Tree, bind};
 
-/// Guards every repository of the projects, and the place where `git init` would create one in the
-/// working directory.
+/// Guards every repository of the projects, and the places where git outside would find a new one
+/// at once.
 ///
 /// # Errors
 /// Returns a [`Step::Git`] failure that names what cannot be guarded.
 pub fn guard(plan: &MountPlan) -> Result<(), Failure> {
     let survey = Survey::of(&plan.projects);
     if plan.guard_git {
-        let new = place_of_a_new_one(plan, &survey);
+        let working_directory = plan.persistent.then_some(plan.working_directory.as_path());
+        let places = places(&plan.projects, working_directory, &survey);
         let mut directories = Vec::new();
         for (path, found) in &survey.repositories {
-            if new.as_ref() == Some(path) {
+            if places.contains(path) {
                 continue;
             }
             pin_above(path, &plan.projects)?;
@@ -39,8 +41,9 @@ pub fn guard(plan: &MountPlan) -> Result<(), Failure> {
         directories
             .into_iter()
             .try_for_each(|path| guard_directory(path, false, &used, plan))?;
-        if let Some(place) = new {
-            set_apart(&place)?;
+        for place in &places {
+            pin_above(place, &plan.projects)?;
+            set_apart(place)?;
         }
         for path in &plan.named_above {
             pin_above(path, &plan.projects)?;
@@ -114,25 +117,6 @@ fn guard_directory(
         let is_linked = path.parent() == Some(&worktrees);
         guard_directory(path, is_linked, used, plan)
     })
-}
-
-/// Returns where `git init` in the working directory would create a repository. Returns `None` if a
-/// project's repository already contains the working directory.
-fn place_of_a_new_one(plan: &MountPlan, survey: &Survey) -> Option<PathBuf> {
-    let directory = &plan.working_directory;
-    let project = plan
-        .projects
-        .iter()
-        .find(|project| plan.persistent && directory.starts_with(project))?;
-    let covered = directory
-        .ancestors()
-        .take_while(|above| above.starts_with(project))
-        .any(|above| {
-            let own = above.join(".git");
-            (survey.repositories.contains_key(&own) && !is_set_apart(&own))
-                || survey.repositories.contains_key(above)
-        });
-    (!covered && directory.is_dir()).then(|| directory.join(".git"))
 }
 
 /// Shows the command a directory inside `.git` as `.git`. Git outside does not recognise what the

@@ -7,10 +7,15 @@
 //! commit writes stays writable.
 
 mod guard;
+mod index;
+mod lookout;
 mod named;
+mod places;
 mod repository;
 mod settings;
 
 pub use guard::{guard, keep};
+pub use lookout::{Aside, Lookout};
 pub use named::{absent, present_above};
+pub use places::places;
 pub use repository::{APART, GUARDED, is_placeholder, is_set_apart, outside};

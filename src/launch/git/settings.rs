@@ -211,17 +211,25 @@ impl Setting {
     }
 }
 
+/// Reads a settings file that a command may have created.
+///
+/// # Errors
+/// As [`read_within`].
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_within(path, FILE_BYTES)
+}
+
 /// Reads a file that a command may have created: a regular file, no link, up to a size limit.
 ///
 /// # Errors
 /// Returns an error if it cannot be opened or is no such file.
-pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read_within(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let mut content = Vec::new();
     if file.metadata()?.is_file() {
-        file.take(FILE_BYTES + 1).read_to_end(&mut content)?;
-        if content.len() as u64 <= FILE_BYTES {
+        file.take(most + 1).read_to_end(&mut content)?;
+        if content.len() as u64 <= most {
             return Ok(content);
         }
     }

@@ -1,0 +1,199 @@
+//! Watches, while the command runs, for new submodules that git outside would look into.
+//!
+//! `git status` runs what the settings of each repository name that the index calls a submodule. So
+//! a `.git` that appears in such a folder is set aside as soon as it is seen. This narrows a gap
+//! and does not close it: git outside may be quicker, and the command may hide a change of the
+//! index.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
+
+use super::places::{WorkTree, is_in, work_trees};
+use crate::after::disarm::set_aside;
+use crate::after::survey::{Mark, Survey};
+use crate::wait::timespec;
+
+/// What was set aside, with its new name; or why it could not be.
+pub type Aside = BTreeMap<PathBuf, io::Result<OsString>>;
+
+/// A watch over the projects, until it is dropped.
+#[derive(Debug)]
+pub struct Lookout {
+    stop: UnixStream,
+    thread: JoinHandle<Aside>,
+}
+
+impl Lookout {
+    /// Begins to watch. What exists now is not the command's.
+    ///
+    /// # Errors
+    /// The error of creating a pair of sockets or a thread.
+    pub fn begin(projects: &[PathBuf], survey: &Survey) -> io::Result<Self> {
+        let (stop, stopped) = UnixStream::pair()?;
+        let mut watched = Watched {
+            events: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok(),
+            projects: projects.to_owned(),
+            trees: BTreeMap::new(),
+            kept: survey.places.clone(),
+            aside: BTreeMap::new(),
+        };
+        for tree in work_trees(projects, survey) {
+            watched.trees.insert(tree, Known::default());
+        }
+        watched.read_indexes();
+        let present = watched.submodules().into_iter().filter(|git| exists(git));
+        let present: Vec<PathBuf> = present.collect();
+        watched.kept.extend(present);
+        watched.kept.extend(survey.repositories.keys().cloned());
+        let thread = std::thread::Builder::new().spawn(move || watched.run(&stopped))?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Ends the watch, and returns what was set aside.
+    pub fn end(self) -> Aside {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+/// What is watched.
+struct Watched {
+    /// Changes in folders; without any, the thread looks often.
+    events: Option<OwnedFd>,
+    projects: Vec<PathBuf>,
+    trees: BTreeMap<WorkTree, Known>,
+    /// The `.git` entries that are not the command's, or that git outside does not see.
+    kept: BTreeSet<PathBuf>,
+    aside: Aside,
+}
+
+/// What was read of the index of a working tree.
+#[derive(Default)]
+struct Known {
+    files: Vec<(PathBuf, Option<Mark>)>,
+    submodules: BTreeSet<PathBuf>,
+}
+
+impl Watched {
+    fn run(mut self, stopped: &UnixStream) -> Aside {
+        loop {
+            self.look();
+            if self.wait(stopped) {
+                self.look();
+                return self.aside;
+            }
+            // What comes at once is seen at once.
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Sets aside each new `.git` of a submodule.
+    fn look(&mut self) {
+        self.read_indexes();
+        for git in self.submodules() {
+            if self.kept.contains(&git) || !is_in(&git, &self.projects) {
+                continue;
+            }
+            self.watch_way_to(&git);
+            let project = self.projects.iter().find(|one| git.starts_with(one));
+            if let Some(project) = project.filter(|_| exists(&git)) {
+                match set_aside(project, &git) {
+                    // It went meanwhile, or another sandbox's gateway was quicker.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    done => _ = self.aside.insert(git, done),
+                }
+            }
+        }
+    }
+
+    /// Reads the indexes that have changed.
+    fn read_indexes(&mut self) {
+        for (tree, known) in &mut self.trees {
+            watch(&mut self.events, &tree.git);
+            let files = tree.indexes().into_iter();
+            let files = files.map(|file| (mark(&file), file));
+            let files: Vec<_> = files.map(|(mark, file)| (file, mark)).collect();
+            if files != known.files {
+                *known = Known {
+                    files,
+                    submodules: tree.submodules(),
+                };
+            }
+        }
+    }
+
+    /// Returns the paths of the `.git` entries of all submodules.
+    fn submodules(&self) -> BTreeSet<PathBuf> {
+        let known = self.trees.values();
+        known.flat_map(|known| known.submodules.clone()).collect()
+    }
+
+    /// Watches the existing folders in which something must appear for this path to exist.
+    fn watch_way_to(&mut self, git: &Path) {
+        let folders: Vec<&Path> = git.ancestors().skip(1).collect();
+        let inner = folders.into_iter().rev();
+        let projects = &self.projects;
+        for folder in inner.filter(|one| is_in(one, projects)) {
+            if !fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()) {
+                return;
+            }
+            watch(&mut self.events, folder);
+        }
+    }
+
+    /// Waits for a change; returns whether the watch ends.
+    fn wait(&self, stopped: &UnixStream) -> bool {
+        let mut events = vec![PollFd::new(stopped, PollFlags::IN)];
+        events.extend(
+            self.events
+                .iter()
+                .map(|one| PollFd::new(one, PollFlags::IN)),
+        );
+        let patience = timespec(if self.events.is_some() { LONG } else { SHORT });
+        // After an interruption it looks once more.
+        let _ = rustix::event::poll(&mut events, Some(&patience));
+        let ends = !events[0].revents().is_empty();
+        let mut buffer = [0; 4096];
+        let mut more = |one| rustix::io::read(one, &mut buffer[..]).is_ok_and(|bytes| bytes > 0);
+        while self.events.as_ref().is_some_and(&mut more) {}
+        ends
+    }
+}
+
+/// Watches a folder, if it exists. If that is one too many for the system, nothing is watched any
+/// more, and the thread looks often.
+fn watch(events: &mut Option<OwnedFd>, folder: &Path) {
+    let changes = WatchFlags::CREATE | WatchFlags::MOVE | WatchFlags::MODIFY | WatchFlags::ATTRIB;
+    let flags = changes | WatchFlags::ONLYDIR | WatchFlags::DONT_FOLLOW;
+    let watched = events
+        .as_ref()
+        .map(|one| inotify::add_watch(one, folder, flags));
+    if matches!(watched, Some(Err(Errno::NOSPC | Errno::NOMEM))) {
+        *events = None;
+    }
+}
+
+fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+fn mark(path: &Path) -> Option<Mark> {
+    rustix::fs::lstat(path).ok().map(Mark::from)
+}
+
+/// The least time between two looks, which bounds what a busy command costs.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long a look is put off where nothing tells of changes, and where something does.
+const SHORT: Duration = Duration::from_millis(50);
+const LONG: Duration = Duration::from_secs(5);
