@@ -7,7 +7,7 @@ use crate::audit::Record;
 use crate::config::Allowed;
 use crate::control::ControlRefusal;
 use crate::gateway::{Proposal, ProposedAccess};
-use crate::message::{Authority, Host};
+use crate::message::{Authority, Host, Origin, Scheme};
 use crate::names::SessionId;
 
 /// Refuses a rule for what a person refused, by whatever id it is named.
@@ -46,7 +46,7 @@ pub(super) fn about(app: &App, session: Option<&str>, host: &str) -> Vec<String>
     let denied = ids.flat_map(|id| app.shared.proposals.denied(id));
     let fits = |to: &Authority| allowed.port == to.port && allowed.host.matches(&to.host);
     denied
-        .filter(|one| fits(&one.wanted.to))
+        .filter(|one| fits(&one.wanted.to.authority))
         .map(|one| one.wanted.shown())
         .collect()
 }
@@ -54,11 +54,18 @@ pub(super) fn about(app: &App, session: Option<&str>, host: &str) -> Vec<String>
 /// What a refused exchange wanted, as a proposal of it would say.
 fn wanted(record: &Record) -> Option<ProposedAccess> {
     let host = Host::parse(record.host.as_deref()?.as_bytes()).ok()?;
+    let scheme = match record.scheme.as_deref() {
+        Some("http") => Scheme::Http,
+        _ => Scheme::Https,
+    };
     let port = record.port.filter(|port| *port != 0).unwrap_or(443);
     let method = record.method.as_deref().map(str::to_owned);
     let path = record.path.as_deref().map(str::to_owned);
     Some(ProposedAccess {
-        to: Authority { host, port },
+        to: Origin {
+            scheme,
+            authority: Authority { host, port },
+        },
         request: method.zip(path),
         refused: None,
     })

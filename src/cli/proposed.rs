@@ -10,6 +10,7 @@ use super::terminal::{Terminal, safe};
 use crate::audit::Record;
 use crate::control::ControlRefusal;
 use crate::gateway::{Proposal, ProposalState};
+use crate::message::Origin;
 use crate::names::ReasonCode;
 use http::StatusCode;
 
@@ -57,16 +58,16 @@ pub(super) fn requested(app: &App, id: &str) -> Result<Option<Record>, ControlRe
 
 /// The record that a refusal of the proposed request would have left.
 pub(super) fn record(one: &Proposal) -> Option<Record> {
-    let to = &one.wanted.to;
+    let Origin { scheme, authority } = &one.wanted.to;
     let (method, path) = one.wanted.request.as_ref()?;
     Some(Record {
         kind: "exchange".into(),
         session: Some(one.session.to_string().into()),
         entry: Some("transparent".into()),
-        scheme: Some("https".into()),
+        scheme: Some(scheme.as_str().into()),
         method: Some(method.clone().into()),
-        host: Some(to.host.as_str().to_owned().into()),
-        port: Some(to.port),
+        host: Some(authority.host.as_str().to_owned().into()),
+        port: Some(authority.port),
         path: Some(path.clone().into()),
         reason: Some(ReasonCode::PolicyDefaultDeny.as_str().into()),
         ..Record::default()

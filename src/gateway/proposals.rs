@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use crate::message::Authority;
+use crate::message::Origin;
 use crate::names::{ExchangeId, SessionId};
 
 /// How many sessions are remembered. The one that proposed least recently is forgotten first.
@@ -42,7 +42,7 @@ pub struct Proposal {
 #[derive(Clone, Debug)]
 pub struct ProposedAccess {
     /// Where it goes.
-    pub to: Authority,
+    pub to: Origin,
     /// The method, and the path in canonical form; `None` if there was a name or a tunnel alone.
     pub request: Option<(String, String)>,
     /// The exchange that was refused for want of it; without one, it need not have been asked for.
@@ -103,11 +103,7 @@ impl ProposedAccess {
     /// What is shown of it: a method, a host and a path, or a host alone.
     #[must_use]
     pub fn shown(&self) -> String {
-        let host = self.to.host.to_uri();
-        let to = match self.to.port {
-            443 => host,
-            port => format!("{host}:{port}"),
-        };
+        let to = self.to.authority.shown();
         match &self.request {
             Some((method, path)) => format!("{method} {to}{path}"),
             None => to,
@@ -226,6 +222,7 @@ impl Proposals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{Authority, Scheme};
 
     fn proposal(n: u8) -> Proposal {
         let id = ExchangeId::from_bytes([n; 10]);
@@ -234,7 +231,11 @@ mod tests {
             session: SessionId::new("ours").unwrap(),
             time: SystemTime::now(),
             wanted: ProposedAccess {
-                to: Authority::parse(format!("h{n}.test").as_bytes(), Some(443)).unwrap(),
+                to: Origin {
+                    scheme: Scheme::Https,
+                    authority: Authority::parse(format!("h{n}.test").as_bytes(), Some(443))
+                        .unwrap(),
+                },
                 request: None,
                 refused: Some(id),
             },

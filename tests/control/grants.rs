@@ -83,3 +83,18 @@ fn nothing_that_a_rule_cannot_or_must_not_allow_is_granted() {
     let state = program.json(&["status"]);
     assert_eq!(state["gateways"][0]["policies"]["generation"], 1);
 }
+
+/// A tunnel to an address, in which a request in clear text names its own host.
+#[test]
+fn what_is_advised_counted_and_granted_is_the_host_of_the_request_and_not_the_address() {
+    let program = Program::start("");
+    let said = program.through_socks(
+        [93, 184, 216, 34],
+        "GET / HTTP/1.1\r\nHost: later.test\r\n\r\n",
+    );
+    assert!(said.contains("`gateway allow later.test:80`"), "{said}");
+    assert!(!said.contains("93.184.216.34"), "{said}");
+    let (code, said) = program.gateway(&["allow", "--last", "--yes"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(program.ask("http://later.test/").0, 200);
+}
