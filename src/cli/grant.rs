@@ -15,7 +15,7 @@ use super::{denials, proposal, proposed};
 use crate::audit::{self, Record};
 use crate::config::Allowed;
 use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
-use crate::gateway::{chain, floor};
+use crate::gateway::{Proposal, chain, floor};
 use crate::message::{Authority, HostPattern, Origin, Scheme};
 use crate::names::{ReasonCode, SessionId};
 use crate::policy::generate;
@@ -28,6 +28,7 @@ use crate::policy::generate;
 pub fn rule(app: &App, asked: &AllowRequest) -> Result<GrantedRule, ControlRefusal> {
     let NewRule { policy, denied } = new_rule(app, asked)?;
     let file = app.config.granted.as_deref().ok_or_else(unkept)?;
+    let denied = denied.iter().map(|one| one.wanted.shown()).collect();
     Ok(GrantedRule {
         policy,
         applied: false,
@@ -41,7 +42,7 @@ pub fn rule(app: &App, asked: &AllowRequest) -> Result<GrantedRule, ControlRefus
 struct NewRule {
     policy: String,
     /// What a person refused before, and it would permit.
-    denied: Vec<String>,
+    denied: Vec<Proposal>,
 }
 
 fn new_rule(app: &App, asked: &AllowRequest) -> Result<NewRule, ControlRefusal> {
@@ -129,10 +130,9 @@ fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<NewRule, Contr
         )?;
     }
     let session = session(app, asked.session.as_deref())?;
-    Ok(NewRule {
-        policy: permit(&session, &allowed.host.to_string(), allowed.port),
-        denied: denials::about(app, asked.session.as_deref(), host),
-    })
+    let policy = permit(&session, &allowed.host.to_string(), allowed.port);
+    let denied = denials::permitted(app, &session, &policy, None);
+    Ok(NewRule { policy, denied })
 }
 
 /// Refuses a rule for what the gateway refuses whatever policies permit.
@@ -254,7 +254,6 @@ fn of_record(app: &App, record: &Record) -> Result<NewRule, ControlRefusal> {
     }
     let named = record.session.as_deref();
     let id = session(app, named)?;
-    denials::refuse(app, &id, record)?;
     let Ok(mut request) = proposal::request(record, Some(&app.config)) else {
         if record.path.is_some() {
             let what = "the log does not hold the request's whole path, so no rule is for it alone";
@@ -272,7 +271,13 @@ fn of_record(app: &App, record: &Record) -> Result<NewRule, ControlRefusal> {
             session: Some(id.to_string()),
             ..AllowRequest::default()
         };
-        return of_host(app, &asked, &pattern);
+        let rule = of_host(app, &asked, &pattern)?;
+        let names = rule
+            .denied
+            .iter()
+            .filter(|one| one.wanted.request.is_none());
+        denials::refuse(&names.cloned().collect::<Vec<_>>())?;
+        return Ok(rule);
     };
     above_floor(app, &proposal::origin(&request))?;
     if let Some(session) = app.shared.sessions.get(&id) {
@@ -290,8 +295,10 @@ fn of_record(app: &App, record: &Record) -> Result<NewRule, ControlRefusal> {
     if rules.is_empty() {
         return Err(conflict(wanted.reason).next(wanted.next_step));
     }
+    let policy = rules.into_iter().collect::<Vec<_>>().join("\n");
+    denials::refuse(&denials::permitted(app, &id, &policy, unlent))?;
     Ok(NewRule {
-        policy: rules.into_iter().collect::<Vec<_>>().join("\n"),
+        policy,
         denied: Vec::new(),
     })
 }

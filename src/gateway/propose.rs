@@ -234,7 +234,7 @@ impl From<NotTaken> for Unproposed {
                 let what = "as many proposals as a session may have were made: ask your user";
                 no(StatusCode::TOO_MANY_REQUESTS, what)
             }
-            NotTaken::Answered(_) => {
+            NotTaken::Refused => {
                 let what = "a person has refused the same proposal";
                 no(StatusCode::CONFLICT, what)
             }

@@ -272,6 +272,63 @@ fn a_refusal_is_proposed_and_denied_by_the_host_that_it_named_and_not_by_the_add
 }
 
 #[test]
+fn what_a_person_refused_is_granted_by_no_other_spelling_of_its_path() {
+    let folder = folder(0);
+    let project = folder.path().join("home/project");
+    let ask = |path: &str| {
+        format!(
+            "curl -sS --path-as-is 'https://unlisted.test{path}' >/dev/null; \
+             id=$(curl -sS http://gateway.internal/refused | grep -o '[0-9a-f]\\{{20\\}}' | head -1); \
+             echo $id >> ids; {PROPOSE} -d id=$id"
+        )
+    };
+    let script = format!(
+        "{PROPOSE} -d 'host=unlisted.test&method=GET&path=/admin/keys'; touch sent; \
+         while [ ! -e denied ]; do sleep 0.05; done; {}; {}; touch asked; \
+         while [ ! -e go ]; do sleep 0.05; done",
+        ask("/admin//keys"),
+        ask("/admin;v=1/keys")
+    );
+    let child = inside(&folder, &script);
+    wait_for("no proposal", || project.join("sent").exists());
+    let first = waiting(folder.path(), "GET unlisted.test/admin/keys").unwrap();
+    assert!(outside(folder.path(), &["deny", &first]).status.success());
+    fs::write(project.join("denied"), "").unwrap();
+    wait_for("nothing was asked", || project.join("asked").exists());
+    let ids = fs::read_to_string(project.join("ids")).unwrap();
+    assert_eq!(ids.lines().count(), 2, "{ids}");
+    for id in ids.lines() {
+        let allowed = outside(folder.path(), &["allow", id, "--yes"]);
+        let said = text(&allowed.stderr);
+        assert!(!allowed.status.success(), "{id} {allowed:?}");
+        let why = "a person has refused `GET unlisted.test/admin/keys`";
+        assert!(said.contains(why), "{said}");
+    }
+    let by_host = outside(folder.path(), &["allow", "unlisted.test"]);
+    let said = text(&by_host.stderr);
+    assert!(
+        said.contains("was refused to this session before"),
+        "{said}"
+    );
+    // Once it is undone, each path that the rule covers is shown.
+    assert!(
+        outside(folder.path(), &["deny", "--undo", &first])
+            .status
+            .success()
+    );
+    let shown = outside(folder.path(), &["allow", ids.lines().next().unwrap()]);
+    let said = text(&shown.stdout);
+    assert!(
+        said.contains("\"/admin//keys\"") && said.contains("\"/admin/keys\""),
+        "{said}"
+    );
+    fs::write(project.join("go"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(said.matches("\n409").count(), 2, "{said}");
+}
+
+#[test]
 fn in_the_view_a_proposal_is_refused_after_a_question_alone() {
     let folder = folder(0);
     let project = folder.path().join("home/project");
