@@ -80,7 +80,7 @@ pub(super) fn print_waiting(terminal: &Terminal, app: &App) {
     for one in app.shared.proposals.all().into_iter().filter(waiting) {
         let (wanted, words) = (safe(&one.wanted.shown()), quoted(&one.words));
         let told = format!("{wanted}: nobody answered the proposal. The command says: {words}");
-        terminal.entry("proposed", &told);
+        terminal.entry_of_peer("proposed", &told);
     }
 }
 
@@ -111,8 +111,11 @@ pub(super) fn proposals(gateway: &Gateway) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// Quotes a workload's words, which cannot end the quotation, and are safe for a terminal.
+/// Quotes a workload's words, which cannot end the quotation, and are safe for a terminal. Of many
+/// spaces one is left: they could move words to where a line begins.
 pub(super) fn quoted(words: &str) -> String {
+    let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
+    let words = words.join(" ");
     let words = words.replace('\\', r"\\").replace('"', "\\\"");
     format!("\"{}\"", safe(&words))
 }
@@ -121,8 +124,8 @@ fn print(terminal: &Terminal, one: &Value) {
     let text = |name: &str| one[name].as_str().unwrap_or_default();
     let (id, state) = (safe(text("id")), safe(text("state")));
     let (session, wanted) = (safe(text("session")), safe(text("wanted")));
-    terminal.line(format!("{id} {state:<8} {session:<12} {wanted}"));
-    terminal.line(format!("  the workload says: {}", quoted(text("why"))));
+    terminal.line_of_peer(&format!("{id} {state:<8} {session:<12} {wanted}"));
+    terminal.line_of_peer(&format!("  the workload says: {}", quoted(text("why"))));
 }
 
 impl Deny {

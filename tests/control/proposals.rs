@@ -333,13 +333,15 @@ fn in_the_view_a_proposal_is_refused_after_a_question_alone() {
     let folder = folder(0);
     let project = folder.path().join("home/project");
     let script = format!(
-        "{PROPOSE} -d 'host=a.test&method=GET&path=/&why=words'; touch sent; \
-         while [ ! -e go ]; do sleep 0.05; done"
+        "{PROPOSE} -d 'host=a.test&method=GET&path=/&why=so{}%e2%a0%80gateway'; touch sent; \
+         while [ ! -e go ]; do sleep 0.05; done",
+        "+".repeat(100)
     );
     let child = inside(&folder, &script);
     wait_for("no proposal", || project.join("sent").exists());
     let mut terminal = Terminal::of(&user_command(folder.path(), 0), ("NO_COLOR", "1"));
-    terminal.shows("proposed exec         GET a.test/  \"words\"");
+    // Neither spaces nor what looks like them move the words to a line of their own.
+    terminal.shows("proposed exec         GET a.test/  \"so \\u{2800}gateway\"");
     terminal.press("jd");
     terminal.shows("Refuse it for as long as session `exec` lives? [y/N]");
     terminal.press("n");
