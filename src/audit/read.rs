@@ -174,7 +174,10 @@ impl Follower {
 }
 
 /// Finds something in the files of a log, and again if they changed meanwhile.
-fn steady<T>(path: &Path, find: impl Fn(&[PathBuf]) -> Result<T, Error>) -> Result<T, Error> {
+pub(super) fn steady<T, E: From<Error>>(
+    path: &Path,
+    find: impl Fn(&[PathBuf]) -> Result<T, E>,
+) -> Result<T, E> {
     let mut all = files(path)?;
     for _ in 0..MOST_CHANGES {
         let found = find(&all);

@@ -125,9 +125,19 @@ impl fmt::Display for Problem {
 /// # Errors
 /// [`Error::Open`] for the first file that cannot be read. Faults inside a file are in the report.
 pub fn verify(paths: &[PathBuf], expected: Expected) -> Result<Report, Error> {
+    verify_each(paths, expected, None)
+}
+
+/// As [`verify`], and hands over each record.
+pub(super) fn verify_each(
+    paths: &[PathBuf],
+    expected: Expected,
+    each: Option<&mut dyn FnMut(Record)>,
+) -> Result<Report, Error> {
     let mut verifier = Verifier {
         before: expected.base,
         expected,
+        each,
         head_seen: false,
         report: Report::default(),
     };
@@ -142,9 +152,10 @@ pub fn verify(paths: &[PathBuf], expected: Expected) -> Result<Report, Error> {
     Ok(verifier.finish(files.last().map_or(Path::new(""), PathBuf::as_path)))
 }
 
-struct Verifier {
+struct Verifier<'a> {
     before: Option<Head>,
     expected: Expected,
+    each: Option<&'a mut dyn FnMut(Record)>,
     head_seen: bool,
     report: Report,
 }
@@ -158,7 +169,7 @@ struct Gap {
     unterminated: bool,
 }
 
-impl Verifier {
+impl Verifier<'_> {
     fn file(&mut self, path: &Path, last: bool) -> std::io::Result<()> {
         let mut lines = Lines::new(open(path).map_err(|error| match error {
             Error::Open { source, .. } => source,
@@ -199,12 +210,21 @@ impl Verifier {
         self.report.last = Some(link.head);
         self.before = Some(link.head);
         self.head_seen |= self.expected.head == Some(link.head);
+        self.hand_over(path, piece);
         if recovers {
             self.recovery(path, piece, gap);
         } else if self.report.chain.is_none() {
             self.report.chain = serde_json::from_slice::<Record>(piece.bytes)
                 .ok()
                 .and_then(|record| record.chain);
+        }
+    }
+
+    fn hand_over(&mut self, path: &Path, piece: &Piece<'_>) {
+        let Some(each) = &mut self.each else { return };
+        match serde_json::from_slice(piece.bytes) {
+            Ok(record) => each(record),
+            Err(_) => self.problem(path, piece.number, Fault::Unreadable),
         }
     }
 

@@ -1,65 +1,75 @@
 //! What a person refused to a workload: it holds in its session until the person undoes it.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 
 use super::app::App;
-use crate::audit::Record;
-use crate::config::Allowed;
+use super::{proposal, proposed};
+use crate::audit::Injected;
 use crate::control::ControlRefusal;
-use crate::gateway::{Proposal, ProposedAccess};
-use crate::message::{Authority, Host};
-use crate::names::SessionId;
+use crate::gateway::Proposal;
+use crate::message::route::readings;
+use crate::message::{EncodedSlash, RequestTarget};
+use crate::names::{CredentialName, SessionId};
+use crate::policy::{Declared, Generation, OwnedFacts, Policies, Source};
 
-/// Refuses a rule for what a person refused, by whatever id it is named.
+/// Returns what a person refused to a session and a rule would permit, in any spelling of its path.
+/// The rule is loaded and asked: that two requests differ as texts says nothing.
+pub(super) fn permitted(
+    app: &App,
+    session: &SessionId,
+    rule: &str,
+    loan: Option<&Injected>,
+) -> Vec<Proposal> {
+    let mut denied = app.shared.proposals.denied(session);
+    let sources = [Source::new("the rule", rule)];
+    // A rule that does not load is refused when it is applied.
+    if let Ok(alone) = Policies::load(&sources, Declared::default()) {
+        let alone = alone.current();
+        denied.retain(|one| permits(&alone, app, one, loan));
+    }
+    denied
+}
+
+/// Whether a rule permits what was refused: the request, or the loan to it. Without a whole request
+/// it does where it permits anything at the host.
+fn permits(rule: &Arc<Generation>, app: &App, denied: &Proposal, loan: Option<&Injected>) -> bool {
+    let Some(requests) = requests(app, denied) else {
+        let host = &denied.wanted.to.authority.host;
+        return rule.may_resolve(&denied.session, &[], host);
+    };
+    let lends = |request: &OwnedFacts| {
+        let named = loan.and_then(|loan| Some((CredentialName::new(&loan.credential).ok()?, loan)));
+        named.is_some_and(|(name, loan)| rule.lend(&request.facts(), &name, &loan.place).allowed())
+    };
+    let permitted = |one: &OwnedFacts| rule.ask(&one.facts()).allowed() || lends(one);
+    requests.iter().any(permitted)
+}
+
+/// The request that was refused, once for each reading of its path.
+fn requests(app: &App, denied: &Proposal) -> Option<Vec<OwnedFacts>> {
+    let record = proposed::record(denied)?;
+    let request = proposal::request(&record, Some(&app.config)).ok()?;
+    let read = |path: &String| {
+        let target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Keep).ok()?;
+        let request = request.clone();
+        Some(OwnedFacts { target, ..request })
+    };
+    readings(request.target.path()).iter().map(read).collect()
+}
+
+/// Refuses a rule for what a person refused.
 ///
 /// # Errors
 /// Returns what was refused, and how to undo that.
-pub(super) fn refuse(
-    app: &App,
-    session: &SessionId,
-    record: &Record,
-) -> Result<(), ControlRefusal> {
-    let Some(wanted) = wanted(record) else {
+pub(super) fn refuse(denied: &[Proposal]) -> Result<(), ControlRefusal> {
+    let Some(denied) = denied.first() else {
         return Ok(());
     };
-    let denied = app.shared.proposals.denied(session);
-    let same = denied.iter().find(|one| one.wanted.is_same(&wanted));
-    same.map_or(Ok(()), |denied| Err(refusal(denied)))
-}
-
-fn refusal(denied: &Proposal) -> ControlRefusal {
     let (id, wanted) = (&denied.id, denied.wanted.shown());
     let what = format!("a person has refused `{wanted}`");
-    ControlRefusal::new(StatusCode::CONFLICT, what)
+    Err(ControlRefusal::new(StatusCode::CONFLICT, what)
         .because("that holds for the session until it is undone")
-        .next(format!("undo it first: `gateway deny --undo {id}`"))
-}
-
-/// Returns what was refused about a host that is named now, for the person to see.
-pub(super) fn about(app: &App, session: Option<&str>, host: &str) -> Vec<String> {
-    let Ok(allowed) = Allowed::parse(host) else {
-        return Vec::new();
-    };
-    let sessions = app.shared.sessions.all();
-    let named = |id: &SessionId| session.is_none_or(|session| id.as_str() == session);
-    let ids = sessions.iter().map(|one| one.id()).filter(|id| named(id));
-    let denied = ids.flat_map(|id| app.shared.proposals.denied(id));
-    let fits = |to: &Authority| allowed.port == to.port && allowed.host.matches(&to.host);
-    denied
-        .filter(|one| fits(&one.wanted.to))
-        .map(|one| one.wanted.shown())
-        .collect()
-}
-
-/// What a refused exchange wanted, as a proposal of it would say.
-fn wanted(record: &Record) -> Option<ProposedAccess> {
-    let host = Host::parse(record.host.as_deref()?.as_bytes()).ok()?;
-    let port = record.port.filter(|port| *port != 0).unwrap_or(443);
-    let method = record.method.as_deref().map(str::to_owned);
-    let path = record.path.as_deref().map(str::to_owned);
-    Some(ProposedAccess {
-        to: Authority { host, port },
-        request: method.zip(path),
-        refused: None,
-    })
+        .next(format!("undo it first: `gateway deny --undo {id}`")))
 }

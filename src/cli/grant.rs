@@ -12,10 +12,10 @@ use super::app::App;
 use super::failure::Failure;
 use super::write::write;
 use super::{denials, proposal, proposed};
-use crate::audit::{self, Record};
+use crate::audit::{self, Record, Unverified, VerifiedRecord};
 use crate::config::Allowed;
 use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
-use crate::gateway::{chain, floor};
+use crate::gateway::{Proposal, chain, floor};
 use crate::message::{Authority, HostPattern, Origin, Scheme};
 use crate::names::{ReasonCode, SessionId};
 use crate::policy::generate;
@@ -28,6 +28,7 @@ use crate::policy::generate;
 pub fn rule(app: &App, asked: &AllowRequest) -> Result<GrantedRule, ControlRefusal> {
     let NewRule { policy, denied } = new_rule(app, asked)?;
     let file = app.config.granted.as_deref().ok_or_else(unkept)?;
+    let denied = denied.iter().map(|one| one.wanted.shown()).collect();
     Ok(GrantedRule {
         policy,
         applied: false,
@@ -41,7 +42,7 @@ pub fn rule(app: &App, asked: &AllowRequest) -> Result<GrantedRule, ControlRefus
 struct NewRule {
     policy: String,
     /// What a person refused before, and it would permit.
-    denied: Vec<String>,
+    denied: Vec<Proposal>,
 }
 
 fn new_rule(app: &App, asked: &AllowRequest) -> Result<NewRule, ControlRefusal> {
@@ -51,14 +52,19 @@ fn new_rule(app: &App, asked: &AllowRequest) -> Result<NewRule, ControlRefusal> 
             let proposed = proposed::requested(app, id)?;
             match (proposed, refused_exchange(app, id)) {
                 (Some(record), Err(none)) if none.status == StatusCode::NOT_FOUND => {
-                    of_record(app, &record)
+                    of_record(app, &RuleSubject::Proposed(record))
                 }
-                (Some(record), _) if id.len() == WHOLE_ID => of_record(app, &record),
+                (Some(record), _) if id.len() == WHOLE_ID => {
+                    of_record(app, &RuleSubject::Proposed(record))
+                }
                 (Some(_), _) => Err(unclear()),
-                (None, refused) => of_record(app, &refused?),
+                (None, refused) => of_record(app, &RuleSubject::Refused(refused?)),
             }
         }
-        (None, None, true) => of_record(app, &refused_record(app, false, |_| true)?),
+        (None, None, true) => {
+            let last = refused_record(app, false, |_| true)?;
+            of_record(app, &RuleSubject::Refused(last))
+        }
         _ => Err(
             ControlRefusal::new(StatusCode::BAD_REQUEST, "it is not clear what to allow")
                 .next("name a host, an exchange, or the last one"),
@@ -129,10 +135,9 @@ fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<NewRule, Contr
         )?;
     }
     let session = session(app, asked.session.as_deref())?;
-    Ok(NewRule {
-        policy: permit(&session, &allowed.host.to_string(), allowed.port),
-        denied: denials::about(app, asked.session.as_deref(), host),
-    })
+    let policy = permit(&session, &allowed.host.to_string(), allowed.port);
+    let denied = denials::permitted(app, &session, &policy, None);
+    Ok(NewRule { policy, denied })
 }
 
 /// Refuses a rule for what the gateway refuses whatever policies permit.
@@ -174,57 +179,68 @@ fn permit(session: &SessionId, host: &str, port: u16) -> String {
     generate::permit_host(Some(session), host, Some(port))
 }
 
+/// Refused exchanges that fit, of which the last counts.
+#[derive(Default)]
+struct Fitting {
+    last: Option<VerifiedRecord>,
+    several: bool,
+}
+
 /// Returns the last record of a refusal that fits; with `only`, the only one. A policy may have
 /// refused it, or a name server, or a proxy before there was a request.
 fn refused_record(
     app: &App,
     only: bool,
     fits: impl Fn(&Record) -> bool,
-) -> Result<Record, ControlRefusal> {
-    let (mut found, mut several) = (None::<Record>, false);
-    each_refused(app, |record| {
+) -> Result<VerifiedRecord, ControlRefusal> {
+    let found = refused(app, |found: &mut Fitting, record| {
         if fits(&record) {
-            several |= found.as_ref().is_some_and(|before| before.id != record.id);
-            found = Some(record);
+            let before = found.last.replace(record);
+            let id = found.last.as_ref().map(|last| &last.id);
+            found.several |= before.is_some_and(|before| Some(&before.id) != id);
         }
     })?;
     // A workload knows the ids of its own exchanges, and could make one that begins like another.
-    if only && several {
+    if only && found.several {
         return Err(unclear());
     }
-    found.ok_or_else(|| {
+    found.last.ok_or_else(|| {
         let what = "no such exchange was refused";
         ControlRefusal::new(StatusCode::NOT_FOUND, what).next("`gateway log --refused` lists them")
     })
 }
 
-/// Reads the whole log once, and gives the refused exchanges.
+/// Reads the whole log once, and returns what `each` made of the refused exchanges.
 ///
 /// # Errors
-/// Returns that it cannot be read.
-pub(super) fn each_refused(app: &App, mut each: impl FnMut(Record)) -> Result<(), ControlRefusal> {
-    let unreadable = |error: audit::Error| {
-        ControlRefusal::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the audit log cannot be read",
-        )
-        .because(chain(&error))
-    };
+/// Returns that it cannot be read, or does not hold: a rule is made from no record that somebody
+/// may have put there.
+pub(super) fn refused<T: Default>(
+    app: &App,
+    each: impl Fn(&mut T, VerifiedRecord),
+) -> Result<T, ControlRefusal> {
     let path = app.shared.log.path().unwrap_or(Path::new(""));
-    let files = audit::files(path).map_err(unreadable)?;
-    audit::read(&files, |record| {
+    let read = audit::verified(path, app.shared.log.head(), |made, record| {
         if record.kind == "exchange" && record.reason.is_some() {
-            each(record);
+            each(made, record);
         }
+    });
+    let unavailable = |what| ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, what);
+    read.map_err(|why| match why {
+        Unverified::Unreadable(error) => {
+            unavailable("the audit log cannot be read").because(chain(&error))
+        }
+        Unverified::Fault(problem) => unavailable("the audit log does not hold")
+            .because(format!("{problem}, so no rule is made from it"))
+            .next("see `gateway audit verify`, or name the host: `gateway allow HOST`"),
     })
-    .map_err(unreadable)
 }
 
 /// Returns the only refused exchange whose id begins like this.
 ///
 /// # Errors
 /// Returns that there is none, or more than one.
-pub(super) fn refused_exchange(app: &App, id: &str) -> Result<Record, ControlRefusal> {
+pub(super) fn refused_exchange(app: &App, id: &str) -> Result<VerifiedRecord, ControlRefusal> {
     let is_it = |record: &Record| {
         let known = record.id.as_deref();
         known.is_some_and(|known| known.starts_with(id))
@@ -237,8 +253,19 @@ fn unclear() -> ControlRefusal {
     ControlRefusal::new(StatusCode::CONFLICT, what).next("write the whole id")
 }
 
+/// What a rule is made for.
+enum RuleSubject {
+    Refused(VerifiedRecord),
+    /// A request that was never made, as the record of its refusal.
+    Proposed(Record),
+}
+
 /// Returns the rule for what an exchange asked for.
-fn of_record(app: &App, record: &Record) -> Result<NewRule, ControlRefusal> {
+fn of_record(app: &App, asked: &RuleSubject) -> Result<NewRule, ControlRefusal> {
+    let record: &Record = match asked {
+        RuleSubject::Refused(record) => record,
+        RuleSubject::Proposed(record) => record,
+    };
     let conflict = |what: String| ControlRefusal::new(StatusCode::CONFLICT, what);
     let reason = record.reason.as_deref().unwrap_or_default();
     let code = ReasonCode::named(reason);
@@ -254,7 +281,6 @@ fn of_record(app: &App, record: &Record) -> Result<NewRule, ControlRefusal> {
     }
     let named = record.session.as_deref();
     let id = session(app, named)?;
-    denials::refuse(app, &id, record)?;
     let Ok(mut request) = proposal::request(record, Some(&app.config)) else {
         if record.path.is_some() {
             let what = "the log does not hold the request's whole path, so no rule is for it alone";
@@ -272,7 +298,13 @@ fn of_record(app: &App, record: &Record) -> Result<NewRule, ControlRefusal> {
             session: Some(id.to_string()),
             ..AllowRequest::default()
         };
-        return of_host(app, &asked, &pattern);
+        let rule = of_host(app, &asked, &pattern)?;
+        let names = rule
+            .denied
+            .iter()
+            .filter(|one| one.wanted.request.is_none());
+        denials::refuse(&names.cloned().collect::<Vec<_>>())?;
+        return Ok(rule);
     };
     above_floor(app, &proposal::origin(&request))?;
     if let Some(session) = app.shared.sessions.get(&id) {
@@ -290,8 +322,10 @@ fn of_record(app: &App, record: &Record) -> Result<NewRule, ControlRefusal> {
     if rules.is_empty() {
         return Err(conflict(wanted.reason).next(wanted.next_step));
     }
+    let policy = rules.into_iter().collect::<Vec<_>>().join("\n");
+    denials::refuse(&denials::permitted(app, &id, &policy, unlent))?;
     Ok(NewRule {
-        policy: rules.into_iter().collect::<Vec<_>>().join("\n"),
+        policy,
         denied: Vec::new(),
     })
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::failure::Failure;
 use super::proposal;
-use crate::audit::{self, Injected, Record};
+use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
 use crate::config::Config;
 use crate::gateway::{chain, floor};
 use crate::message::{Authority, Host, Origin, Scheme};
@@ -24,6 +24,8 @@ pub(super) struct Needs {
     /// Refusals that no rule changes, by host and code.
     unchanged: BTreeSet<(String, String)>,
     more: bool,
+    /// Whether the run has ended.
+    is_over: bool,
 }
 
 type Methods = BTreeMap<String, BTreeSet<CoveredPath>>;
@@ -35,23 +37,28 @@ impl Needs {
     /// Reads what was asked for since a record of the log.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if the log cannot be read.
+    /// Returns a [`Failure`] if the log cannot be read, or does not hold.
     pub(super) fn of(log: &Path, after: u64) -> Result<Self, Failure> {
-        let unreadable = |error: audit::Error| {
-            Failure::new("the log of the run cannot be read").because(chain(&error))
-        };
-        let files = audit::files(log).map_err(unreadable)?;
-        let (mut needs, mut is_over) = (Self::default(), false);
-        audit::read(&files, |record| {
-            if record.seq >= after {
-                is_over = is_over || ends_a_run(&record);
+        let read = audit::verified(log, None, |needs: &mut Self, record| {
+            if record.seq >= after && !needs.is_over {
+                needs.is_over = ends_a_run(&record);
+                needs.read(&record);
             }
-            if record.seq >= after && !is_over && asks_for_a_host(&record) {
-                needs.add(&record);
+        });
+        read.map_err(|why| match why {
+            Unverified::Unreadable(error) => {
+                Failure::new("the log of the run cannot be read").because(chain(&error))
             }
+            Unverified::Fault(problem) => Failure::new("the log of the run does not hold")
+                .because(format!("{problem}, so nothing is proposed after it"))
+                .next("see `gateway audit verify`, move the log away, and run the command again"),
         })
-        .map_err(unreadable)?;
-        Ok(needs)
+    }
+
+    fn read(&mut self, record: &VerifiedRecord) {
+        if !self.is_over && asks_for_a_host(record) {
+            self.add(record);
+        }
     }
 
     fn add(&mut self, record: &Record) {

@@ -10,6 +10,7 @@ use super::terminal::{Terminal, safe};
 use crate::audit::Record;
 use crate::control::ControlRefusal;
 use crate::gateway::{Proposal, ProposalState};
+use crate::message::Origin;
 use crate::names::ReasonCode;
 use http::StatusCode;
 
@@ -57,16 +58,16 @@ pub(super) fn requested(app: &App, id: &str) -> Result<Option<Record>, ControlRe
 
 /// The record that a refusal of the proposed request would have left.
 pub(super) fn record(one: &Proposal) -> Option<Record> {
-    let to = &one.wanted.to;
+    let Origin { scheme, authority } = &one.wanted.to;
     let (method, path) = one.wanted.request.as_ref()?;
     Some(Record {
         kind: "exchange".into(),
         session: Some(one.session.to_string().into()),
         entry: Some("transparent".into()),
-        scheme: Some("https".into()),
+        scheme: Some(scheme.as_str().into()),
         method: Some(method.clone().into()),
-        host: Some(to.host.as_str().to_owned().into()),
-        port: Some(to.port),
+        host: Some(authority.host.as_str().to_owned().into()),
+        port: Some(authority.port),
         path: Some(path.clone().into()),
         reason: Some(ReasonCode::PolicyDefaultDeny.as_str().into()),
         ..Record::default()
@@ -79,7 +80,7 @@ pub(super) fn print_waiting(terminal: &Terminal, app: &App) {
     for one in app.shared.proposals.all().into_iter().filter(waiting) {
         let (wanted, words) = (safe(&one.wanted.shown()), quoted(&one.words));
         let told = format!("{wanted}: nobody answered the proposal. The command says: {words}");
-        terminal.entry("proposed", &told);
+        terminal.entry_of_peer("proposed", &told);
     }
 }
 
@@ -110,8 +111,11 @@ pub(super) fn proposals(gateway: &Gateway) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// Quotes a workload's words, which cannot end the quotation, and are safe for a terminal.
+/// Quotes a workload's words, which cannot end the quotation, and are safe for a terminal. Of many
+/// spaces one is left: they could move words to where a line begins.
 pub(super) fn quoted(words: &str) -> String {
+    let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
+    let words = words.join(" ");
     let words = words.replace('\\', r"\\").replace('"', "\\\"");
     format!("\"{}\"", safe(&words))
 }
@@ -120,8 +124,8 @@ fn print(terminal: &Terminal, one: &Value) {
     let text = |name: &str| one[name].as_str().unwrap_or_default();
     let (id, state) = (safe(text("id")), safe(text("state")));
     let (session, wanted) = (safe(text("session")), safe(text("wanted")));
-    terminal.line(format!("{id} {state:<8} {session:<12} {wanted}"));
-    terminal.line(format!("  the workload says: {}", quoted(text("why"))));
+    terminal.line_of_peer(&format!("{id} {state:<8} {session:<12} {wanted}"));
+    terminal.line_of_peer(&format!("  the workload says: {}", quoted(text("why"))));
 }
 
 impl Deny {

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use super::app::App;
 use super::{grant, proposal, proposed};
-use crate::audit::Record;
+use crate::audit::{Record, VerifiedRecord};
 use crate::gateway::{Proposal, ProposalState};
 use crate::message::Host;
 use crate::names::SessionId;
@@ -18,11 +18,14 @@ pub(super) fn settle(app: &App) {
     waiting.retain(|one| one.state != ProposalState::Granted && lives(app, one));
     let refused = refused(app, &waiting);
     for one in &waiting {
-        let wanted = match &one.wanted.refused {
-            None => proposed::record(one),
-            Some(id) => refused.get(&id.to_string()).cloned(),
+        let allowed = match &one.wanted.refused {
+            None => proposed::record(one).is_some_and(|record| allowed_now(app, &record)),
+            Some(id) => {
+                let record = refused.get(&id.to_string());
+                record.is_some_and(|record| allowed_now(app, record))
+            }
         };
-        if wanted.is_some_and(|record| allowed_now(app, &record)) {
+        if allowed {
             let to = (one.state, ProposalState::Granted);
             // The rule that allows it is recorded.
             let _ = proposals.settle((&one.session, one.id), to, |_| Ok::<_, Infallible>(()));
@@ -36,19 +39,19 @@ fn lives(app: &App, one: &Proposal) -> bool {
 }
 
 /// The refusals that proposals name, by id. The log, which may be large, is read once for all.
-fn refused(app: &App, waiting: &[Proposal]) -> HashMap<String, Record> {
+fn refused(app: &App, waiting: &[Proposal]) -> HashMap<String, VerifiedRecord> {
     let ids = waiting.iter().filter_map(|one| one.wanted.refused);
-    let ids = ids.map(|id| id.to_string());
-    let (ids, mut found) = (ids.collect::<HashSet<_>>(), HashMap::new());
-    if !ids.is_empty() {
-        // What cannot be read still waits.
-        let _ = grant::each_refused(app, |record| {
-            if let Some(id) = record.id.as_deref().filter(|id| ids.contains(*id)) {
-                found.insert(id.to_owned(), record);
-            }
-        });
+    let ids: HashSet<String> = ids.map(|id| id.to_string()).collect();
+    if ids.is_empty() {
+        return HashMap::new();
     }
-    found
+    let found = grant::refused(app, |found: &mut HashMap<_, _>, record| {
+        if let Some(id) = record.id.as_deref().filter(|id| ids.contains(*id)) {
+            found.insert(id.to_owned(), record);
+        }
+    });
+    // What cannot be read still waits.
+    found.unwrap_or_default()
 }
 
 fn allowed_now(app: &App, record: &Record) -> bool {

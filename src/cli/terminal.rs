@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
@@ -10,7 +11,7 @@ use crate::config::{Diagnostic, Severity};
 
 use super::failure::{Code, Failure, MistakeJson};
 use super::standard_error::StandardError;
-use super::terminal_text::{harmless, width_of};
+use super::terminal_text::{folded, harmless, width_of};
 
 pub use super::terminal_text::safe;
 
@@ -125,9 +126,29 @@ impl Terminal {
         self.named(Paint::Yellow, name, text);
     }
 
+    /// As [`Terminal::entry`], with words of a peer: none of them begins a row, however long it is.
+    pub fn entry_of_peer(&self, name: &str, text: &str) {
+        let name = painted(self.err, Paint::Dim, &format!("gateway  {name:<8}"));
+        let columns = width(std::io::stderr());
+        let rows = folded(text, columns.saturating_sub(INDENT));
+        self.note(format!(
+            "{name} {}",
+            rows.join(&format!("\n{:INDENT$}", ""))
+        ));
+    }
+
+    /// As [`Terminal::line`], with words of a peer: none of them begins a row.
+    pub fn line_of_peer(&self, text: &str) {
+        let rows = folded(text, width(std::io::stdout()));
+        rows.iter().for_each(|row| self.line(row));
+    }
+
     fn named(&self, paint: Paint, name: &str, text: &str) {
         let name = painted(self.err, paint, &format!("gateway  {name:<8}"));
-        self.note(format!("{name} {}", wrapped(text, width(), INDENT)));
+        self.note(format!(
+            "{name} {}",
+            wrapped(text, width(std::io::stderr()), INDENT)
+        ));
     }
 
     /// Prints a JSON document to standard output.
@@ -184,7 +205,7 @@ impl Terminal {
                 // A list of mistakes has a line for each part.
                 let lines = part
                     .lines()
-                    .map(|line| wrapped(&safe(line), width(), LABEL));
+                    .map(|line| wrapped(&safe(line), width(std::io::stderr()), LABEL));
                 let lines: Vec<String> = lines.collect();
                 let part = lines.join(&format!("\n{:LABEL$}", ""));
                 write!(text, "\n  {label}: {part}").unwrap_or(());
@@ -216,9 +237,9 @@ impl Terminal {
 static UNWRITTEN: AtomicBool = AtomicBool::new(false);
 
 /// How many characters fit in one line of the terminal, if it is one.
-fn width() -> usize {
+fn width(terminal: impl AsFd) -> usize {
     // Only a terminal has a size.
-    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
+    let size = rustix::termios::tcgetwinsize(terminal).ok();
     let columns = size.map(|size| usize::from(size.ws_col));
     let columns = columns.filter(|columns| *columns >= NARROWEST);
     columns.unwrap_or(usize::MAX)

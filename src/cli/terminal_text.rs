@@ -40,10 +40,8 @@ fn misleads(c: char) -> bool {
     let is_unseen = GeneralCategoryGroup::Other
         .union(GeneralCategoryGroup::Mark)
         .contains(category)
-        || matches!(
-            category,
-            GeneralCategory::LineSeparator | GeneralCategory::ParagraphSeparator
-        )
+        || GeneralCategoryGroup::Separator.contains(category)
+        || BLANK.contains(&c)
         || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c);
     let leftward = [
         BidiClass::RightToLeft,
@@ -59,6 +57,32 @@ fn misleads(c: char) -> bool {
         || leftward.contains(&CodePointMapData::new().get(c))
         || joined.contains(&CodePointMapData::new().get(c))
 }
+
+/// Letters and signs that are drawn as nothing, and of which no property says so: of Braille, of
+/// music and of hieroglyphs.
+const BLANK: [char; 4] = ['\u{2800}', '\u{1d159}', '\u{13441}', '\u{13442}'];
+
+/// The whole of a line, in rows of so many columns. Each row but the first begins with a mark, so
+/// that no text of a peer looks like a line of its own.
+pub(super) fn folded(line: &str, width: usize) -> Vec<String> {
+    let mark = if width > NARROW { MARK } else { "" };
+    let (mut rows, mut row, mut columns) = (Vec::new(), String::new(), 0);
+    for letter in line.chars() {
+        let wide = width_of(letter);
+        if columns + wide > width && columns > 0 {
+            rows.push(std::mem::replace(&mut row, mark.to_owned()));
+            columns = mark.chars().count();
+        }
+        row.push(letter);
+        columns += wide;
+    }
+    rows.push(row);
+    rows
+}
+
+const MARK: &str = "\u{2026} ";
+/// Where there is no room for the mark.
+const NARROW: usize = 8;
 
 /// The same JSON on one line, with escapes for every character that could mislead.
 pub(super) fn harmless(json: String) -> String {
@@ -118,6 +142,17 @@ mod tests {
             "\u{180e}",
             "\u{fff9}",
             "\u{2028}",
+            // What looks like nothing, or like a space.
+            "\u{a0}",
+            "\u{1680}",
+            "\u{2003}",
+            "\u{202f}",
+            "\u{205f}",
+            "\u{3000}",
+            "\u{2800}",
+            "\u{ffa0}",
+            "\u{1d159}",
+            "\u{13441}",
             // Right to left: Hebrew, Arabic, Syriac, Adlam, digits, and what turns letters around.
             "\u{5d0}",
             "\u{627}",
@@ -136,6 +171,14 @@ mod tests {
         }
         let plain = "grüße Ελλάδα привет 漢字 かな 한국어 ก ✓ … 😀";
         assert_eq!(safe(plain), plain);
+    }
+
+    #[test]
+    fn a_row_that_goes_on_begins_with_a_mark() {
+        let rows = folded("the workload says this", 12);
+        assert_eq!(rows, ["the workload", "\u{2026}  says this"]);
+        assert_eq!(folded("漢字かな", 5), ["漢字", "かな"]);
+        assert_eq!(folded("short", usize::MAX), ["short"]);
     }
 
     #[test]

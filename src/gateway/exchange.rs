@@ -44,6 +44,9 @@ pub(super) struct Exchange {
     pub(super) ca: Arc<SessionCa>,
     /// What the origin took of its time.
     pub(super) waited: OriginTime,
+    /// Where the request goes: what its connection says of that, until its claims agree. `None` if
+    /// that names no host. Whatever shows or counts a refusal takes it from here.
+    pub(super) to: Option<Origin>,
 }
 
 impl Exchange {
@@ -83,10 +86,11 @@ impl Exchange {
         let bindings = self.snapshot.credentials.bindings();
         let signed_paths = bindings.signed_paths(addressed.origin());
         self.error_format = ErrorFormat::of(signed_paths, &asked(&addressed));
-        let Authority { host, port } = &addressed.origin().authority;
-        self.trail.authority(host.as_str(), *port);
-        let reading = self.reading(&addressed, signed_paths);
         let to = addressed.origin().clone();
+        let Authority { host, port } = &to.authority;
+        self.trail.authority(host.as_str(), *port);
+        self.to = Some(to.clone());
+        let reading = self.reading(&addressed, signed_paths);
         let accepted =
             Accepted::read(addressed, reading, self.guard.meter.clone()).map_err(|why| {
                 let unreachable = self.unreachable(&connection, &to);

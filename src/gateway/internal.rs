@@ -12,6 +12,7 @@ use super::answer_body::AnswerBody;
 use super::exchange::Exchange;
 use super::propose;
 use super::recent::RecentRefusal;
+use super::respond::shown;
 use crate::intercept::{Entry, GATEWAY_NAME};
 use crate::message::Host;
 use crate::policy::HostScope;
@@ -115,15 +116,15 @@ impl Exchange {
 }
 
 fn refusal(one: &RecentRefusal) -> Value {
-    let id = one.id.to_string();
+    let (id, to) = (one.id.to_string(), shown(one.to.as_ref()));
     let time = OffsetDateTime::from(one.time).format(&Rfc3339);
     json!({
         "id": id,
         "time": time.unwrap_or_default(),
-        "to": one.to,
+        "to": to,
         "reason": one.reason.as_str(),
         "what": one.reason.meaning(),
-        "next": one.reason.next_step_for(&one.to, &id),
+        "next": one.reason.next_step_for(&to, &id),
     })
 }
 

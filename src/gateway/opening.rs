@@ -18,7 +18,7 @@ use super::worker::Worker;
 use crate::audit::Trail;
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{Entry, dns, explicit};
-use crate::message::Authority;
+use crate::message::{Authority, Origin, Scheme};
 use crate::names::{ExchangeId, ReasonCode, SessionId};
 
 impl Worker {
@@ -94,14 +94,20 @@ impl Worker {
             id: trail.id(),
             time: SystemTime::now(),
             reason,
-            to: to.map_or_else(String::new, |to| {
-                format!("{}:{}", to.host.to_uri(), to.port)
-            }),
+            to: to.map(of_tunnel),
             request: None,
         };
         self.shared.recent.add(session.id(), refusal);
         // A trail that is dropped unanswered writes its record.
         trail.id()
+    }
+}
+
+/// Where a tunnel goes in which nothing was read. It counts as one for TLS, as in its record.
+fn of_tunnel(authority: &Authority) -> Origin {
+    Origin {
+        scheme: Scheme::Https,
+        authority: authority.clone(),
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use crate::message::Authority;
+use crate::message::Origin;
+use crate::message::route::readings;
 use crate::names::{ExchangeId, SessionId};
 
 /// How many sessions are remembered. The one that proposed least recently is forgotten first.
@@ -42,7 +43,7 @@ pub struct Proposal {
 #[derive(Clone, Debug)]
 pub struct ProposedAccess {
     /// Where it goes.
-    pub to: Authority,
+    pub to: Origin,
     /// The method, and the path in canonical form; `None` if there was a name or a tunnel alone.
     pub request: Option<(String, String)>,
     /// The exchange that was refused for want of it; without one, it need not have been asked for.
@@ -67,8 +68,8 @@ pub(super) enum NotTaken {
     TooOften,
     /// Too many of the session's wait, or were refused.
     TooMany,
-    /// A person has answered the same one.
-    Answered(ProposalState),
+    /// A person has refused the same one.
+    Refused,
 }
 
 /// The proposals of each session. Bounded, and lost with the process: the audit log keeps what was
@@ -100,24 +101,28 @@ impl ProposalState {
 }
 
 impl ProposedAccess {
-    /// What is shown of it: a method, a host and a path, or a host alone.
+    /// What is shown of it: a method, a host and a path in all its readings, or a host alone.
     #[must_use]
     pub fn shown(&self) -> String {
-        let host = self.to.host.to_uri();
-        let to = match self.to.port {
-            443 => host,
-            port => format!("{host}:{port}"),
-        };
+        let to = self.to.authority.shown();
         match &self.request {
-            Some((method, path)) => format!("{method} {to}{path}"),
+            Some((method, path)) => format!("{method} {to}{}", readings(path).join(" or ")),
             None => to,
         }
     }
 
-    /// Whether the same rule would allow both.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
+    fn is_same(&self, other: &Self) -> bool {
         (&self.to, &self.request) == (&other.to, &other.request)
+    }
+
+    /// Whether some server takes both for one request.
+    fn may_be_same(&self, other: &Self) -> bool {
+        let both = self.request.as_ref().zip(other.request.as_ref());
+        let is_read_as_one = both.is_some_and(|((method, path), (other, other_path))| {
+            let others = readings(other_path);
+            method == other && readings(path).iter().any(|one| others.contains(one))
+        });
+        self.is_same(other) || (self.to == other.to && is_read_as_one)
     }
 }
 
@@ -146,15 +151,20 @@ impl Proposals {
     ) -> Result<Proposal, E> {
         let mut all = self.0.lock();
         let own = all.get_or_insert_mut(proposal.session.clone(), OfSession::default);
-        let is_same = |one: &&Proposal| one.wanted.is_same(&proposal.wanted);
-        let same = own.all.iter().find(is_same);
-        match same.map(|one| one.state) {
-            Some(ProposalState::Waiting) => return Ok(same.cloned().unwrap_or(proposal)),
-            Some(ProposalState::Refused) => {
-                return Err(NotTaken::Answered(ProposalState::Refused).into());
-            }
-            // What was granted may have been taken back since.
-            Some(ProposalState::Granted) | None => {}
+        let may_be_same = |one: &&Proposal| one.wanted.may_be_same(&proposal.wanted);
+        let mut refused = own
+            .all
+            .iter()
+            .filter(|one| one.state == ProposalState::Refused);
+        if refused.any(|one| may_be_same(&one)) {
+            return Err(NotTaken::Refused.into());
+        }
+        let mut waiting = own
+            .all
+            .iter()
+            .filter(|one| one.state == ProposalState::Waiting);
+        if let Some(same) = waiting.find(|one| one.wanted.is_same(&proposal.wanted)) {
+            return Ok(same.clone());
         }
         let of = |state| own.all.iter().filter(move |one| one.state == state).count();
         let (waiting, refused) = (of(ProposalState::Waiting), of(ProposalState::Refused));
@@ -162,6 +172,7 @@ impl Proposals {
             return Err(NotTaken::TooMany.into());
         }
         record(&proposal)?;
+        // What was granted may have been taken back since.
         own.all.retain(|one| !one.wanted.is_same(&proposal.wanted));
         let granted = |one: &Proposal| one.state == ProposalState::Granted;
         if own.all.len() >= UNGRANTED
@@ -226,6 +237,7 @@ impl Proposals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{Authority, Scheme};
 
     fn proposal(n: u8) -> Proposal {
         let id = ExchangeId::from_bytes([n; 10]);
@@ -234,7 +246,11 @@ mod tests {
             session: SessionId::new("ours").unwrap(),
             time: SystemTime::now(),
             wanted: ProposedAccess {
-                to: Authority::parse(format!("h{n}.test").as_bytes(), Some(443)).unwrap(),
+                to: Origin {
+                    scheme: Scheme::Https,
+                    authority: Authority::parse(format!("h{n}.test").as_bytes(), Some(443))
+                        .unwrap(),
+                },
                 request: None,
                 refused: Some(id),
             },
@@ -269,16 +285,43 @@ mod tests {
             let _ = take(&proposals, n);
             answer(&proposals, n, ProposalState::Refused);
         }
-        let again = NotTaken::Answered(ProposalState::Refused);
-        assert_eq!(take(&proposals, 3).unwrap_err(), again);
+        assert_eq!(take(&proposals, 3).unwrap_err(), NotTaken::Refused);
         assert_eq!(take(&proposals, 40).unwrap_err(), NotTaken::TooMany);
         // Nor under the id of another refusal of the same.
         let mut other = proposal(3);
         (other.id, other.wanted.refused) = (proposal(50).id, Some(proposal(50).id));
         let other = proposals.take(other, |_| Ok::<_, NotTaken>(()));
-        assert_eq!(other.unwrap_err(), again);
+        assert_eq!(other.unwrap_err(), NotTaken::Refused);
         assert!(!answer(&proposals, 3, ProposalState::Granted));
         assert_eq!(proposals.all().len(), 32);
+    }
+
+    #[test]
+    fn what_was_refused_stays_refused_in_every_spelling_of_its_path() {
+        let proposals = Proposals::default();
+        let asks = |n: u8, method: &str, path: &str| {
+            let mut one = proposal(n);
+            one.wanted.to = proposal(0).wanted.to;
+            one.wanted.request = Some((method.to_owned(), path.to_owned()));
+            proposals.take(one, |_| Ok::<_, NotTaken>(()))
+        };
+        let first = asks(1, "GET", "/admin//keys").unwrap();
+        assert_eq!(
+            first.wanted.shown(),
+            "GET h0.test/admin//keys or /admin/keys"
+        );
+        assert!(answer(&proposals, 1, ProposalState::Refused));
+        for path in [
+            "/admin//keys",
+            "/admin/keys",
+            "/admin;v=1/keys",
+            "//admin/keys",
+        ] {
+            let again = asks(2, "GET", path);
+            assert_eq!(again.unwrap_err(), NotTaken::Refused, "{path}");
+        }
+        assert!(asks(3, "GET", "/admin/key").is_ok());
+        assert!(asks(4, "POST", "/admin/keys").is_ok());
     }
 
     #[test]

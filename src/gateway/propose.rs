@@ -112,13 +112,9 @@ impl Exchange {
             ReasonCode::PolicyDefaultDeny | ReasonCode::DnsName | ReasonCode::HostNotPermitted => {}
             reason => return Err(unhelped(reason)),
         }
-        let to = Authority::parse(refusal.to.as_bytes(), Some(443));
-        let to = to.map_err(|_| malformed("that refusal names no host"))?;
-        let scheme = match to.port {
-            80 => Scheme::Http,
-            _ => Scheme::Https,
-        };
-        self.above_floor(scheme, to.clone())?;
+        let to = refusal.to;
+        let to = to.ok_or_else(|| malformed("that refusal names no host"))?;
+        self.above_floor(&to)?;
         Ok(ProposedAccess {
             to,
             request: refusal.request,
@@ -130,8 +126,7 @@ impl Exchange {
     fn named_request(&self, said: &ProposalContent) -> Wished {
         let part = |part: &Option<String>| part.clone().unwrap_or_default();
         let (host, method, path) = (part(&said.host), part(&said.method), part(&said.path));
-        let to = Authority::parse(host.as_bytes(), Some(443));
-        let to = to.map_err(|_| malformed("`host` is no host, or host and port"))?;
+        let to = origin(&host)?;
         let is_method = Method::from_bytes(method.as_bytes())
             .is_ok_and(|method| method::check(&method).is_ok() && method != Method::CONNECT);
         if !is_method {
@@ -144,7 +139,7 @@ impl Exchange {
                 "`path` is no path in canonical form, without a query",
             ));
         }
-        self.above_floor(Scheme::Https, to.clone())?;
+        self.above_floor(&to)?;
         Ok(ProposedAccess {
             to,
             request: Some((method, path)),
@@ -153,10 +148,26 @@ impl Exchange {
     }
 
     /// Refuses what no rule would allow.
-    fn above_floor(&self, scheme: Scheme, authority: Authority) -> Result<(), Unproposed> {
-        let origin = Origin { scheme, authority };
-        floor(&origin, &self.snapshot.origins).map_or(Ok(()), |reason| Err(unhelped(reason)))
+    fn above_floor(&self, to: &Origin) -> Result<(), Unproposed> {
+        floor(to, &self.snapshot.origins).map_or(Ok(()), |reason| Err(unhelped(reason)))
     }
+}
+
+/// Reads where a proposed request goes: over https unless `http://` stands before it.
+fn origin(host: &str) -> Result<Origin, Unproposed> {
+    let (scheme, named) = match host.strip_prefix("http://") {
+        Some(named) => (Scheme::Http, named),
+        None => (Scheme::Https, host.strip_prefix("https://").unwrap_or(host)),
+    };
+    let authority = Authority::parse(named.as_bytes(), Some(scheme.default_port()));
+    let authority =
+        authority.map_err(|_| malformed("`host` is no host, or host and port, or origin"))?;
+    if scheme == Scheme::Https && authority.port == Scheme::Http.default_port() {
+        return Err(malformed(
+            "port 80 is not one of https: write `http://HOST`",
+        ));
+    }
+    Ok(Origin { scheme, authority })
 }
 
 fn media_type(fields: &HeaderMap) -> String {
@@ -223,7 +234,7 @@ impl From<NotTaken> for Unproposed {
                 let what = "as many proposals as a session may have were made: ask your user";
                 no(StatusCode::TOO_MANY_REQUESTS, what)
             }
-            NotTaken::Answered(_) => {
+            NotTaken::Refused => {
                 let what = "a person has refused the same proposal";
                 no(StatusCode::CONFLICT, what)
             }

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use lru::LruCache;
 use parking_lot::Mutex;
 
+use crate::message::Origin;
 use crate::names::{ExchangeId, ReasonCode, SessionId};
 
 /// How many sessions are remembered. The one that was refused least recently is forgotten first.
@@ -20,8 +21,8 @@ pub(super) struct RecentRefusal {
     pub(super) id: ExchangeId,
     pub(super) time: SystemTime,
     pub(super) reason: ReasonCode,
-    /// The host and port, if they were known.
-    pub(super) to: String,
+    /// Where it was to go, if that was known.
+    pub(super) to: Option<Origin>,
     /// The method and the path, as the audit log shows them, if they were read.
     pub(super) request: Option<(String, String)>,
 }
@@ -56,16 +57,22 @@ impl RecentRefusals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{Authority, Scheme};
 
     #[test]
     fn a_session_sees_its_own_latest_refusals_alone() {
         let (recent, id) = (RecentRefusals::default(), ExchangeId::from_bytes([1; 10]));
         let sessions = ["ours", "theirs"].map(|name| SessionId::new(name).unwrap());
-        let refusal = |to: String| RecentRefusal {
+        let origin = |host: &str| {
+            let authority = Authority::parse(host.as_bytes(), Some(443)).unwrap();
+            let scheme = Scheme::Https;
+            Origin { scheme, authority }
+        };
+        let refusal = |host: String| RecentRefusal {
             id,
             time: SystemTime::now(),
             reason: ReasonCode::PolicyDefaultDeny,
-            to,
+            to: Some(origin(&host)),
             request: None,
         };
         for n in 0..100 {
@@ -73,8 +80,10 @@ mod tests {
         }
         recent.add(&sessions[1], refusal(String::from("other.test")));
         let ours = recent.of(&sessions[0]);
-        assert_eq!((ours.len(), ours[0].to.as_str()), (MOST, "h99.test"));
-        assert!(ours.iter().all(|one| one.to != "other.test"));
+        let latest = (ours.len(), ours[0].to.clone());
+        assert_eq!(latest, (MOST, Some(origin("h99.test"))));
+        let other = Some(origin("other.test"));
+        assert!(ours.iter().all(|one| one.to != other));
         assert_eq!(recent.of(&sessions[1]).len(), 1);
     }
 }

@@ -20,7 +20,7 @@ use crate::audit::{End, Length, Outcome, Trail};
 use crate::body::TransformFault;
 use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{ConnectionContext, Rejected, SessionCa};
-use crate::message::Authority;
+use crate::message::{Authority, Origin};
 
 impl Exchange {
     /// Begins an exchange on a connection.
@@ -45,6 +45,7 @@ impl Exchange {
             waited: OriginTime::begin(trail.began()),
             entry: connection.entry,
             trail,
+            to: connection.said_origin(),
         }
     }
 
@@ -58,14 +59,16 @@ impl Exchange {
         let version = request.version();
         self.trail.protocol(version);
         self.trail.client(connection.client);
-        let (unnamed, named) = (named_by_itself(&connection, &request), connection.clone());
+        let session = connection.session.clone();
+        self.to = self.to.or_else(|| named_by_itself(&connection, &request));
         let refusal = self.admit(&connection).err().or(refusal);
         let guard = self.guard.clone();
         let result = match refusal {
             Some(refusal) => {
                 // Nothing of the request was read.
-                if let Some(to) = connection.said_authority() {
-                    self.trail.authority(to.host.as_str(), to.port);
+                if let Some(Origin { authority, .. }) = &self.to {
+                    self.trail
+                        .authority(authority.host.as_str(), authority.port);
                 }
                 Err(refusal)
             }
@@ -89,18 +92,15 @@ impl Exchange {
             }
             Err(refusal) => self.blame(refusal),
         };
-        let host = unnamed.as_ref().map(|unnamed| unnamed.host());
-        let to = destination(&named, unnamed.as_ref());
-        let host = host.unwrap_or(named.said_host());
         let recent = RecentRefusal {
             id: self.trail.id(),
             time: SystemTime::now(),
             reason: refusal.reason(),
-            to: to.clone(),
+            to: self.to.clone(),
             request: self.trail.request(),
         };
-        self.worker.shared.recent.add(&named.session, recent);
-        self.refuse(refusal, version, host, &to).await
+        self.worker.shared.recent.add(&session, recent);
+        self.refuse(refusal, version).await
     }
 
     /// Counts the exchange, and the time of an answered one.
@@ -164,18 +164,12 @@ impl Exchange {
     }
 
     /// Records the refusal, then returns it.
-    async fn refuse(
-        mut self,
-        refusal: Refusal,
-        version: Version,
-        host: &str,
-        to: &str,
-    ) -> Response<AnswerBody> {
+    async fn refuse(mut self, refusal: Refusal, version: Version) -> Response<AnswerBody> {
         let (id, reason) = (self.trail.id(), refusal.reason());
         self.count(version, false);
-        let place = if to.is_empty() { host } else { to };
+        let to = &shown(self.to.as_ref());
         let counts = &self.worker.shared.refused;
-        counts.count_of(place, reason, id, refusal.is_grantable());
+        counts.count_of(to, reason, id, refusal.is_grantable());
         self.trail.refuse(reason);
         refusal.log(id);
         let (status, fields, content) = refusal.answer(id, version, self.error_format, to);
@@ -203,33 +197,19 @@ impl Exchange {
     }
 }
 
-/// The authority that the request names, if its connection names none. It is only shown to the
-/// user, and decides nothing.
-fn named_by_itself(
-    connection: &ConnectionContext,
-    request: &Request<Incoming>,
-) -> Option<http::uri::Authority> {
-    let authority = request.uri().authority();
-    authority
-        .filter(|_| connection.said_host().is_empty())
-        .cloned()
+/// The origin that a request in absolute form names. It is only shown to the user, and decides
+/// nothing.
+fn named_by_itself(connection: &ConnectionContext, request: &Request<Incoming>) -> Option<Origin> {
+    let (scheme, named) = (connection.scheme, request.uri().authority()?);
+    let authority = Authority::parse(named.as_str().as_bytes(), Some(scheme.default_port()));
+    let authority = authority.ok()?;
+    Some(Origin { scheme, authority })
 }
 
 /// The host and port that a request is for, as `gateway allow` takes them; empty if they are not
-/// known, or malformed.
-fn destination(connection: &ConnectionContext, named: Option<&http::uri::Authority>) -> String {
-    let default = connection.scheme.default_port();
-    let by_itself = |named: &http::uri::Authority| {
-        Authority::parse(named.as_str().as_bytes(), Some(default)).ok()
-    };
-    let to = match named {
-        Some(named) => by_itself(named),
-        None => connection.said_authority(),
-    };
-    to.map_or_else(String::new, |to| match to.port {
-        443 => to.host.to_uri(),
-        port => format!("{}:{port}", to.host.to_uri()),
-    })
+/// known.
+pub(super) fn shown(to: Option<&Origin>) -> String {
+    to.map_or_else(String::new, |to| to.authority.shown())
 }
 
 const END_OF_OUR_OWN: End = End {

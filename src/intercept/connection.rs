@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::message::{Authority, ConnectionClaims, Host, Scheme};
+use crate::message::{Authority, ConnectionClaims, Host, Origin, Scheme};
 use crate::names::SessionId;
 
 /// How a connection reached the gateway and named its destination.
@@ -63,27 +63,19 @@ pub struct ConnectionContext {
 }
 
 impl ConnectionContext {
-    /// The host that the connection names, unchecked; empty if it names none.
+    /// Where the connection goes, unchecked; `None` if its requests say that. A server name decides
+    /// over an address, as in [`crate::message::agree`].
     #[must_use]
-    pub fn said_host(&self) -> &str {
-        let named = self
-            .sni
-            .as_ref()
-            .or(self.named.as_ref().map(|named| &named.host));
-        named.map_or("", |host| host.as_str())
-    }
-
-    /// Where the connection goes, unchecked; `None` if its requests say that.
-    #[must_use]
-    pub fn said_authority(&self) -> Option<Authority> {
-        let by_sni = || {
-            Some(Authority {
-                host: self.sni.clone()?,
-                port: self.destination?.port(),
-            })
+    pub fn said_origin(&self) -> Option<Origin> {
+        let dialled = self.destination.map(|address| address.port());
+        let port = self.named.as_ref().map(|named| named.port).or(dialled);
+        let by_sni = self.sni.clone().zip(port);
+        let authority = match by_sni {
+            Some((host, port)) => Authority { host, port },
+            None => (self.named.clone()).or_else(|| authority_of(self.destination?))?,
         };
-        let dialled = || authority_of(self.destination?);
-        self.named.clone().or_else(by_sni).or_else(dialled)
+        let scheme = self.scheme;
+        Some(Origin { scheme, authority })
     }
 
     pub(super) fn claims(&self) -> ConnectionClaims<'_> {

@@ -64,6 +64,17 @@ impl Authority {
     }
 }
 
+impl Authority {
+    /// Returns the host, with the port unless that is 443: as `gateway allow` takes it.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        match self.port {
+            443 => self.host.to_uri(),
+            _ => self.to_string(),
+        }
+    }
+}
+
 /// Writes `host:port`, with brackets around an IPv6 address.
 impl fmt::Display for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

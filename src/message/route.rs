@@ -59,6 +59,13 @@ pub fn other_readings(path: &str) -> Vec<String> {
     all
 }
 
+/// The path and its [`other_readings`].
+pub fn readings(path: &str) -> Vec<String> {
+    let mut all = other_readings(path);
+    all.insert(0, path.to_owned());
+    all
+}
+
 fn merge_slashes(path: &str) -> String {
     let mut merged = String::with_capacity(path.len());
     for letter in path.chars() {

@@ -5,7 +5,7 @@ use cedar_policy::EntityId;
 use super::question::{Facts, Loan};
 use super::schema::Action;
 use crate::message::Origin;
-use crate::message::route::other_readings;
+use crate::message::route::readings;
 use crate::names::{CredentialName, PolicyId, SessionId};
 
 /// Permits a session, or every session, to send any request to a host, on one port or on all.
@@ -155,10 +155,8 @@ pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath])
 
 /// Conditions for the path and its other readings, all of which must be permitted.
 fn are_paths(path: &str) -> Vec<String> {
-    let others = other_readings(path);
-    let all = std::iter::once(path).chain(others.iter().map(String::as_str));
-    all.map(|path| format!("context.path == {}", quoted(path)))
-        .collect()
+    let is = |path: &String| format!("context.path == {}", quoted(path));
+    readings(path).iter().map(is).collect()
 }
 
 fn any_of(conditions: Vec<String>) -> String {

@@ -83,3 +83,47 @@ fn nothing_that_a_rule_cannot_or_must_not_allow_is_granted() {
     let state = program.json(&["status"]);
     assert_eq!(state["gateways"][0]["policies"]["generation"], 1);
 }
+
+/// A tunnel to an address, in which a request in clear text names its own host.
+#[test]
+fn what_is_advised_counted_and_granted_is_the_host_of_the_request_and_not_the_address() {
+    let program = Program::start("");
+    let said = program.through_socks(
+        [93, 184, 216, 34],
+        "GET / HTTP/1.1\r\nHost: later.test\r\n\r\n",
+    );
+    assert!(said.contains("`gateway allow later.test:80`"), "{said}");
+    assert!(!said.contains("93.184.216.34"), "{said}");
+    let (code, said) = program.gateway(&["allow", "--last", "--yes"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(program.ask("http://later.test/").0, 200);
+}
+
+#[test]
+fn no_rule_is_made_from_a_log_that_does_not_hold() {
+    let program = Program::start("");
+    program.ask("http://later.test/");
+    program.ask("http://evil.test/");
+    let path = program.path("audit/log.jsonl");
+    let log = std::fs::read_to_string(&path).unwrap();
+    let id = program.records("exchange")[0]["id"].clone();
+    // A record is put in, with another's hash; one is taken away; the first ones are changed.
+    let lines: Vec<&str> = log.split_inclusive('\n').collect();
+    let forged = lines[1].replace("later.test", "other.test");
+    for changed in [
+        [lines[0], &forged, lines[2]].concat(),
+        [lines[0], lines[2]].concat(),
+        lines[..2].concat(),
+    ] {
+        std::fs::write(&path, changed).unwrap();
+        for named in ["--last", id.as_str().unwrap()] {
+            let (code, said) = program.gateway(&["allow", named, "--yes"]);
+            assert_eq!(code, 1, "{said}");
+            assert!(said.contains("the audit log does not hold"), "{said}");
+            assert!(said.contains("log.jsonl:"), "{said}");
+        }
+    }
+    // A host that the operator names needs no log.
+    assert_eq!(program.gateway(&["allow", "later.test:80", "--yes"]).0, 0);
+    std::fs::write(&path, log).unwrap();
+}

@@ -299,6 +299,30 @@ fn init_proposes_by_the_folder_or_the_last_run_and_overwrites_nothing() {
 }
 
 #[test]
+fn nothing_is_learned_from_a_log_that_does_not_hold() {
+    let (folder, _) = desk();
+    let at = folder.path();
+    let script = ["exec", "--config", "../named.toml", "--", "sh", "-c", ASKS];
+    run(at, &script);
+    let logs = fs::read_dir(at.join("home/.local/state/gateway/audit")).unwrap();
+    let paths = logs.map(|entry| entry.unwrap().path());
+    let log = paths.max_by_key(|path| path.metadata().unwrap().len());
+    let log = log.unwrap();
+    let text = fs::read_to_string(&log).unwrap();
+    let added = text.replacen("late.test", "evil.test", 1);
+    fs::write(&log, added).unwrap();
+    let output = run(at, &["init", "--from-last-run", "--yes"]);
+    assert!(!output.status.success() && !file(at).exists());
+    for part in ["does not hold", ".jsonl:", "gateway audit verify"] {
+        assert!(said(&output).contains(part), "{}", said(&output));
+    }
+    assert!(!said(&output).contains("permit("), "{}", said(&output));
+    fs::write(&log, text).unwrap();
+    let output = run(at, &["init", "--from-last-run", "--yes"]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
 fn a_run_that_is_learned_from_ends_with_its_signal() {
     let (folder, _) = desk();
     let at = folder.path();

@@ -201,6 +201,24 @@ origins = ["https://api.test"]
         (status, String::from_utf8_lossy(&text[..read]).into_owned())
     }
 
+    /// Sends a request through a SOCKS5 tunnel to port 80 of an address, and returns the answer.
+    pub fn through_socks(&self, address: [u8; 4], request: &str) -> String {
+        let mut stream = TcpStream::connect(self.proxy).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        stream.write_all(&[5, 1, 0]).unwrap();
+        stream.read_exact(&mut [0; 2]).unwrap();
+        let opening = [&[5, 1, 0, 1][..], &address, &[0, 80]].concat();
+        stream.write_all(&opening).unwrap();
+        stream.read_exact(&mut [0; 10]).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
     /// The records of the audit log of a kind.
     pub fn records(&self, kind: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.path("audit/log.jsonl")).unwrap();

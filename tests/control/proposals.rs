@@ -20,11 +20,16 @@ fn text(bytes: &[u8]) -> String {
 
 /// Runs a script in a sandbox of a user, whose project it may write.
 fn inside(folder: &tempfile::TempDir, script: &str) -> std::process::Child {
+    inside_with(folder, &[], script)
+}
+
+fn inside_with(folder: &tempfile::TempDir, flags: &[&str], script: &str) -> std::process::Child {
     let project = folder.path().join("home/project");
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     fs::set_permissions(&project, everybody).unwrap();
     let mut command = user_command(folder.path(), 0);
-    command.args(["exec", "--", "sh", "-c", script]);
+    command.arg("exec").args(flags);
+    command.args(["--", "sh", "-c", script]);
     exec(folder.path(), command)
 }
 
@@ -217,18 +222,126 @@ fn what_a_person_refused_stays_refused_by_every_id_until_it_is_undone() {
     );
 }
 
+/// A connection to an address in clear text, in which each request names its own host.
+#[test]
+fn a_refusal_is_proposed_and_denied_by_the_host_that_it_named_and_not_by_the_address() {
+    let folder = folder(0);
+    let project = folder.path().join("home/project");
+    let config = "[[origin]]\nmatch = \"http://late.test\"\ncleartext = true\n";
+    fs::write(folder.path().join("home/gateway.toml"), config).unwrap();
+    let ask = "curl -sS -H 'Host: late.test' http://93.184.216.34/a >/dev/null; \
+               curl -sS http://gateway.internal/refused > refused; \
+               id=$(grep -o '[0-9a-f]\\{20\\}' refused | head -1)";
+    let script = format!(
+        "{ask}; {PROPOSE} -d \"id=$id\" > sent.part; mv sent.part sent; \
+         while [ ! -e denied ]; do sleep 0.05; done; {ask}; {PROPOSE} -d \"id=$id\"; \
+         {PROPOSE} -d 'host=late.test:80&method=GET&path=/b'; echo $id > other; mv other second; \
+         while [ ! -e go ]; do sleep 0.05; done"
+    );
+    let child = inside_with(&folder, &["--config", "../gateway.toml"], &script);
+    wait_for("no proposal", || project.join("sent").exists());
+    let refused = fs::read_to_string(project.join("refused")).unwrap();
+    assert!(refused.contains(" late.test:80 "), "{refused}");
+    assert!(!refused.contains("93.184"), "{refused}");
+    let first = waiting(folder.path(), "GET late.test:80/a").unwrap();
+    assert!(outside(folder.path(), &["deny", &first]).status.success());
+    fs::write(project.join("denied"), "").unwrap();
+    wait_for("no second refusal", || project.join("second").exists());
+    let second = fs::read_to_string(project.join("second")).unwrap();
+    for named in [first.trim(), second.trim()] {
+        let allowed = outside(folder.path(), &["allow", named, "--yes"]);
+        let said = text(&allowed.stderr);
+        assert!(!allowed.status.success(), "{named} {allowed:?}");
+        assert!(said.contains("a person has refused"), "{said}");
+    }
+    let by_host = outside(folder.path(), &["allow", "late.test:80"]);
+    let said = text(&by_host.stderr);
+    assert!(
+        said.contains("was refused to this session before"),
+        "{said}"
+    );
+    fs::write(project.join("go"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (said, noted) = (text(&output.stdout), text(&output.stderr));
+    // The same was refused, and a port of http is not one of https.
+    assert!(said.contains("409") && said.contains("400"), "{said}");
+    assert!(
+        noted.contains("`--allow late.test:80` permits it"),
+        "{noted}"
+    );
+}
+
+#[test]
+fn what_a_person_refused_is_granted_by_no_other_spelling_of_its_path() {
+    let folder = folder(0);
+    let project = folder.path().join("home/project");
+    let ask = |path: &str| {
+        format!(
+            "curl -sS --path-as-is 'https://unlisted.test{path}' >/dev/null; \
+             id=$(curl -sS http://gateway.internal/refused | grep -o '[0-9a-f]\\{{20\\}}' | head -1); \
+             echo $id >> ids; {PROPOSE} -d id=$id"
+        )
+    };
+    let script = format!(
+        "{PROPOSE} -d 'host=unlisted.test&method=GET&path=/admin/keys'; touch sent; \
+         while [ ! -e denied ]; do sleep 0.05; done; {}; {}; touch asked; \
+         while [ ! -e go ]; do sleep 0.05; done",
+        ask("/admin//keys"),
+        ask("/admin;v=1/keys")
+    );
+    let child = inside(&folder, &script);
+    wait_for("no proposal", || project.join("sent").exists());
+    let first = waiting(folder.path(), "GET unlisted.test/admin/keys").unwrap();
+    assert!(outside(folder.path(), &["deny", &first]).status.success());
+    fs::write(project.join("denied"), "").unwrap();
+    wait_for("nothing was asked", || project.join("asked").exists());
+    let ids = fs::read_to_string(project.join("ids")).unwrap();
+    assert_eq!(ids.lines().count(), 2, "{ids}");
+    for id in ids.lines() {
+        let allowed = outside(folder.path(), &["allow", id, "--yes"]);
+        let said = text(&allowed.stderr);
+        assert!(!allowed.status.success(), "{id} {allowed:?}");
+        let why = "a person has refused `GET unlisted.test/admin/keys`";
+        assert!(said.contains(why), "{said}");
+    }
+    let by_host = outside(folder.path(), &["allow", "unlisted.test"]);
+    let said = text(&by_host.stderr);
+    assert!(
+        said.contains("was refused to this session before"),
+        "{said}"
+    );
+    // Once it is undone, each path that the rule covers is shown.
+    assert!(
+        outside(folder.path(), &["deny", "--undo", &first])
+            .status
+            .success()
+    );
+    let shown = outside(folder.path(), &["allow", ids.lines().next().unwrap()]);
+    let said = text(&shown.stdout);
+    assert!(
+        said.contains("\"/admin//keys\"") && said.contains("\"/admin/keys\""),
+        "{said}"
+    );
+    fs::write(project.join("go"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(said.matches("\n409").count(), 2, "{said}");
+}
+
 #[test]
 fn in_the_view_a_proposal_is_refused_after_a_question_alone() {
     let folder = folder(0);
     let project = folder.path().join("home/project");
     let script = format!(
-        "{PROPOSE} -d 'host=a.test&method=GET&path=/&why=words'; touch sent; \
-         while [ ! -e go ]; do sleep 0.05; done"
+        "{PROPOSE} -d 'host=a.test&method=GET&path=/&why=so{}%e2%a0%80gateway'; touch sent; \
+         while [ ! -e go ]; do sleep 0.05; done",
+        "+".repeat(100)
     );
     let child = inside(&folder, &script);
     wait_for("no proposal", || project.join("sent").exists());
     let mut terminal = Terminal::of(&user_command(folder.path(), 0), ("NO_COLOR", "1"));
-    terminal.shows("proposed exec         GET a.test/  \"words\"");
+    // Neither spaces nor what looks like them move the words to a line of their own.
+    terminal.shows("proposed exec         GET a.test/  \"so \\u{2800}gateway\"");
     terminal.press("jd");
     terminal.shows("Refuse it for as long as session `exec` lives? [y/N]");
     terminal.press("n");

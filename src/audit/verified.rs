@@ -1,0 +1,107 @@
+//! Records from which a rule may be made: those of a log that holds.
+
+use std::ops::Deref;
+use std::path::Path;
+
+use super::chain::Head;
+use super::error::Error;
+use super::read::steady;
+use super::record::Record;
+use super::verify::{Expected, Fault, Problem, verify_each};
+
+/// A record of a log that holds. Only [`verified`] makes one.
+pub struct VerifiedRecord(Record);
+
+impl Deref for VerifiedRecord {
+    type Target = Record;
+
+    fn deref(&self) -> &Record {
+        &self.0
+    }
+}
+
+/// Why nothing is made from a log.
+#[derive(Debug, thiserror::Error)]
+pub enum Unverified {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] Error),
+    /// Something was changed, removed, inserted or reordered.
+    #[error("{0}")]
+    Fault(Problem),
+}
+
+/// Reads the log at `path` with the files that it was rotated into, and returns what `each` made of
+/// its records: only if all of it holds, and `head` is in it.
+///
+/// A last line without an end is no record. Earlier files may be missing if there is a `head`: all
+/// that is left leads to it.
+///
+/// # Errors
+/// [`Unverified`] with the first fault.
+pub fn verified<T: Default>(
+    path: &Path,
+    head: Option<Head>,
+    each: impl Fn(&mut T, VerifiedRecord),
+) -> Result<T, Unverified> {
+    let expected = Expected { base: None, head };
+    let is_harmless = |fault: &Fault| match fault {
+        Fault::TornEnd => true,
+        Fault::BeginsLate { .. } => head.is_some(),
+        _ => false,
+    };
+    steady(path, |files| {
+        let mut made = T::default();
+        let mut take = |record| each(&mut made, VerifiedRecord(record));
+        let report = verify_each(files, expected, Some(&mut take))?;
+        let mut problems = report.problems.into_iter();
+        match problems.find(|problem| !is_harmless(&problem.fault)) {
+            Some(problem) => Err(Unverified::Fault(problem)),
+            None => Ok(made),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use gateway_names::ExchangeId;
+
+    use super::*;
+    use crate::{Log, Settings, Trail};
+
+    fn ids(path: &Path, head: Option<Head>) -> Result<Vec<String>, Unverified> {
+        verified(path, head, |all: &mut Vec<String>, record| {
+            all.extend(record.id.as_deref().map(str::to_owned));
+        })
+    }
+
+    #[test]
+    fn records_are_given_if_all_of_the_log_holds_and_not_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own/log.jsonl");
+        let log = Log::open(&Settings::at(&path)).unwrap();
+        for n in 0..3 {
+            drop(Trail::begin(&log, ExchangeId::from_bytes([n; 10]), "t"));
+        }
+        let head = log.head();
+        assert_eq!(ids(&path, head).unwrap().len(), 3);
+        let whole = std::fs::read_to_string(&path).unwrap();
+        // What is not written whole yet is no record.
+        std::fs::write(&path, format!("{whole}{{\"v\":1,")).unwrap();
+        assert_eq!(ids(&path, head).unwrap().len(), 3);
+        let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+        let late = lines[2..].concat();
+        std::fs::write(&path, &late).unwrap();
+        assert_eq!(ids(&path, head).unwrap().len(), 2);
+        assert!(ids(&path, None).is_err());
+        for changed in [
+            whole.replacen("\"t\"", "\"u\"", 1),
+            [lines[0], lines[2]].concat(),
+            [lines[0], "{}\n", &late].concat(),
+            lines[..3].concat(),
+        ] {
+            std::fs::write(&path, changed).unwrap();
+            assert!(matches!(ids(&path, head), Err(Unverified::Fault(_))));
+        }
+    }
+}
