@@ -948,6 +948,42 @@ fn another_is_not_uncovered(home: &str) {
     assert!(!host.at("work/project/.git/commondir").exists());
 }
 
+/// One sandbox makes a repository, a second one begins, the first one ends, and the second one arms
+/// what the first one's end has disarmed.
+#[test]
+fn what_one_sandbox_made_is_not_the_users_to_another_one() {
+    let host = Host::with_repository();
+    host.sh("work/project", "mkfifo go again");
+    let begin = |script: &str| {
+        let mut child = host
+            .exec("work/project", &[], script)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        child
+    };
+    let rebase =
+        "mkdir .git/rebase-merge; echo exec touch $MARK > .git/rebase-merge/git-rebase-todo";
+    let first = begin(&format!(
+        "git init -q sub; arm sub/.git/config; {rebase}; echo ready; read line < go"
+    ));
+    let second =
+        begin("echo ready; read line < again; git -C sub config a.b c; arm sub/.git/config");
+    host.sh("work/project", "echo > go");
+    let first = said(&first.wait_with_output().unwrap());
+    assert!(first.contains("new git  sub/.git"), "{first}");
+    host.sh("work/project", "echo > again");
+    let second = said(&second.wait_with_output().unwrap());
+    assert!(second.contains("new git  sub/.git"), "{second}");
+    assert!(second.contains(".git/rebase-merge (now"), "{second}");
+    host.git_runs_nothing_of_the_workloads(&["work/project", "work/project/sub"]);
+}
+
 #[test]
 fn files_that_tools_run_are_told_at_the_end() {
     let host = Host::with_repository();

@@ -17,9 +17,17 @@ pub struct Aftermath {
     pub found: Vec<(PathBuf, Found)>,
     /// Directories that were not searched.
     pub missed: BTreeSet<PathBuf>,
+    /// New names in repositories that git may obey, and that may still be there.
+    pub(super) obeyed: BTreeSet<PathBuf>,
 }
 
 impl Aftermath {
+    /// Returns the paths of what the command made or changed.
+    pub(super) fn made(&self) -> Vec<PathBuf> {
+        let found = self.found.iter().map(|(path, _)| path);
+        found.chain(&self.obeyed).cloned().collect()
+    }
+
     /// Adds what was set aside while the command ran. What could not be then counts unless the end
     /// has dealt with it.
     pub(super) fn add(&mut self, aside: git::Aside) {
@@ -65,6 +73,7 @@ pub struct Ending<'a> {
     /// Whether no other sandbox is in these directories.
     alone: bool,
     found: BTreeMap<PathBuf, Found>,
+    obeyed: BTreeSet<PathBuf>,
 }
 
 impl<'a> Ending<'a> {
@@ -77,6 +86,7 @@ impl<'a> Ending<'a> {
             before,
             alone,
             found: BTreeMap::new(),
+            obeyed: BTreeSet::new(),
         }
     }
 
@@ -99,6 +109,7 @@ impl<'a> Ending<'a> {
         Aftermath {
             found: self.found.into_iter().collect(),
             missed,
+            obeyed: self.obeyed,
         }
     }
 
@@ -123,6 +134,7 @@ impl<'a> Ending<'a> {
         let before = self.before;
         let is_known = |path: &Path| has_any(path, |above| before.obeyed.contains(above));
         for path in now.obeyed.iter().filter(|path| !is_known(path)) {
+            self.obeyed.insert(path.clone());
             if self.alone && !self.is_dealt_with(path) && !before.misses(path) {
                 self.set_aside(path);
             }

@@ -150,12 +150,14 @@ impl Inspection {
         for path in gained.filter(|path| vouched(path)) {
             before.absent.remove(&path);
         }
-        record.end(|alone| {
+        record.end(|alone, handed| {
             // The record covers nested projects. The locks cover other users and home directories.
             let alone = alone && record.has_locks_alone(&locks);
+            handed.iter().for_each(|path| before.forget(path));
             let mut aftermath = Ending::new(&record, &before, alone).settle();
             aftermath.add(aside);
-            aftermath
+            let made = aftermath.made();
+            (aftermath, made)
         })
     }
 }

@@ -133,46 +133,49 @@ impl Record {
     }
 
     /// Ends the record. Meanwhile it calls `last` with whether no other sandbox covers the same
-    /// directories.
+    /// directories, and with the paths that ended ones handed over. `last` returns the paths to hand
+    /// over to the others: what their command finds there was made by this one.
     ///
     /// No sandbox starts there before `last` returns.
-    pub fn end<T>(&self, last: impl FnOnce(bool) -> T) -> T {
+    pub fn end<T>(&self, last: impl FnOnce(bool, Vec<PathBuf>) -> (T, Vec<PathBuf>)) -> T {
         let folder = Path::new(&self.folder);
         let Ok(_whole) = lock_folder(folder) else {
-            return last(false);
+            return last(false, Vec::new()).0;
         };
-        let alone = self.is_alone(folder);
-        let done = last(alone);
-        // A record that stays is removed by the next one that looks.
-        let _ = fs::remove_file(folder.join(&self.name));
+        let own = folder.join(&self.name);
+        let others = self.others(folder);
+        let (done, made) = last(others.as_ref().is_ok_and(Vec::is_empty), handed(&own));
+        for other in others.into_iter().flatten() {
+            // If it fails, the other one takes what is there for the user's, and tells what changes.
+            let _ = hand(&other, &made);
+        }
+        forget(&own);
         done
     }
 
-    fn is_alone(&self, folder: &Path) -> bool {
-        let Ok(entries) = fs::read_dir(folder) else {
-            return false;
-        };
-        let mut alone = true;
-        for entry in entries.flatten() {
+    /// Returns the records of running sandboxes that meet this one's directories, or may.
+    fn others(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut others = Vec::new();
+        for entry in fs::read_dir(folder)?.flatten() {
             let path = entry.path();
-            if path.ends_with(&self.name) || path.ends_with(LOCK) {
+            if path.ends_with(&self.name) || path.ends_with(LOCK) || path.extension().is_some() {
                 continue;
             }
             let Ok(mut file) = OpenOptions::new().read(true).write(true).open(&path) else {
                 continue;
             };
             if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                let _ = fs::remove_file(&path); // Its sandbox was killed.
+                forget(&path); // Its sandbox was killed.
                 continue;
             }
             let mut content = Vec::new();
-            let other = file
-                .read_to_end(&mut content)
-                .ok()
-                .and_then(|_| serde_json::from_slice(&content).ok());
-            alone &= other.is_some_and(|other: Self| !self.meets(&other));
+            file.read_to_end(&mut content)?;
+            let other = serde_json::from_slice(&content);
+            if other.is_err() || other.is_ok_and(|other: Self| self.meets(&other)) {
+                others.push(path);
+            }
         }
-        alone
+        Ok(others)
     }
 
     fn meets(&self, other: &Self) -> bool {
@@ -183,6 +186,25 @@ impl Record {
         };
         self.projects().iter().any(meets_any)
     }
+}
+
+/// Removes a record. One that stays is removed by the next one that looks.
+fn forget(record: &Path) {
+    let _ = fs::remove_file(record);
+    let _ = fs::remove_file(record.with_extension(HANDED));
+}
+
+/// Returns what ended sandboxes handed over to the one of this record.
+fn handed(record: &Path) -> Vec<PathBuf> {
+    let content = fs::read(record.with_extension(HANDED)).unwrap_or_default();
+    let names: Vec<OsString> = serde_json::from_slice(&content).unwrap_or_default();
+    names.into_iter().map(PathBuf::from).collect()
+}
+
+fn hand(record: &Path, made: &[PathBuf]) -> io::Result<()> {
+    let all = handed(record);
+    let all: Vec<OsString> = all.iter().chain(made).map(Into::into).collect();
+    fs::write(record.with_extension(HANDED), serde_json::to_vec(&all)?)
 }
 
 fn lock_folder(folder: &Path) -> io::Result<File> {
@@ -198,6 +220,8 @@ fn lock_folder(folder: &Path) -> io::Result<File> {
 }
 
 const LOCK: &str = "lock";
+/// The ending of the name of what was handed over.
+const HANDED: &str = "handed";
 /// How long a start waits for an ending.
 const PATIENCE: Duration = Duration::from_secs(10);
 const RECORD_BYTES: usize = 1 << 20;
@@ -220,7 +244,7 @@ mod tests {
         let above = record("/srv").enter(at).unwrap();
         let alone = || {
             let whole = own.clone();
-            whole.is_alone(folder.path())
+            whole.others(folder.path()).unwrap().is_empty()
         };
         assert!(!alone());
         drop(above); // As if it had been killed: its record stays, unlocked.
@@ -228,7 +252,7 @@ mod tests {
         let within = record("/srv/app/sub").enter(at).unwrap();
         assert!(!alone());
         drop((within, elsewhere));
-        assert!(own.end(|alone| alone));
+        assert!(own.end(|alone, _| (alone, Vec::new())));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -113,6 +113,15 @@ impl Repository {
 }
 
 impl Survey {
+    /// Forgets a path: it was not the user's.
+    pub fn forget(&mut self, path: &Path) {
+        self.repositories.remove(path);
+        self.obeyed.remove(path);
+        self.files.remove(path);
+        self.links.remove(path);
+        self.followed.remove(path);
+    }
+
     /// Files that named tools run or obey.
     pub fn files_of_tools(&self) -> impl Iterator<Item = &PathBuf> {
         let of_tool =
