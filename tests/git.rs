@@ -948,6 +948,27 @@ fn another_is_not_uncovered(home: &str) {
     assert!(!host.at("work/project/.git/commondir").exists());
 }
 
+#[test]
+fn the_terminal_is_as_it_was() {
+    let host = Host::with_repository();
+    let gateway = env!("CARGO_BIN_EXE_gateway");
+    let evil = r"stty raw -echo; printf '\033]4;1;#000\033\\'";
+    let line = format!("{gateway} exec -q -- sh -c \"{evil}\"; stty -a; {gateway} exec -- true");
+    let mut script = host.command("/usr/bin/script", "work/project");
+    let output = script
+        .env("TERM", "xterm")
+        .args(["-qec", &line, "/dev/null"])
+        .output()
+        .unwrap();
+    let said = said(&output);
+    assert!(
+        said.contains(" icanon") && said.contains(" echo "),
+        "{said}"
+    );
+    let (_, after) = said.split_once("]4;1;#000").unwrap();
+    assert!(after.contains("\u{1b}]104\u{1b}\\"), "{said:?}");
+}
+
 /// One sandbox makes a repository, a second one begins, the first one ends, and the second one arms
 /// what the first one's end has disarmed.
 #[test]

@@ -290,11 +290,12 @@ fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|value| value == "dumb")
 }
 
-/// Ends an open sequence; then no other screen, no margins, the usual letters and colours, no keys
-/// and clicks that are reported in another way, and nothing below the cursor. Around what would
-/// move the cursor, its place is saved.
+/// Ends an open sequence; then no other screen, no margins, the usual letters, colours and palette,
+/// no keys and clicks that are reported in another way, and nothing below the cursor. Around what
+/// would move the cursor, its place is saved.
 const RESET: &str = "\x1b\\\x1b7\x1b[?1049l\x1b7\x1b[r\x1b8\x1b[!p\x1b(B\x0f\x1b[0m\x1b[?7h\x1b[?25h\
-\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[<u\x1b[J";
+\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[<u\
+\x1b]104\x1b\\\x1b]110\x1b\\\x1b]111\x1b\\\x1b]112\x1b\\\x1b[J";
 
 #[cfg(test)]
 mod tests {

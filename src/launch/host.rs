@@ -81,7 +81,7 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
         ended: None,
     };
     let outcome = launcher.supervise();
-    launcher.terminal.take_back();
+    launcher.terminal.restore();
     launcher.init.end();
     launcher.terminal.reclaim();
     let written = launcher.streams.finish();

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::process::Pid;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::syscall;
 
@@ -12,6 +13,8 @@ use super::syscall;
 pub struct Terminal {
     file: Option<OwnedFd>,
     own_group: Option<Pid>,
+    /// Its modes before the command could change them.
+    modes: Option<Termios>,
     is_lent: Cell<bool>,
 }
 
@@ -29,8 +32,10 @@ impl Terminal {
 
     /// The terminal of this process.
     pub fn own() -> Self {
+        let file = open();
         Self {
-            file: open(),
+            modes: file.as_ref().and_then(|file| tcgetattr(file).ok()),
+            file,
             own_group: syscall::process_group(),
             is_lent: Cell::new(false),
         }
@@ -56,6 +61,16 @@ impl Terminal {
     pub fn take_back(&self) {
         if self.is_lent.replace(false) {
             self.give_to_own();
+        }
+    }
+
+    /// Takes the terminal back from a command that has ended, with the modes of before: one that was
+    /// killed, or means harm, leaves it without echo or ends of lines.
+    pub fn restore(&self) {
+        let (was_lent, modes) = (self.is_lent.get(), self.modes.as_ref());
+        self.take_back();
+        if let (Some(file), Some(modes)) = (&self.file, modes.filter(|_| was_lent)) {
+            let _ = tcsetattr(file, OptionalActions::Drain, modes);
         }
     }
 
