@@ -670,6 +670,30 @@ fn what_the_settings_name_in_the_project_is_not_written() {
             "hook .own/pre-commit; mv .own g; cp -r evil-hooks .own",
         ),
         ("git config --global include.path $PWD/mine", "arm mine"),
+        (
+            "mkdir .git/branchless; touch .git/branchless/config; git config include.path branchless/config",
+            "arm .git/branchless/config; rm -f .git/branchless/config; arm .git/branchless/config; mv .git/branchless x; mkdir .git/branchless; arm .git/branchless/config",
+        ),
+        (
+            "git config include.path branchless/config",
+            "mkdir .git/branchless; arm .git/branchless/config",
+        ),
+        (
+            "mkdir .git/mine; git config core.hooksPath .git/mine",
+            "hook .git/mine/pre-commit; mv .git/mine x; cp -r evil-hooks .git/mine",
+        ),
+        (
+            "git config core.hooksPath .git/mine",
+            "cp -r evil-hooks .git/mine",
+        ),
+        (
+            "git config --global core.hooksPath .own; mkdir -p sub; git init -q sub; mkdir sub/.own; touch sub/.own/x",
+            "hook sub/.own/pre-commit; mv sub/.own g; cp -r evil-hooks sub/.own",
+        ),
+        (
+            "git config --global core.hooksPath .own; mkdir -p sub; git init -q sub",
+            "cp -r evil-hooks sub/.own",
+        ),
     ] {
         let host = Host::with_repository();
         host.sh("work/project", before);
@@ -702,6 +726,64 @@ fn what_the_repository_above_names_in_the_project_is_not_written() {
         host.sh("work/project", &format!("mkdir sub; {before}"));
         held(&host, "work/project/sub", script);
     }
+}
+
+#[test]
+fn what_settings_in_other_places_name_is_not_written() {
+    let before = "mkdir -p ../conf/git hooks; touch hooks/x; printf '[core]\n\thooksPath = hooks\n' > ../conf/git/config";
+    for (variable, place) in [
+        ("XDG_CONFIG_HOME", "work/conf"),
+        ("GIT_CONFIG_GLOBAL", "work/conf/git/config"),
+        ("GIT_CONFIG_SYSTEM", "work/conf/git/config"),
+    ] {
+        let host = Host::with_repository();
+        host.sh("work/project", before);
+        let script = "hook hooks/pre-commit; mv hooks gone; cp -r evil-hooks hooks; true";
+        let place = host.at(place);
+        let mut exec = host.exec("work/project", &[], script);
+        assert!(exec.env(variable, &place).status().unwrap().success());
+        let mut git = host.command("/usr/bin/git", "work/project");
+        git.args(["-c", "user.name=n", "-c", "user.email=e"]);
+        let committed = git.args(["commit", "-q", "--allow-empty", "-m", "x"]);
+        assert!(committed.env(variable, &place).status().unwrap().success());
+        assert!(!host.at("work/project/ran").exists(), "{variable}");
+    }
+}
+
+#[test]
+fn what_settings_name_in_git_is_set_aside_at_once() {
+    let host = Host::with_repository();
+    let before = "git config include.path branchless/config; mkdir .git/branchless";
+    host.sh("work/project", before);
+    let script = "arm .git/branchless/config; sleep 0.2";
+    let said = meanwhile(&host, "work/project", script, || {
+        host.git_runs_nothing_of_the_workloads(&["work/project"]);
+    });
+    assert!(said.contains("config, as config.set-aside"), "{said}");
+    // What is no file there does not keep the next one from starting.
+    host.sh("work/project", "mkfifo .git/branchless/config");
+    host.inside("work/project", &[], "true");
+    assert!(!host.at("work/project/.git/branchless/config").exists());
+}
+
+#[test]
+fn plain_words_of_the_users_settings_name_no_files() {
+    let host = Host::with_repository();
+    let settings = "[credential]\n\thelper = store\n[color]\n\tui = auto\n[push]\n\tdefault = simple\n[alias]\n\tb = !npm run build\n\tc = !cd src/app && ls\n[safe]\n\tdirectory = PLACE/auto\n";
+    let place = host.at("work/project");
+    let settings = settings.replace("PLACE", &place.display().to_string());
+    fs::write(host.at("work/settings"), settings).unwrap();
+    host.sh(
+        "work/project",
+        "cat ../settings >> ~/.gitconfig; mkdir auto",
+    );
+    let script = "mkdir -p store build src/app && touch store/x build/x auto/x simple";
+    host.inside("work/project", &[], script);
+    let left = host.sh(
+        "work/project",
+        "ls -d store/x build/x auto/x simple src/app",
+    );
+    assert_eq!(left.lines().count(), 5, "{left}");
 }
 
 #[test]

@@ -222,11 +222,10 @@ impl<'a> Ending<'a> {
 
     /// Sets aside files that appeared at paths that git's settings named before the files existed.
     fn set_named_aside(&mut self) {
-        for path in &self.before.absent {
-            let Some(project) = self
-                .project_of(path)
-                .filter(|_| std::fs::symlink_metadata(path).is_ok())
-            else {
+        for (path, may_be_folder) in &self.before.absent {
+            let counts = std::fs::symlink_metadata(path)
+                .is_ok_and(|found| *may_be_folder || !found.is_dir());
+            let Some(project) = self.project_of(path).filter(|_| counts) else {
                 continue;
             };
             let found = disarm::set_aside(&project, path)

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::named::{inner_directories, named_by, used};
 use super::places::places;
 use super::repository::{APART, GUARDED};
-use super::settings;
+use super::words;
 use crate::after::survey::{Kind, Survey};
 use crate::failure::{At, Failure, Step};
 use crate::mount_plan::MountPlan;
@@ -84,8 +84,8 @@ fn guard_directory(
         .map(|path| take(path, path))
         .collect::<Result<_, Failure>>()?;
     let kept = [git.parent().unwrap_or(git), git].map(Path::to_owned);
-    let mut named = settings::present(&named_by(git, used)?, &plan.projects, &kept);
-    named.retain(|path| !path.starts_with(git));
+    let named = named_by(git, used, &plan.own_words)?;
+    let named = words::present(&named, &plan.projects, &kept);
     bind(git, git, false)?;
     for guarded in GUARDED
         .iter()
@@ -94,6 +94,7 @@ fn guard_directory(
         let path = git.join(guarded.name);
         match fs::symlink_metadata(&path) {
             Ok(found) if found.is_symlink() => return Err(replaceable(&path)),
+            Ok(found) if !found.is_file() && !found.is_dir() => return Err(no_file(&path)),
             Ok(_) => {}
             Err(_) => {
                 if !make_placeholder(&path, guarded.content)? {
@@ -227,6 +228,11 @@ fn with_leave_to_write(path: &Path, make: impl Fn() -> io::Result<()>) -> io::Re
     let made = make();
     fs::set_permissions(folder, fs::Permissions::from_mode(found.mode() & 0o7777))?;
     made
+}
+
+fn no_file(path: &Path) -> Failure {
+    let why = format!("`{}` is neither a file nor a folder", path.display());
+    Failure::new(Step::Git, why)
 }
 
 fn replaceable(path: &Path) -> Failure {
