@@ -729,6 +729,66 @@ fn what_the_repository_above_names_in_the_project_is_not_written() {
 }
 
 #[test]
+fn an_operation_in_progress_stays_as_the_user_began_it() {
+    let conflict = "git checkout -q -b topic; echo t > file; git commit -qam t; echo u > g; git add g; git commit -qm u; git checkout -q -b up main; echo m > file; git commit -qam m";
+    let strategy =
+        "evil > x; chmod +x x; mkdir -p git-merge-..; echo resolved > file; git add file";
+    for (begin, script, go_on) in [
+        (
+            "git checkout -q topic; git rebase up || true",
+            "echo \"exec touch $MARK\" > .git/rebase-merge/git-rebase-todo; echo \"exec touch $MARK\" > t; mv -f t .git/rebase-merge/git-rebase-todo; printf ../../x > .git/rebase-merge/strategy; mv .git/rebase-merge x1; cp -r x1 .git/rebase-merge",
+            "git rebase --continue",
+        ),
+        (
+            "git cherry-pick topic~1 topic || true",
+            "printf '[options]\n\tstrategy = ../../x\n' > .git/sequencer/opts; rm -rf .git/sequencer; mv .git/sequencer y",
+            "git cherry-pick --continue",
+        ),
+        (
+            "git worktree add -q ../wt topic; cd ../wt; git rebase up || true",
+            "echo resolved > ../wt/file; echo \"exec touch $MARK\" > .git/worktrees/wt/rebase-merge/git-rebase-todo; cd ../wt; git add file",
+            "cd ../wt; git rebase --continue",
+        ),
+    ] {
+        let host = Host::with_repository();
+        host.sh("work/project", &format!("{conflict}; {begin}"));
+        let wt = host.at("work/wt");
+        fs::create_dir_all(&wt).unwrap();
+        chown(&wt, Some(ANN), Some(ANN)).unwrap();
+        let flags = ["--write", wt.to_str().unwrap()];
+        host.inside(
+            "work/project",
+            &flags,
+            &format!("{strategy}; {script}; true"),
+        );
+        host.sh("work/project", &format!("export GIT_EDITOR=true; {go_on}"));
+        assert!(!host.at("work/project/ran").exists(), "{begin}");
+    }
+}
+
+#[test]
+fn how_content_is_read_stays_as_it_was() {
+    let host = Host::with_repository();
+    host.sh(
+        "work",
+        "git clone -q --shared project shared; cd shared; echo '* -filter' > .git/info/attributes",
+    );
+    let objects = host.at("work/project/.git/objects");
+    host.inside(
+        "work/shared",
+        &["--see", objects.to_str().unwrap()],
+        "for f in info/attributes objects/info/alternates; do echo x > .git/$f; rm -f .git/$f; echo x > y; mv y .git/$f; done; mv .git/info .git/i; mv .git/objects .git/o
+         echo 2 >> file; git commit -qam inside; git gc -q",
+    );
+    let left = host.sh(
+        "work/shared",
+        "git log --format=%s -1; cat .git/info/attributes .git/objects/info/alternates",
+    );
+    let objects = host.at("work/project/.git/objects");
+    assert_eq!(left, format!("inside\n* -filter\n{}\n", objects.display()));
+}
+
+#[test]
 fn what_settings_in_other_places_name_is_not_written() {
     let before = "mkdir -p ../conf/git hooks; touch hooks/x; printf '[core]\n\thooksPath = hooks\n' > ../conf/git/config";
     for (variable, place) in [

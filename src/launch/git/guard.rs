@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::named::{inner_directories, named_by, used};
 use super::places::places;
-use super::repository::{APART, GUARDED};
+use super::repository::{APART, FIXED, GUARDED};
 use super::words;
 use crate::after::survey::{Kind, Survey};
 use crate::failure::{At, Failure, Step};
@@ -92,17 +92,15 @@ fn guard_directory(
         .filter(|guarded| !is_linked || guarded.in_linked)
     {
         let path = git.join(guarded.name);
-        match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_symlink() => return Err(replaceable(&path)),
-            Ok(found) if !found.is_file() && !found.is_dir() => return Err(no_file(&path)),
-            Ok(_) => {}
-            Err(_) => {
-                if !make_placeholder(&path, guarded.content)? {
-                    continue;
-                }
-            }
+        if is_there(&path)? || make_placeholder(&path, guarded.content)? {
+            read_only(&path)?;
         }
-        read_only(&path)?;
+    }
+    for path in FIXED.iter().map(|name| git.join(name)) {
+        if is_there(&path)? {
+            pin_above(&path, &plan.projects)?;
+            read_only(&path)?;
+        }
     }
     // In a worktree's directory, this file tells git which folder is the worktree.
     read_only(&git.join("gitdir"))?;
@@ -170,6 +168,19 @@ fn take(from: &Path, path: &Path) -> Result<Tree, Failure> {
 fn put(tree: &Tree) -> Result<(), Failure> {
     tree.put(Path::new("/"))
         .at(Step::Git, tree.path().display().to_string())
+}
+
+/// Whether a file or a folder of a repository's directory exists.
+///
+/// # Errors
+/// Returns a [`Step::Git`] failure if it is something else, in which the command could put what git
+/// obeys.
+fn is_there(path: &Path) -> Result<bool, Failure> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => Err(replaceable(path)),
+        Ok(found) if !found.is_file() && !found.is_dir() => Err(no_file(path)),
+        found => Ok(found.is_ok()),
+    }
 }
 
 /// Makes what is at `path` read-only, and pins its place. For a link this means its target, since

@@ -52,6 +52,17 @@ pub const GUARDED: &[Guarded] = &[
     },
 ];
 
+/// What git obeys later, and what stays as it is if it exists when the command starts: the state of
+/// an operation in progress, whose steps may be programs, and files that say how to read content.
+pub const FIXED: &[&str] = &[
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+    "info/attributes",
+    "info/grafts",
+    "objects/info/alternates",
+];
+
 /// What git writes in a repository's directory, beside names in `_HEAD` and `_MSG`.
 const WRITTEN: &[&str] = &[
     "HEAD",
