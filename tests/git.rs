@@ -767,6 +767,29 @@ fn an_operation_in_progress_stays_as_the_user_began_it() {
 }
 
 #[test]
+fn a_file_of_several_names_is_guarded_under_each() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "ln .git/config c; mkdir -p node_modules/x hooks; echo '#!/bin/sh' > hooks/pre-commit; chmod +x hooks/pre-commit; ln hooks/pre-commit node_modules/x/y; ln hooks/pre-commit ../z; git config core.hooksPath hooks; ln -f .git/config c",
+    );
+    let evil = "arm c; hook node_modules/x/y; mv node_modules/x x; mv node_modules n; rm -f c";
+    held(&host, "work/project", evil);
+    // Names that are out of reach of a path, and in folders that only their owner could open.
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "mkdir x; ln .git/config x/c; chmod 0 x; mkdir y",
+    );
+    held(&host, "work/project", "chmod 755 x; arm x/c");
+    let deep = "import os; top = os.getcwd(); os.chdir('y')\nfor _ in range(20): os.mkdir('d' * 250); os.chdir('d' * 250)\nos.link(top + '/.git/config', 'c')";
+    host.sh("work/project", &format!("python3 -c \"{deep}\""));
+    let output = host.exec("work/project", &[], "true").output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", said(&output));
+    assert!(said(&output).contains("hard links"), "{}", said(&output));
+}
+
+#[test]
 fn how_content_is_read_stays_as_it_was() {
     let host = Host::with_repository();
     host.sh(
@@ -1104,7 +1127,9 @@ fn with_guard_tools_no_such_file_changes_or_comes() {
         "work/project",
         "echo all: > Makefile; mkdir sub; echo '{}' > sub/package.json",
     );
-    let script = "echo bad > Makefile; rm -f Makefile; echo bad > sub/package.json; mv sub gone; mkdir -p sub; echo bad > sub/package.json
+    host.sh("work/project", "mkdir mk; echo all: > mk/main; ln -s mk/main linked.mk; mkdir .claude; echo '{}' > .claude/settings.json");
+    let script = "echo bad > mk/main; mv mk gone; mv .claude gone
+        echo bad > Makefile; rm -f Makefile; echo bad > sub/package.json; mv sub gone; mkdir -p sub; echo bad > sub/package.json
         echo x > .envrc; mkdir .vscode; echo x > .vscode/tasks.json; ln -s main.c GNUmakefile; git config a.b c; echo 2 >> file; git commit -qam inside";
     let check = |said: &str| {
         assert!(said.contains(".envrc, as .envrc.set-aside"), "{said}");
@@ -1113,6 +1138,8 @@ fn with_guard_tools_no_such_file_changes_or_comes() {
             !files.contains("bad") && files.matches("package.json").count() <= 1,
             "{files}"
         );
+        let kept = host.sh("work/project", "cat mk/main .claude/settings.json");
+        assert_eq!(kept, "all:\n{}\n");
         assert!(
             !files.contains(".envrc") && !files.contains("tasks.json") && !files.contains("GNU"),
             "{files}"

@@ -32,7 +32,7 @@ pub fn settings(file: &Path) -> Result<Vec<Setting>, Failure> {
 }
 
 /// Whether there is no such file, or none that this user can read.
-fn is_out_of_reach(error: &io::Error) -> bool {
+pub fn is_out_of_reach(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::NotADirectory
