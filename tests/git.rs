@@ -685,6 +685,30 @@ fn what_the_settings_name_in_the_project_is_not_written() {
             "hook .own/pre-commit; mv .own g; cp -r evil-hooks .own",
         ),
         ("git config --global include.path $PWD/mine", "arm mine"),
+        (
+            "mkdir .git/branchless; touch .git/branchless/config; git config include.path branchless/config",
+            "arm .git/branchless/config; rm -f .git/branchless/config; arm .git/branchless/config; mv .git/branchless x; mkdir .git/branchless; arm .git/branchless/config",
+        ),
+        (
+            "git config include.path branchless/config",
+            "mkdir .git/branchless; arm .git/branchless/config",
+        ),
+        (
+            "mkdir .git/mine; git config core.hooksPath .git/mine",
+            "hook .git/mine/pre-commit; mv .git/mine x; cp -r evil-hooks .git/mine",
+        ),
+        (
+            "git config core.hooksPath .git/mine",
+            "cp -r evil-hooks .git/mine",
+        ),
+        (
+            "git config --global core.hooksPath .own; mkdir -p sub; git init -q sub; mkdir sub/.own; touch sub/.own/x",
+            "hook sub/.own/pre-commit; mv sub/.own g; cp -r evil-hooks sub/.own",
+        ),
+        (
+            "git config --global core.hooksPath .own; mkdir -p sub; git init -q sub",
+            "cp -r evil-hooks sub/.own",
+        ),
     ] {
         let host = Host::with_repository();
         host.sh("work/project", before);
@@ -717,6 +741,147 @@ fn what_the_repository_above_names_in_the_project_is_not_written() {
         host.sh("work/project", &format!("mkdir sub; {before}"));
         held(&host, "work/project/sub", script);
     }
+}
+
+#[test]
+fn an_operation_in_progress_stays_as_the_user_began_it() {
+    let conflict = "git checkout -q -b topic; echo t > file; git commit -qam t; echo u > g; git add g; git commit -qm u; git checkout -q -b up main; echo m > file; git commit -qam m";
+    let strategy =
+        "evil > x; chmod +x x; mkdir -p git-merge-..; echo resolved > file; git add file";
+    for (begin, script, go_on) in [
+        (
+            "git checkout -q topic; git rebase up || true",
+            "echo \"exec touch $MARK\" > .git/rebase-merge/git-rebase-todo; echo \"exec touch $MARK\" > t; mv -f t .git/rebase-merge/git-rebase-todo; printf ../../x > .git/rebase-merge/strategy; mv .git/rebase-merge x1; cp -r x1 .git/rebase-merge",
+            "git rebase --continue",
+        ),
+        (
+            "git cherry-pick topic~1 topic || true",
+            "printf '[options]\n\tstrategy = ../../x\n' > .git/sequencer/opts; rm -rf .git/sequencer; mv .git/sequencer y",
+            "git cherry-pick --continue",
+        ),
+        (
+            "git worktree add -q ../wt topic; cd ../wt; git rebase up || true",
+            "echo resolved > ../wt/file; echo \"exec touch $MARK\" > .git/worktrees/wt/rebase-merge/git-rebase-todo; cd ../wt; git add file",
+            "cd ../wt; git rebase --continue",
+        ),
+    ] {
+        let host = Host::with_repository();
+        host.sh("work/project", &format!("{conflict}; {begin}"));
+        let wt = host.at("work/wt");
+        fs::create_dir_all(&wt).unwrap();
+        chown(&wt, Some(ANN), Some(ANN)).unwrap();
+        let flags = ["--write", wt.to_str().unwrap()];
+        host.inside(
+            "work/project",
+            &flags,
+            &format!("{strategy}; {script}; true"),
+        );
+        host.sh("work/project", &format!("export GIT_EDITOR=true; {go_on}"));
+        assert!(!host.at("work/project/ran").exists(), "{begin}");
+    }
+}
+
+#[test]
+fn a_file_of_several_names_is_guarded_under_each() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "ln .git/config c; mkdir -p node_modules/x hooks; echo '#!/bin/sh' > hooks/pre-commit; chmod +x hooks/pre-commit; ln hooks/pre-commit node_modules/x/y; ln hooks/pre-commit ../z; git config core.hooksPath hooks; ln -f .git/config c",
+    );
+    let evil = "arm c; hook node_modules/x/y; mv node_modules/x x; mv node_modules n; rm -f c";
+    held(&host, "work/project", evil);
+    // Names that are out of reach of a path, and in folders that only their owner could open.
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "mkdir x; ln .git/config x/c; chmod 0 x; mkdir y",
+    );
+    held(&host, "work/project", "chmod 755 x; arm x/c");
+    let deep = "import os; top = os.getcwd(); os.chdir('y')\nfor _ in range(20): os.mkdir('d' * 250); os.chdir('d' * 250)\nos.link(top + '/.git/config', 'c')";
+    host.sh("work/project", &format!("python3 -c \"{deep}\""));
+    let output = host.exec("work/project", &[], "true").output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", said(&output));
+    assert!(said(&output).contains("hard links"), "{}", said(&output));
+}
+
+#[test]
+fn how_content_is_read_stays_as_it_was() {
+    let host = Host::with_repository();
+    host.sh(
+        "work",
+        "git clone -q --shared project shared; cd shared; echo '* -filter' > .git/info/attributes",
+    );
+    let objects = host.at("work/project/.git/objects");
+    host.inside(
+        "work/shared",
+        &["--see", objects.to_str().unwrap()],
+        "for f in info/attributes objects/info/alternates; do echo x > .git/$f; rm -f .git/$f; echo x > y; mv y .git/$f; done; mv .git/info .git/i; mv .git/objects .git/o
+         echo 2 >> file; git commit -qam inside; git gc -q",
+    );
+    let left = host.sh(
+        "work/shared",
+        "git log --format=%s -1; cat .git/info/attributes .git/objects/info/alternates",
+    );
+    let objects = host.at("work/project/.git/objects");
+    assert_eq!(left, format!("inside\n* -filter\n{}\n", objects.display()));
+}
+
+#[test]
+fn what_settings_in_other_places_name_is_not_written() {
+    let before = "mkdir -p ../conf/git hooks; touch hooks/x; printf '[core]\n\thooksPath = hooks\n' > ../conf/git/config";
+    for (variable, place) in [
+        ("XDG_CONFIG_HOME", "work/conf"),
+        ("GIT_CONFIG_GLOBAL", "work/conf/git/config"),
+        ("GIT_CONFIG_SYSTEM", "work/conf/git/config"),
+    ] {
+        let host = Host::with_repository();
+        host.sh("work/project", before);
+        let script = "hook hooks/pre-commit; mv hooks gone; cp -r evil-hooks hooks; true";
+        let place = host.at(place);
+        let mut exec = host.exec("work/project", &[], script);
+        assert!(exec.env(variable, &place).status().unwrap().success());
+        let mut git = host.command("/usr/bin/git", "work/project");
+        git.args(["-c", "user.name=n", "-c", "user.email=e"]);
+        let committed = git.args(["commit", "-q", "--allow-empty", "-m", "x"]);
+        assert!(committed.env(variable, &place).status().unwrap().success());
+        assert!(!host.at("work/project/ran").exists(), "{variable}");
+    }
+}
+
+#[test]
+fn what_settings_name_in_git_is_set_aside_at_once() {
+    let host = Host::with_repository();
+    let before = "git config include.path branchless/config; mkdir .git/branchless";
+    host.sh("work/project", before);
+    let script = "arm .git/branchless/config; sleep 0.2";
+    let said = meanwhile(&host, "work/project", script, || {
+        host.git_runs_nothing_of_the_workloads(&["work/project"]);
+    });
+    assert!(said.contains("config (now config.set-aside-"), "{said}");
+    // What is no file there does not keep the next one from starting.
+    host.sh("work/project", "mkfifo .git/branchless/config");
+    host.inside("work/project", &[], "true");
+    assert!(!host.at("work/project/.git/branchless/config").exists());
+}
+
+#[test]
+fn plain_words_of_the_users_settings_name_no_files() {
+    let host = Host::with_repository();
+    let settings = "[credential]\n\thelper = store\n[color]\n\tui = auto\n[push]\n\tdefault = simple\n[alias]\n\tb = !npm run build\n\tc = !cd src/app && ls\n[safe]\n\tdirectory = PLACE/auto\n";
+    let place = host.at("work/project");
+    let settings = settings.replace("PLACE", &place.display().to_string());
+    fs::write(host.at("work/settings"), settings).unwrap();
+    host.sh(
+        "work/project",
+        "cat ../settings >> ~/.gitconfig; mkdir auto",
+    );
+    let script = "mkdir -p store build src/app && touch store/x build/x auto/x simple";
+    host.inside("work/project", &[], script);
+    let left = host.sh(
+        "work/project",
+        "ls -d store/x build/x auto/x simple src/app",
+    );
+    assert_eq!(left.lines().count(), 5, "{left}");
 }
 
 #[test]
@@ -1155,18 +1320,22 @@ fn with_guard_tools_no_such_file_changes_or_comes() {
         "work/project",
         "echo all: > Makefile; mkdir sub docs; echo '{}' > sub/package.json; echo own > docs/config.toml; ln -s docs .cargo",
     );
-    let script = "echo bad > Makefile; rm -f Makefile; echo bad > sub/package.json; mv sub gone; mkdir -p sub; echo bad > sub/package.json
-        echo x > .envrc; mkdir .vscode; echo x > .vscode/tasks.json; ln -s main.c GNUmakefile; echo bad > docs/config.toml
-        mkdir kept; echo x > kept/settings.json; ln -s kept .claude; git config a.b c; echo 2 >> file; git commit -qam inside";
+    host.sh("work/project", "mkdir mk; echo all: > mk/main; ln -s mk/main linked.mk; mkdir .claude; echo '{}' > .claude/settings.json");
+    let script = "echo bad > mk/main; mv mk gone; mv .claude gone; echo bad > docs/config.toml
+        echo bad > Makefile; rm -f Makefile; echo bad > sub/package.json; mv sub gone; mkdir -p sub; echo bad > sub/package.json
+        echo x > .envrc; mkdir .vscode; echo x > .vscode/tasks.json; ln -s main.c GNUmakefile; mkdir kept; echo x > kept/settings.json; ln -s kept .zed
+        git config a.b c; echo 2 >> file; git commit -qam inside";
     let check = |said: &str| {
         assert!(said.contains(".envrc (now .envrc.set-aside-"), "{said}");
-        let files = host.sh("work/project", "cat Makefile docs/config.toml; find . -name .claude -o -name .envrc -o -name tasks.json -o -name package.json -o -name GNUmakefile; cat $(find . -name package.json)");
+        let files = host.sh("work/project", "cat Makefile docs/config.toml; find . -name .zed -o -name .envrc -o -name tasks.json -o -name package.json -o -name GNUmakefile; cat $(find . -name package.json)");
         assert!(
             !files.contains("bad") && files.matches("package.json").count() <= 1,
             "{files}"
         );
+        let kept = host.sh("work/project", "cat mk/main .claude/settings.json");
+        assert_eq!(kept, "all:\n{}\n");
         assert!(
-            !files.contains(".claude")
+            !files.contains(".zed")
                 && !files.contains(".envrc")
                 && !files.contains("tasks.json")
                 && !files.contains("GNU"),

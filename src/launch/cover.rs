@@ -18,7 +18,6 @@ use super::tree::Tree;
 /// Returns a failure that names what cannot be covered.
 pub fn cover(plan: &MountPlan, left: &[PathBuf]) -> Result<(), Failure> {
     git::guard(plan)?;
-    git::keep(&plan.read_only, &plan.projects)?;
     for path in plan.hidden.iter().chain(left) {
         if let Ok(real) = fs::canonicalize(path) {
             mask(&real)?;

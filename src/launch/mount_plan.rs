@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::failure::{Failure, Step};
 use super::mount_request::MountRequest;
 use super::request::Kept;
-use super::{hide, program, tools, view};
+use super::{git, hide, program, tools, view};
 
 /// The resulting file system. What it does not name does not exist in the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct MountPlan {
     /// Files and folders of the projects that become read-only because git's settings outside name
     /// them.
     pub named_above: BTreeSet<PathBuf>,
+    /// What the user's own git settings name, in whichever repository.
+    pub own_words: BTreeSet<git::Word>,
     /// Whether files that tools run on their own become read-only.
     pub guard_tools: bool,
 }
@@ -114,6 +116,7 @@ impl MountPlan {
             persistent: false,
             guard_git: !request.writable_git,
             named_above: BTreeSet::new(),
+            own_words: BTreeSet::new(),
             guard_tools: request.guard_tools,
             working_directory: request.working_directory,
         };

@@ -85,6 +85,7 @@ pub fn plan(launch: &Launch) -> Result<(Identity, MountPlan), Failure> {
     plan.forget_what_is_not_there();
     if plan.guard_git {
         plan.named_above = git::present_above(&plan.projects)?;
+        plan.own_words = git::own_words()?;
     }
     refuse_links_of_the_command(launch, &plan)?;
     refuse_to_show_what_is_hidden(&plan)?;

@@ -22,13 +22,8 @@ pub fn reexec(mut launch: Launch, gateway: LauncherEnd) -> io::Error {
         .hide
         .extend(environment::credential_files(&variables));
     let mut passed = launch.environment.scrub(variables.iter().cloned());
-    // The launcher needs to know who called sudo; the command does not. The launcher drops these
-    // itself.
-    passed.extend(
-        variables
-            .into_iter()
-            .filter(|(name, _)| name == "SUDO_UID" || name == "SUDO_GID"),
-    );
+    let for_the_launcher = |(name, _): &(OsString, OsString)| FOR_IT.iter().any(|one| name == one);
+    passed.extend(variables.into_iter().filter(for_the_launcher));
     match pass_on(&launch, gateway) {
         Err(error) => error,
         Ok((socket, settings, process)) => {
@@ -88,5 +83,13 @@ fn pass_on(launch: &Launch, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedF
     Ok((socket, settings.into(), process))
 }
 
+/// What the launcher needs to know, and drops itself: who called sudo, and where git's settings
+/// are.
+const FOR_IT: [&str; 4] = [
+    "SUDO_UID",
+    "SUDO_GID",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+];
 /// The first argument that tells `main` to act as the launcher.
 pub const SUBCOMMAND: &str = "__launch";

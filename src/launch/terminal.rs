@@ -64,8 +64,8 @@ impl Terminal {
         }
     }
 
-    /// Takes the terminal back from a command that has ended, with the modes of before: one that was
-    /// killed, or means harm, leaves it without echo or ends of lines.
+    /// Takes the terminal back from a command that has ended, with the modes of before: one that
+    /// was killed, or means harm, leaves it without echo or ends of lines.
     pub fn restore(&self) {
         let (was_lent, modes) = (self.is_lent.get(), self.modes.as_ref());
         self.take_back();

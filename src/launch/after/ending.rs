@@ -265,8 +265,9 @@ impl<'a> Ending<'a> {
 
     /// Sets aside files that appeared at paths that git's settings named before the files existed.
     fn set_named_aside(&mut self) {
-        for path in &self.before.absent {
-            if path.symlink_metadata().is_ok() {
+        for (path, may_be_folder) in &self.before.absent {
+            let found = path.symlink_metadata();
+            if found.is_ok_and(|found| *may_be_folder || !found.is_dir()) {
                 self.set_aside(path);
             }
         }

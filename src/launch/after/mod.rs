@@ -96,7 +96,9 @@ impl Inspection {
                 survey.absent = git::absent(&projects, &survey);
                 survey.places = git::places(&projects, working_directory.as_deref(), &survey);
             }
-            survey.absent.extend(absent);
+            survey
+                .absent
+                .extend(absent.into_iter().map(|path| (path, true)));
             survey
         }));
         Some(Self {

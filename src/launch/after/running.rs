@@ -133,8 +133,8 @@ impl Record {
     }
 
     /// Ends the record. Meanwhile it calls `last` with whether no other sandbox covers the same
-    /// directories, and with the paths that ended ones handed over. `last` returns the paths to hand
-    /// over to the others: what their command finds there was made by this one.
+    /// directories, and with the paths that ended ones handed over. `last` returns the paths to
+    /// hand over to the others: what their command finds there was made by this one.
     ///
     /// No sandbox starts there before `last` returns.
     pub fn end<T>(&self, last: impl FnOnce(bool, Vec<PathBuf>) -> (T, Vec<PathBuf>)) -> T {
@@ -146,7 +146,8 @@ impl Record {
         let others = self.others(folder);
         let (done, made) = last(others.as_ref().is_ok_and(Vec::is_empty), handed(&own));
         for other in others.into_iter().flatten() {
-            // If it fails, the other one takes what is there for the user's, and tells what changes.
+            // If it fails, the other one takes what is there for the user's, and tells what
+            // changes.
             let _ = hand(&other, &made);
         }
         forget(&own);

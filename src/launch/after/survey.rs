@@ -21,9 +21,9 @@ pub struct Survey {
     /// Links within a project with a name that a tool reads. What they lead to is searched as what
     /// they name.
     pub followed: BTreeMap<PathBuf, Mark>,
-    /// Paths in the projects that git's settings name and that do not exist. Filled in by
-    /// [`super::Inspection`].
-    pub absent: BTreeSet<PathBuf>,
+    /// Paths in the projects that git's settings name and that do not exist, each with whether a
+    /// folder counts there, too. Filled in by [`super::Inspection`].
+    pub absent: BTreeMap<PathBuf, bool>,
     /// The `.git` entries in whose place the command is shown a directory of its own. Filled in by
     /// [`super::Inspection`].
     pub places: BTreeSet<PathBuf>,

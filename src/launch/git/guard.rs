@@ -8,115 +8,110 @@ use std::path::{Path, PathBuf};
 
 use super::named::{inner_directories, named_by, used};
 use super::places::places;
-use super::repository::{APART, GUARDED};
-use super::settings;
+use super::repository::{APART, FIXED, GUARDED};
+use super::seal::{Seal, put, take};
+use super::words;
 use crate::after::survey::{Kind, Survey};
 use crate::failure::{At, Failure, Step};
 use crate::mount_plan::MountPlan;
 use crate::tree::{Tree, bind};
 
-/// Guards every repository of the projects, and the places where git outside would find a new one
-/// at once.
+/// Guards every repository of the projects, the places where git outside would find a new one at
+/// once, and the files that stay as they are.
 ///
 /// # Errors
 /// Returns a [`Step::Git`] failure that names what cannot be guarded.
 pub fn guard(plan: &MountPlan) -> Result<(), Failure> {
     let survey = Survey::of(&plan.projects);
+    let mut guard = Guard {
+        plan,
+        used: used(&survey),
+        seal: Seal::of(&plan.projects),
+    };
     if plan.guard_git {
+        guard.git(&survey)?;
+    }
+    if plan.guard_tools {
+        let mut files = survey.files_of_tools();
+        files.try_for_each(|path| guard.seal.put_on_target(path))?;
+    }
+    // One that does not exist is set aside if the command makes it.
+    let mut kept = plan.read_only.iter().filter(|path| path.exists());
+    kept.try_for_each(|path| guard.seal.put_on(path))?;
+    guard.seal.put_on_other_names()
+}
+
+struct Guard<'a> {
+    plan: &'a MountPlan,
+    /// The directories that `.git` files name, with the folders of these.
+    used: BTreeMap<PathBuf, PathBuf>,
+    seal: Seal<'a>,
+}
+
+impl Guard<'_> {
+    fn git(&mut self, survey: &Survey) -> Result<(), Failure> {
+        let plan = self.plan;
         let working_directory = plan.persistent.then_some(plan.working_directory.as_path());
-        let places = places(&plan.projects, working_directory, &survey);
+        let places = places(&plan.projects, working_directory, survey);
         let mut directories = Vec::new();
         for (path, found) in &survey.repositories {
             if places.contains(path) {
                 continue;
             }
-            pin_above(path, &plan.projects)?;
+            self.seal.pin_above(path)?;
             match found.kind {
                 Kind::Directory | Kind::Bare => directories.push(path),
-                Kind::File => read_only(path)?,
+                Kind::File => self.seal.put_on(path)?,
                 Kind::Link => return Err(replaceable(path)),
             }
         }
-        let used = used(&survey);
-        directories
-            .into_iter()
-            .try_for_each(|path| guard_directory(path, false, &used, plan))?;
+        let mut directories = directories.into_iter();
+        directories.try_for_each(|path| self.directory(path, false))?;
         for place in &places {
-            pin_above(place, &plan.projects)?;
+            self.seal.pin_above(place)?;
             set_apart(place)?;
         }
-        for path in &plan.named_above {
-            pin_above(path, &plan.projects)?;
-            read_only(path)?;
-        }
+        let mut named = plan.named_above.iter();
+        named.try_for_each(|path| self.seal.put_on(path))
     }
-    if plan.guard_tools {
-        survey
-            .files_of_tools()
-            .try_for_each(|path| read_only(path))?;
-    }
-    Ok(())
-}
 
-/// Keeps these files of the projects as they are, under their names. A file that does not exist is
-/// set aside if the command makes it ([`crate::after`]).
-///
-/// # Errors
-/// As [`guard`].
-pub fn keep(files: &[PathBuf], projects: &[PathBuf]) -> Result<(), Failure> {
-    for path in files.iter().filter(|path| path.exists()) {
-        pin_above(path, projects)?;
-        read_only(path)?;
-    }
-    Ok(())
-}
-
-/// Guards a repository's directory, and those of its submodules and of its `used` worktrees.
-///
-/// `is_linked` means that it is a worktree's directory, which takes settings and hooks from its
-/// `commondir`.
-fn guard_directory(
-    git: &Path,
-    is_linked: bool,
-    used: &BTreeMap<PathBuf, PathBuf>,
-    plan: &MountPlan,
-) -> Result<(), Failure> {
-    let inner: Vec<Tree> = inner_directories(git, used)
-        .iter()
-        .map(|path| take(path, path))
-        .collect::<Result<_, Failure>>()?;
-    let kept = [git.parent().unwrap_or(git), git].map(Path::to_owned);
-    let mut named = settings::present(&named_by(git, used)?, &plan.projects, &kept);
-    named.retain(|path| !path.starts_with(git));
-    bind(git, git, false)?;
-    for guarded in GUARDED
-        .iter()
-        .filter(|guarded| !is_linked || guarded.in_linked)
-    {
-        let path = git.join(guarded.name);
-        match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_symlink() => return Err(replaceable(&path)),
-            Ok(_) => {}
-            Err(_) => {
-                if !make_placeholder(&path, guarded.content)? {
-                    continue;
-                }
+    /// Guards a repository's directory, and those of its submodules and of its worktrees in use.
+    ///
+    /// `is_linked` means that it is a worktree's directory, which takes settings and hooks from its
+    /// `commondir`.
+    fn directory(&mut self, git: &Path, is_linked: bool) -> Result<(), Failure> {
+        let inner: Vec<Tree> = inner_directories(git, &self.used)
+            .iter()
+            .map(|path| take(path, path))
+            .collect::<Result<_, Failure>>()?;
+        let kept = [git.parent().unwrap_or(git), git].map(Path::to_owned);
+        let named = named_by(git, &self.used, &self.plan.own_words)?;
+        let named = words::present(&named, &self.plan.projects, &kept);
+        bind(git, git, false)?;
+        for guarded in GUARDED
+            .iter()
+            .filter(|guarded| !is_linked || guarded.in_linked)
+        {
+            let path = git.join(guarded.name);
+            if is_there(&path)? || make_placeholder(&path, guarded.content)? {
+                self.seal.put_on(&path)?;
             }
         }
-        read_only(&path)?;
+        for path in FIXED.iter().map(|name| git.join(name)) {
+            if is_there(&path)? {
+                self.seal.put_on(&path)?;
+            }
+        }
+        // In a worktree's directory, this file tells git which folder is the worktree.
+        self.seal.put_on(&git.join("gitdir"))?;
+        inner.iter().try_for_each(put)?;
+        named.iter().try_for_each(|path| self.seal.put_on(path))?;
+        let worktrees = git.join("worktrees");
+        inner.iter().map(Tree::path).try_for_each(|path| {
+            let is_linked = path.parent() == Some(&worktrees);
+            self.directory(path, is_linked)
+        })
     }
-    // In a worktree's directory, this file tells git which folder is the worktree.
-    read_only(&git.join("gitdir"))?;
-    inner.iter().try_for_each(put)?;
-    for path in &named {
-        pin_above(path, &plan.projects)?;
-        read_only(path)?;
-    }
-    let worktrees = git.join("worktrees");
-    inner.iter().map(Tree::path).try_for_each(|path| {
-        let is_linked = path.parent() == Some(&worktrees);
-        guard_directory(path, is_linked, used, plan)
-    })
 }
 
 /// Shows the command a directory inside `.git` as `.git`. Git outside does not recognise what the
@@ -131,55 +126,16 @@ fn set_apart(git: &Path) -> Result<(), Failure> {
     put(&take(&apart, git)?)
 }
 
-/// Makes the directories above a repository mount points. Otherwise they could be moved away and
-/// replaced.
-fn pin_above(path: &Path, projects: &[PathBuf]) -> Result<(), Failure> {
-    let Some(project) = projects.iter().find(|project| path.starts_with(project)) else {
-        return Ok(());
-    };
-    let mut above: Vec<&Path> = path
-        .ancestors()
-        .skip(1)
-        .take_while(|above| above.starts_with(project) && above != project)
-        .collect();
-    above.reverse();
-    above.retain(|above| !is_mount_point(above));
-    above
-        .into_iter()
-        .try_for_each(|above| put(&take(above, above)?))
-}
-
-/// Whether something is already mounted there. If that is unknown, one more mount does no harm.
-fn is_mount_point(path: &Path) -> bool {
-    let mount = |path: &Path| {
-        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-        let mask = rustix::fs::StatxFlags::MNT_ID;
-        let found = rustix::fs::statx(rustix::fs::CWD, path, flags, mask).ok()?;
-        (found.stx_mask & mask.bits() != 0).then_some(found.stx_mnt_id)
-    };
-    match (mount(path), path.parent().and_then(mount)) {
-        (Some(own), Some(above)) => own != above,
-        _ => false,
-    }
-}
-
-/// Takes the tree at `from`, with everything mounted below it, to be put at `path`.
-fn take(from: &Path, path: &Path) -> Result<Tree, Failure> {
-    Tree::take_from(from, path).at(Step::Git, from.display().to_string())
-}
-
-fn put(tree: &Tree) -> Result<(), Failure> {
-    tree.put(Path::new("/"))
-        .at(Step::Git, tree.path().display().to_string())
-}
-
-/// Makes what is at `path` read-only, and pins its place. For a link this means its target, since
-/// the link itself contains nothing.
-fn read_only(path: &Path) -> Result<(), Failure> {
+/// Whether a file or a folder of a repository's directory exists.
+///
+/// # Errors
+/// Returns a [`Step::Git`] failure if it is something else, in which the command could put what git
+/// obeys.
+fn is_there(path: &Path) -> Result<bool, Failure> {
     match fs::symlink_metadata(path) {
-        Ok(found) if found.is_symlink() => Ok(()),
-        Ok(_) => bind(path, path, true),
-        Err(_) => Ok(()),
+        Ok(found) if found.is_symlink() => Err(replaceable(path)),
+        Ok(found) if !found.is_file() && !found.is_dir() => Err(no_file(path)),
+        found => Ok(found.is_ok()),
     }
 }
 
@@ -229,6 +185,11 @@ fn with_leave_to_write(path: &Path, make: impl Fn() -> io::Result<()>) -> io::Re
     let made = make();
     fs::set_permissions(folder, fs::Permissions::from_mode(found.mode() & 0o7777))?;
     made
+}
+
+fn no_file(path: &Path) -> Failure {
+    let why = format!("`{}` is neither a file nor a folder", path.display());
+    Failure::new(Step::Git, why)
 }
 
 fn replaceable(path: &Path) -> Failure {

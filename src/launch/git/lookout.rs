@@ -1,4 +1,5 @@
-//! Watches, while the command runs, for new submodules that git outside would look into.
+//! Watches, while the command runs, for what git outside would obey at once and no mount can guard:
+//! new submodules, and what settings name in a `.git` directory and was not there.
 //!
 //! `git status` runs what the settings of each repository name that the index calls a submodule. So
 //! a `.git` that appears in such a folder is set aside as soon as it is seen. This narrows a gap
@@ -46,6 +47,7 @@ impl Lookout {
             projects: projects.to_owned(),
             trees: BTreeMap::new(),
             kept: survey.places.clone(),
+            absent: BTreeSet::new(),
             aside: BTreeMap::new(),
         };
         for tree in work_trees(projects, survey) {
@@ -55,6 +57,8 @@ impl Lookout {
         let present = watched.submodules().into_iter().filter(|git| exists(git));
         let present: Vec<PathBuf> = present.collect();
         watched.kept.extend(present);
+        let absent = survey.absent.keys().filter(|path| is_of_git(path));
+        watched.absent = absent.cloned().collect();
         watched.kept.extend(survey.repositories.keys().cloned());
         let thread = std::thread::Builder::new().spawn(move || watched.run(&stopped))?;
         Ok(Self { stop, thread })
@@ -75,6 +79,8 @@ struct Watched {
     trees: BTreeMap<WorkTree, Known>,
     /// The `.git` entries that are not the command's, or that git outside does not see.
     kept: BTreeSet<PathBuf>,
+    /// What settings name in `.git` directories, and what was not there.
+    absent: BTreeSet<PathBuf>,
     aside: Aside,
 }
 
@@ -98,10 +104,11 @@ impl Watched {
         }
     }
 
-    /// Sets aside each new `.git` of a submodule.
+    /// Sets aside each new `.git` of a submodule, and what came into a `.git` that settings name.
     fn look(&mut self) {
         self.read_indexes();
-        for git in self.submodules() {
+        let submodules = self.submodules();
+        for git in submodules.union(&self.absent.clone()).cloned() {
             if self.kept.contains(&git) || !is_in(&git, &self.projects) {
                 continue;
             }
@@ -182,6 +189,10 @@ fn watch(events: &mut Option<OwnedFd>, folder: &Path) {
     if matches!(watched, Some(Err(Errno::NOSPC | Errno::NOMEM))) {
         *events = None;
     }
+}
+
+fn is_of_git(path: &Path) -> bool {
+    path.iter().any(|part| part == ".git")
 }
 
 fn exists(path: &Path) -> bool {

@@ -12,10 +12,13 @@ mod lookout;
 mod named;
 mod places;
 mod repository;
+mod seal;
 mod settings;
+mod words;
 
-pub use guard::{guard, keep};
+pub use guard::guard;
 pub use lookout::{Aside, Lookout};
-pub use named::{absent, present_above};
+pub use named::{absent, own_words, present_above};
 pub use places::places;
 pub use repository::{APART, GUARDED, is_placeholder, is_set_apart, outside};
+pub use words::Word;

@@ -1,11 +1,12 @@
 //! What git's settings name in the projects: settings of their repositories, and settings outside.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::repository::{directory_named_by, has_head, line_of};
-use super::settings::{self, Named};
+use super::words::{self, Word, at, words};
 use crate::after::survey::{Kind, Survey};
 use crate::failure::Failure;
 
@@ -15,14 +16,15 @@ use crate::failure::Failure;
 /// # Errors
 /// Returns a `Step::Git` failure if such settings cannot be read.
 pub fn present_above(projects: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Failure> {
-    Ok(settings::present(&named_above(projects)?, projects, &[]))
+    Ok(words::present(&named_above(projects)?, projects, &[]))
 }
 
-/// Returns paths that settings name and that do not exist yet. If one appears, it must not be
-/// obeyed.
-pub fn absent(projects: &[PathBuf], survey: &Survey) -> BTreeSet<PathBuf> {
+/// Returns paths that settings name and that do not exist yet, each with whether a folder counts
+/// there, too. If one appears, it must not be obeyed.
+pub fn absent(projects: &[PathBuf], survey: &Survey) -> BTreeMap<PathBuf, bool> {
     // If these cannot be read, the command was not started.
     let mut found = named_above(projects).unwrap_or_default();
+    let own = own_words().unwrap_or_default();
     let used = used(survey);
     let is_directory = |kind| matches!(kind, Kind::Directory | Kind::Bare);
     let mut stack: Vec<PathBuf> = survey
@@ -32,15 +34,15 @@ pub fn absent(projects: &[PathBuf], survey: &Survey) -> BTreeSet<PathBuf> {
         .map(|(path, _)| path.clone())
         .collect();
     while let Some(git) = stack.pop() {
-        found.extend(named_by(&git, &used).unwrap_or_default());
+        found.extend(named_by(&git, &used, &own).unwrap_or_default());
         stack.extend(inner_directories(&git, &used));
     }
-    settings::absent(&found, projects)
+    words::absent(&found, projects)
 }
 
 /// Returns what outside settings name: those of repositories above the projects, and the user's own
 /// for every repository.
-fn named_above(projects: &[PathBuf]) -> Result<Vec<Named>, Failure> {
+fn named_above(projects: &[PathBuf]) -> Result<Vec<Word>, Failure> {
     let mut found = Vec::new();
     let mut tops: BTreeSet<PathBuf> = projects.iter().cloned().collect();
     for top in projects
@@ -63,22 +65,50 @@ fn named_above(projects: &[PathBuf]) -> Result<Vec<Named>, Failure> {
             .map(|directory| (directory.clone(), top.to_owned()));
         let used: BTreeMap<PathBuf, PathBuf> = used.collect();
         for directory in &directories {
-            found.extend(named_by(directory, &used)?);
+            found.extend(named_by(directory, &used, &BTreeSet::new())?);
         }
     }
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let own = home
-        .iter()
-        .flat_map(|home| OWN_SETTINGS.map(|name| home.join(name)));
-    let files: Vec<PathBuf> = own.chain([PathBuf::from("/etc/gitconfig")]).collect();
     let tops: Vec<PathBuf> = tops.into_iter().collect();
-    found.extend(settings::named(&files, &tops)?);
+    found.extend(at(&own_words()?, &tops));
     Ok(found)
 }
 
-/// Returns what the settings of a repository's directory name, and its hooks that link to programs
-/// of the project.
-pub fn named_by(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Result<Vec<Named>, Failure> {
+/// Returns the words of the user's own settings, and of the system's. They hold for every
+/// repository, also for those within a project.
+///
+/// # Errors
+/// Returns a `Step::Git` failure if such settings cannot be read.
+pub fn own_words() -> Result<BTreeSet<Word>, Failure> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let path = |name| set(name).map(PathBuf::from);
+    let home = path("HOME");
+    let of_home = home.iter().flat_map(|one| OWN.map(|name| one.join(name)));
+    let of_variables = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"];
+    let of_configuration = path("XDG_CONFIG_HOME").map(|one| one.join("git/config"));
+    let mut files: Vec<PathBuf> = of_home.chain(of_configuration).collect();
+    files.extend(of_variables.into_iter().filter_map(path));
+    files.extend(set("PATH").iter().flat_map(|one| beside_programs(one)));
+    files.push(PathBuf::from("/etc/gitconfig"));
+    words(&files)
+}
+
+/// Returns where each git on the search path has the system's settings, if it was installed
+/// elsewhere than in `/usr`.
+fn beside_programs(search: &OsStr) -> Vec<PathBuf> {
+    let programs = std::env::split_paths(search).map(|folder| folder.join("git"));
+    let real = |program: &PathBuf| fs::canonicalize(program).ok();
+    let both = programs.flat_map(|program| [real(&program), Some(program)]);
+    let prefix = |program: PathBuf| Some(program.parent()?.parent()?.join("etc/gitconfig"));
+    both.flatten().filter_map(prefix).collect()
+}
+
+/// Returns what the settings of a repository's directory name, and the user's `own` there, and its
+/// hooks that link to programs of the project.
+pub fn named_by(
+    git: &Path,
+    used: &BTreeMap<PathBuf, PathBuf>,
+    own: &BTreeSet<Word>,
+) -> Result<Vec<Word>, Failure> {
     let trees = used
         .iter()
         .filter(|(directory, _)| directory.starts_with(git));
@@ -87,8 +117,9 @@ pub fn named_by(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Result<Vec<Nam
         .chain(trees.map(|(_, tree)| tree.as_path()))
         .map(Path::to_owned)
         .collect();
-    let files = ["config", "config.worktree"].map(|name| git.join(name));
-    let mut found = settings::named(&files, &bases)?;
+    let mut named = words(&["config", "config.worktree"].map(|name| git.join(name)))?;
+    named.extend(own.iter().cloned());
+    let mut found = at(&named, &bases);
     let hooks = fs::read_dir(git.join("hooks"))
         .into_iter()
         .flatten()
@@ -96,10 +127,7 @@ pub fn named_by(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Result<Vec<Nam
     found.extend(
         hooks
             .filter(|hook| hook.path().is_symlink())
-            .map(|hook| Named {
-                path: hook.path(),
-                is_whole: true,
-            }),
+            .map(|hook| Word::file(hook.path())),
     );
     Ok(found)
 }
@@ -141,4 +169,4 @@ pub fn used(survey: &Survey) -> BTreeMap<PathBuf, PathBuf> {
 }
 
 /// Where a user's own settings are, in the home directory.
-const OWN_SETTINGS: [&str; 2] = [".gitconfig", ".config/git/config"];
+const OWN: [&str; 2] = [".gitconfig", ".config/git/config"];

@@ -1,5 +1,6 @@
 //! What git obeys in a repository's directory, and which repositories `.git` files name.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -49,6 +50,30 @@ pub const GUARDED: &[Guarded] = &[
         content: None,
         in_linked: false,
     },
+];
+
+/// What git obeys later, and what stays as it is if it exists when the command starts: the state of
+/// an operation in progress, whose steps may be programs, and files that say how to read content.
+pub const FIXED: &[&str] = &[
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+    "info/attributes",
+    "info/grafts",
+    "objects/info/alternates",
+];
+
+/// What git writes in a repository's directory, beside names in `_HEAD` and `_MSG`.
+const WRITTEN: &[&str] = &[
+    "HEAD",
+    "index",
+    "objects",
+    "refs",
+    "reftable",
+    "logs",
+    "packed-refs",
+    "shallow",
+    "COMMIT_EDITMSG",
 ];
 
 /// The directory in a new `.git` that the command sees as `.git`.
@@ -115,6 +140,29 @@ pub fn is_set_apart(git: &Path) -> bool {
 /// counts as a head.
 pub fn has_head(git: &Path) -> bool {
     fs::symlink_metadata(git.join("HEAD")).is_ok()
+}
+
+/// Whether a path is a `.git`, or lies in a repository's directory under a name that git writes
+/// itself in daily work, or that is guarded anyway.
+pub fn is_gits_own(path: &Path) -> bool {
+    let mut above = path.ancestors().skip(1);
+    let Some(directory) = above.find(|one| is_repository(one) || is_linked(one)) else {
+        return path.ends_with(".git");
+    };
+    let below = path.strip_prefix(directory).unwrap_or(path);
+    let name = below
+        .iter()
+        .next()
+        .and_then(OsStr::to_str)
+        .unwrap_or_default();
+    let is_guarded = GUARDED.iter().any(|guarded| guarded.name == name);
+    let is_written = WRITTEN.contains(&name) || name.ends_with("_HEAD") || name.ends_with("_MSG");
+    is_guarded || is_written || path.ends_with(".git")
+}
+
+/// Whether this is the directory of a linked worktree.
+fn is_linked(directory: &Path) -> bool {
+    has_head(directory) && directory.join("commondir").exists()
 }
 
 /// Whether a file of a repository's directory has only the content of a [`super::guard()`]
