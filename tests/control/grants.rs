@@ -40,17 +40,20 @@ fn what_was_refused_last_is_allowed_exactly_and_stays_so_after_a_restart() {
 }
 
 #[test]
-fn an_exchange_is_named_by_the_beginning_of_its_id() {
+fn an_exchange_is_named_by_its_whole_id() {
     let program = Program::start("");
     program.ask("http://later.test/");
     program.ask("http://evil.test/");
     let refused = program.records("exchange");
     let id = refused.iter().find(|record| record["host"] == "later.test");
     let id = id.unwrap()["id"].as_str().unwrap().to_owned();
-    let applied = program.json(&["allow", &id[..8], "--yes"]);
+    let (code, said) = program.gateway(&["allow", &id[..19], "--yes"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("write the whole id"), "{said}");
+    let applied = program.json(&["allow", &id, "--yes"]);
     assert_eq!(applied["applied"], true);
     assert_eq!(program.ask("http://later.test/").0, 200);
-    let (code, said) = program.gateway(&["allow", "00000000", "--yes"]);
+    let (code, said) = program.gateway(&["allow", "00000000000000000000", "--yes"]);
     assert_eq!(code, 1);
     assert!(said.contains("no such exchange was refused"), "{said}");
 }
