@@ -2,9 +2,11 @@
 //! the file that keeps it.
 
 use std::collections::BTreeSet;
+use std::fs::{File, TryLockError};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 
@@ -82,6 +84,7 @@ fn new_rule(app: &App, asked: &AllowRequest) -> Result<NewRule, ControlRefusal> 
 pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Failure> {
     let path = app.config.granted.as_deref();
     let path = path.ok_or_else(|| Failure::new(unkept().what))?;
+    let _held = hold(path).await?;
     let before = match std::fs::read_to_string(path) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -89,7 +92,6 @@ pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Fai
     };
     let text = before.as_deref().unwrap_or(HEAD);
     if !text.contains(&rule.policy) {
-        folder(path)?;
         write(path, format!("{text}\n{}", rule.policy).as_bytes(), 0o600)?;
     }
     let applied = app.reload().await.inspect_err(|_| {
@@ -106,13 +108,28 @@ pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Fai
     })
 }
 
-fn folder(path: &Path) -> Result<(), Failure> {
+/// Holds the folder of the granted rules until this is dropped. Several gateways may share them,
+/// and each reads them, writes them and takes back what is refused.
+async fn hold(path: &Path) -> Result<File, Failure> {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    std::fs::DirBuilder::new()
+    let made = std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(folder)
-        .map_err(|error| Failure::of("the granted rules cannot be kept", &error))
+        .create(folder);
+    let unkept = |error| Failure::of("the granted rules cannot be kept", &error);
+    let held = made.and_then(|()| File::open(folder)).map_err(unkept)?;
+    let until = Instant::now() + HELD_AT_MOST;
+    loop {
+        match held.try_lock() {
+            Ok(()) => return Ok(held),
+            Err(TryLockError::Error(error)) => return Err(unkept(error)),
+            Err(TryLockError::WouldBlock) if Instant::now() > until => {
+                return Err(Failure::new("another gateway changes the granted rules")
+                    .next("allow it once more"));
+            }
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(LOOKS_EVERY).await,
+        }
+    }
 }
 
 /// Returns the rule for a host that an operator names.
@@ -306,6 +323,9 @@ fn unkept() -> ControlRefusal {
     ControlRefusal::new(status, "there is no file to keep granted rules in")
 }
 
+/// How long another gateway may take to put a rule into force.
+const HELD_AT_MOST: Duration = Duration::from_secs(15);
+const LOOKS_EVERY: Duration = Duration::from_millis(20);
 /// How many digits an id has.
 const WHOLE_ID: usize = 20;
 const HEAD: &str =

@@ -130,3 +130,27 @@ fn no_rule_is_made_from_a_log_that_does_not_hold() {
     assert_eq!(program.gateway(&["allow", "later.test:80", "--yes"]).0, 0);
     std::fs::write(&path, log).unwrap();
 }
+
+/// Another gateway of the same configuration adds a rule, while this one would.
+#[test]
+fn a_rule_that_another_gateway_grants_at_the_same_time_is_not_lost() {
+    let program = Program::start("");
+    let held = std::fs::File::open(program.folder.path()).unwrap();
+    held.lock().unwrap();
+    let mut allow = crate::program::command(program.folder.path());
+    let mut allow = allow
+        .args(["allow", "later.test:80", "--yes"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(allow.try_wait().unwrap().is_none());
+    let rule = "permit(principal, action, resource == Gateway::Host::\"other.test\");\n";
+    let file = program.path("gateway.granted.cedar");
+    std::fs::write(&file, rule).unwrap();
+    held.unlock().unwrap();
+    assert!(allow.wait().unwrap().success());
+    let kept = std::fs::read_to_string(&file).unwrap();
+    assert!(kept.contains(rule) && kept.contains("later.test"), "{kept}");
+    assert_eq!(program.ask("http://later.test/").0, 200);
+}
