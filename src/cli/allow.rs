@@ -13,7 +13,7 @@ use crate::control::{AllowRequest, GrantedRule};
 #[derive(Args)]
 pub(super) struct Allow {
     /// A host (`api.example.com`, `api.example.com:8443`, `*.example.com`), or the id of a refused
-    /// exchange or its beginning
+    /// exchange or a proposal
     #[arg(
         value_name = "HOST|ID",
         required_unless_present = "last",

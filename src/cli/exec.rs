@@ -77,7 +77,7 @@ pub struct Exec {
     #[arg(long)]
     fresh_home: bool,
     /// Run the command in the sandbox of this session, which another `gateway exec` began: its id,
-    /// the beginning of it, or the name of its gateway (`exec-1234`)
+    /// or the name of its gateway (`exec-1234`)
     #[arg(long, value_name = "SESSION", conflicts_with_all = NOT_INTO)]
     into: Option<String>,
     /// The gateway of the session to enter, if several run: its process number, its name, or the

@@ -70,7 +70,7 @@ impl ChosenGateway {
             None => true,
             Some(named) => {
                 let pid = gateway.name.rsplit('-').next();
-                gateway.name.starts_with(named.as_str()) || pid == Some(named.as_str())
+                gateway.name == *named || pid == Some(named.as_str())
             }
         };
         Ok(all.filter(wanted).collect())

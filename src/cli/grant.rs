@@ -2,9 +2,11 @@
 //! the file that keeps it.
 
 use std::collections::BTreeSet;
+use std::fs::{File, TryLockError};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 
@@ -48,21 +50,23 @@ struct NewRule {
 fn new_rule(app: &App, asked: &AllowRequest) -> Result<NewRule, ControlRefusal> {
     match (&asked.host, &asked.exchange, asked.last) {
         (Some(host), None, false) => of_host(app, asked, host),
-        (None, Some(id), false) if id.len() >= LEAST_DIGITS => {
-            let proposed = proposed::requested(app, id)?;
-            match (proposed, refused_exchange(app, id)) {
-                (Some(record), Err(none)) if none.status == StatusCode::NOT_FOUND => {
-                    of_record(app, &RuleSubject::Proposed(record))
+        (None, Some(id), false) if id.len() == WHOLE_ID => {
+            let subject = match proposed::requested(app, id) {
+                Some(record) => RuleSubject::Proposed(record),
+                None => {
+                    let is_it = |record: &Record| record.id.as_deref() == Some(id);
+                    RuleSubject::Refused(refused_record(app, is_it)?)
                 }
-                (Some(record), _) if id.len() == WHOLE_ID => {
-                    of_record(app, &RuleSubject::Proposed(record))
-                }
-                (Some(_), _) => Err(unclear()),
-                (None, refused) => of_record(app, &RuleSubject::Refused(refused?)),
-            }
+            };
+            of_record(app, &subject)
+        }
+        (None, Some(_), false) => {
+            let what = format!("an id has {WHOLE_ID} digits");
+            Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what)
+                .next("write the whole id: `gateway log --refused` shows it"))
         }
         (None, None, true) => {
-            let last = refused_record(app, false, |_| true)?;
+            let last = refused_record(app, |_| true)?;
             of_record(app, &RuleSubject::Refused(last))
         }
         _ => Err(
@@ -80,6 +84,7 @@ fn new_rule(app: &App, asked: &AllowRequest) -> Result<NewRule, ControlRefusal> 
 pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Failure> {
     let path = app.config.granted.as_deref();
     let path = path.ok_or_else(|| Failure::new(unkept().what))?;
+    let _held = hold(path).await?;
     let before = match std::fs::read_to_string(path) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -87,7 +92,6 @@ pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Fai
     };
     let text = before.as_deref().unwrap_or(HEAD);
     if !text.contains(&rule.policy) {
-        folder(path)?;
         write(path, format!("{text}\n{}", rule.policy).as_bytes(), 0o600)?;
     }
     let applied = app.reload().await.inspect_err(|_| {
@@ -104,13 +108,28 @@ pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Fai
     })
 }
 
-fn folder(path: &Path) -> Result<(), Failure> {
+/// Holds the folder of the granted rules until this is dropped. Several gateways may share them,
+/// and each reads them, writes them and takes back what is refused.
+async fn hold(path: &Path) -> Result<File, Failure> {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    std::fs::DirBuilder::new()
+    let made = std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(folder)
-        .map_err(|error| Failure::of("the granted rules cannot be kept", &error))
+        .create(folder);
+    let unkept = |error| Failure::of("the granted rules cannot be kept", &error);
+    let held = made.and_then(|()| File::open(folder)).map_err(unkept)?;
+    let until = Instant::now() + HELD_AT_MOST;
+    loop {
+        match held.try_lock() {
+            Ok(()) => return Ok(held),
+            Err(TryLockError::Error(error)) => return Err(unkept(error)),
+            Err(TryLockError::WouldBlock) if Instant::now() > until => {
+                return Err(Failure::new("another gateway changes the granted rules")
+                    .next("allow it once more"));
+            }
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(LOOKS_EVERY).await,
+        }
+    }
 }
 
 /// Returns the rule for a host that an operator names.
@@ -179,32 +198,18 @@ fn permit(session: &SessionId, host: &str, port: u16) -> String {
     generate::permit_host(Some(session), host, Some(port))
 }
 
-/// Refused exchanges that fit, of which the last counts.
-#[derive(Default)]
-struct Fitting {
-    last: Option<VerifiedRecord>,
-    several: bool,
-}
-
-/// Returns the last record of a refusal that fits; with `only`, the only one. A policy may have
-/// refused it, or a name server, or a proxy before there was a request.
+/// Returns the last record of a refusal that fits. A policy may have refused it, or a name server,
+/// or a proxy before there was a request.
 fn refused_record(
     app: &App,
-    only: bool,
     fits: impl Fn(&Record) -> bool,
 ) -> Result<VerifiedRecord, ControlRefusal> {
-    let found = refused(app, |found: &mut Fitting, record| {
+    let found = refused(app, |last: &mut Option<VerifiedRecord>, record| {
         if fits(&record) {
-            let before = found.last.replace(record);
-            let id = found.last.as_ref().map(|last| &last.id);
-            found.several |= before.is_some_and(|before| Some(&before.id) != id);
+            *last = Some(record);
         }
     })?;
-    // A workload knows the ids of its own exchanges, and could make one that begins like another.
-    if only && found.several {
-        return Err(unclear());
-    }
-    found.last.ok_or_else(|| {
+    found.ok_or_else(|| {
         let what = "no such exchange was refused";
         ControlRefusal::new(StatusCode::NOT_FOUND, what).next("`gateway log --refused` lists them")
     })
@@ -234,23 +239,6 @@ pub(super) fn refused<T: Default>(
             .because(format!("{problem}, so no rule is made from it"))
             .next("see `gateway audit verify`, or name the host: `gateway allow HOST`"),
     })
-}
-
-/// Returns the only refused exchange whose id begins like this.
-///
-/// # Errors
-/// Returns that there is none, or more than one.
-pub(super) fn refused_exchange(app: &App, id: &str) -> Result<VerifiedRecord, ControlRefusal> {
-    let is_it = |record: &Record| {
-        let known = record.id.as_deref();
-        known.is_some_and(|known| known.starts_with(id))
-    };
-    refused_record(app, true, is_it)
-}
-
-fn unclear() -> ControlRefusal {
-    let what = "several refused exchanges or proposals have an id that begins like this";
-    ControlRefusal::new(StatusCode::CONFLICT, what).next("write the whole id")
 }
 
 /// What a rule is made for.
@@ -335,9 +323,10 @@ fn unkept() -> ControlRefusal {
     ControlRefusal::new(status, "there is no file to keep granted rules in")
 }
 
+/// How long another gateway may take to put a rule into force.
+const HELD_AT_MOST: Duration = Duration::from_secs(15);
+const LOOKS_EVERY: Duration = Duration::from_millis(20);
 /// How many digits an id has.
 const WHOLE_ID: usize = 20;
-/// How many digits of an id must be given at least.
-const LEAST_DIGITS: usize = 4;
 const HEAD: &str =
     "// Rules that an operator granted with `gateway allow`. Edit or remove them as you like.\n";

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway, in_path};
 use super::launching::not_launched;
-use super::operate::OneSession;
+use super::operate::{OneSession, sessions};
 use crate::launch::{Doorway, LAUNCHER_FAILED};
 
 /// Runs the command in the sandbox of a session, and ends as it does.
@@ -33,24 +33,21 @@ pub(super) fn enter(
     doorway.enter(command).map_err(not_launched)?.resume()
 }
 
-/// Returns the session's gateway and its whole id. A gateway's own name will do, as all sessions of
+/// Returns the session's gateway and its id. A gateway's own name will do, as all sessions of
 /// `exec` have one name.
 fn find(session: String, gateway: Option<String>) -> Result<(Gateway, String), Failure> {
-    let is_gateway = gateway.is_none()
-        && ChosenGateway::named(Some(session.clone()))
-            .find()?
-            .iter()
-            .any(|found| found.name == session);
-    let one = match is_gateway {
-        true => OneSession {
-            session: String::new(),
-            chosen: ChosenGateway::named(Some(session)),
-        },
-        false => OneSession {
-            session,
-            chosen: ChosenGateway::named(gateway),
-        },
-    };
+    let named = ChosenGateway::named(Some(session.clone())).find()?;
+    let by_name = named.into_iter().find(|one| one.name == session);
+    if let Some(found) = by_name.filter(|_| gateway.is_none()) {
+        let sessions = sessions(&found)?;
+        if let [only] = sessions.as_slice()
+            && let Some(id) = only["id"].as_str()
+        {
+            return Ok((found, id.to_owned()));
+        }
+    }
+    let chosen = ChosenGateway::named(gateway);
+    let one = OneSession { session, chosen };
     one.find().map_err(|failure| match failure.code {
         Code::Usage => failure,
         _ => failure.coded(LAUNCHER_FAILED),

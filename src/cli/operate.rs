@@ -25,7 +25,7 @@ pub(super) struct SessionList {
 /// Names a session of a running gateway.
 #[derive(Args)]
 pub(super) struct OneSession {
-    /// The session: its id, or the beginning of it
+    /// The session: its id
     pub(super) session: String,
     #[command(flatten)]
     pub(super) chosen: ChosenGateway,
@@ -164,39 +164,22 @@ impl OneSession {
         Ok(Code::Ok)
     }
 
-    /// Returns the session's gateway and its whole id.
+    /// Returns the session's gateway, and its id.
     pub(super) fn find(&self) -> Result<(Gateway, String), Failure> {
         let mut found = Vec::new();
         for gateway in self.chosen.all()? {
-            let ids = sessions(&gateway)?
-                .into_iter()
-                .filter_map(|session| session["id"].as_str().map(str::to_owned));
-            let ids: Vec<String> = ids.filter(|id| id.starts_with(&self.session)).collect();
-            // A whole id is meant, even if another begins with it.
-            let whole = ids.iter().position(|id| *id == self.session);
-            match (whole, ids.as_slice()) {
-                (Some(at), _) => found.push((gateway, ids[at].clone())),
-                (None, [only]) => found.push((gateway, only.clone())),
-                (None, []) => {}
-                (None, several) => {
-                    return Err(Failure::usage(format!(
-                        "several sessions begin with `{}`: {}",
-                        safe(&self.session),
-                        several.join(", ")
-                    )));
-                }
+            if sessions(&gateway)?
+                .iter()
+                .any(|one| one["id"] == self.session.as_str())
+            {
+                found.push(gateway);
             }
         }
-        let unknown = || {
-            Failure::new(format!("there is no session `{}`", safe(&self.session)))
-                .next("gateway sessions")
-        };
-        let id = found
-            .first()
-            .map(|(_, id)| id.clone())
-            .ok_or_else(unknown)?;
-        let gateway = only(found.into_iter().map(|(gateway, _)| gateway).collect())?;
-        Ok((gateway, id))
+        if found.is_empty() {
+            let what = format!("there is no session `{}`", safe(&self.session));
+            return Err(Failure::new(what).next("gateway sessions"));
+        }
+        Ok((only(found)?, self.session.clone()))
     }
 }
 

@@ -8,11 +8,9 @@ use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway};
 use super::terminal::{Terminal, safe};
 use crate::audit::Record;
-use crate::control::ControlRefusal;
 use crate::gateway::{Proposal, ProposalState};
 use crate::message::Origin;
 use crate::names::ReasonCode;
-use http::StatusCode;
 
 /// List what workloads propose to be allowed
 #[derive(Args)]
@@ -27,7 +25,7 @@ pub(super) struct ProposalList {
 /// Refuse what a workload proposes, for as long as its session lives; `gateway allow ID` grants it
 #[derive(Args)]
 pub(super) struct Deny {
-    /// The proposal: its id, or the beginning of it
+    /// The proposal: its id
     id: String,
     /// Undo the refusal, so that the proposal waits again
     #[arg(long)]
@@ -37,23 +35,11 @@ pub(super) struct Deny {
 }
 
 /// Returns the request of a proposal that is no refused exchange, as the record of its refusal;
-/// `None` if no such proposal has an id that begins like this.
-///
-/// # Errors
-/// Returns that several proposals begin like this.
-pub(super) fn requested(app: &App, id: &str) -> Result<Option<Record>, ControlRefusal> {
+/// `None` if no such proposal has this id.
+pub(super) fn requested(app: &App, id: &str) -> Option<Record> {
     let all = app.shared.proposals.all();
-    let mut found = all
-        .iter()
-        .filter(|one| one.wanted.refused.is_none() && one.id.to_string().starts_with(id));
-    match (found.next(), found.next()) {
-        (None, _) => Ok(None),
-        (Some(one), None) => Ok(record(one)),
-        (Some(_), Some(_)) => {
-            let what = "several proposals have an id that begins like this";
-            Err(ControlRefusal::new(StatusCode::CONFLICT, what).next("write the whole id"))
-        }
-    }
+    let named = |one: &&Proposal| one.wanted.refused.is_none() && one.id.to_string() == id;
+    all.iter().find(named).and_then(record)
 }
 
 /// The record that a refusal of the proposed request would have left.

@@ -103,20 +103,29 @@ impl Shared {
             };
             let is_used = session.status() == SessionStatus::Active;
             match status(&record) {
-                // Another gateway ended it, where nobody used it, and no operator paused it.
-                SessionStatus::Ended(EndReason::Idle) if is_used && !record.paused => {
-                    self.take_back(&one.id).await;
+                // Another gateway ended it, where nobody used it.
+                SessionStatus::Ended(EndReason::Idle) if is_used => {
+                    if !self.takes_back(&one.id).await {
+                        session.narrow(status(&record));
+                    }
                 }
                 decided => session.narrow(decided),
             }
         }
     }
 
-    /// Takes back the end of a session that is in use here.
-    async fn take_back(&self, id: &SessionId) {
-        let resumed = SessionDecision::Resume(id.clone());
-        if let Err(error) = self.store.decide(vec![resumed]).await {
-            tracing::warn!(session = %id, %error, "the end of a session in use could not be taken back");
+    /// Takes back the end of a session that is in use here. Returns whether it is in use then: an
+    /// operator may have paused it, also since it was read.
+    async fn takes_back(&self, id: &SessionId) -> bool {
+        let decided = SessionDecision::TakeBack(id.clone());
+        match self.store.decide(vec![decided]).await {
+            Ok(_) => true,
+            Err(StateError::Refused(_)) => false,
+            // The next decision about it is looked at again.
+            Err(error) => {
+                tracing::warn!(session = %id, %error, "the end of a session in use could not be taken back");
+                true
+            }
         }
     }
 

@@ -22,7 +22,7 @@ use crate::control::AllowRequest;
 /// Watch a running gateway: requests, refusals and why, sessions, proposals; answer at a key
 #[derive(Args)]
 pub(super) struct WatchCommand {
-    /// Only of this session: its id, or the beginning of it
+    /// Only of this session: its id
     session: Option<String>,
     #[command(flatten)]
     chosen: ChosenGateway,

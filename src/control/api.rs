@@ -22,7 +22,7 @@ use super::server::{Control, Peer};
 use super::view::{GatewayView, SessionView};
 use crate::audit::{Act, Decision, Follower};
 use crate::gateway::chain;
-use crate::names::SessionId;
+use crate::names::{CredentialName, SessionId};
 use crate::policy::Operation;
 use crate::session::{HasEnded, SessionStatus};
 
@@ -112,7 +112,11 @@ impl<O: Operations> Control<O> {
         }
         if http::Method::GET != route.method {
             // It is refused whether or not that can be recorded.
-            let _ = self.record(peer, operation, session, ("", Decision::Deny));
+            let credential = called
+                .credential
+                .as_ref()
+                .map_or("", CredentialName::as_str);
+            let _ = self.record(peer, operation, session, (credential, Decision::Deny));
         }
         let what = format!("uid {uid} may not do `{}`", operation.name());
         Err(ControlRefusal::new(StatusCode::FORBIDDEN, what)

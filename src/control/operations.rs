@@ -57,7 +57,7 @@ pub struct EnterRequest {
 pub struct AllowRequest {
     /// Every request to this host, with its port: 443 unless given.
     pub host: Option<String>,
-    /// What this refused exchange asked for: its id, or the beginning of one.
+    /// What this refused exchange or proposal asked for: its id.
     pub exchange: Option<String>,
     /// What the last refused exchange asked for.
     pub last: bool,

@@ -18,7 +18,7 @@ use crate::policy::Operation;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RefusedProposal {
-    /// Its id, or the beginning of one.
+    /// Its id.
     id: String,
     /// Whether it was refused, and is to wait again.
     #[serde(default)]
@@ -35,26 +35,13 @@ impl<O: Operations> Control<O> {
     pub(super) fn refuse_proposal(&self, content: &Bytes, peer: Peer) -> Answered {
         let asked: RefusedProposal = serde_json::from_slice(content)
             .map_err(|error| bad("the content names no proposal").because(error.to_string()))?;
-        if asked.id.len() < LEAST_DIGITS {
-            return Err(bad("an id is named by four digits or more"));
-        }
-        let all = self.shared.proposals.all();
         let (from, to, word) = match asked.undo {
             false => (ProposalState::Waiting, ProposalState::Refused, ""),
             true => (ProposalState::Refused, ProposalState::Waiting, "undo "),
         };
-        let is_it =
-            |one: &&Proposal| one.state == from && one.id.to_string().starts_with(&asked.id);
-        let mut found = all.iter().filter(is_it);
-        let one = match (found.next(), found.next()) {
-            (Some(only), None) => only,
-            (None, _) => return Err(unknown(from)),
-            (Some(_), Some(_)) => {
-                let what = "several proposals have an id that begins like this";
-                let several = ControlRefusal::new(StatusCode::CONFLICT, what);
-                return Err(several.next("write the whole id"));
-            }
-        };
+        let all = self.shared.proposals.all();
+        let is_it = |one: &&Proposal| one.state == from && one.id.to_string() == asked.id;
+        let one = all.iter().find(is_it).ok_or_else(|| unknown(from))?;
         let record = |one: &Proposal| {
             let subject = format!("{word}{} {}", one.id, one.wanted.shown());
             let act = (subject.as_str(), Decision::Allow);
@@ -89,6 +76,3 @@ fn view(one: &Proposal, shared: &SharedState) -> Value {
         "state": state,
     })
 }
-
-/// How many digits of an id must be given at least.
-const LEAST_DIGITS: usize = 4;

@@ -35,6 +35,8 @@ pub enum SessionDecision {
     Pause(SessionId),
     /// Resumes a session that was not ended, or was ended because it was not used for too long.
     Resume(SessionId),
+    /// Takes back the end of a session that was not used for too long, if no operator paused it.
+    TakeBack(SessionId),
     /// Ends a session. One that was already ended stays as it is, unless it was not used for too
     /// long and this end is for good.
     End {
@@ -58,7 +60,8 @@ impl SessionDecision {
             | Self::Shape { session, .. }
             | Self::End { session, .. }
             | Self::Pause(session)
-            | Self::Resume(session) => Ok(session.clone()),
+            | Self::Resume(session)
+            | Self::TakeBack(session) => Ok(session.clone()),
         }
     }
 
@@ -80,7 +83,11 @@ impl SessionDecision {
             return Ok(record);
         }
         // It may come back, with what a reload brought meanwhile.
-        let is_for_idle = matches!(self, Self::Resume(_) | Self::Shape { .. }) && record.was_idle;
+        let comes_back = matches!(
+            self,
+            Self::Resume(_) | Self::TakeBack(_) | Self::Shape { .. }
+        );
+        let is_for_idle = comes_back && record.was_idle;
         if record.ended.is_some() && !is_for_idle {
             return Err(StateError::Refused("the session was ended"));
         }
@@ -96,6 +103,10 @@ impl SessionDecision {
             Self::Resume(_) => {
                 (record.ended, record.was_idle, record.paused) = (None, false, false);
             }
+            Self::TakeBack(_) if record.paused => {
+                return Err(StateError::Refused("an operator paused the session"));
+            }
+            Self::TakeBack(_) => (record.ended, record.was_idle) = (None, false),
             Self::Shape {
                 credential,
                 before,

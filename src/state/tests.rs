@@ -220,8 +220,19 @@ async fn idle_end(store: Arc<dyn StateStore>) {
     store.decide(resume()).await.unwrap();
     let now = store.session(&id("a")).await.unwrap().unwrap();
     assert_eq!((now.ended, now.was_idle), (None, false));
+    // Who uses it takes the end back, and not what an operator decided.
+    let take_back = || vec![SessionDecision::TakeBack(id("a"))];
+    store.decide(take_back()).await.unwrap();
+    store.decide(vec![idle_end.clone()]).await.unwrap();
+    store.decide(take_back()).await.unwrap();
+    let pause = SessionDecision::Pause(id("a"));
+    store.decide(vec![pause, idle_end.clone()]).await.unwrap();
+    assert!(store.decide(take_back()).await.is_err());
+    let now = store.session(&id("a")).await.unwrap().unwrap();
+    assert_eq!((now.ended, now.paused), (Some(150), true));
     store.decide(vec![end("a", 160)]).await.unwrap();
     assert!(store.decide(resume()).await.is_err());
+    assert!(store.decide(take_back()).await.is_err());
     // An operator's end stays one, whether it comes before or behind that of an idle time.
     store.decide(vec![idle_end.clone()]).await.unwrap();
     assert!(store.decide(resume()).await.is_err());

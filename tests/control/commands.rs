@@ -117,9 +117,13 @@ fn several_gateways_are_told_apart_and_one_of_them_is_named() {
     assert!(said.contains("several gateways run: exec-"), "{said}");
     let pid = one.child.id().to_string();
     assert_eq!(one.gateway(&["reload", "--gateway", &pid]).0, 0);
-    assert_eq!(one.gateway(&["reload", "--gateway", "serve"]).0, 0);
+    let name = format!("serve-{pid}");
+    assert_eq!(one.gateway(&["reload", "--gateway", &name]).0, 0);
+    // Nothing is changed by the beginning of a name.
+    assert_eq!(one.gateway(&["reload", "--gateway", "serve"]).0, 1);
+    assert_eq!(one.gateway(&["end", "agent"]).0, 1);
     // Only one of them has the session.
-    assert_eq!(one.gateway(&["pause", "agent"]).0, 0);
+    assert_eq!(one.gateway(&["pause", "agent-1"]).0, 0);
     let pid = rustix::process::Pid::from_child(&third);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     third.wait().unwrap();

@@ -40,17 +40,20 @@ fn what_was_refused_last_is_allowed_exactly_and_stays_so_after_a_restart() {
 }
 
 #[test]
-fn an_exchange_is_named_by_the_beginning_of_its_id() {
+fn an_exchange_is_named_by_its_whole_id() {
     let program = Program::start("");
     program.ask("http://later.test/");
     program.ask("http://evil.test/");
     let refused = program.records("exchange");
     let id = refused.iter().find(|record| record["host"] == "later.test");
     let id = id.unwrap()["id"].as_str().unwrap().to_owned();
-    let applied = program.json(&["allow", &id[..8], "--yes"]);
+    let (code, said) = program.gateway(&["allow", &id[..19], "--yes"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("write the whole id"), "{said}");
+    let applied = program.json(&["allow", &id, "--yes"]);
     assert_eq!(applied["applied"], true);
     assert_eq!(program.ask("http://later.test/").0, 200);
-    let (code, said) = program.gateway(&["allow", "00000000", "--yes"]);
+    let (code, said) = program.gateway(&["allow", "00000000000000000000", "--yes"]);
     assert_eq!(code, 1);
     assert!(said.contains("no such exchange was refused"), "{said}");
 }
@@ -126,4 +129,28 @@ fn no_rule_is_made_from_a_log_that_does_not_hold() {
     // A host that the operator names needs no log.
     assert_eq!(program.gateway(&["allow", "later.test:80", "--yes"]).0, 0);
     std::fs::write(&path, log).unwrap();
+}
+
+/// Another gateway of the same configuration adds a rule, while this one would.
+#[test]
+fn a_rule_that_another_gateway_grants_at_the_same_time_is_not_lost() {
+    let program = Program::start("");
+    let held = std::fs::File::open(program.folder.path()).unwrap();
+    held.lock().unwrap();
+    let mut allow = crate::program::command(program.folder.path());
+    let mut allow = allow
+        .args(["allow", "later.test:80", "--yes"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(allow.try_wait().unwrap().is_none());
+    let rule = "permit(principal, action, resource == Gateway::Host::\"other.test\");\n";
+    let file = program.path("gateway.granted.cedar");
+    std::fs::write(&file, rule).unwrap();
+    held.unlock().unwrap();
+    assert!(allow.wait().unwrap().success());
+    let kept = std::fs::read_to_string(&file).unwrap();
+    assert!(kept.contains(rule) && kept.contains("later.test"), "{kept}");
+    assert_eq!(program.ask("http://later.test/").0, 200);
 }

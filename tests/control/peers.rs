@@ -140,6 +140,7 @@ fn a_policy_for_operators_narrows_what_they_may_and_a_refused_act_is_recorded() 
         &["pause", "agent-1"][..],
         &["reload"],
         &["allow", "x.test", "-y"],
+        &["revoke", "key"],
     ] {
         let (code, said) = program.gateway(act);
         assert_eq!(code, 1, "{said}");
@@ -149,7 +150,8 @@ fn a_policy_for_operators_narrows_what_they_may_and_a_refused_act_is_recorded() 
         );
     }
     let acts = program.records("act");
-    assert_eq!(acts.len(), 3);
+    assert_eq!(acts.len(), 4);
+    assert_eq!(acts[3]["subject"], "key");
     assert!(acts.iter().all(|act| act["decision"] == "deny"));
     assert_eq!(program.ask("http://stream.test/").0, 200);
 }

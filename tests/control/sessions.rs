@@ -23,7 +23,7 @@ fn a_paused_session_is_refused_while_its_streams_go_on_and_a_resumed_one_is_serv
         "{refusal}"
     );
     stream.read_exact(&mut [0; 100]).unwrap();
-    assert_eq!(program.json(&["resume", "agent"])["status"], "active");
+    assert_eq!(program.json(&["resume", "agent-1"])["status"], "active");
     assert_eq!(program.ask("http://stream.test/").0, 200);
 }
 

@@ -56,13 +56,13 @@ pub enum StoreError {
     /// The store is sealed or not ready.
     #[error("the store is sealed or not ready")]
     Sealed,
-    /// The store refused, with a message of its own.
+    /// The store refused.
     #[error("the store answered {status}{}{words}", if words.is_empty() { "" } else { ": " })]
     Refused {
         /// The status of the answer.
         status: u16,
-        /// Its message, as far as an operator may see it.
-        words: Box<str>,
+        /// What is known of its message.
+        words: &'static str,
     },
     /// The store's answer does not have the expected format.
     #[error("the store's answer cannot be read")]
@@ -131,7 +131,7 @@ impl StoreError {
     pub(super) fn gone() -> Self {
         Self::Refused {
             status: 404,
-            words: "there is no such secret".into(),
+            words: "there is no such secret",
         }
     }
 

@@ -221,12 +221,12 @@ impl Login {
                 let secret_id = secret_id.as_ref().map(|text| text.as_str());
                 let content = AppRole { role_id, secret_id };
                 let question = VaultRequest::post(login(mount), &content);
-                auth(api, &question.hiding(secret_id.unwrap_or_default())).await?
+                auth(api, &question).await?
             }
             Self::Jwt { mount, role, jwt } => {
                 let jwt = text(jwt).await?;
                 let question = VaultRequest::post(login(mount), &Jwt { role, jwt: &jwt });
-                auth(api, &question.hiding(&jwt)).await?
+                auth(api, &question).await?
             }
             Self::Kubernetes {
                 mount,
@@ -235,7 +235,7 @@ impl Login {
             } => {
                 let jwt = service_account_token(token_file).await?;
                 let question = VaultRequest::post(login(mount), &Jwt { role, jwt: &jwt });
-                auth(api, &question.hiding(&jwt)).await?
+                auth(api, &question).await?
             }
             Self::Certificate { mount, role } => {
                 let name = role.as_deref();
