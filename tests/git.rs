@@ -709,6 +709,10 @@ fn what_the_settings_name_in_the_project_is_not_written() {
             "git config --global core.hooksPath .own; mkdir -p sub; git init -q sub",
             "cp -r evil-hooks sub/.own",
         ),
+        (
+            "git config --global core.hooksPath .own",
+            "git init -q sub; cp -r evil-hooks sub/.own",
+        ),
     ] {
         let host = Host::with_repository();
         host.sh("work/project", before);
@@ -857,7 +861,11 @@ fn what_settings_name_in_git_is_set_aside_at_once() {
     let said = meanwhile(&host, "work/project", script, || {
         host.git_runs_nothing_of_the_workloads(&["work/project"]);
     });
-    assert!(said.contains("config (now config.set-aside-"), "{said}");
+    assert_eq!(
+        said.matches("config (now config.set-aside-").count(),
+        1,
+        "{said}"
+    );
     // What is no file there does not keep the next one from starting.
     host.sh("work/project", "mkfifo .git/branchless/config");
     host.inside("work/project", &[], "true");

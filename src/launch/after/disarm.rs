@@ -6,16 +6,14 @@
 
 use std::ffi::{CStr, CString, OsString};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use gateway_names::hex;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::folder::{Folder, To, kind_of, path_in};
 use super::settings::harmless;
-use super::stored::{SET_ASIDE, is_index_of_objects, is_stored};
+use super::stored::{aside, folder_for_aside, is_index_of_objects, is_stored};
 use super::survey::{Kind, Survey};
 use crate::git::{APART, GUARDED};
 
@@ -49,12 +47,16 @@ fn disarm_bare(project: &Path, git: &Path) -> io::Result<()> {
     }
 }
 
-/// Disarms a repository of any kind, or sets aside the name by which git finds it. Returns the new
-/// name then.
+/// Disarms a repository of any kind, or sets aside the entry by which git finds it. Returns that
+/// entry and its new name then.
 ///
 /// # Errors
 /// As [`set_aside`].
-pub fn disarm_or_set_aside(project: &Path, git: &Path, kind: Kind) -> io::Result<Option<OsString>> {
+pub fn disarm_or_set_aside(
+    project: &Path,
+    git: &Path,
+    kind: Kind,
+) -> io::Result<Option<(PathBuf, OsString)>> {
     let (done, name) = match kind {
         Kind::Directory => (disarm(project, git), git.to_owned()),
         Kind::Bare => (disarm_bare(project, git), git.join("HEAD")),
@@ -62,7 +64,7 @@ pub fn disarm_or_set_aside(project: &Path, git: &Path, kind: Kind) -> io::Result
     };
     match done {
         Ok(()) => Ok(None),
-        Err(_) => set_aside(project, &name).map(Some),
+        Err(_) => set_aside(project, &name).map(|new| Some((name, new))),
     }
 }
 
@@ -97,19 +99,9 @@ pub fn disarm_all(folder: &Path) -> io::Result<()> {
 /// Returns the kernel's error. The entry is then unchanged.
 pub fn set_aside(project: &Path, path: &Path) -> io::Result<OsString> {
     let (folder, name) = Folder::around(project, path)?;
-    let mut new = name.as_bytes().to_vec();
-    new.truncate(LONGEST);
-    new.extend(format!(".set-aside-{}", unforeseen()?).into_bytes());
-    let new = OsString::from_vec(new);
+    let new = aside(name)?;
     folder.rename(name, &folder, &new)?;
     Ok(new)
-}
-
-/// Returns a part of a name that the command could not take before.
-fn unforeseen() -> io::Result<String> {
-    let mut bytes = [0_u8; 4];
-    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(hex(&bytes))
 }
 
 /// Removes a link.
@@ -224,6 +216,7 @@ fn disarm_directory(directory: &Folder) -> io::Result<()> {
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, "config", flags, Mode::from_raw_mode(0o644))?;
+    directory.give_owner_of(&file)?;
     std::fs::File::from(file).write_all(harmless.as_bytes())
 }
 
@@ -234,9 +227,10 @@ fn set_aside_but(directory: &Folder, stays: impl Fn(&CStr) -> bool) -> io::Resul
     if going.peek().is_none() {
         return Ok(());
     }
-    let name = format!("{SET_ASIDE}{}", unforeseen()?);
+    let name = folder_for_aside()?;
     rustix::fs::mkdirat(directory, &name, Mode::RWXU)?;
     let aside = directory.child(&name, To::Change)?;
+    directory.give_owner_of(&aside)?;
     going.try_for_each(|name| directory.rename(name, &aside, name))
 }
 
@@ -253,5 +247,3 @@ fn read(directory: &Folder, name: &str, limit: usize) -> io::Result<Vec<u8>> {
 }
 
 const SETTINGS_BYTES: usize = 1 << 20;
-/// How much of a name is kept when it is extended.
-const LONGEST: usize = 200;

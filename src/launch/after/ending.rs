@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::disarm;
@@ -99,6 +100,7 @@ impl<'a> Ending<'a> {
         if self.record.guard_git {
             self.disarm_new(&now);
             self.set_obeyed_aside(&now);
+            self.set_named_by_user_aside();
         }
         self.unlink(&now);
         self.compare(&now);
@@ -213,9 +215,36 @@ impl<'a> Ending<'a> {
             self.found.insert(path.to_owned(), Found::Armed(why.into()));
             return;
         }
-        let done = disarm::disarm_or_set_aside(&project, path, kind);
-        let found = done.map(|new| new.map_or(Found::Disarmed, Found::SetAside));
-        self.note(path, found);
+        match disarm::disarm_or_set_aside(&project, path, kind) {
+            Ok(Some((entry, new))) => self.note(&entry, Ok(Found::SetAside(new))),
+            done => self.note(path, done.map(|_| Found::Disarmed)),
+        }
+    }
+
+    /// Sets aside what the user's own settings name in new repositories, if the command made it.
+    fn set_named_by_user_aside(&mut self) {
+        let is_new = |(_, found): &(&PathBuf, &Found)| **found == Found::Disarmed;
+        let new: Vec<PathBuf> = self
+            .found
+            .iter()
+            .filter(is_new)
+            .map(|(git, _)| git.clone())
+            .collect();
+        let named = new
+            .iter()
+            .flat_map(|git| git::present_in(git, &self.projects));
+        let made: Vec<PathBuf> = named.filter(|path| self.is_made(path)).collect();
+        made.iter().for_each(|path| self.set_aside(path));
+    }
+
+    /// Whether a path, or what is directly in it, changed since the command began.
+    fn is_made(&self, path: &Path) -> bool {
+        let is_late = |path: &Path| {
+            let changed = path.symlink_metadata().map(|found| found.ctime());
+            changed.is_ok_and(|changed| changed >= self.record.began)
+        };
+        let mut inner = std::fs::read_dir(path).into_iter().flatten().flatten();
+        is_late(path) || inner.any(|entry| is_late(&entry.path()))
     }
 
     fn set_aside(&mut self, path: &Path) {

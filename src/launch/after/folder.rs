@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use rustix::path::Arg;
+use rustix::process::{Gid, Uid};
 
 /// What is to be done with a folder. Its owner may have taken the leave away, or the command in the
 /// owner's name: then it is given for as long as the folder is open.
@@ -148,6 +149,19 @@ impl Folder {
             name,
             AtFlags::SYMLINK_NOFOLLOW,
         )?)
+    }
+
+    /// Gives what was made in it the folder's owner: root works in the folders of other users.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn give_owner_of(&self, made: impl AsFd) -> io::Result<()> {
+        let found = rustix::fs::fstat(&self.file)?;
+        let (user, group) = (Uid::from_raw(found.st_uid), Gid::from_raw(found.st_gid));
+        match rustix::process::geteuid().is_root() {
+            true => Ok(rustix::fs::fchown(made, Some(user), Some(group))?),
+            false => Ok(()),
+        }
     }
 
     /// Moves an entry to another folder, where nothing has that name.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use gateway_names::hex;
 use rustix::fs::FlockOperation;
+use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
 use crate::syscall;
@@ -24,6 +25,8 @@ pub struct Record {
     projects: Vec<OsString>,
     /// The working directory, if it persists.
     pub working_directory: Option<OsString>,
+    /// The second of the system's clock in which it began.
+    pub began: i64,
     /// The descriptors of the open, locked projects. They are passed on with the record.
     locks: Vec<RawFd>,
     /// Whether git is guarded.
@@ -48,6 +51,7 @@ impl Record {
             name: String::new(),
             projects: projects.iter().map(Into::into).collect(),
             working_directory: working_directory.map(Into::into),
+            began: rustix::time::clock_gettime(ClockId::Realtime).tv_sec,
             locks: Vec::new(),
             guard_git,
             guard_tools,

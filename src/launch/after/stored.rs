@@ -1,16 +1,55 @@
 //! What git stores in a repository's directory and does not obey: a closed list. Whatever else is
-//! there, git or a tool beside it may obey.
+//! there, git or a tool beside it may obey. And the names of what is set aside, which nobody obeys.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use gateway_names::hex;
 
 /// Whether git stores this, and does not obey it. Also its lock while it is being written.
 pub fn is_stored(name: &CStr) -> bool {
     let name = name.to_bytes();
     let name = name.strip_suffix(b".lock").unwrap_or(name);
-    STORED.iter().any(|stored| stored.as_bytes() == name)
+    is_aside(name)
+        || STORED.iter().any(|stored| stored.as_bytes() == name)
         || BEGINNINGS
             .iter()
             .any(|beginning| name.starts_with(beginning.as_bytes()))
+}
+
+/// Whether a name is one that [`aside`] gives. Neither git nor a tool knows such names.
+fn is_aside(name: &[u8]) -> bool {
+    let at = name.len().saturating_sub(ASIDE.len() + DIGITS);
+    let (_, end) = name.split_at(at);
+    end.strip_prefix(ASIDE)
+        .is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Returns the name under which something is set aside. The command cannot know it before.
+///
+/// # Errors
+/// If there is no randomness.
+pub fn aside(name: &OsStr) -> io::Result<OsString> {
+    let mut new = name.as_bytes().to_vec();
+    new.truncate(LONGEST);
+    new.extend(ASIDE);
+    new.extend(unforeseen()?.into_bytes());
+    Ok(OsString::from_vec(new))
+}
+
+/// Returns a name for a folder of what is set aside in a repository.
+///
+/// # Errors
+/// As [`aside`].
+pub fn folder_for_aside() -> io::Result<String> {
+    Ok(format!("{SET_ASIDE}{}", unforeseen()?))
+}
+
+fn unforeseen() -> io::Result<String> {
+    let mut bytes = [0_u8; DIGITS / 2];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(hex(&bytes))
 }
 
 /// Whether a name in `objects/info` is one of git's indexes of objects, not a way to other objects.
@@ -50,5 +89,10 @@ const STORED: &[&str] = &[
     "lfs",
 ];
 /// How the names of the folders begin that hold what was set aside in a repository.
-pub const SET_ASIDE: &str = "set-aside-by-gateway-";
+const SET_ASIDE: &str = "set-aside-by-gateway-";
+/// What the name of something is extended with that was set aside, and how many digits follow.
+const ASIDE: &[u8] = b".set-aside-";
+const DIGITS: usize = 8;
+/// How much of a name is kept when it is extended.
+const LONGEST: usize = 200;
 const BEGINNINGS: &[&str] = &[SET_ASIDE, "sharedindex."];

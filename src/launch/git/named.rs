@@ -92,6 +92,14 @@ pub fn own_words() -> Result<BTreeSet<Word>, Failure> {
     words(&files)
 }
 
+/// Returns the existing paths that the user's own settings name in a repository of the projects.
+pub fn present_in(git: &Path, projects: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let bases = [git.parent().unwrap_or(git), git].map(Path::to_owned);
+    // If these cannot be read, the command was not started.
+    let own = own_words().unwrap_or_default();
+    words::present(&at(&own, &bases), projects, &[])
+}
+
 /// Returns where each git on the search path has the system's settings, if it was installed
 /// elsewhere than in `/usr`.
 fn beside_programs(search: &OsStr) -> Vec<PathBuf> {
