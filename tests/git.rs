@@ -950,6 +950,20 @@ fn git_works_inside_and_leaves_nothing_of_ours() {
 }
 
 #[test]
+fn nothing_is_left_that_runs_as_the_user_for_others() {
+    let host = Host::new();
+    let said = host.inside(
+        "work/project",
+        &[],
+        "cp /bin/sh a; chmod 4755 a; chmod u+s a; install -m 6755 /bin/sh b; mkdir d; chmod 4775 d; touch c
+         git init -q --shared=group sub; cd sub; touch x; git add x; git commit -q -m shared; git log --format=%s",
+    );
+    assert!(said.contains("shared\n"), "{said}");
+    let left = host.sh("work/project", "find . -perm -4000; ls");
+    assert!(!left.contains("./") && left.contains('a'), "{left}");
+}
+
+#[test]
 fn a_project_without_a_repository_has_none_afterwards() {
     let host = Host::new();
     host.inside("work/project", &[], "git status; rm -r evil-hooks");
