@@ -9,8 +9,8 @@ use libc::sock_filter;
 
 /// Assembles the filter for this machine's architecture.
 ///
-/// With `allow_userns`, what a nested sandbox needs stays allowed: netlink families, and set-user-ID
-/// programs, which images of containers hold.
+/// With `allow_userns`, what a nested sandbox needs stays allowed: netlink families, and
+/// set-user-ID programs, which images of containers hold.
 pub fn program(allow_userns: bool) -> Vec<sock_filter> {
     let mut code = vec![load(ARCHITECTURE_AT)];
     code.extend(unless_equal(ARCHITECTURE, refuse(libc::ENOSYS)));

@@ -82,9 +82,21 @@ fn to_change<'p>(project: &Path, path: &'p Path) -> io::Result<(OwnedFd, LeaveTo
 /// # Errors
 /// Returns the kernel's error. The link is then unchanged.
 pub fn unlink(project: &Path, path: &Path) -> io::Result<()> {
+    remove(project, path, FileType::Symlink)
+}
+
+/// Removes a bar that [`crate::git::guard()`] made.
+///
+/// # Errors
+/// As [`unlink`].
+pub fn unbar(project: &Path, path: &Path) -> io::Result<()> {
+    remove(project, path, FileType::Socket)
+}
+
+fn remove(project: &Path, path: &Path, kind: FileType) -> io::Result<()> {
     let (parent, _leave, name) = to_change(project, path)?;
     let found = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    if !FileType::from_raw_mode(found.st_mode).is_symlink() {
+    if FileType::from_raw_mode(found.st_mode) != kind {
         return Err(Errno::INVAL.into());
     }
     Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)

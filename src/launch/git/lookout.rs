@@ -46,7 +46,7 @@ impl Lookout {
             events: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok(),
             projects: projects.to_owned(),
             trees: BTreeMap::new(),
-            kept: survey.places.clone(),
+            kept: survey.barred.iter().chain(&survey.apart).cloned().collect(),
             absent: BTreeSet::new(),
             aside: BTreeMap::new(),
         };
