@@ -1,6 +1,7 @@
 //! Bounds on the machine resources that a sandbox uses: in-memory files, and processes.
 
 use std::ffi::CString;
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -60,6 +61,21 @@ impl Bounds {
     }
 }
 
+/// Leaves half of what the system lets the user watch to the programs outside.
+///
+/// The kernel counts inotify's instances and watches in each user namespace and in those around it,
+/// so a command could use up the user's own. The limits here are those of this namespace. A kernel
+/// that has no such limits, or does not let them be set, keeps the command's share as it was.
+pub fn share_inotify() {
+    for (of_system, of_namespace) in INOTIFY {
+        let most = fs::read_to_string(of_system).ok();
+        let most = most.and_then(|text| text.trim().parse::<u64>().ok());
+        if let Some(most) = most {
+            let _ = fs::write(of_namespace, (most / 2).max(1).to_string());
+        }
+    }
+}
+
 /// The size limit of one in-memory file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBound(u64);
@@ -111,6 +127,17 @@ fn counts_by_namespace(release: &str) -> bool {
 
 /// The default limit of simultaneous processes and threads, the same as systemd's for a service.
 pub const PROCESSES: u64 = 4096;
+/// The limits of inotify for each user, and those of a user namespace.
+const INOTIFY: [(&str, &str); 2] = [
+    (
+        "/proc/sys/fs/inotify/max_user_instances",
+        "/proc/sys/user/max_inotify_instances",
+    ),
+    (
+        "/proc/sys/fs/inotify/max_user_watches",
+        "/proc/sys/user/max_inotify_watches",
+    ),
+];
 const FILE: u64 = 8 << 10;
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use libc::sock_filter;
 
 /// Assembles the filter for this machine's architecture.
 ///
-/// With `allow_userns`, the netlink families that a nested sandbox needs stay allowed.
+/// With `allow_userns`, what a nested sandbox needs stays allowed: netlink families, and
+/// set-user-ID programs, which images of containers hold.
 pub fn program(allow_userns: bool) -> Vec<sock_filter> {
     let mut code = vec![load(ARCHITECTURE_AT)];
     code.extend(unless_equal(ARCHITECTURE, refuse(libc::ENOSYS)));
@@ -24,8 +25,44 @@ pub fn program(allow_userns: bool) -> Vec<sock_filter> {
     }
     block(&mut code, libc::SYS_socket as u32, socket(allow_userns));
     block(&mut code, libc::SYS_ioctl as u32, ioctl());
+    if !allow_userns {
+        set_id(&mut code);
+    }
     code.push(allow());
     code
+}
+
+/// Refuses to make programs that run as this user for whoever runs them.
+///
+/// The set-group-ID bit is refused for new files only: git sets it on folders of a repository that
+/// a group shares, and a filter does not see whether `chmod` is about a folder. The mode of
+/// `openat2` lies behind a pointer, so that call is one of a newer kernel.
+fn set_id(code: &mut Vec<sock_filter>) {
+    code.extend(if_equal(libc::SYS_openat2 as u32, refuse(libc::ENOSYS)));
+    for (number, mode_at) in CHANGES_MODE {
+        block(code, *number as u32, with_mode(*mode_at, libc::S_ISUID));
+    }
+    for (number, mode_at) in MAKES_FILE {
+        let both = libc::S_ISUID | libc::S_ISGID;
+        block(code, *number as u32, with_mode(*mode_at, both));
+    }
+    for (number, flags_at) in OPENS {
+        let makes = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
+        let mut body = vec![load(argument_at(*flags_at)), jump(BPF_JSET, makes, 1, 0)];
+        body.push(allow());
+        body.extend(with_mode(flags_at + 1, libc::S_ISUID | libc::S_ISGID));
+        block(code, *number as u32, body);
+    }
+}
+
+/// Refuses these bits of a mode.
+fn with_mode(mode_at: u32, bits: u32) -> Vec<sock_filter> {
+    vec![
+        load(argument_at(mode_at)),
+        jump(BPF_JSET, bits, 0, 1),
+        refuse(libc::EPERM),
+        allow(),
+    ]
 }
 
 /// Runs `body`, which must end in a return, for one system call.
@@ -148,6 +185,30 @@ const BPF_RETURN: u16 = 0x06;
 const BPF_JEQ: u16 = 0x15;
 #[cfg(target_arch = "x86_64")]
 const BPF_JGE: u16 = 0x35;
+const BPF_JSET: u16 = 0x45;
+/// Calls that change a file's mode, each with the argument that is the mode.
+const CHANGES_MODE: &[(i64, u32)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (libc::SYS_fchmodat2, 2),
+];
+/// Calls that always make a file, each with the argument that is the mode.
+const MAKES_FILE: &[(i64, u32)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+/// Calls that make a file if their flags say so, each with the argument of the flags. The mode
+/// follows it.
+const OPENS: &[(i64, u32)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+    (libc::SYS_openat, 2),
+];
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541C;
 // 0 (the type's default), ICMP, TCP, UDP, ICMPv6, raw, MPTCP. Without this list, SCTP, DCCP,
@@ -189,12 +250,17 @@ mod tests {
     use super::*;
 
     /// Runs the filter as the kernel would.
-    fn verdict(number: i64, arguments: [u64; 3], architecture: u32) -> u32 {
-        let code = program(false);
+    fn verdict(number: i64, arguments: &[u64], architecture: u32) -> u32 {
+        run(&program(false), number, arguments, architecture)
+    }
+
+    fn run(code: &[sock_filter], number: i64, arguments: &[u64], architecture: u32) -> u32 {
         let word = |offset: u32| match offset {
             NUMBER_AT => number as u32,
             ARCHITECTURE_AT => architecture,
-            _ => arguments[(offset as usize - 16) / 8] as u32,
+            _ => arguments
+                .get((offset as usize - 16) / 8)
+                .map_or(0, |one| *one as u32),
         };
         let (mut at, mut accumulator) = (0, 0);
         loop {
@@ -207,14 +273,15 @@ mod tests {
                 }
                 BPF_RETURN => return step.k,
                 BPF_JEQ => accumulator == step.k,
+                BPF_JSET => accumulator & step.k != 0,
                 _ => accumulator >= step.k,
             };
             at += usize::from(if taken { step.jt } else { step.jf });
         }
     }
 
-    fn native(number: i64, arguments: [u64; 3]) -> u32 {
-        verdict(number, arguments, ARCHITECTURE)
+    fn native<const N: usize>(number: i64, arguments: [u64; N]) -> u32 {
+        verdict(number, &arguments, ARCHITECTURE)
     }
 
     fn errno(errno: i32) -> u32 {
@@ -277,9 +344,51 @@ mod tests {
     }
 
     #[test]
+    fn no_program_is_made_that_runs_as_this_user() {
+        let file = u64::from(libc::S_IFREG);
+        let (creates, temporary) = (libc::O_CREAT as u64, libc::O_TMPFILE as u64);
+        let (folder, close) = (libc::O_DIRECTORY as u64, libc::O_CLOEXEC as u64);
+        for (number, arguments) in [
+            (libc::SYS_fchmod, [0, 0o4755, 0, 0]),
+            (libc::SYS_fchmodat, [0, 0, 0o4755, 0]),
+            (libc::SYS_fchmodat2, [0, 0, 0o6755, 0]),
+            (libc::SYS_mknodat, [0, 0, file | 0o2755, 0]),
+            (libc::SYS_openat, [0, 0, creates | close, 0o4700]),
+            (libc::SYS_openat, [0, 0, temporary | close, 0o2700]),
+            #[cfg(target_arch = "x86_64")]
+            (libc::SYS_chmod, [0, 0o4755, 0, 0]),
+            #[cfg(target_arch = "x86_64")]
+            (libc::SYS_open, [0, creates, 0o4755, 0]),
+            #[cfg(target_arch = "x86_64")]
+            (libc::SYS_creat, [0, 0o4755, 0, 0]),
+            #[cfg(target_arch = "x86_64")]
+            (libc::SYS_mknod, [0, file | 0o4755, 0, 0]),
+        ] {
+            assert_eq!(native(number, arguments), errno(libc::EPERM), "{number}");
+            let nested = run(&program(true), number, &arguments, ARCHITECTURE);
+            assert_eq!(nested, libc::SECCOMP_RET_ALLOW, "{number}");
+        }
+        assert_eq!(native(libc::SYS_openat2, [0; 4]), errno(libc::ENOSYS));
+        for (number, arguments) in [
+            (libc::SYS_fchmod, [0, 0o1755, 0, 0]),
+            (libc::SYS_fchmodat, [0, 0, 0o2775, 0]),
+            (libc::SYS_mknodat, [0, 0, file | 0o644, 0]),
+            (libc::SYS_openat, [0, 0, creates, 0o644]),
+            // Without a new file, whatever is in the register of the mode.
+            (libc::SYS_openat, [0, 0, folder | close, 0o4755]),
+        ] {
+            assert_eq!(
+                native(number, arguments),
+                libc::SECCOMP_RET_ALLOW,
+                "{number}"
+            );
+        }
+    }
+
+    #[test]
     fn another_abi_does_not_exist() {
         assert_eq!(
-            verdict(libc::SYS_read, [0; 3], 0x4000_0003),
+            verdict(libc::SYS_read, &[0; 3], 0x4000_0003),
             errno(libc::ENOSYS)
         );
         #[cfg(target_arch = "x86_64")]

@@ -13,7 +13,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::bounds::Bounds;
+use super::bounds::{self, Bounds};
 use super::entered::Entered;
 use super::failure::{At, Failure, Step};
 use super::identity::Identity;
@@ -168,6 +168,7 @@ fn run(
             .and_then(|mut file| std::io::Write::write_all(&mut file, b"0"))
             .at(Step::NestedNamespaces, MAX_USER_NAMESPACES)?;
     }
+    bounds::share_inotify();
     hand_over(network)?;
     // The gateway prepares its answer while the mounts are created.
     mounts::build(&sandbox.plan, kept, sandbox.bounds.memory())?;

@@ -87,6 +87,7 @@ pub const ROWS: &[Row] = rows![
     the_command_leads_a_group_of_its_own,
     files_in_memory_have_one_bound,
     processes_are_bounded_and_the_users_others_are_not,
+    the_command_leaves_half_of_what_may_be_watched_to_others,
     a_command_in_a_pipeline_has_the_terminal_when_it_asks,
     an_interactive_command_stops_and_continues_as_a_job,
     fifty_parallel_launches_leave_no_process,
@@ -1638,6 +1639,17 @@ fn files_in_memory_have_one_bound() {
             size > memory / 4 && size <= memory / 2 + (1 << 20),
             "{text}"
         );
+    }
+}
+
+fn the_command_leaves_half_of_what_may_be_watched_to_others() {
+    let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap();
+    let limit: u32 = limit.trim().parse().unwrap();
+    let script = "import ctypes\nlibc = ctypes.CDLL(None)\nprint(sum(libc.inotify_init1(0) >= 0 for _ in range(1000)))";
+    for sandbox in Sandbox::by_both(&["python3", "-c", script]) {
+        let text = sandbox.text();
+        let made: u32 = text.trim().parse().unwrap();
+        assert!((1..=limit / 2).contains(&made), "{made} of {limit}");
     }
 }
 

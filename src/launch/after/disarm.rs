@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString, OsString};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::folder::{Folder, To, kind_of, path_in};
@@ -109,8 +109,20 @@ pub fn set_aside(project: &Path, path: &Path) -> io::Result<OsString> {
 /// # Errors
 /// Returns the kernel's error. The link is then unchanged.
 pub fn unlink(project: &Path, path: &Path) -> io::Result<()> {
+    remove(project, path, FileType::Symlink)
+}
+
+/// Removes a bar that [`crate::git::guard()`] made.
+///
+/// # Errors
+/// As [`unlink`].
+pub fn unbar(project: &Path, path: &Path) -> io::Result<()> {
+    remove(project, path, FileType::Socket)
+}
+
+fn remove(project: &Path, path: &Path, kind: FileType) -> io::Result<()> {
     let (folder, name) = Folder::around(project, path)?;
-    if !kind_of(folder.look(name)?).is_symlink() {
+    if kind_of(folder.look(name)?) != kind {
         return Err(Errno::INVAL.into());
     }
     Ok(rustix::fs::unlinkat(&folder, name, AtFlags::empty())?)

@@ -95,6 +95,7 @@ impl<'a> Ending<'a> {
     pub fn settle(mut self) -> Aftermath {
         if self.record.guard_git {
             self.bring_out();
+            self.unbar();
         }
         let now = self.before.again(&self.projects);
         if self.record.guard_git {
@@ -120,8 +121,11 @@ impl<'a> Ending<'a> {
             let before = self.before.repositories.get(path);
             let known = before.is_some_and(|before| repository.is_still(before));
             // Only the sandbox that owns such a place moves a repository out of it.
-            let is_place =
-                git::is_set_apart(path) && (!self.alone || self.before.places.contains(path));
+            let is_place = git::is_set_apart(path)
+                && (!self.alone || self.before.apart.as_ref() == Some(path));
+            if self.before.barred.contains(path) && git::is_bar(path) {
+                continue;
+            }
             if known || is_place {
                 self.tidy(path, repository.kind);
             } else if !self.found.contains_key(path) {
@@ -153,22 +157,34 @@ impl<'a> Ending<'a> {
         })
     }
 
-    /// Moves out the repositories that were created where there were none.
+    /// Moves out the repository that was created where there was none.
     fn bring_out(&mut self) {
-        for git in &self.before.places {
-            let Some(project) = self.project_of(git).filter(|_| git::is_set_apart(git)) else {
-                continue;
-            };
-            let found = match self.alone {
-                false if !disarm::is_apart(&project, git) => continue,
-                false => Found::Apart,
-                true => match disarm::bring_out(&project, git) {
-                    Ok(true) => Found::Disarmed,
-                    Ok(false) => continue,
-                    Err(error) => Found::Armed(error.to_string()),
-                },
-            };
-            self.found.insert(git.clone(), found);
+        let place = self.before.apart.clone();
+        let Some(git) = place.filter(|git| git::is_set_apart(git)) else {
+            return;
+        };
+        let Some(project) = self.project_of(&git) else {
+            return;
+        };
+        let found = match self.alone {
+            false if !disarm::is_apart(&project, &git) => return,
+            false => Found::Apart,
+            true => match disarm::bring_out(&project, &git) {
+                Ok(true) => Found::Disarmed,
+                Ok(false) => return,
+                Err(error) => Found::Armed(error.to_string()),
+            },
+        };
+        self.found.insert(git, found);
+    }
+
+    /// Removes what kept the command from making repositories of absent submodules.
+    fn unbar(&self) {
+        for bar in self.before.barred.iter().filter(|_| self.alone) {
+            if let Some(project) = self.project_of(bar) {
+                // One that cannot be removed stays, and has no effect.
+                let _ = disarm::unbar(&project, bar);
+            }
         }
     }
 

@@ -94,7 +94,9 @@ impl Inspection {
             let mut survey = Survey::of(&projects);
             if guard_git {
                 survey.absent = git::absent(&projects, &survey);
-                survey.places = git::places(&projects, working_directory.as_deref(), &survey);
+                survey.barred = git::absent_submodules(&projects, &survey);
+                survey.apart = working_directory
+                    .and_then(|one| git::place_of_a_new_one(&projects, &one, &survey));
             }
             survey
                 .absent

@@ -24,9 +24,12 @@ pub struct Survey {
     /// Paths in the projects that git's settings name and that do not exist, each with whether a
     /// folder counts there, too. Filled in by [`super::Inspection`].
     pub absent: BTreeMap<PathBuf, bool>,
-    /// The `.git` entries in whose place the command is shown a directory of its own. Filled in by
+    /// The missing `.git` in whose place the command is shown a directory of its own. Filled in by
     /// [`super::Inspection`].
-    pub places: BTreeSet<PathBuf>,
+    pub apart: Option<PathBuf>,
+    /// The missing `.git` entries in whose place the command can make nothing. Filled in by
+    /// [`super::Inspection`].
+    pub barred: BTreeSet<PathBuf>,
     /// Directories that were not searched, because a limit was reached or they are unreadable.
     pub missed: BTreeSet<PathBuf>,
 }

@@ -6,8 +6,10 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, FileType, Mode};
+
 use super::named::{inner_directories, named_by, used};
-use super::places::places;
+use super::places::{absent_submodules, place_of_a_new_one};
 use super::repository::{APART, FIXED, GUARDED};
 use super::seal::{Seal, put, take};
 use super::words;
@@ -52,10 +54,12 @@ impl Guard<'_> {
     fn git(&mut self, survey: &Survey) -> Result<(), Failure> {
         let plan = self.plan;
         let working_directory = plan.persistent.then_some(plan.working_directory.as_path());
-        let places = places(&plan.projects, working_directory, survey);
+        let place =
+            working_directory.and_then(|one| place_of_a_new_one(&plan.projects, one, survey));
+        let barred = absent_submodules(&plan.projects, survey);
         let mut directories = Vec::new();
         for (path, found) in &survey.repositories {
-            if places.contains(path) {
+            if place.as_ref() == Some(path) || barred.contains(path) {
                 continue;
             }
             self.seal.pin_above(path)?;
@@ -67,12 +71,25 @@ impl Guard<'_> {
         }
         let mut directories = directories.into_iter();
         directories.try_for_each(|path| self.directory(path, false))?;
-        for place in &places {
+        if let Some(place) = &place {
             self.seal.pin_above(place)?;
             set_apart(place)?;
         }
+        barred.iter().try_for_each(|git| self.bar(git))?;
         let mut named = plan.named_above.iter();
         named.try_for_each(|path| self.seal.put_on(path))
+    }
+
+    /// Puts something in the place of a missing `.git`, so that the command can make none.
+    fn bar(&mut self, git: &Path) -> Result<(), Failure> {
+        let socket = || {
+            let mode = Mode::RUSR | Mode::WUSR;
+            Ok(rustix::fs::mknodat(CWD, git, FileType::Socket, mode, 0)?)
+        };
+        match make(git, socket)? {
+            true => self.seal.put_on(git),
+            false => Ok(()),
+        }
     }
 
     /// Guards a repository's directory, and those of its submodules and of its worktrees in use.
@@ -139,13 +156,17 @@ fn is_there(path: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// Creates an empty placeholder, and returns whether it could. If this user may not create it, the
-/// command may not either.
+/// Creates an empty placeholder, and returns whether it is there.
 fn make_placeholder(path: &Path, content: Option<&[u8]>) -> Result<bool, Failure> {
-    let make = || match content {
+    make(path, || match content {
         None => fs::create_dir(path),
         Some(content) => fs::File::create_new(path).and_then(|mut file| file.write_all(content)),
-    };
+    })
+}
+
+/// Creates a path, and returns whether it is there. If this user may not create it, the command may
+/// not either.
+fn make(path: &Path, make: impl Fn() -> io::Result<()>) -> Result<bool, Failure> {
     let made = match make() {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             with_leave_to_write(path, make)

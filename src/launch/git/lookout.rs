@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -46,7 +46,7 @@ impl Lookout {
             events: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok(),
             projects: projects.to_owned(),
             trees: BTreeMap::new(),
-            kept: survey.places.clone(),
+            kept: survey.barred.iter().chain(&survey.apart).cloned().collect(),
             absent: BTreeSet::new(),
             aside: BTreeMap::new(),
         };
@@ -94,13 +94,14 @@ struct Known {
 impl Watched {
     fn run(mut self, stopped: &UnixStream) -> Aside {
         loop {
+            let begun = Instant::now();
             self.look();
+            // A command that changes much takes half of one processor at most.
+            std::thread::sleep(begun.elapsed().max(PAUSE));
             if self.wait(stopped) {
                 self.look();
                 return self.aside;
             }
-            // What comes at once is seen at once.
-            std::thread::sleep(PAUSE);
         }
     }
 
@@ -127,7 +128,7 @@ impl Watched {
     /// Reads the indexes that have changed.
     fn read_indexes(&mut self) {
         for (tree, known) in &mut self.trees {
-            watch(&mut self.events, &tree.git);
+            watch(&mut self.events, &tree.git, APPEARS | CHANGES);
             let files = tree.indexes().into_iter();
             let files = files.map(|file| (mark(&file), file));
             let files: Vec<_> = files.map(|(mark, file)| (file, mark)).collect();
@@ -155,7 +156,7 @@ impl Watched {
             if !fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()) {
                 return;
             }
-            watch(&mut self.events, folder);
+            watch(&mut self.events, folder, APPEARS);
         }
     }
 
@@ -180,9 +181,7 @@ impl Watched {
 
 /// Watches a folder, if it exists. If that is one too many for the system, nothing is watched any
 /// more, and the thread looks often.
-fn watch(events: &mut Option<OwnedFd>, folder: &Path) {
-    let changes = WatchFlags::CREATE | WatchFlags::MOVE | WatchFlags::MODIFY | WatchFlags::ATTRIB;
-    let flags = changes | WatchFlags::ONLYDIR | WatchFlags::DONT_FOLLOW;
+fn watch(events: &mut Option<OwnedFd>, folder: &Path, flags: WatchFlags) {
     let watched = events
         .as_ref()
         .map(|one| inotify::add_watch(one, folder, flags));
@@ -203,7 +202,14 @@ fn mark(path: &Path) -> Option<Mark> {
     rustix::fs::lstat(path).ok().map(Mark::from)
 }
 
-/// The least time between two looks, which bounds what a busy command costs.
+/// What is watched in a folder: new names, and beside them changed files.
+const APPEARS: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::ONLYDIR)
+    .union(WatchFlags::DONT_FOLLOW)
+    .union(WatchFlags::MASK_ADD);
+const CHANGES: WatchFlags = WatchFlags::MODIFY.union(WatchFlags::CLOSE_WRITE);
+/// The least time between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long a look is put off where nothing tells of changes, and where something does.
 const SHORT: Duration = Duration::from_millis(50);

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::index::submodules;
@@ -13,25 +14,21 @@ use super::settings::read_within;
 use crate::after::survey::{Kind, Survey};
 use crate::paths::lexical;
 
-/// Returns the paths of missing `.git` entries, where the command is shown a directory of its own
-/// instead: in the working directory, if it persists and no repository of its project contains it,
-/// and in each existing folder of a submodule.
-pub fn places(
-    projects: &[PathBuf],
-    working_directory: Option<&Path>,
-    survey: &Survey,
-) -> BTreeSet<PathBuf> {
-    let new = working_directory.and_then(|one| place_of_a_new_one(projects, one, survey));
+/// Returns the paths of the missing `.git` entries in existing folders of submodules.
+pub fn absent_submodules(projects: &[PathBuf], survey: &Survey) -> BTreeSet<PathBuf> {
     let trees = work_trees(projects, survey);
     let submodules = trees.iter().flat_map(WorkTree::submodules);
-    let is_place = |git: &PathBuf| is_in(git, projects) && is_free(git) && has_real_folder(git);
-    let of_submodules = submodules.filter(is_place).take(MOST_PLACES);
-    of_submodules.chain(new).collect()
+    let is_absent = |git: &PathBuf| is_below(git, projects) && is_free(git) && has_real_folder(git);
+    submodules.filter(is_absent).take(MOST_BARRED).collect()
 }
 
 /// Returns where `git init` in the working directory would create a repository. Returns `None` if a
 /// project's repository already contains the working directory.
-fn place_of_a_new_one(projects: &[PathBuf], directory: &Path, survey: &Survey) -> Option<PathBuf> {
+pub fn place_of_a_new_one(
+    projects: &[PathBuf],
+    directory: &Path,
+    survey: &Survey,
+) -> Option<PathBuf> {
     let project = projects.iter().find(|one| directory.starts_with(one))?;
     let covered = directory
         .ancestors()
@@ -101,9 +98,22 @@ pub fn is_in(path: &Path, projects: &[PathBuf]) -> bool {
     projects.iter().any(|project| path.starts_with(project))
 }
 
-/// Whether there is no such `.git`, or only the one that the command is shown.
+/// Whether a path lies in a folder of a project.
+fn is_below(git: &Path, projects: &[PathBuf]) -> bool {
+    let folder = git.parent().unwrap_or(git);
+    is_in(git, projects) && projects.iter().all(|project| project != folder)
+}
+
+/// Whether there is no such `.git`, or only a bar.
 fn is_free(git: &Path) -> bool {
-    fs::symlink_metadata(git).is_err() || is_set_apart(git)
+    fs::symlink_metadata(git).is_err() || is_bar(git)
+}
+
+/// Whether this is what [`super::guard()`] put in the place of a missing `.git`: a socket on which
+/// nobody answers. Git takes the submodule for one that is not checked out, which it would not for
+/// a folder, and nothing waits for a socket.
+pub fn is_bar(git: &Path) -> bool {
+    fs::symlink_metadata(git).is_ok_and(|found| found.file_type().is_socket())
 }
 
 /// Whether the folder of a `.git` exists, under this very name.
@@ -114,7 +124,7 @@ fn has_real_folder(git: &Path) -> bool {
     folder.is_dir() && fs::canonicalize(folder).is_ok_and(|real| real == folder)
 }
 
-/// The most submodules that get a directory of their own; each takes mounts.
-const MOST_PLACES: usize = 1000;
+/// The most submodules that are barred; each takes mounts.
+const MOST_BARRED: usize = 1000;
 /// The largest index that is read.
 const INDEX_BYTES: u64 = 256 << 20;
