@@ -9,8 +9,6 @@ use super::{proposal, proposed};
 use crate::audit::Injected;
 use crate::control::ControlRefusal;
 use crate::gateway::Proposal;
-use crate::message::route::readings;
-use crate::message::{EncodedSlash, RequestTarget};
 use crate::names::{CredentialName, SessionId};
 use crate::policy::{Declared, Generation, OwnedFacts, Policies, Source};
 
@@ -51,12 +49,7 @@ fn permits(rule: &Arc<Generation>, app: &App, denied: &Proposal, loan: Option<&I
 fn requests(app: &App, denied: &Proposal) -> Option<Vec<OwnedFacts>> {
     let record = proposed::record(denied)?;
     let request = proposal::request(&record, Some(&app.config)).ok()?;
-    let read = |path: &String| {
-        let target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Keep).ok()?;
-        let request = request.clone();
-        Some(OwnedFacts { target, ..request })
-    };
-    readings(request.target.path()).iter().map(read).collect()
+    proposal::in_each_reading(&request)
 }
 
 /// Refuses a rule for what a person refused.

@@ -25,7 +25,7 @@ use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
 use crate::session::{EndReason, Session, SessionStatus};
 use crate::state::{
     KeptCertificate, KeptSecrets, MemoryState, SealingKey, SessionDecision, SessionRecord,
-    SqliteState, StateError, StateStore, unix,
+    StateError, StateFile, StateStore, unix,
 };
 
 /// Which sessions outlive the process.
@@ -42,7 +42,7 @@ pub enum Keeping {
 /// The store of sessions, and the key that opens what is sealed there.
 pub(super) struct Keeper {
     store: Arc<dyn StateStore>,
-    key: SealingKey,
+    key: Arc<SealingKey>,
     keeping: Keeping,
     fresh: bool,
     /// The sessions that this process opened, which are fresh no more.
@@ -78,7 +78,7 @@ impl Keeper {
             _ => config.state_file(keeping == Keeping::Listeners),
         };
         let opened = match (&path, &keeping) {
-            (Some(path), _) => SqliteState::open(path),
+            (Some(path), _) => StateFile::open(path),
             (None, Keeping::Nothing) => return Ok(with(Arc::<MemoryState>::default(), passing()?)),
             (None, _) => {
                 Err(std::io::Error::other("no HOME or XDG_STATE_HOME names a folder").into())
@@ -91,8 +91,8 @@ impl Keeper {
                 // `--fresh` begins one project of `exec` anew, and every session of a `serve`.
                 let listens = keeping == Keeping::Listeners;
                 let forgets = config.state.fresh && listens;
-                match KeyPlaces::new(config, folder).key(&store, forgets).await {
-                    Ok(key) => Ok(with(Arc::new(store), key)),
+                match KeyPlaces::new(config, folder).unlock(store, forgets).await {
+                    Ok((store, key)) => Ok(with(Arc::new(store), key)),
                     Err(NoKey::Lost(failure)) if !listens => {
                         note_run_alone(&failure, &path);
                         Ok(with(Arc::<MemoryState>::default(), passing()?))
@@ -271,15 +271,24 @@ impl Keeper {
         session: &SessionId,
     ) -> Result<(SessionId, Option<SessionRecord>), StateError> {
         let Keeping::Project(folder) = &self.keeping else {
-            return Ok((session.clone(), self.store.session(session).await?));
+            let record = match self.is_fresh(session) {
+                true => None,
+                false => self.store.session(session).await?,
+            };
+            return Ok((session.clone(), record));
         };
         let mut own = None;
         for folder in project_folders(folder) {
             let id = project_id(folder, self.user.as_deref());
-            if let Some(record) = self.store.session(&id).await? {
-                return Ok((id, Some(record)));
+            match self.store.session(&id).await {
+                Ok(None) => drop(own.get_or_insert(id)),
+                Ok(record) => return Ok((id, record)),
+                // It begins anew, whatever is there.
+                Err(StateError::Changed | StateError::Damaged(_)) if self.is_fresh(&id) => {
+                    return Ok((id, None));
+                }
+                Err(error) => return Err(error),
             }
-            own.get_or_insert(id);
         }
         Ok((own.unwrap_or_else(|| session.clone()), None))
     }
@@ -378,10 +387,10 @@ fn note_run_alone(failure: &Failure, state: &Path) {
 }
 
 /// A key for records that end with the process.
-fn passing() -> Result<SealingKey, Failure> {
+fn passing() -> Result<Arc<SealingKey>, Failure> {
     let drawn = SealingKey::draw().ok();
     drawn
-        .and_then(|text| SealingKey::from_text(text.as_bytes()))
+        .and_then(|text| SealingKey::from_text(text.as_bytes()).map(Arc::new))
         .ok_or_else(|| Failure::new("the system gives no random bytes"))
 }
 

@@ -12,13 +12,20 @@ use crate::gateway::{chain, floor};
 use crate::message::{Authority, Host, Origin, Scheme};
 use crate::names::{CredentialName, ReasonCode};
 use crate::policy::generate::{self, CoveredPath};
+use crate::policy::{Declared, OwnedFacts, Policies, Source};
 
 /// What a run needed.
 #[derive(Default)]
 pub(super) struct Needs {
     requests: BTreeMap<AskedOrigin, Methods>,
-    lent: BTreeSet<(String, AskedOrigin)>,
-    unlent: BTreeSet<(String, AskedOrigin)>,
+    lent: BTreeMap<AskedLoan, Methods>,
+    unlent: BTreeMap<AskedLoan, Methods>,
+    /// The refused loans, which no rule may lend.
+    refused: Vec<RefusedLoan>,
+    /// The credentials whose refused loans are not known whole, or too many, and to which origins.
+    unclear: BTreeSet<(String, AskedOrigin)>,
+    /// Methods and origins of requests of which no part of the path is known.
+    unshown: BTreeSet<(String, AskedOrigin)>,
     /// Hosts that were only looked up.
     names: BTreeSet<String>,
     /// Refusals that no rule changes, by host and code.
@@ -32,6 +39,15 @@ type Methods = BTreeMap<String, BTreeSet<CoveredPath>>;
 
 /// Scheme, host and port.
 type AskedOrigin = (String, String, u16);
+
+/// A credential and its place, and the origin.
+type AskedLoan = (String, String, AskedOrigin);
+
+struct RefusedLoan {
+    request: OwnedFacts,
+    credential: CredentialName,
+    place: String,
+}
 
 impl Needs {
     /// Reads what was asked for since a record of the log.
@@ -96,20 +112,48 @@ impl Needs {
             self.more = true;
             return;
         }
-        let named = |one: &Injected| (one.credential.to_string(), origin.clone());
-        self.lent.extend(record.lent.iter().map(named));
-        self.unlent.extend(record.unlent.iter().map(named));
         let methods = self.requests.entry(origin.clone()).or_default();
-        let (Some(method), Some(path)) = (record.method.as_deref(), covered(record)) else {
+        let Some(method) = record.method.as_deref() else {
             return;
         };
-        if methods.len() < MOST_METHODS || methods.contains_key(method) {
-            let paths = methods.entry(method.to_owned()).or_default();
-            paths.insert(path);
-            if paths.len() > MOST_PATHS {
-                *paths = narrowed(std::mem::take(paths));
-            }
+        let path = covered(record);
+        match path.clone() {
+            Some(path) => note(methods, method, path),
+            None => drop(self.unshown.insert((method.to_owned(), origin.clone()))),
         }
+        if let Some(loan) = &record.unlent {
+            self.refuse(record, loan, &origin);
+        }
+        let Some(path) = path else { return };
+        let named = |one: &Injected| {
+            let (credential, place) = (one.credential.to_string(), one.place.to_string());
+            (credential, place, origin.clone())
+        };
+        for loan in record.lent.iter().map(named) {
+            note(self.lent.entry(loan).or_default(), method, path.clone());
+        }
+        for loan in record.unlent.iter().map(named) {
+            note(self.unlent.entry(loan).or_default(), method, path.clone());
+        }
+    }
+
+    fn refuse(&mut self, record: &Record, loan: &Injected, origin: &AskedOrigin) {
+        let request = proposal::request(record, None).ok();
+        let requests = request.and_then(|request| proposal::in_each_reading(&request));
+        let credential = CredentialName::new(&loan.credential).ok();
+        let known = requests.zip(credential);
+        let Some((requests, credential)) = known.filter(|_| self.refused.len() < MOST_REFUSED)
+        else {
+            let unclear = (loan.credential.to_string(), origin.clone());
+            self.unclear.insert(unclear);
+            return;
+        };
+        self.refused
+            .extend(requests.into_iter().map(|request| RefusedLoan {
+                request,
+                credential: credential.clone(),
+                place: loan.place.to_string(),
+            }));
     }
 
     /// Whether the run asked for nothing.
@@ -136,18 +180,39 @@ impl Needs {
                 text.push_str(&generate::permit_requests(&origin, &methods, &paths));
             }
         }
-        // A rule for a loan names no method and no path. Where a loan was refused, it would grant
-        // more than the run was given.
-        let lent = self.lent.difference(&self.unlent);
-        lent.for_each(|loan| text.push_str(&lend(loan)));
-        for loan in &self.unlent {
-            text.push_str("// Wanted, and not lent. Remove the slashes to lend it:\n");
-            for line in lend(loan).lines() {
-                text.push_str(&format!("// {line}\n"));
+        for (loan, methods) in &self.lent {
+            for rule in lend(loan, methods) {
+                match self.lends_what_was_refused(loan, &rule) {
+                    true => commented(&mut text, "Lent, and would lend what was refused", &rule),
+                    false => text.push_str(&rule),
+                }
             }
+        }
+        for (loan, methods) in &self.unlent {
+            let rules = lend(loan, methods);
+            let wanted = |rule: &String| commented(&mut text, "Wanted, and not lent", rule);
+            rules.iter().for_each(wanted);
         }
         self.comments(&mut text);
         text
+    }
+
+    /// Asks a rule, alone, about everything that was refused: it may cover more than the run was
+    /// lent, since many paths become their folder.
+    fn lends_what_was_refused(&self, (credential, _, origin): &AskedLoan, rule: &str) -> bool {
+        if self.unclear.contains(&(credential.clone(), origin.clone())) {
+            return true;
+        }
+        let alone = Policies::load(&[Source::new("the rule", rule)], Declared::default());
+        // A rule that does not load lends nothing.
+        alone.is_ok_and(|alone| {
+            let alone = alone.current();
+            let lends = |one: &RefusedLoan| {
+                let verdict = alone.lend(&one.request.facts(), &one.credential, &one.place);
+                verdict.allowed()
+            };
+            self.refused.iter().any(lends)
+        })
     }
 
     fn comments(&self, text: &mut String) {
@@ -162,9 +227,34 @@ impl Needs {
                 "// Refused, which no rule changes: {host}: {code}\n"
             ));
         }
+        for (method, (_, host, _)) in &self.unshown {
+            text.push_str(&format!(
+                "// Asked for by a path that the log does not show: {method} {host}\n"
+            ));
+        }
         if self.more {
             text.push_str("// Further hosts were asked for than are listed here.\n");
         }
+    }
+}
+
+/// Adds a path to those of a method. Of too many methods, the rest are left out.
+fn note(methods: &mut Methods, method: &str, path: CoveredPath) {
+    if methods.len() >= MOST_METHODS && !methods.contains_key(method) {
+        return;
+    }
+    let paths = methods.entry(method.to_owned()).or_default();
+    paths.insert(path);
+    if paths.len() > MOST_PATHS {
+        *paths = narrowed(std::mem::take(paths));
+    }
+}
+
+/// Writes a rule that is not in force.
+fn commented(text: &mut String, what: &str, rule: &str) {
+    text.push_str(&format!("// {what}. Remove the slashes to lend it:\n"));
+    for line in rule.lines() {
+        text.push_str(&format!("// {line}\n"));
     }
 }
 
@@ -217,19 +307,19 @@ fn folder(path: &str) -> &str {
     within.rfind('/').map_or("/", |at| &path[..=at])
 }
 
-/// The path of a record. One that is not shown as a whole stands for its folder.
+/// The path of a record. One that is not shown as a whole stands for all that begin with what is
+/// shown; `None` if nothing is.
 fn covered(record: &Record) -> Option<CoveredPath> {
     let path = record.path.as_deref()?;
-    let shown = match path.find("[phantom]") {
-        Some(at) => &path[..at],
-        None => path,
-    };
-    if shown.len() < path.len() || record.path_bytes.is_some() {
-        let end = shown.rfind('/').map_or(0, |at| at + 1);
-        let whole = if end == 0 { "/" } else { &shown[..end] };
-        return Some(CoveredPath::Below(whole.to_owned()));
+    let shown = path
+        .split_once("[phantom]")
+        .map_or(path, |(before, _)| before);
+    let is_whole = shown.len() == path.len() && record.path_bytes.is_none();
+    match (is_whole, shown) {
+        (true, _) => Some(CoveredPath::Exactly(path.to_owned())),
+        (false, "" | "/") => None,
+        (false, shown) => Some(CoveredPath::Below(shown.to_owned())),
     }
-    Some(CoveredPath::Exactly(path.to_owned()))
 }
 
 /// Whether a run's records end here: a log can hold those of several, one after the other.
@@ -258,10 +348,16 @@ fn origin((scheme, host, port): &AskedOrigin) -> Option<Origin> {
     Some(Origin { scheme, authority })
 }
 
-fn lend((credential, (_, host, port)): &(String, AskedOrigin)) -> String {
-    let name = CredentialName::new(credential).ok();
-    let lend = |name| generate::permit_lend(None, &name, host, Some(*port));
-    name.map(lend).unwrap_or_default()
+fn lend((credential, place, asked): &AskedLoan, methods: &Methods) -> Vec<String> {
+    let (Some(origin), Ok(name)) = (origin(asked), CredentialName::new(credential)) else {
+        return Vec::new();
+    };
+    let all = by_paths(methods).into_iter();
+    all.map(|(paths, methods)| {
+        let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
+        generate::permit_loans(&origin, (&name, place), &methods, &paths)
+    })
+    .collect()
 }
 
 /// With more, paths are covered by their folders.
@@ -270,6 +366,8 @@ const FEW_PATHS: usize = 4;
 const MOST_PATHS: usize = 1024;
 const MOST_METHODS: usize = 32;
 const MOST_HOSTS: usize = 512;
+/// How many refused loans are asked about.
+const MOST_REFUSED: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -278,6 +376,8 @@ mod tests {
     fn record(host: &str, method: &str, path: &str, reason: Option<&str>) -> Record {
         Record {
             kind: "exchange".into(),
+            session: Some("exec".into()),
+            entry: Some("transparent".into()),
             scheme: Some("https".into()),
             host: Some(host.into()),
             port: Some(443),
@@ -375,32 +475,60 @@ mod tests {
     }
 
     #[test]
-    fn a_loan_that_was_refused_is_no_rule_though_another_request_had_it() {
+    fn a_loan_is_a_rule_for_its_requests_and_none_for_those_that_were_refused_it() {
         let key = || Injected {
             credential: "key".into(),
             place: "header:authorization:Bearer".into(),
         };
-        let mut had = record("a.test", "GET", "/v1/me", None);
-        had.lent.push(key());
-        let mut refused = record("a.test", "POST", "/v1/tokens", Some("policy_default_deny"));
-        refused.unlent = Some(key());
+        let asks = |method: &str, path: &str, is_lent: bool| {
+            let reason = (!is_lent).then_some("policy_default_deny");
+            let mut one = record("a.test", method, path, reason);
+            match is_lent {
+                true => one.lent.push(key()),
+                false => one.unlent = Some(key()),
+            }
+            one
+        };
         let live = |records: &[Record]| {
             let text = rules(records);
             let lines = text.lines().filter(|line| !line.starts_with("//"));
             lines.collect::<Vec<_>>().join("\n")
         };
-        assert!(live(std::slice::from_ref(&had)).contains("\"lend\""));
-        let both = [had, refused];
-        assert!(!live(&both).contains("\"lend\""));
+        let lent = |text: &str| text.split_once("\"lend\"").map(|(_, rule)| rule.to_owned());
+        let had = asks("GET", "/v1/me", true);
+        let refused = asks("POST", "/v1/tokens", false);
+        let both = [had.clone(), refused];
+        let rule = lent(&live(&both)).unwrap();
+        for part in ["\"GET\"", "\"/v1/me\"", "header:authorization:Bearer"] {
+            assert!(rule.contains(part), "{rule}");
+        }
+        assert!(!rule.contains("tokens"), "{rule}");
         assert!(rules(&both).contains("// Wanted, and not lent"));
+        // Neither their folder nor another spelling lends what was refused.
+        let mut many: Vec<Record> = (0..9)
+            .map(|n| asks("GET", &format!("/v1/x/{n}"), true))
+            .collect();
+        assert!(lent(&live(&many)).unwrap().contains("like \"/v1/x/*\""));
+        many.push(asks("GET", "/v1/x/secret", false));
+        assert_eq!(lent(&live(&many)), None);
+        assert!(rules(&many).contains("// Lent, and would lend what was refused"));
+        let spelled = [asks("GET", "/v1//me", true), asks("GET", "/v1/me", false)];
+        assert_eq!(lent(&live(&spelled)), None);
+        // A refusal that is not known whole may be any.
+        let mut cut = asks("GET", "/v1/long", false);
+        cut.path_bytes = Some(9000);
+        assert_eq!(lent(&live(&[had, cut])), None);
     }
 
     #[test]
-    fn a_path_that_is_not_shown_as_a_whole_stands_for_its_folder() {
+    fn a_path_that_is_not_shown_as_a_whole_stands_for_what_begins_alike_and_never_for_all() {
         let text = rules(&[record("a.test", "GET", "/bot[phantom]/send", None)]);
-        assert!(!text.contains("phantom"), "{text}");
-        let mut long = record("a.test", "GET", "/v1/long", None);
+        assert!(text.contains("context.path like \"/bot*\""), "{text}");
+        let mut long = record("a.test", "GET", "/long", None);
         long.path_bytes = Some(9000);
-        assert!(rules(&[long]).contains("context.path like \"/v1/*\""));
+        assert!(rules(&[long]).contains("context.path like \"/long*\""));
+        let text = rules(&[record("a.test", "GET", "/[phantom]/send", None)]);
+        assert!(!text.contains("permit("), "{text}");
+        assert!(text.contains("// Asked for by a path that the log does not show: GET a.test"));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::failure::Failure;
@@ -11,7 +12,7 @@ use crate::config::Config;
 use crate::credential::{DEFAULT_SERVICE, SecretRef, Stores, Unavailable, ring};
 use crate::gateway::chain;
 use crate::names::CredentialName;
-use crate::state::{KeyMark, SealingKey, StateStore};
+use crate::state::{KeyMark, SealingKey, SqliteState, StateFile};
 
 /// Where the key may be kept.
 pub(super) struct KeyPlaces<'c> {
@@ -48,31 +49,36 @@ impl<'c> KeyPlaces<'c> {
         }
     }
 
-    /// Returns the key of a store. A new store gets one. If the key is lost, `forgets` says whether
+    /// Opens a store with its key. A new store gets one. If the key is lost, `forgets` says whether
     /// to begin anew with another one, without any session of before.
     ///
     /// # Errors
     /// Returns [`NoKey`] if the key of a store that is in use cannot be had, or is another one.
-    pub(super) async fn key(
+    pub(super) async fn unlock(
         &self,
-        store: &dyn StateStore,
+        store: StateFile,
         forgets: bool,
-    ) -> Result<SealingKey, NoKey> {
+    ) -> Result<(SqliteState, Arc<SealingKey>), NoKey> {
         // One process at a time makes a key, or two would keep different ones.
         let _alone = self.lock()?;
         let unreadable = |error| Failure::of("the state cannot be read", &error);
         if let Some(mark) = store.key_mark().await.map_err(unreadable)? {
             match self.known(&mark).await {
                 Err(_) if forgets => store.forget().await.map_err(unreadable)?,
-                known => return known.map_err(NoKey::Lost),
+                known => {
+                    let key = Arc::new(known.map_err(NoKey::Lost)?);
+                    return Ok((store.unlock(key.clone(), &mark), key));
+                }
             }
         }
         let (key, source) = self.first().await?;
         let mark = key
             .mark(source)
             .map_err(|error| Failure::of(UNMADE, &error))?;
-        store.set_key_mark(mark).await.map_err(unreadable)?;
-        Ok(key)
+        let key = Arc::new(key);
+        let set = store.set_key_mark(mark.clone()).await;
+        set.map_err(unreadable)?;
+        Ok((store.unlock(key.clone(), &mark), key))
     }
 
     /// Returns the key with which a store's mark was made.

@@ -105,7 +105,7 @@ pub fn permit_lend(
 pub enum CoveredPath {
     /// This path.
     Exactly(String),
-    /// Everything that begins with this text, which ends in `/`.
+    /// Everything that begins with this text.
     Below(String),
 }
 
@@ -113,21 +113,65 @@ pub enum CoveredPath {
 /// named.
 #[must_use]
 pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath]) -> String {
-    let host = origin.authority.host.as_str();
-    let mut conditions = vec![
-        format!("context.scheme == {}", quoted(origin.scheme.as_str())),
-        format!("context.port == {}", origin.authority.port),
-    ];
     let mut actions: Vec<Action> = methods.iter().map(|one| Action::of_method(one)).collect();
     actions.sort_unstable_by_key(|action| *action as u8);
     actions.dedup();
+    let mut conditions = at(origin);
     if actions.contains(&Action::Other) {
-        let named = methods
-            .iter()
-            .map(|one| format!("context.method == {}", quoted(one)));
-        conditions.push(any_of(named.collect()));
+        conditions.push(are_methods(methods));
     }
-    let paths = paths.iter().flat_map(|path| match path {
+    conditions.extend(are_any_paths(paths));
+    let actions: Vec<String> = actions
+        .iter()
+        .map(|action| format!("Gateway::Action::\"{}\"", action.name()))
+        .collect();
+    format!(
+        "permit(\n  principal,\n  action in [{}],\n  resource == Gateway::Host::{}\n){};\n",
+        actions.join(", "),
+        quoted(origin.authority.host.as_str()),
+        when(&conditions)
+    )
+}
+
+/// Lends every session a credential in one place, to requests to one origin by these methods, on
+/// these paths; on all if none is named.
+#[must_use]
+pub fn permit_loans(
+    origin: &Origin,
+    (credential, place): (&CredentialName, &str),
+    methods: &[&str],
+    paths: &[CoveredPath],
+) -> String {
+    let host = quoted(origin.authority.host.as_str());
+    let mut conditions = vec![format!("context.origin == Gateway::Host::{host}")];
+    conditions.extend(at(origin));
+    conditions.push(format!("context.place == {}", quoted(place)));
+    conditions.push(are_methods(methods));
+    conditions.extend(are_any_paths(paths));
+    format!(
+        "permit(\n  principal,\n  action == Gateway::Action::\"lend\",\n  resource == Gateway::Credential::{}\n){};\n",
+        quoted(credential.as_str()),
+        when(&conditions)
+    )
+}
+
+fn at(origin: &Origin) -> Vec<String> {
+    vec![
+        format!("context.scheme == {}", quoted(origin.scheme.as_str())),
+        format!("context.port == {}", origin.authority.port),
+    ]
+}
+
+fn are_methods(methods: &[&str]) -> String {
+    let are = methods
+        .iter()
+        .map(|one| format!("context.method == {}", quoted(one)));
+    any_of(are.collect())
+}
+
+/// The condition for one of these paths; `None` for every path.
+fn are_any_paths(paths: &[CoveredPath]) -> Option<String> {
+    let are = paths.iter().flat_map(|path| match path {
         CoveredPath::Exactly(path) => are_paths(path),
         // Other readings of a folder may be any folder: `/;x/` is `/` to some origins.
         CoveredPath::Below(path) => {
@@ -136,21 +180,8 @@ pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath])
             vec![format!("context.path like {pattern}*\"")]
         }
     });
-    conditions.extend(
-        Some(paths.collect::<Vec<_>>())
-            .filter(|all| !all.is_empty())
-            .map(any_of),
-    );
-    let actions: Vec<String> = actions
-        .iter()
-        .map(|action| format!("Gateway::Action::\"{}\"", action.name()))
-        .collect();
-    format!(
-        "permit(\n  principal,\n  action in [{}],\n  resource == Gateway::Host::{}\n){};\n",
-        actions.join(", "),
-        quoted(host),
-        when(&conditions)
-    )
+    let are: Vec<String> = are.collect();
+    (!are.is_empty()).then(|| any_of(are))
 }
 
 /// Conditions for the path and its other readings, all of which must be permitted.
@@ -200,7 +231,7 @@ pub(super) fn exactly(facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
             format!("Gateway::Host::{}", quoted(facts.host.as_str())),
         ),
     };
-    if action == Action::Other {
+    if matches!(action, Action::Other | Action::Lend) {
         conditions.push(format!("context.method == {}", quoted(facts.method)));
     }
     conditions.push(any_of(are_paths(facts.target.path())));
@@ -376,6 +407,48 @@ mod tests {
         let odd = permit_requests(&origin, &["GET"], &[CoveredPath::Below("/;x/".to_owned())]);
         assert!(!odd.contains("\"/*\""), "{odd}");
         assert!(policies(&permit_everything()).current().len() == 1);
+    }
+
+    #[test]
+    fn a_learned_loan_is_for_its_place_its_methods_and_its_paths() {
+        let request = owned();
+        let authority = crate::message::Authority {
+            host: request.host.clone(),
+            port: request.port,
+        };
+        let scheme = request.scheme;
+        let origin = Origin { scheme, authority };
+        let github = CredentialName::new("github").unwrap();
+        let paths = [CoveredPath::Exactly(request.target.path().to_owned())];
+        let (asks, place) = ([request.method.as_str()], (&github, BEARER));
+        let text = permit_loans(&origin, place, &asks, &paths);
+        let generation = policies(&text).current();
+        let lends = |request: &OwnedFacts, place| {
+            let verdict = generation.lend(&request.facts(), &github, place);
+            verdict.allowed()
+        };
+        assert!(lends(&request, BEARER));
+        assert!(!lends(&request, "cookie:sid"));
+        let target = RequestTarget::parse(b"/other", EncodedSlash::Keep).unwrap();
+        let method = "DELETE".to_owned();
+        let clear = Scheme::Http;
+        for other in [
+            OwnedFacts {
+                target,
+                ..request.clone()
+            },
+            OwnedFacts {
+                method,
+                ..request.clone()
+            },
+            OwnedFacts {
+                scheme: clear,
+                ..request.clone()
+            },
+            OwnedFacts { port: 1, ..request },
+        ] {
+            assert!(!lends(&other, BEARER));
+        }
     }
 
     proptest! {

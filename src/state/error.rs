@@ -18,6 +18,17 @@ pub enum StateError {
         /// The latest version that this gateway reads.
         known: u32,
     },
+    /// An earlier gateway wrote it.
+    #[error("it has version {found}, and this gateway reads version {known} alone")]
+    Older {
+        /// Its version.
+        found: u32,
+        /// The version that this gateway reads.
+        known: u32,
+    },
+    /// Somebody changed a record or put it elsewhere, or its key is another one.
+    #[error("a record was changed or moved")]
+    Changed,
     /// What is stored cannot be understood.
     #[error("it is damaged: {0}")]
     Damaged(String),

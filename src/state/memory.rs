@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use super::decision::SessionDecision;
 use super::error::StateError;
 use super::record::SessionRecord;
-use super::seal::KeyMark;
 use super::store::{REMEMBERED, Revision, StateFuture, StateStore};
 use crate::names::{Map, SessionId};
 
@@ -21,7 +20,6 @@ struct Contents {
     /// The last decisions. The revision is that of the last of them.
     decisions: VecDeque<SessionId>,
     revision: Revision,
-    mark: Option<KeyMark>,
 }
 
 impl Contents {
@@ -75,29 +73,5 @@ impl StateStore for MemoryState {
 
     fn since(&self, seen: Revision) -> StateFuture<'_, Vec<(Revision, SessionId)>> {
         Box::pin(async move { self.0.lock().since(seen) })
-    }
-
-    fn key_mark(&self) -> StateFuture<'_, Option<KeyMark>> {
-        Box::pin(async move { Ok(self.0.lock().mark.clone()) })
-    }
-
-    fn set_key_mark(&self, mark: KeyMark) -> StateFuture<'_, ()> {
-        Box::pin(async move {
-            let mut kept = self.0.lock();
-            if kept.mark.is_some() {
-                return Err(StateError::Refused("the store has a key"));
-            }
-            kept.mark = Some(mark);
-            Ok(())
-        })
-    }
-
-    fn forget(&self) -> StateFuture<'_, ()> {
-        Box::pin(async move {
-            let mut kept = self.0.lock();
-            kept.records.clear();
-            kept.mark = None;
-            Ok(())
-        })
     }
 }

@@ -16,7 +16,7 @@ pub use error::StateError;
 pub use memory::MemoryState;
 pub use record::{KeptCertificate, KeptSecrets, SessionRecord, unix};
 pub use seal::{KeyMark, SealBroken, SealingKey};
-pub use sqlite::SqliteState;
+pub use sqlite::{SqliteState, StateFile};
 pub use store::{Revision, StateFuture, StateStore};
 
 #[cfg(test)]

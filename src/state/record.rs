@@ -1,10 +1,10 @@
 //! A session as it is kept: everything in the clear that is no secret, and the rest sealed.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::error::StateError;
@@ -65,33 +65,27 @@ pub struct KeptSecrets {
 
 impl SessionRecord {
     /// The version that this gateway writes, and the latest that it reads.
-    pub const VERSION: u32 = 1;
+    pub const VERSION: u32 = 2;
 
-    /// Seals the session's secrets into this record, bound to its id, version and certificate.
+    /// Seals the session's secrets into this record, bound to its id. The store binds the record.
     ///
     /// # Errors
     /// [`SealBroken`] if the system has no random numbers.
     pub fn seal(&mut self, key: &SealingKey, secrets: &KeptSecrets) -> Result<(), SealBroken> {
-        let digest = self.digest();
-        let mut plain = Zeroizing::new(Vec::with_capacity(64 + secrets.ca_key.len()));
+        let mut plain = Zeroizing::new(Vec::with_capacity(32 + secrets.ca_key.len()));
         plain.extend_from_slice(&secrets.seed[..]);
-        plain.extend_from_slice(&digest);
         plain.extend_from_slice(&secrets.ca_key);
-        self.sealed = key.seal(TABLE, &self.id, self.version, &plain)?;
+        self.sealed = key.seal(&[SECRETS, self.id.as_bytes()], &plain)?;
         Ok(())
     }
 
     /// Opens the session's secrets.
     ///
     /// # Errors
-    /// [`SealBroken`] if the key is another one, or if the record was changed or moved.
+    /// [`SealBroken`] if the key is another one, or if they are another session's.
     pub fn open(&self, key: &SealingKey) -> Result<KeptSecrets, SealBroken> {
-        let plain = key.open(TABLE, &self.id, self.version, &self.sealed)?;
-        let (seed, rest) = plain.split_first_chunk::<32>().ok_or(SealBroken)?;
-        let (digest, ca_key) = rest.split_first_chunk::<32>().ok_or(SealBroken)?;
-        if *digest != self.digest() {
-            return Err(SealBroken);
-        }
+        let plain = key.open(&[SECRETS, self.id.as_bytes()], &self.sealed)?;
+        let (seed, ca_key) = plain.split_first_chunk::<32>().ok_or(SealBroken)?;
         Ok(KeptSecrets {
             seed: Zeroizing::new(*seed),
             ca_key: Zeroizing::new(ca_key.to_vec()),
@@ -100,12 +94,7 @@ impl SessionRecord {
 
     /// Reads a record from its text and its sealed part.
     pub(super) fn read(version: u32, text: &str, sealed: Vec<u8>) -> Result<Self, StateError> {
-        if version > Self::VERSION {
-            return Err(StateError::Newer {
-                found: version,
-                known: Self::VERSION,
-            });
-        }
+        known(version, Self::VERSION)?;
         let damaged = |why: serde_json::Error| StateError::Damaged(why.to_string());
         let record: Self = serde_json::from_str(text).map_err(damaged)?;
         Ok(Self { sealed, ..record })
@@ -120,10 +109,17 @@ impl SessionRecord {
     pub(super) fn session(&self) -> Result<SessionId, StateError> {
         SessionId::new(&self.id).map_err(|why| StateError::Damaged(why.to_string()))
     }
+}
 
-    fn digest(&self) -> [u8; 32] {
-        let pem = self.certificate.as_ref().map(|kept| kept.pem.as_bytes());
-        Sha256::digest(pem.unwrap_or_default()).into()
+/// Refuses every version but this one. An earlier one does not show whether somebody changed it.
+///
+/// # Errors
+/// [`StateError::Newer`] or [`StateError::Older`].
+pub(super) fn known(found: u32, known: u32) -> Result<(), StateError> {
+    match found.cmp(&known) {
+        Ordering::Equal => Ok(()),
+        Ordering::Less => Err(StateError::Older { found, known }),
+        Ordering::Greater => Err(StateError::Newer { found, known }),
     }
 }
 
@@ -134,4 +130,4 @@ pub fn unix(at: SystemTime) -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-const TABLE: &str = "session";
+const SECRETS: &[u8] = b"secrets of a session";

@@ -19,6 +19,8 @@ pub struct SealBroken;
 pub struct KeyMark {
     /// Where the key is kept, as a reference.
     pub source: String,
+    /// The store's id, which is drawn with the mark: several stores may have one key.
+    pub store: [u8; 16],
     /// A known text, sealed.
     pub sealed: Vec<u8>,
 }
@@ -43,24 +45,17 @@ impl SealingKey {
         RandomizedNonceKey::new(&AES_256_GCM, &bytes).ok().map(Self)
     }
 
-    /// Seals bytes for one place: a table, a row and a version.
+    /// Seals bytes for one place, which these parts name: it opens with the same parts alone.
     ///
     /// # Errors
     /// [`SealBroken`] if the system has no random numbers.
-    pub fn seal(
-        &self,
-        table: &str,
-        id: &str,
-        version: u32,
-        plain: &[u8],
-    ) -> Result<Vec<u8>, SealBroken> {
+    pub(super) fn seal(&self, place: &[&[u8]], plain: &[u8]) -> Result<Vec<u8>, SealBroken> {
         // With room for the tag, so that a move leaves no plain bytes behind.
         let mut sealed = Zeroizing::new(Vec::with_capacity(plain.len() + TAG));
         sealed.extend_from_slice(plain);
-        let place = Aad::from(place(table, id, version));
         let nonce = self
             .0
-            .seal_in_place_append_tag(place, &mut *sealed)
+            .seal_in_place_append_tag(associated(place), &mut *sealed)
             .map_err(|_| SealBroken)?;
         Ok([&nonce.as_ref()[..], &sealed].concat())
     }
@@ -69,51 +64,51 @@ impl SealingKey {
     ///
     /// # Errors
     /// [`SealBroken`] if it was sealed with another key or for another place, or was changed.
-    pub fn open(
+    pub(super) fn open(
         &self,
-        table: &str,
-        id: &str,
-        version: u32,
+        place: &[&[u8]],
         sealed: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, SealBroken> {
         let (nonce, rest) = sealed.split_first_chunk().ok_or(SealBroken)?;
         let mut bytes = Zeroizing::new(rest.to_vec());
-        let place = Aad::from(place(table, id, version));
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let plain = self.0.open_in_place(nonce, place, &mut bytes);
+        let plain = self.0.open_in_place(nonce, associated(place), &mut bytes);
         let length = plain.map_err(|_| SealBroken)?.len();
         bytes.truncate(length);
         Ok(bytes)
     }
 
-    /// Makes the mark by which a store recognises this key.
+    /// Makes the mark by which a new store recognises this key.
     ///
     /// # Errors
     /// [`SealBroken`] if the system has no random numbers.
     pub fn mark(&self, source: &str) -> Result<KeyMark, SealBroken> {
+        let mut store = [0; 16];
+        getrandom::fill(&mut store).map_err(|_| SealBroken)?;
         Ok(KeyMark {
             source: source.to_owned(),
-            sealed: self.seal("seal", source, 1, MARK)?,
+            store,
+            sealed: self.seal(&[b"seal", source.as_bytes(), &store], MARK)?,
         })
     }
 
     /// Whether a store's mark was made with this key.
     #[must_use]
     pub fn made(&self, mark: &KeyMark) -> bool {
-        self.open("seal", &mark.source, 1, &mark.sealed)
+        let place: [&[u8]; 3] = [b"seal", mark.source.as_bytes(), &mark.store];
+        self.open(&place, &mark.sealed)
             .is_ok_and(|known| known[..] == *MARK)
     }
 }
 
 /// The associated data: it names the place in one way only.
-fn place(table: &str, id: &str, version: u32) -> Vec<u8> {
-    let mut place = b"gateway state v1".to_vec();
-    for part in [table.as_bytes(), id.as_bytes()] {
-        place.extend_from_slice(&(part.len() as u64).to_be_bytes());
-        place.extend_from_slice(part);
+fn associated(place: &[&[u8]]) -> Aad<Vec<u8>> {
+    let mut named = b"gateway state v2".to_vec();
+    for part in place {
+        named.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        named.extend_from_slice(part);
     }
-    place.extend_from_slice(&version.to_be_bytes());
-    place
+    Aad::from(named)
 }
 
 /// The length of AES-GCM's tag.
@@ -131,22 +126,26 @@ mod tests {
     #[test]
     fn what_is_sealed_opens_in_its_own_place_with_its_own_key_alone() {
         let (ours, other) = (key(), key());
-        let sealed = ours.seal("session", "a", 1, b"CANARY").unwrap();
+        let place: [&[u8]; 2] = [b"session", b"ab"];
+        let sealed = ours.seal(&place, b"CANARY").unwrap();
         assert!(!sealed.windows(6).any(|part| part == b"CANARY"));
-        let opened = |key: &SealingKey, table, id, version| key.open(table, id, version, &sealed);
-        assert_eq!(opened(&ours, "session", "a", 1).unwrap()[..], *b"CANARY");
-        assert!(opened(&other, "session", "a", 1).is_err());
-        assert!(opened(&ours, "seal", "a", 1).is_err());
-        assert!(opened(&ours, "session", "b", 1).is_err());
-        assert!(opened(&ours, "session", "a", 2).is_err());
+        assert_eq!(ours.open(&place, &sealed).unwrap()[..], *b"CANARY");
+        assert!(other.open(&place, &sealed).is_err());
+        for elsewhere in [
+            &[&b"seal"[..], b"ab"][..],
+            &[b"session", b"b"],
+            &[b"sessiona", b"b"],
+            &[b"session", b"ab", b""],
+        ] {
+            assert!(ours.open(elsewhere, &sealed).is_err());
+        }
         for at in 0..sealed.len() {
             let mut changed = sealed.clone();
             changed[at] ^= 1;
-            assert!(ours.open("session", "a", 1, &changed).is_err(), "{at}");
-            assert!(ours.open("session", "a", 1, &sealed[..at]).is_err());
+            assert!(ours.open(&place, &changed).is_err(), "{at}");
+            assert!(ours.open(&place, &sealed[..at]).is_err());
         }
-        let again = ours.seal("session", "a", 1, b"CANARY");
-        assert_ne!(again.unwrap(), sealed);
+        assert_ne!(ours.seal(&place, b"CANARY").unwrap(), sealed);
     }
 
     #[test]
@@ -156,9 +155,13 @@ mod tests {
         assert!(ours.made(&mark) && !other.made(&mark));
         let moved = KeyMark {
             source: "keyring:x/y".to_owned(),
+            ..mark.clone()
+        };
+        let other_store = KeyMark {
+            store: [7; 16],
             ..mark
         };
-        assert!(!ours.made(&moved));
+        assert!(!ours.made(&moved) && !ours.made(&other_store));
     }
 
     #[test]

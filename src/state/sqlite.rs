@@ -4,7 +4,7 @@
 //! when it is answered, so a process that is killed loses nothing that it was told.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior, params};
@@ -12,21 +12,27 @@ use tokio::sync::oneshot;
 
 use super::decision::SessionDecision;
 use super::error::StateError;
-use super::record::SessionRecord;
-use super::seal::KeyMark;
+use super::record::{SessionRecord, known};
+use super::seal::{KeyMark, SealingKey};
 use super::store::{REMEMBERED, Revision, StateFuture, StateStore};
 use crate::files;
 use crate::names::SessionId;
 
+/// A SQLite file whose key is not known yet. Without it, no record is read.
+pub struct StateFile {
+    jobs: mpsc::Sender<Job>,
+}
+
 /// Keeps records in a SQLite file.
 pub struct SqliteState {
-    jobs: mpsc::Sender<Job>,
+    file: StateFile,
+    proof: Proof,
 }
 
 /// What the thread runs, with the connection that only it has.
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
-impl SqliteState {
+impl StateFile {
     /// Opens the file, or creates it with mode 0600 in a folder of mode 0700.
     ///
     /// # Errors
@@ -66,61 +72,127 @@ impl SqliteState {
     }
 }
 
-impl StateStore for SqliteState {
-    fn session<'a>(&'a self, id: &'a SessionId) -> StateFuture<'a, Option<SessionRecord>> {
-        let id = id.clone();
-        self.ask(move |connection| read(connection, &id))
-    }
-
-    fn sessions(&self, most: usize) -> StateFuture<'_, Vec<SessionRecord>> {
-        self.ask(move |connection| {
-            let most = i64::try_from(most).unwrap_or(i64::MAX);
-            let mut rows = connection.prepare(LATEST)?;
-            let rows = rows.query_map([most], columns)?;
-            rows.map(|row| record(row?)).collect()
-        })
-    }
-
-    fn decide(&self, all: Vec<SessionDecision>) -> StateFuture<'_, Revision> {
-        self.ask(move |connection| decide(connection, all))
-    }
-
-    fn since(&self, seen: Revision) -> StateFuture<'_, Vec<(Revision, SessionId)>> {
-        self.ask(move |connection| since(connection, seen))
-    }
-
-    fn key_mark(&self) -> StateFuture<'_, Option<KeyMark>> {
-        self.ask(|connection| {
-            let mark = |row: &rusqlite::Row<'_>| {
-                Ok(KeyMark {
-                    source: row.get(0)?,
-                    sealed: row.get(1)?,
-                })
-            };
-            let found = connection.query_row("SELECT source, sealed FROM seal", [], mark);
+impl StateFile {
+    /// How the key that seals the file's records is recognised; `None` in a new file.
+    ///
+    /// # Errors
+    /// [`StateError`] if it cannot be read.
+    pub async fn key_mark(&self) -> Result<Option<KeyMark>, StateError> {
+        let mark = |row: &rusqlite::Row<'_>| {
+            Ok(KeyMark {
+                source: row.get(0)?,
+                store: row.get(1)?,
+                sealed: row.get(2)?,
+            })
+        };
+        let job = move |connection: &mut Connection| {
+            let found = connection.query_row("SELECT source, store, sealed FROM seal", [], mark);
             Ok(found.optional()?)
-        })
+        };
+        self.ask(job).await
     }
 
-    fn set_key_mark(&self, mark: KeyMark) -> StateFuture<'_, ()> {
-        self.ask(move |connection| {
-            let set = connection.execute(
-                "INSERT INTO seal (one, source, sealed) VALUES (1, ?1, ?2) ON CONFLICT DO NOTHING",
-                params![mark.source, mark.sealed],
-            )?;
+    /// Sets the mark of a new file.
+    ///
+    /// # Errors
+    /// [`StateError::Refused`] if there is one.
+    pub async fn set_key_mark(&self, mark: KeyMark) -> Result<(), StateError> {
+        let job = move |connection: &mut Connection| {
+            let set = connection.execute(MARK, params![mark.source, mark.store, mark.sealed])?;
             match set {
                 0 => Err(StateError::Refused("the store has a key")),
                 _ => Ok(()),
             }
-        })
+        };
+        self.ask(job).await
     }
 
-    fn forget(&self) -> StateFuture<'_, ()> {
-        self.ask(|connection| {
+    /// Removes the mark and every record, for a key that is lost.
+    ///
+    /// # Errors
+    /// [`StateError`] if that cannot be done.
+    pub async fn forget(&self) -> Result<(), StateError> {
+        let job = |connection: &mut Connection| {
             let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             change.execute_batch("DELETE FROM session; DELETE FROM seal;")?;
             Ok(change.commit()?)
+        };
+        self.ask(job).await
+    }
+
+    /// Opens the file with the key that its mark was made with.
+    #[must_use]
+    pub fn unlock(self, key: Arc<SealingKey>, mark: &KeyMark) -> SqliteState {
+        let store = mark.store;
+        SqliteState {
+            file: self,
+            proof: Proof { key, store },
+        }
+    }
+}
+
+/// Proves that a row is as this gateway wrote it, in this file and under this id.
+#[derive(Clone)]
+struct Proof {
+    key: Arc<SealingKey>,
+    store: [u8; 16],
+}
+
+/// A row of the table of sessions.
+struct SessionRow {
+    id: String,
+    version: u32,
+    text: String,
+    sealed: Vec<u8>,
+    proof: Vec<u8>,
+}
+
+impl Proof {
+    fn make(&self, row: &SessionRow) -> Result<Vec<u8>, StateError> {
+        let made = self.key.seal(&self.place(row), b"");
+        made.map_err(|_| StateError::Refused("the system gives no random bytes"))
+    }
+
+    fn read(&self, row: SessionRow) -> Result<SessionRecord, StateError> {
+        let opened = self.key.open(&self.place(&row), &row.proof);
+        opened.map_err(|_| StateError::Changed)?;
+        let record = SessionRecord::read(row.version, &row.text, row.sealed)?;
+        let is_own = record.version == row.version;
+        is_own.then_some(record).ok_or(StateError::Changed)
+    }
+
+    /// All of the row, of which no part may change without the others.
+    fn place<'a>(&'a self, row: &'a SessionRow) -> [&'a [u8]; 5] {
+        let (id, text) = (row.id.as_bytes(), row.text.as_bytes());
+        [b"session", &self.store, id, text, &row.sealed]
+    }
+}
+
+impl StateStore for SqliteState {
+    fn session<'a>(&'a self, id: &'a SessionId) -> StateFuture<'a, Option<SessionRecord>> {
+        let (proof, id) = (self.proof.clone(), id.clone());
+        let job = move |connection: &mut Connection| proof.one(&mut connection.prepare(ONE)?, &id);
+        self.file.ask(job)
+    }
+
+    fn sessions(&self, most: usize) -> StateFuture<'_, Vec<SessionRecord>> {
+        let proof = self.proof.clone();
+        self.file.ask(move |connection| {
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            let mut rows = connection.prepare(LATEST)?;
+            let rows = rows.query_map([most], columns)?;
+            rows.map(|row| proof.read(row?)).collect()
         })
+    }
+
+    fn decide(&self, all: Vec<SessionDecision>) -> StateFuture<'_, Revision> {
+        let proof = self.proof.clone();
+        self.file
+            .ask(move |connection| decide(connection, &proof, all))
+    }
+
+    fn since(&self, seen: Revision) -> StateFuture<'_, Vec<(Revision, SessionId)>> {
+        self.file.ask(move |connection| since(connection, seen))
     }
 }
 
@@ -163,30 +235,20 @@ fn connect(path: PathBuf) -> Result<Connection, StateError> {
 /// Whether the tables are those that this gateway knows. `false` if there are none.
 fn is_current(connection: &Connection) -> Result<bool, StateError> {
     let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    let known = SCHEMA_VERSION;
     match found {
         0 => Ok(false),
-        SCHEMA_VERSION => Ok(true),
-        found => Err(StateError::Newer { found, known }),
+        found => known(found, SCHEMA_VERSION).map(|()| true),
     }
 }
 
-fn read(connection: &Connection, id: &SessionId) -> Result<Option<SessionRecord>, StateError> {
-    one(&mut connection.prepare(ONE)?, id)
-}
-
-fn one(
-    row: &mut rusqlite::Statement<'_>,
-    id: &SessionId,
-) -> Result<Option<SessionRecord>, StateError> {
-    let found = row.query_row([id.as_str()], columns).optional()?;
-    found.map(record).transpose()
-}
-
-fn decide(connection: &mut Connection, all: Vec<SessionDecision>) -> Result<Revision, StateError> {
+fn decide(
+    connection: &mut Connection,
+    proof: &Proof,
+    all: Vec<SessionDecision>,
+) -> Result<Revision, StateError> {
     // A write lock from the start: what a decision needs still holds when it is made.
     let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    apply(&change, all)?;
+    proof.apply(&change, all)?;
     let revision = latest(&change)?;
     change
         .prepare("DELETE FROM decision WHERE revision <= ?1")?
@@ -195,22 +257,43 @@ fn decide(connection: &mut Connection, all: Vec<SessionDecision>) -> Result<Revi
     Ok(revision)
 }
 
-fn apply(change: &Connection, all: Vec<SessionDecision>) -> Result<(), StateError> {
-    let (mut row, mut put) = (change.prepare(ONE)?, change.prepare(PUT)?);
-    let mut note = change.prepare(NOTE)?;
-    for decision in all {
-        let id = decision.session()?;
-        let record = decision.apply(one(&mut row, &id)?)?;
-        put.execute(params![
-            record.id,
-            record.version,
-            record.made,
-            record.text()?,
-            record.sealed
-        ])?;
-        note.execute([id.as_str()])?;
+impl Proof {
+    fn one(
+        &self,
+        row: &mut rusqlite::Statement<'_>,
+        id: &SessionId,
+    ) -> Result<Option<SessionRecord>, StateError> {
+        let found = row.query_row([id.as_str()], columns).optional()?;
+        found.map(|row| self.read(row)).transpose()
     }
-    Ok(())
+
+    fn apply(&self, change: &Connection, all: Vec<SessionDecision>) -> Result<(), StateError> {
+        let (mut row, mut put) = (change.prepare(ONE)?, change.prepare(PUT)?);
+        let mut note = change.prepare(NOTE)?;
+        for decision in all {
+            let id = decision.session()?;
+            // What is replaced need not be whole.
+            let before = match &decision {
+                SessionDecision::Replace(_) => None,
+                _ => self.one(&mut row, &id)?,
+            };
+            let row = row_of(decision.apply(before)?)?;
+            let proof = self.make(&row)?;
+            put.execute(params![row.id, row.version, row.text, row.sealed, proof])?;
+            note.execute([id.as_str()])?;
+        }
+        Ok(())
+    }
+}
+
+fn row_of(record: SessionRecord) -> Result<SessionRow, StateError> {
+    Ok(SessionRow {
+        text: record.text()?,
+        id: record.id,
+        version: record.version,
+        sealed: record.sealed,
+        proof: Vec::new(),
+    })
 }
 
 fn since(
@@ -244,34 +327,40 @@ fn latest(connection: &Connection) -> Result<Revision, StateError> {
     Ok(found.optional()?.unwrap_or(0))
 }
 
-fn columns(row: &rusqlite::Row<'_>) -> rusqlite::Result<(u32, String, Vec<u8>)> {
-    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+fn columns(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
+    Ok(SessionRow {
+        id: row.get(0)?,
+        version: row.get(1)?,
+        text: row.get(2)?,
+        sealed: row.get(3)?,
+        proof: row.get(4)?,
+    })
 }
 
-fn record((version, text, sealed): (u32, String, Vec<u8>)) -> Result<SessionRecord, StateError> {
-    SessionRecord::read(version, &text, sealed)
-}
-
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 const SCHEMA: &str = "
     CREATE TABLE session (
-        id TEXT PRIMARY KEY, version INTEGER NOT NULL, made INTEGER NOT NULL,
-        record TEXT NOT NULL, sealed BLOB NOT NULL
+        id TEXT PRIMARY KEY, version INTEGER NOT NULL,
+        record TEXT NOT NULL, sealed BLOB NOT NULL, proof BLOB NOT NULL
     ) STRICT;
     CREATE TABLE decision (
         revision INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL
     ) STRICT;
     CREATE TABLE seal (
-        one INTEGER PRIMARY KEY CHECK (one = 1), source TEXT NOT NULL, sealed BLOB NOT NULL
+        one INTEGER PRIMARY KEY CHECK (one = 1), source TEXT NOT NULL, store BLOB NOT NULL,
+        sealed BLOB NOT NULL
     ) STRICT;
-    PRAGMA user_version = 1;";
-const ONE: &str = "SELECT version, record, sealed FROM session WHERE id = ?1";
-const LATEST: &str =
-    "SELECT version, record, sealed FROM session ORDER BY made DESC, id DESC LIMIT ?1";
+    PRAGMA user_version = 2;";
+const MARK: &str = "
+    INSERT INTO seal (one, source, store, sealed) VALUES (1, ?1, ?2, ?3) ON CONFLICT DO NOTHING";
+const ONE: &str = "SELECT id, version, record, sealed, proof FROM session WHERE id = ?1";
+const LATEST: &str = "
+    SELECT id, version, record, sealed, proof FROM session
+    ORDER BY record ->> '$.made' DESC, id DESC LIMIT ?1";
 const PUT: &str = "
-    INSERT INTO session (id, version, made, record, sealed) VALUES (?1, ?2, ?3, ?4, ?5)
-    ON CONFLICT (id) DO UPDATE SET version = excluded.version, made = excluded.made,
-        record = excluded.record, sealed = excluded.sealed";
+    INSERT INTO session (id, version, record, sealed, proof) VALUES (?1, ?2, ?3, ?4, ?5)
+    ON CONFLICT (id) DO UPDATE SET version = excluded.version, record = excluded.record,
+        sealed = excluded.sealed, proof = excluded.proof";
 const NOTE: &str = "INSERT INTO decision (session) VALUES (?1)";
 const SINCE: &str = "SELECT revision, session FROM decision WHERE revision > ?1 ORDER BY revision";
 /// How long a process waits for another one's transaction.

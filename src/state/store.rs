@@ -5,7 +5,6 @@ use std::pin::Pin;
 use super::decision::SessionDecision;
 use super::error::StateError;
 use super::record::SessionRecord;
-use super::seal::KeyMark;
 use crate::names::SessionId;
 
 /// The number of a decision, in the order of commit. The first is 1; 0 is before all of them.
@@ -35,15 +34,6 @@ pub trait StateStore: Send + Sync {
     /// Fails with [`StateError::Forgotten`] if the decisions after `seen` are no longer known one
     /// by one. The caller then reads the records that it uses.
     fn since(&self, seen: Revision) -> StateFuture<'_, Vec<(Revision, SessionId)>>;
-
-    /// How the key that seals this store's records is recognised; `None` in a new store.
-    fn key_mark(&self) -> StateFuture<'_, Option<KeyMark>>;
-
-    /// Sets the mark of a new store. Fails with [`StateError::Refused`] if there is one.
-    fn set_key_mark(&self, mark: KeyMark) -> StateFuture<'_, ()>;
-
-    /// Removes the mark and every record, for a key that is lost.
-    fn forget(&self) -> StateFuture<'_, ()>;
 }
 
 /// How many decisions a store remembers one by one.

@@ -55,7 +55,7 @@ fn end(session: &str, at: u64) -> SessionDecision {
 type Test = fn(Arc<dyn StateStore>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What every store must do.
-const SUITE: [(&str, Test); 8] = [
+const SUITE: [(&str, Test); 7] = [
     ("records come back as they were put in", |store| {
         Box::pin(come_back(store))
     }),
@@ -68,9 +68,6 @@ const SUITE: [(&str, Test); 8] = [
     }),
     ("all of them or none", |store| Box::pin(all_or_none(store))),
     ("revisions have no gap", |store| Box::pin(no_gap(store))),
-    ("the key's mark is set once", |store| {
-        Box::pin(mark_once(store))
-    }),
     ("of two that create one session, one wins", |store| {
         Box::pin(one_wins(store))
     }),
@@ -89,11 +86,24 @@ async fn sqlite_is_a_store() {
     for (name, test) in SUITE {
         println!("{name}");
         let folder = tempfile::tempdir().unwrap();
-        test(Arc::new(
-            SqliteState::open(&folder.path().join("a/state.db")).unwrap(),
-        ))
-        .await;
+        let path = folder.path().join("a/state.db");
+        test(Arc::new(opened(&path, &key()).await)).await;
     }
+}
+
+fn key() -> Arc<SealingKey> {
+    Arc::new(SealingKey::from_text(SealingKey::draw().unwrap().as_bytes()).unwrap())
+}
+
+/// Opens a file with a key, which is the one of a new file.
+async fn opened(path: &std::path::Path, key: &Arc<SealingKey>) -> SqliteState {
+    let file = StateFile::open(path).unwrap();
+    if file.key_mark().await.unwrap().is_none() {
+        let mark = key.mark("file").unwrap();
+        file.set_key_mark(mark).await.unwrap();
+    }
+    let mark = file.key_mark().await.unwrap().unwrap();
+    file.unlock(key.clone(), &mark)
 }
 
 async fn come_back(store: Arc<dyn StateStore>) {
@@ -299,21 +309,21 @@ async fn no_gap(store: Arc<dyn StateStore>) {
     assert_eq!(store.since(last - 4_000).await.unwrap().len(), 4_000);
 }
 
-async fn mark_once(store: Arc<dyn StateStore>) {
-    assert_eq!(store.key_mark().await.unwrap(), None);
-    let mark = |source: &str| KeyMark {
-        source: source.to_owned(),
-        sealed: b"mark".to_vec(),
-    };
-    store.set_key_mark(mark("file")).await.unwrap();
-    assert!(store.set_key_mark(mark("keyring")).await.is_err());
-    assert_eq!(store.key_mark().await.unwrap(), Some(mark("file")));
-    store
-        .decide(vec![SessionDecision::Create(record("a"))])
-        .await
-        .unwrap();
-    store.forget().await.unwrap();
-    assert_eq!(store.key_mark().await.unwrap(), None);
+#[tokio::test]
+async fn the_keys_mark_is_set_once_and_all_is_forgotten_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let (file, key) = (StateFile::open(&path).unwrap(), key());
+    assert_eq!(file.key_mark().await.unwrap(), None);
+    let mark = key.mark("file").unwrap();
+    file.set_key_mark(mark.clone()).await.unwrap();
+    assert!(file.set_key_mark(key.mark("ring").unwrap()).await.is_err());
+    assert_eq!(file.key_mark().await.unwrap(), Some(mark));
+    let store = opened(&path, &key).await;
+    let create = SessionDecision::Create(record("a"));
+    store.decide(vec![create]).await.unwrap();
+    file.forget().await.unwrap();
+    assert_eq!(file.key_mark().await.unwrap(), None);
     assert_eq!(store.session(&id("a")).await.unwrap(), None);
 }
 
@@ -339,10 +349,8 @@ async fn one_wins(store: Arc<dyn StateStore>) {
 async fn two_processes_on_one_file_see_each_others_decisions() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
-    let (one, other) = (
-        SqliteState::open(&path).unwrap(),
-        SqliteState::open(&path).unwrap(),
-    );
+    let key = key();
+    let (one, other) = (opened(&path, &key).await, opened(&path, &key).await);
     one.decide(vec![SessionDecision::Create(record("a"))])
         .await
         .unwrap();
@@ -353,29 +361,88 @@ async fn two_processes_on_one_file_see_each_others_decisions() {
 }
 
 #[tokio::test]
-async fn what_a_newer_gateway_wrote_is_refused() {
+async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
-    let store = SqliteState::open(&path).unwrap();
-    let newer = SessionRecord {
-        version: 2,
-        ..record("a")
-    };
+    let store = opened(&path, &key()).await;
+    for (name, version) in [("newer", 3), ("earlier", 1)] {
+        let record = SessionRecord {
+            version,
+            ..record(name)
+        };
+        let create = SessionDecision::Create(record);
+        store.decide(vec![create]).await.unwrap();
+    }
+    let of = async |name| store.session(&id(name)).await.unwrap_err();
+    assert!(matches!(
+        of("newer").await,
+        StateError::Newer { found: 3, known: 2 }
+    ));
+    assert!(matches!(
+        of("earlier").await,
+        StateError::Older { found: 1, known: 2 }
+    ));
+    let schema = rusqlite::Connection::open(&path).unwrap();
+    schema.execute_batch("PRAGMA user_version = 3").unwrap();
+    let newer = StateFile::open(&path).err().unwrap();
+    assert!(matches!(newer, StateError::Newer { found: 3, known: 2 }));
+    schema.execute_batch("PRAGMA user_version = 1").unwrap();
+    let older = StateFile::open(&path).err().unwrap();
+    assert!(matches!(older, StateError::Older { found: 1, known: 2 }));
+    assert!(older.remedy(&path).contains("move"));
+}
+
+/// Whoever can write the file has no key.
+#[tokio::test]
+async fn a_record_that_was_changed_or_moved_in_the_file_is_refused_and_can_be_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, elsewhere) = (folder.path().join("state.db"), folder.path().join("b.db"));
+    let key = key();
+    let store = opened(&path, &key).await;
+    let create = |name| SessionDecision::Create(record(name));
+    store.decide(vec![create("a"), create("b")]).await.unwrap();
     store
-        .decide(vec![SessionDecision::Create(newer)])
+        .decide(vec![SessionDecision::Pause(id("a"))])
         .await
         .unwrap();
-    assert!(matches!(
-        store.session(&id("a")).await,
-        Err(StateError::Newer { found: 2, known: 1 })
-    ));
-    drop(store);
-    let schema = rusqlite::Connection::open(&path).unwrap();
-    schema.execute_batch("PRAGMA user_version = 2").unwrap();
-    assert!(matches!(
-        SqliteState::open(&path),
-        Err(StateError::Newer { found: 2, known: 1 })
-    ));
+    // Another store with the same key has a session of the same name.
+    let other = opened(&elsewhere, &key).await;
+    other.decide(vec![create("a")]).await.unwrap();
+    let writer = rusqlite::Connection::open(&path).unwrap();
+    let attach = format!("ATTACH '{}' AS other", elsewhere.display());
+    writer.execute_batch(&attach).unwrap();
+    for change in [
+        r#"UPDATE session SET record = replace(record, '"paused":true', '"paused":false')"#,
+        r#"UPDATE session SET record = replace(record, '["ci"]', '["admin"]')"#,
+        r#"UPDATE session SET record = replace(record, '"ends":200', '"ends":9999999999')"#,
+        "UPDATE session SET sealed = x'00'",
+        "UPDATE session SET version = 1",
+        "UPDATE session SET (record, sealed, proof) = \
+         (SELECT record, sealed, proof FROM session WHERE id = 'b')",
+        "UPDATE session SET (record, sealed, proof) = \
+         (SELECT record, sealed, proof FROM other.session WHERE id = 'a')",
+        "UPDATE session SET proof = x''",
+    ] {
+        let kept = "CREATE TEMP TABLE kept AS SELECT * FROM session WHERE id = 'a'";
+        writer.execute_batch(kept).unwrap();
+        writer
+            .execute_batch(&format!("{change} WHERE id = 'a'"))
+            .unwrap();
+        let read = store.session(&id("a")).await;
+        assert!(read.is_err(), "{change}");
+        let decided = store.decide(vec![extend("a", 900)]).await;
+        assert!(decided.is_err(), "{change}");
+        let back = "DELETE FROM session WHERE id = 'a'; INSERT INTO session SELECT * FROM kept; \
+                    DROP TABLE kept";
+        writer.execute_batch(back).unwrap();
+        assert!(store.session(&id("a")).await.unwrap().unwrap().paused);
+    }
+    writer
+        .execute_batch("UPDATE session SET proof = x''")
+        .unwrap();
+    let anew = SessionDecision::Replace(record("a"));
+    store.decide(vec![anew]).await.unwrap();
+    assert!(store.session(&id("a")).await.unwrap().is_some());
 }
 
 #[test]
@@ -383,52 +450,38 @@ fn a_file_that_others_may_read_a_link_and_a_damaged_one_are_refused() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
-    drop(SqliteState::open(&path).unwrap());
+    drop(StateFile::open(&path).unwrap());
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode(&path) & 0o777, 0o600);
     let link = folder.path().join("link.db");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    assert!(matches!(
-        SqliteState::open(&link),
-        Err(StateError::Unfit(_))
-    ));
+    assert!(matches!(StateFile::open(&link), Err(StateError::Unfit(_))));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-    let refused = SqliteState::open(&path).err().unwrap();
+    let refused = StateFile::open(&path).err().unwrap();
     assert!(!refused.is_no_place() && refused.remedy(&path).contains("chmod go="));
     let damaged = folder.path().join("damaged.db");
     crate::files::create_private(&damaged, &[7; 5000]).unwrap();
-    let refused = SqliteState::open(&damaged).err().unwrap();
+    let refused = StateFile::open(&damaged).err().unwrap();
     assert!(refused.remedy(&damaged).contains("move"), "{refused}");
 }
 
 #[test]
-fn a_record_moved_or_changed_does_not_open() {
-    let draw = || SealingKey::from_text(SealingKey::draw().unwrap().as_bytes()).unwrap();
-    let key = draw();
+fn a_records_secrets_open_with_its_key_under_its_id_alone() {
+    let key = key();
     let secrets = KeptSecrets {
         seed: Zeroizing::new(*b"CANARY-seed-CANARY-seed-CANARY-s"),
         ca_key: Zeroizing::new(b"CANARY-key".to_vec()),
     };
-    let mut kept = SessionRecord {
-        certificate: Some(KeptCertificate {
-            pem: "ours".to_owned(),
-            from: 0,
-            to: 1,
-        }),
-        ..record("a")
-    };
+    let mut kept = record("a");
     kept.seal(&key, &secrets).unwrap();
     let shown = format!("{kept:?}") + &String::from_utf8_lossy(&kept.sealed);
     assert!(!shown.contains("CANARY"));
     let opened = kept.open(&key).unwrap();
     assert_eq!((opened.seed, opened.ca_key), (secrets.seed, secrets.ca_key));
-    assert!(kept.open(&draw()).is_err());
+    assert!(kept.open(&self::key()).is_err());
     let moved = SessionRecord {
         id: "b".to_owned(),
-        ..kept.clone()
+        ..kept
     };
     assert!(moved.open(&key).is_err());
-    let mut theirs = kept.clone();
-    theirs.certificate.as_mut().unwrap().pem = "theirs".to_owned();
-    assert!(theirs.open(&key).is_err());
 }

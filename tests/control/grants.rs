@@ -154,3 +154,23 @@ fn a_rule_that_another_gateway_grants_at_the_same_time_is_not_lost() {
     assert!(kept.contains(rule) && kept.contains("later.test"), "{kept}");
     assert_eq!(program.ask("http://later.test/").0, 200);
 }
+
+#[test]
+fn a_request_whose_path_is_cut_in_the_log_gets_no_rule_for_its_host() {
+    let program = Program::start("");
+    let long = format!("http://later.test/long{}", "x".repeat(3000));
+    assert_eq!(program.ask(&long).0, 403);
+    let record = program.records("exchange").pop().unwrap();
+    assert!(record["path_bytes"].as_u64().unwrap() > 3000, "{record}");
+    for named in ["--last", record["id"].as_str().unwrap()] {
+        let (code, said) = program.gateway(&["allow", named, "--yes"]);
+        assert_eq!(code, 1, "{said}");
+        assert!(
+            said.contains("does not hold the request's whole path"),
+            "{said}"
+        );
+        assert!(said.contains("gateway allow HOST"), "{said}");
+    }
+    assert!(!program.path("gateway.granted.cedar").exists());
+    assert_eq!(program.ask("http://later.test/").0, 403);
+}

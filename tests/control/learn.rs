@@ -299,6 +299,22 @@ fn init_proposes_by_the_folder_or_the_last_run_and_overwrites_nothing() {
 }
 
 #[test]
+fn a_path_that_is_cut_in_the_log_is_learned_as_what_begins_alike() {
+    let (folder, _) = desk();
+    let at = folder.path();
+    let ask = "curl -sS https://late.test/long$(printf %03000d 1) -o /dev/null";
+    let script = ["exec", "--config", "../named.toml", "--", "sh", "-c", ask];
+    run(at, &script);
+    let output = run(at, &["init", "--from-last-run", "--yes"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let learned = fs::read_to_string(file(at)).unwrap();
+    assert!(
+        learned.contains("context.path like \"/long000"),
+        "{learned}"
+    );
+}
+
+#[test]
 fn nothing_is_learned_from_a_log_that_does_not_hold() {
     let (folder, _) = desk();
     let at = folder.path();

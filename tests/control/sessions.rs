@@ -168,3 +168,40 @@ fn a_session_that_one_gateway_uses_does_not_end_because_another_one_idles() {
     used.restart_after_a_crash();
     assert_eq!(used.ask("http://stream.test/").0, 200);
 }
+
+/// Whoever can write the state, and has not its key.
+#[test]
+fn a_session_that_was_paused_is_resumed_by_no_change_of_the_state_file() {
+    let mut program = Program::start("");
+    let (code, said) = program.gateway(&["pause", "agent-1"]);
+    assert_eq!(code, 0, "{said}");
+    let pid = rustix::process::Pid::from_child(&program.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    program.child.wait().unwrap();
+    let mut files = fs::read_dir(program.path(".local/state/gateway/sessions")).unwrap();
+    let is_store = |path: &std::path::PathBuf| path.extension().is_some_and(|kind| kind == "db");
+    let path = files.find_map(|file| Some(file.unwrap().path()).filter(is_store));
+    let state = rusqlite::Connection::open(path.unwrap()).unwrap();
+    let resumed =
+        r#"UPDATE session SET record = replace(record, '"paused":true', '"paused":false')"#;
+    assert_eq!(state.execute(resumed, []).unwrap(), 1);
+    drop(state);
+    let mut serve = command(program.folder.path());
+    let refused = serve
+        .args(["serve", "--config", "gateway.toml"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{said}");
+    assert!(
+        said.contains("changed or moved") && said.contains("--fresh"),
+        "{said}"
+    );
+    let mut serve = command(program.folder.path());
+    let fresh = serve
+        .args(["serve", "--config", "gateway.toml", "--fresh"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    program.follow(fresh.spawn().unwrap());
+    assert_eq!(program.ask("http://stream.test/").0, 200);
+}

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gateway::names::SessionId;
-use gateway::state::{SessionDecision, SessionRecord, SqliteState, StateStore};
+use gateway::state::{
+    SealingKey, SessionDecision, SessionRecord, SqliteState, StateFile, StateStore,
+};
 use http::{Method, StatusCode};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -140,7 +142,7 @@ fn a_session_that_was_ended_says_so_to_every_client_and_after_a_restart() {
     assert_eq!(said(&stage), [StatusCode::OK; 2]);
     // Another process that has the state decides, as `gateway end` does.
     let folder = stage.gateway.folder.join(".local/state/gateway/sessions");
-    let store = SqliteState::open(&state_file(&folder)).unwrap();
+    let store = store_in(&folder);
     let session = SessionId::new("agent-1").unwrap();
     run(store.decide(vec![SessionDecision::End {
         session,
@@ -173,7 +175,7 @@ fn a_gateway_that_was_off_for_longer_than_a_lifetime_goes_on_with_the_same_phant
     assert_eq!(said(&stage), StatusCode::OK);
     stage.gateway.stop();
     let folder = stage.gateway.folder.join(".local/state/gateway/sessions");
-    let store = SqliteState::open(&state_file(&folder)).unwrap();
+    let store = store_in(&folder);
     let session = SessionId::new("agent-1").unwrap();
     // As if the machine had been off for years.
     let ends = 1_700_000_000;
@@ -234,8 +236,8 @@ fn a_session_that_was_idle_for_too_long_says_so_also_after_a_restart_until_it_is
 fn holds_nothing_in_the_clear(stage: &Stage) {
     let folder = stage.gateway.folder.join(".local/state/gateway/sessions");
     let key = std::fs::read(folder.join("key")).unwrap();
-    let sealing = gateway::state::SealingKey::from_text(&key).unwrap();
-    let store = SqliteState::open(&state_file(&folder)).unwrap();
+    let sealing = SealingKey::from_text(&key).unwrap();
+    let store = store_in(&folder);
     let kept = run(store.session(&SessionId::new("agent-1").unwrap())).unwrap();
     let kept = kept.expect("the session is kept");
     let secrets = kept.open(&sealing).unwrap();
@@ -268,11 +270,31 @@ fn state_file(folder: &Path) -> PathBuf {
         .expect("there is a store")
 }
 
+/// The store of a gateway, opened with the key in the file beside it.
+fn store_in(folder: &Path) -> SqliteState {
+    let key = std::fs::read(folder.join("key")).unwrap();
+    opened(&state_file(folder), &key)
+}
+
+/// Opens a file with a key, which is the one of a new file.
+fn opened(path: &Path, key: &[u8]) -> SqliteState {
+    let (file, key) = (
+        StateFile::open(path).unwrap(),
+        SealingKey::from_text(key).unwrap(),
+    );
+    if run(file.key_mark()).unwrap().is_none() {
+        run(file.set_key_mark(key.mark("file").unwrap())).unwrap();
+    }
+    let mark = run(file.key_mark()).unwrap().unwrap();
+    file.unlock(key.into(), &mark)
+}
+
+const KEY: &[u8] = b"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 const CHILD: &str = "GATEWAY_TEST_STATE";
 
 /// The process that is killed: it decides, and says each decision when it was answered.
 fn decide_until_killed(path: &Path) -> ! {
-    let store = SqliteState::open(path).unwrap();
+    let store = opened(path, KEY);
     let id = SessionId::new("a").unwrap();
     let decide = |decision| run(store.decide(vec![decision])).unwrap();
     if run(store.session(&id)).unwrap().is_none() {
@@ -345,7 +367,7 @@ fn what_the_store_answered_before_a_kill_is_there_at_two_hundred_points() {
         child.kill().unwrap();
         hear(&mut lines, usize::MAX);
         child.wait().unwrap();
-        let store = SqliteState::open(&path).unwrap();
+        let store = opened(&path, KEY);
         let session = |id: &str| run(store.session(&SessionId::new(id).unwrap())).unwrap();
         let now = session("a").unwrap().ends.unwrap();
         assert!(
