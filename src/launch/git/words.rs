@@ -13,6 +13,7 @@ use super::repository::is_gits_own;
 use super::settings::{Setting, settings};
 use crate::failure::Failure;
 use crate::paths::lexical;
+use crate::program::links;
 
 /// A word of a setting that may be a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,8 +81,8 @@ pub fn at(words: &BTreeSet<Word>, directories: &[PathBuf]) -> Vec<Word> {
     directories.iter().flat_map(in_one).collect()
 }
 
-/// Returns the named paths that exist in a project, except parents of a project or of a `kept`
-/// path, and what git writes itself.
+/// Returns the named paths that exist in a project, and the links there that lead to them. Leaves
+/// out parents of a project or of a `kept` path, and what git writes itself.
 pub fn present(named: &[Word], projects: &[PathBuf], kept: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for Word {
@@ -89,7 +90,8 @@ pub fn present(named: &[Word], projects: &[PathBuf], kept: &[PathBuf]) -> BTreeS
         may_be_folder,
     } in named
     {
-        let Ok(path) = fs::canonicalize(path) else {
+        let name = path;
+        let Ok(path) = fs::canonicalize(name) else {
             continue;
         };
         // husky's hooks in `.husky/_` run the hooks in the parent folder.
@@ -103,6 +105,9 @@ pub fn present(named: &[Word], projects: &[PathBuf], kept: &[PathBuf]) -> BTreeS
             .any(|inner| inner.starts_with(&path));
         let fits = path.is_file() || (*may_be_folder && path.is_dir());
         if fits && is_in(&path, projects) && !holds_one && !is_gits_own(&path) {
+            let mut links = links(name);
+            links.retain(|link| is_in(link, projects) && !is_gits_own(link));
+            found.extend(links);
             found.insert(path);
         }
     }
