@@ -696,6 +696,10 @@ fn what_the_settings_name_in_the_project_is_not_written() {
             "hook s/h/pre-commit; rm -f .hooks; cp -r evil-hooks .hooks; mkdir .hooks; hook .hooks/pre-commit; mv s gone; mkdir s; cp -r evil-hooks s/h",
         ),
         (
+            "mkdir s; ln -s s .hooks; git config core.hooksPath .hooks/h",
+            "cp -r evil-hooks s/h; rm -f .hooks; mkdir .hooks; cp -r evil-hooks .hooks/h",
+        ),
+        (
             "touch own; ln -s ../own .git/own; git config include.path own",
             "arm own; rm -f .git/own; arm .git/own; arm o; mv -f o .git/own",
         ),
