@@ -707,6 +707,18 @@ fn what_the_settings_name_in_the_project_is_not_written() {
             "cp -r evil-hooks .git/mine",
         ),
         (
+            "mkdir -p s/h; touch s/h/x; ln -s s/h .hooks; git config core.hooksPath .hooks",
+            "hook s/h/pre-commit; rm -f .hooks; cp -r evil-hooks .hooks; mkdir .hooks; hook .hooks/pre-commit; mv s gone; mkdir s; cp -r evil-hooks s/h",
+        ),
+        (
+            "mkdir s; ln -s s .hooks; git config core.hooksPath .hooks/h",
+            "cp -r evil-hooks s/h; rm -f .hooks; mkdir .hooks; cp -r evil-hooks .hooks/h",
+        ),
+        (
+            "touch own; ln -s ../own .git/own; git config include.path own",
+            "arm own; rm -f .git/own; arm .git/own; arm o; mv -f o .git/own",
+        ),
+        (
             "git config --global core.hooksPath .own; mkdir -p sub; git init -q sub; mkdir sub/.own; touch sub/.own/x",
             "hook sub/.own/pre-commit; mv sub/.own g; cp -r evil-hooks sub/.own",
         ),
@@ -1348,7 +1360,7 @@ fn with_guard_tools_no_such_file_changes_or_comes() {
         "echo all: > Makefile; mkdir sub docs; echo '{}' > sub/package.json; echo own > docs/config.toml; ln -s docs .cargo",
     );
     host.sh("work/project", "mkdir mk; echo all: > mk/main; ln -s mk/main linked.mk; mkdir .claude; echo '{}' > .claude/settings.json");
-    let script = "echo bad > mk/main; mv mk gone; mv .claude gone; echo bad > docs/config.toml
+    let script = "echo bad > mk/main; mv mk gone; mv .claude gone; rm linked.mk; echo bad > docs/config.toml
         echo bad > Makefile; rm -f Makefile; echo bad > sub/package.json; mv sub gone; mkdir -p sub; echo bad > sub/package.json
         echo x > .envrc; mkdir .vscode; echo x > .vscode/tasks.json; ln -s main.c GNUmakefile; mkdir kept; echo x > kept/settings.json; ln -s kept .zed
         git config a.b c; echo 2 >> file; git commit -qam inside";
@@ -1359,7 +1371,7 @@ fn with_guard_tools_no_such_file_changes_or_comes() {
             !files.contains("bad") && files.matches("package.json").count() <= 1,
             "{files}"
         );
-        let kept = host.sh("work/project", "cat mk/main .claude/settings.json");
+        let kept = host.sh("work/project", "cat linked.mk .claude/settings.json");
         assert_eq!(kept, "all:\n{}\n");
         assert!(
             !files.contains(".zed")

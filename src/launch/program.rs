@@ -38,6 +38,11 @@ pub fn links(path: &Path) -> Vec<PathBuf> {
     links
 }
 
+/// Returns where a path leads, whether or not anything is there.
+pub fn real(path: &Path) -> PathBuf {
+    follow(path, &mut Vec::new())
+}
+
 /// Follows a path as the kernel does, and records each link.
 fn follow(path: &Path, links: &mut Vec<PathBuf>) -> PathBuf {
     let mut rest: Vec<PathBuf> = parts(path);

@@ -139,6 +139,19 @@ pub fn bind(from: &Path, onto: &Path, read_only: bool) -> Result<(), Failure> {
     bound.at(Step::Mounts, onto.display().to_string())
 }
 
+/// Makes a link a mount point, so that it cannot be removed or replaced. It leads where it led.
+///
+/// # Errors
+/// The errors of `open_tree` and `move_mount`.
+pub fn pin_link(link: &Path) -> io::Result<()> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    let tree = rustix::mount::open_tree(CWD, link, flags)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(tree, c"", CWD, link, flags)?)
+}
+
 /// Creates a directory and its parents, traversable by everybody.
 pub fn make_directories(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new()

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use super::places::is_in;
 use super::settings::is_out_of_reach;
 use crate::failure::{At, Failure, Step};
-use crate::tree::{Tree, bind};
+use crate::program::links;
+use crate::tree::{Tree, bind, pin_link};
 
 /// What was made read-only so far.
 #[derive(Debug)]
@@ -32,30 +33,34 @@ impl<'a> Seal<'a> {
         }
     }
 
-    /// Makes what is at `path` read-only, and keeps its place. A link itself contains nothing, and
-    /// cannot be guarded.
+    /// Makes what is at `path` read-only, and keeps its place. A link is kept as it is, without the
+    /// file to which it leads.
     ///
     /// # Errors
     /// A failure that names what cannot be mounted.
     pub fn put_on(&mut self, path: &Path) -> Result<(), Failure> {
-        let found = fs::symlink_metadata(path);
-        if found.is_ok_and(|found| !found.is_symlink()) {
-            self.pin_above(path)?;
-            bind(path, path, true)?;
-            self.sealed.push(path.to_owned());
+        let Ok(found) = fs::symlink_metadata(path) else {
+            return Ok(());
+        };
+        self.pin_above(path)?;
+        match found.is_symlink() {
+            true => pin_link(path).at(Step::Git, path.display().to_string()),
+            false => {
+                self.sealed.push(path.to_owned());
+                bind(path, path, true)
+            }
         }
-        Ok(())
     }
 
-    /// As [`Seal::put_on`]; for a link, seals the file in a project to which it leads.
+    /// As [`Seal::put_on`]; of a link, seals the file of a project to which it leads, too.
     ///
     /// # Errors
     /// As [`Seal::put_on`].
     pub fn put_on_target(&mut self, path: &Path) -> Result<(), Failure> {
-        match fs::canonicalize(path) {
-            Ok(real) if is_in(&real, self.projects) && real.is_file() => self.put_on(&real),
-            _ => self.put_on(path),
-        }
+        let mut all = links(path);
+        all.extend(fs::canonicalize(path).ok().filter(|real| real.is_file()));
+        all.retain(|one| is_in(one, self.projects));
+        all.iter().try_for_each(|one| self.put_on(one))
     }
 
     /// Makes the directories above a path mount points. Otherwise they could be moved away and

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::repository::is_gits_own;
 use super::settings::{Setting, settings};
 use crate::failure::Failure;
-use crate::paths::lexical;
+use crate::program::{links, real};
 
 /// A word of a setting that may be a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,32 +80,31 @@ pub fn at(words: &BTreeSet<Word>, directories: &[PathBuf]) -> Vec<Word> {
     directories.iter().flat_map(in_one).collect()
 }
 
-/// Returns the named paths that exist in a project, except parents of a project or of a `kept`
-/// path, and what git writes itself.
+/// Returns the named paths that exist in a project, and the links there that lead to a named path.
+/// Leaves out parents of a project or of a `kept` path, and what git writes itself.
 pub fn present(named: &[Word], projects: &[PathBuf], kept: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
-    for Word {
-        path,
-        may_be_folder,
-    } in named
-    {
-        let Ok(path) = fs::canonicalize(path) else {
-            continue;
-        };
+    for word in named {
+        let existing = fs::canonicalize(&word.path).ok();
         // husky's hooks in `.husky/_` run the hooks in the parent folder.
-        let path = match path.parent() {
+        let path = existing.map(|path| match path.parent() {
             Some(above) if path.ends_with("_") => above.to_owned(),
             _ => path,
+        });
+        let holds_one = |path: &PathBuf| {
+            let mut inner = projects.iter().chain(kept);
+            inner.any(|inner| inner.starts_with(path))
         };
-        let holds_one = projects
-            .iter()
-            .chain(kept)
-            .any(|inner| inner.starts_with(&path));
-        let fits = path.is_file() || (*may_be_folder && path.is_dir());
-        if fits && is_in(&path, projects) && !holds_one && !is_gits_own(&path) {
-            found.insert(path);
+        let fits = |path: &PathBuf| path.is_file() || (word.may_be_folder && path.is_dir());
+        if path
+            .as_ref()
+            .is_none_or(|path| fits(path) && !holds_one(path))
+        {
+            found.extend(links(&word.path));
+            found.extend(path);
         }
     }
+    found.retain(|path| is_in(path, projects) && !is_gits_own(path));
     found
 }
 
@@ -115,7 +114,7 @@ pub fn present(named: &[Word], projects: &[PathBuf], kept: &[PathBuf]) -> BTreeS
 pub fn absent(named: &[Word], projects: &[PathBuf]) -> BTreeMap<PathBuf, bool> {
     let mut found = BTreeMap::new();
     for word in named {
-        let path = lexical(&word.path);
+        let path = real(&word.path);
         let is_there = fs::metadata(&word.path).is_ok_and(|one| one.is_file() || one.is_dir());
         if !is_there && is_in(&path, projects) && !is_gits_own(&path) {
             *found.entry(path).or_default() |= word.may_be_folder;
