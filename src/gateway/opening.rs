@@ -14,6 +14,7 @@ use super::error_format::ErrorFormat;
 use super::listener::Inbound;
 use super::recent::RecentRefusal;
 use super::refusal::Refusal;
+use super::respond::shown;
 use super::worker::Worker;
 use crate::audit::Trail;
 use crate::intercept::prefixed::Prefixed;
@@ -87,14 +88,14 @@ impl Worker {
             trail.authority(to.host.as_str(), to.port);
         }
         trail.refuse(reason);
-        self.shared
-            .refused
-            .count(to.map_or("", |to| to.host.as_str()), reason, trail.id());
+        let to = to.map(of_tunnel);
+        let counts = &self.shared.refused;
+        counts.count(&shown(to.as_ref()), reason, trail.id());
         let refusal = RecentRefusal {
             id: trail.id(),
             time: SystemTime::now(),
             reason,
-            to: to.map(of_tunnel),
+            to,
             request: None,
         };
         self.shared.recent.add(session.id(), refusal);

@@ -272,6 +272,16 @@ fn a_refusal_is_proposed_and_denied_by_the_host_that_it_named_and_not_by_the_add
 }
 
 #[test]
+fn the_summary_names_the_port_of_a_connection_that_came_to_no_request() {
+    let folder = folder(0);
+    let script = format!("python3 -c '{}'", NAMELESS.replace("443", "8443"));
+    let output = inside(&folder, &script).wait_with_output().unwrap();
+    let noted = text(&output.stderr);
+    let advice = "`--allow unlisted.test:8443` permits it";
+    assert!(noted.contains(advice), "{noted}");
+}
+
+#[test]
 fn what_a_person_refused_is_granted_by_no_other_spelling_of_its_path() {
     let folder = folder(0);
     let project = folder.path().join("home/project");

@@ -148,7 +148,7 @@ fn in_a_pipe_it_prints_plain_lines() {
     let mut program = Program::start("");
     program.ask("http://evil.test/");
     let mut watch = command(program.folder.path());
-    let watch = watch.args(["watch", "agent"]).stdout(Stdio::piped());
+    let watch = watch.args(["watch", "agent-1"]).stdout(Stdio::piped());
     let mut child = watch.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let mut said = String::new();
