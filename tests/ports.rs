@@ -510,7 +510,7 @@ print(\"took\", int(1000 * (time.time() - began)))'";
         let output = host.exec(&[], script).output().unwrap();
         let told = said(&output);
         assert!(
-            told.contains("cache.example.test: protocol_redis"),
+            told.contains("cache.example.test:6379: protocol_redis"),
             "{told}"
         );
         let (_, took) = told.split_once("took ").unwrap();

@@ -12,7 +12,7 @@ use crate::gateway::{chain, floor};
 use crate::message::{Authority, Host, Origin, Scheme};
 use crate::names::{CredentialName, ReasonCode};
 use crate::policy::generate::{self, CoveredPath};
-use crate::policy::{Declared, OwnedFacts, Policies, Source};
+use crate::policy::{Declared, Operation, OwnedFacts, Policies, Source};
 
 /// What a run needed.
 #[derive(Default)]
@@ -24,6 +24,8 @@ pub(super) struct Needs {
     refused: Vec<RefusedLoan>,
     /// The credentials whose refused loans are not known whole, or too many, and to which origins.
     unclear: BTreeSet<(String, AskedOrigin)>,
+    /// What a person refused to the run, by the id of the proposal.
+    denied: BTreeMap<String, String>,
     /// Methods and origins of requests of which no part of the path is known.
     unshown: BTreeSet<(String, AskedOrigin)>,
     /// Hosts that were only looked up.
@@ -74,6 +76,21 @@ impl Needs {
     fn read(&mut self, record: &VerifiedRecord) {
         if !self.is_over && asks_for_a_host(record) {
             self.add(record);
+        }
+        self.hear(record);
+    }
+
+    /// Notes what a person refused to the run, by the proposal's id, or took back.
+    fn hear(&mut self, record: &Record) {
+        let is_answer = record.name.as_deref() == Some(Operation::ProposalRefuse.name())
+            && record.decision.as_deref() == Some("allow");
+        let subject = record.subject.as_deref().filter(|_| is_answer);
+        let subject = subject.unwrap_or_default();
+        let undone = subject.strip_prefix("undo ");
+        match undone.unwrap_or(subject).split_once(' ') {
+            Some((id, _)) if undone.is_some() => drop(self.denied.remove(id)),
+            Some((id, wanted)) => drop(self.denied.insert(id.to_owned(), wanted.to_owned())),
+            None => {}
         }
     }
 
@@ -226,6 +243,10 @@ impl Needs {
             text.push_str(&format!(
                 "// Refused, which no rule changes: {host}: {code}\n"
             ));
+        }
+        for wanted in self.denied.values() {
+            let wanted = wanted.escape_debug();
+            text.push_str(&format!("// A person refused it to the run: {wanted}\n"));
         }
         for (method, (_, host, _)) in &self.unshown {
             text.push_str(&format!(

@@ -78,7 +78,7 @@ pub struct GrantedRule {
     pub generation: u64,
     /// Where it is kept for the next start.
     pub file: String,
-    /// Proposals about the same host that a person refused, as they were shown.
+    /// What a person refused and the rule would permit, as it was shown.
     pub denied: Vec<String>,
 }
 

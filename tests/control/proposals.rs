@@ -97,6 +97,10 @@ fn a_person_grants_or_refuses_what_the_workload_proposes_and_it_sees_which() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
+    // Who learns from the run is told.
+    let learned = text(&outside(folder.path(), &["init", "--from-last-run"]).stderr);
+    let told = "// A person refused it to the run: POST other.example.com:8443/x";
+    assert!(learned.contains(told), "{learned}");
 }
 
 #[test]
