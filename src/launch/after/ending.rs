@@ -243,17 +243,23 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Sets aside files that appeared at paths that git's settings named before the files existed.
+    /// Sets aside what appeared at paths that git's settings named before it existed, and hooks in
+    /// new repositories that the user's own settings name in each.
     fn set_named_aside(&mut self) {
-        for (path, may_be_folder) in &self.before.absent {
-            let counts = std::fs::symlink_metadata(path)
-                .is_ok_and(|found| *may_be_folder || !found.is_dir());
-            let Some(project) = self.project_of(path).filter(|_| counts) else {
+        let is_new = |(_, found): &(&PathBuf, &Found)| **found == Found::Disarmed;
+        let new = self.found.iter().filter(is_new);
+        let hooks = new.flat_map(|(git, _)| git::hooks_in_new(git));
+        let mut named = self.before.absent.clone();
+        named.extend(hooks.map(|path| (path, true)));
+        for (path, may_be_folder) in named {
+            let counts = std::fs::symlink_metadata(&path)
+                .is_ok_and(|found| may_be_folder || !found.is_dir());
+            let Some(project) = self.project_of(&path).filter(|_| counts) else {
                 continue;
             };
-            let found = disarm::set_aside(&project, path)
+            let found = disarm::set_aside(&project, &path)
                 .map_or_else(|error| Found::Armed(error.to_string()), Found::SetAside);
-            self.found.insert(path.clone(), found);
+            self.found.insert(path, found);
         }
     }
 

@@ -9,6 +9,7 @@ use super::repository::{directory_named_by, has_head, line_of};
 use super::words::{self, Word, at, words};
 use crate::after::survey::{Kind, Survey};
 use crate::failure::Failure;
+use crate::paths::lexical;
 
 /// Returns existing paths in the projects that outside settings name. The sandbox itself does not
 /// see those settings.
@@ -90,6 +91,15 @@ pub fn own_words() -> Result<BTreeSet<Word>, Failure> {
     files.extend(set("PATH").iter().flat_map(|one| beside_programs(one)));
     files.push(PathBuf::from("/etc/gitconfig"));
     words(&files)
+}
+
+/// Returns the folders of hooks that the user's own settings name in a new repository.
+pub fn hooks_in_new(git: &Path) -> Vec<PathBuf> {
+    let mut own = own_words().unwrap_or_default();
+    own.retain(|word| word.may_be_folder && word.path.is_relative());
+    let tops = [git.parent().unwrap_or(git), git].map(Path::to_owned);
+    let named = at(&own, &tops).into_iter();
+    named.map(|word| lexical(&word.path)).collect()
 }
 
 /// Returns where each git on the search path has the system's settings, if it was installed
