@@ -711,6 +711,10 @@ fn what_the_settings_name_in_the_project_is_not_written() {
             "hook s/h/pre-commit; rm -f .hooks; cp -r evil-hooks .hooks; mkdir .hooks; hook .hooks/pre-commit; mv s gone; mkdir s; cp -r evil-hooks s/h",
         ),
         (
+            "git config --global core.hooksPath .own",
+            "git init -q sub; cp -r evil-hooks sub/.own",
+        ),
+        (
             "mkdir s; ln -s s .hooks; git config core.hooksPath .hooks/h",
             "cp -r evil-hooks s/h; rm -f .hooks; mkdir .hooks; cp -r evil-hooks .hooks/h",
         ),
