@@ -1266,14 +1266,14 @@ fn what_no_list_of_tools_names_is_told_if_a_dot_begins_it() {
         "work/project",
         "mkdir docs; touch docs/config.toml .strange; ln -s docs .cargo",
     );
-    let script = "mkdir .hg .unheard-of; echo x > .hg/hgrc; echo x > .pdbrc; echo x > .unheard-of/rc; rm .strange
+    let script = "mkdir .hg .unheard-of; echo x > .hg/hgrc; echo x > .pdbrc; echo x > .unheard-of/rc; echo x > .unheard-of/b; rm .strange
         echo x >> docs/config.toml; mkdir kept; echo x > kept/settings.json; ln -s kept .claude
         mkdir closed; echo x > closed/.envrc; chmod 444 closed";
     let said = host.inside("work/project", &[], script);
     for expected in [
         "new      .hg/hgrc, which Mercurial",
         "new      .pdbrc, which pdb",
-        "new      .unheard-of/rc, which a tool may",
+        "new      .unheard-of/ (2 files), which a tool may",
         "removed  .strange",
         "changed  docs/config.toml, which cargo",
         "new      .claude, which Claude Code",

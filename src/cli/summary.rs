@@ -1,7 +1,7 @@
 //! The summary of `exec` after the command has ended: what was refused, and what it left.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::app::App;
@@ -66,20 +66,42 @@ pub fn print_left(terminal: &Terminal, aftermath: &Aftermath, list: Option<&Path
         wanted
     };
     for (about, places) in &groups {
-        let more = match places.len().saturating_sub(shown) {
+        let (places, more) = folded(places, about.folds, shown);
+        let more = match more {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let places: Vec<String> = places.iter().take(shown).map(LeftPath::short).collect();
-        terminal.entry(
-            about.name,
-            &format!("{}{more}{}", places.join(", "), about.rest),
-        );
+        let line = format!("{}{more}{}", places.join(", "), about.rest);
+        terminal.entry(about.name, &line);
     }
     if let Some(list) = list {
         let list = safe(&list.display().to_string());
         terminal.entry("left", &format!("all {all}: see {list}"));
     }
+}
+
+/// Returns the first places of a group, and how many are left out. Where the group `folds`, those in
+/// one folder whose name begins with a dot are one place.
+fn folded(places: &[LeftPath], folds: bool, shown: usize) -> (Vec<String>, usize) {
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for place in places {
+        let name = place.short(folds);
+        let at = *known.entry(name.clone()).or_insert(counts.len());
+        match counts.get_mut(at) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((name, 1)),
+        }
+    }
+    let left_out = counts.iter().skip(shown).map(|(_, count)| count).sum();
+    let named = counts
+        .into_iter()
+        .take(shown)
+        .map(|(name, count)| match count {
+            1 => name,
+            count => format!("{name} ({count} files)"),
+        });
+    (named.collect(), left_out)
 }
 
 /// Returns the lines about every entry.
@@ -125,12 +147,25 @@ struct Told {
     rank: u8,
     name: &'static str,
     rest: String,
+    /// Whether a folder is told for what is in it.
+    folds: bool,
 }
 
 impl Told {
     fn new(rank: u8, name: &'static str, rest: impl Into<String>) -> Self {
-        let rest = rest.into();
-        Self { rank, name, rest }
+        Self {
+            rank,
+            name,
+            rest: rest.into(),
+            folds: false,
+        }
+    }
+
+    fn by(rank: u8, name: &'static str, reader: Reader) -> Self {
+        Self {
+            folds: reader == Reader::Unknown,
+            ..Self::new(rank, name, reads(reader))
+        }
     }
 
     fn of(found: &Found) -> Self {
@@ -153,9 +188,9 @@ impl Told {
                 ", through which git would have written elsewhere",
             ),
             Found::LeadsOut => Self::new(2, "new link", ", leading out of the project"),
-            Found::Changed(reader) => Self::new(2, "changed", reads(*reader)),
-            Found::New(reader) => Self::new(3, "new", reads(*reader)),
-            Found::Removed(reader) => Self::new(3, "removed", reads(*reader)),
+            Found::Changed(reader) => Self::by(2, "changed", *reader),
+            Found::New(reader) => Self::by(3, "new", *reader),
+            Found::Removed(reader) => Self::by(3, "removed", *reader),
         }
     }
 }
@@ -190,13 +225,30 @@ impl LeftPath {
         format!("{}{}", text(&self.path.to_string_lossy()), self.now)
     }
 
-    /// As a person in the working directory would write it.
-    fn short(&self) -> String {
+    /// As a person in the working directory would write it. If it `folds`, up to the first folder
+    /// whose name begins with a dot.
+    fn short(&self, folds: bool) -> String {
         let here = std::env::current_dir().ok();
         let below = here.and_then(|here| self.path.strip_prefix(here).ok());
-        let path = below.filter(|below| !below.as_os_str().is_empty());
-        let path = text(&path.unwrap_or(&self.path).to_string_lossy());
+        let path = match below.filter(|below| !below.as_os_str().is_empty()) {
+            Some(below) if folds => up_to_dot(below),
+            below => below.unwrap_or(&self.path).to_owned(),
+        };
+        let path = text(&path.to_string_lossy());
         format!("{}{}", shortened(&path), self.now)
+    }
+}
+
+fn up_to_dot(path: &Path) -> PathBuf {
+    let mut parts = path.components();
+    let is_dotted = |part: &Component| part.as_os_str().as_encoded_bytes().starts_with(b".");
+    let mut top: PathBuf = parts.by_ref().take_while(|part| !is_dotted(part)).collect();
+    let inner = parts.as_path();
+    let rest = path.strip_prefix(&top).unwrap_or(path);
+    top.extend(rest.components().next());
+    match inner.as_os_str().is_empty() {
+        true => top,
+        false => top.join(""),
     }
 }
 
@@ -227,3 +279,19 @@ const LONGEST: usize = 200;
 const SHOWN_IN_ALL: usize = 20;
 /// How many are shown of a group if there are more in all.
 const SHOWN_OF_GROUP: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_stands_for_what_is_in_it() {
+        for (path, shown) in [
+            (".cache/a/b", ".cache/"),
+            ("src/.cache/.a", "src/.cache/"),
+            ("src/.rc", "src/.rc"),
+        ] {
+            assert_eq!(up_to_dot(Path::new(path)).to_str(), Some(shown), "{path}");
+        }
+    }
+}
