@@ -80,8 +80,8 @@ pub fn print_left(terminal: &Terminal, aftermath: &Aftermath, list: Option<&Path
     }
 }
 
-/// Returns the first places of a group, and how many are left out. Where the group `folds`, those in
-/// one folder whose name begins with a dot are one place.
+/// Returns the first places of a group, and how many are left out. Where the group `folds`, those
+/// in one folder whose name begins with a dot are one place.
 fn folded(places: &[LeftPath], folds: bool, shown: usize) -> (Vec<String>, usize) {
     let mut counts: Vec<(String, usize)> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();

@@ -64,7 +64,7 @@ pub struct ConnectionContext {
 
 impl ConnectionContext {
     /// Where the connection goes, unchecked; `None` if its requests say that. A server name decides
-    /// over an address, as in [`crate::message::agree`].
+    /// over an address, as in [`mod@crate::message::agree`].
     #[must_use]
     pub fn said_origin(&self) -> Option<Origin> {
         let dialled = self.destination.map(|address| address.port());
