@@ -715,6 +715,10 @@ fn what_the_settings_name_in_the_project_is_not_written() {
             "git init -q sub; cp -r evil-hooks sub/.own",
         ),
         (
+            "mv ~/.gitconfig own; ln -s ../work/project/own ~/.gitconfig",
+            "arm own; cp own o; arm o; mv o own",
+        ),
+        (
             "mkdir s; ln -s s .hooks; git config core.hooksPath .hooks/h",
             "cp -r evil-hooks s/h; rm -f .hooks; mkdir .hooks; cp -r evil-hooks .hooks/h",
         ),
@@ -733,6 +737,10 @@ fn what_the_settings_name_in_the_project_is_not_written() {
         (
             "git config --global core.hooksPath .own",
             "git init -q sub; cp -r evil-hooks sub/.own",
+        ),
+        (
+            "mv ~/.gitconfig own; ln -s ../work/project/own ~/.gitconfig",
+            "arm own; cp own o; arm o; mv o own",
         ),
     ] {
         let host = Host::with_repository();
@@ -1318,8 +1326,8 @@ fn what_git_would_obey_later_is_set_aside() {
     );
     let begun = format!("{rebase}; (cd tree; {rebase}); (cd module; {rebase})");
     let script = format!("{begun}
-        echo '* filter=x' > .git/info/attributes; mkdir -p .git/objects/info .git/rr-cache/x; echo /x > .git/objects/info/alternates
-        echo x > .git/lazygit.yml; echo x > .git/rr-cache/x/postimage");
+        echo '* filter=x' > .git/info/attributes; mkdir -p .git/objects/info; echo /x > .git/objects/info/alternates
+        echo x > .git/lazygit.yml");
     let said = host.inside("work/project", &[], &script);
     for name in [
         ".git/rebase-merge",
@@ -1328,7 +1336,6 @@ fn what_git_would_obey_later_is_set_aside() {
         ".git/info/attributes",
         ".git/objects/info/alternates",
         ".git/lazygit.yml",
-        ".git/rr-cache",
     ] {
         assert!(said.contains(&format!("{name} (now ")), "{name}: {said}");
     }
@@ -1337,6 +1344,153 @@ fn what_git_would_obey_later_is_set_aside() {
         host.sh(&folder, "git rebase --continue || true");
         assert!(!host.at("work/project/ran").exists(), "{folder}");
     }
+}
+
+/// What looks like a bare repository now is the user's folder still.
+#[test]
+fn what_makes_a_users_folder_look_like_a_repository_moves_none_of_it() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "mkdir -p src/lib docs; echo 1 > src/main.rs; ln -s main.rs src/l; touch src/lib/a Makefile; git add .; git commit -q -m two; echo 2 > src/new.rs",
+    );
+    let all =
+        "find . -not -path './.git/*' -not -name evil-hooks -not -path './evil-hooks/*' | sort";
+    let before = host.sh("work/project", all);
+    let said = held(
+        &host,
+        "work/project",
+        "for i in . src; do mkdir $i/objects $i/refs; : > $i/HEAD; done; echo bad >> Makefile",
+    );
+    assert!(
+        said.contains("src/HEAD (now") && said.contains("changed  Makefile"),
+        "{said}"
+    );
+    host.sh("work/project", "find . -name 'HEAD.set-aside-*' -not -path './.git/*' -delete; rmdir objects refs src/objects src/refs");
+    assert_eq!(host.sh("work/project", all), before);
+}
+
+#[test]
+fn sandboxes_in_worktrees_of_one_repository_leave_each_others_alone() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "git worktree add -q ../a -b a; mkfifo ../a/go",
+    );
+    let first = host
+        .exec(
+            "work/a",
+            &[],
+            "echo 2 >> file; git commit -qam two; read line < go",
+        )
+        .spawn();
+    let mut first = first.unwrap();
+    until(|| {
+        host.at("work/project/.git/refs/heads/a").exists()
+            && host.sh("work/a", "git log --format=%s -1") == "two\n"
+    });
+    host.sh(
+        "work/project",
+        "git worktree add -q ../b -b b; mkfifo ../b/go; git commit -q --allow-empty -m x; GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -q -i HEAD~1",
+    );
+    let mut second = host
+        .exec(
+            "work/b",
+            &[],
+            "touch up; read line < go; echo 3 >> file; git commit -qam three",
+        )
+        .spawn()
+        .unwrap();
+    until(|| host.at("work/b/up").exists());
+    host.sh("work/a", "echo > go");
+    first.wait().unwrap();
+    host.sh("work/b", "git status --short; echo > go");
+    second.wait().unwrap();
+    for (folder, last) in [("work/a", "two\n"), ("work/b", "three\n")] {
+        assert_eq!(host.sh(folder, "git log --format=%s -1"), last);
+    }
+    host.sh("work/project", "git rebase --continue");
+}
+
+#[track_caller]
+fn until(is_so: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !is_so() {
+        assert!(std::time::Instant::now() < end, "it does not come to it");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_project_that_became_a_link_leads_the_end_nowhere() {
+    let host = Host::with_repository();
+    host.sh("work", "mkdir victim; cd victim; git init -q; git config alias.x '!true'; echo own > Makefile; git init -q nested; git -C nested config alias.x '!true'; mkdir ../project/inner");
+    let victim = "cat .git/config nested/.git/config Makefile; find . | sort";
+    let before = host.sh("work/victim", victim);
+    let link = format!(
+        "while [ ! -e inner/up ]; do sleep 0.05; done; mv inner moved; ln -s {} inner; touch done; sleep 3",
+        host.at("work/victim").display()
+    );
+    let mut outer = host.exec("work/project", &["-q"], &link).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    host.inside(
+        "work/project/inner",
+        &["--guard-tools"],
+        "touch up; sleep 2",
+    );
+    assert!(host.at("work/project/done").exists());
+    outer.wait().unwrap();
+    assert_eq!(host.sh("work/victim", victim), before);
+}
+
+#[test]
+fn links_of_many_steps_do_not_hold_up_the_end() {
+    let host = Host::with_repository();
+    let script = "perl -e 'for (1..1000) { mkdir q(a); chdir q(a) }'; for i in 1 2 3 4; do ln -s $(printf 'a/%.0s' $(seq 1000))x l$i; ln -s $(printf 'a/%.0s' $(seq 1000)) k$i; done
+        git init -q sub; arm sub/.git/config";
+    let began = std::time::Instant::now();
+    held(&host, "work/project", script);
+    assert!(
+        began.elapsed() < std::time::Duration::from_secs(30),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[test]
+fn a_repository_whose_settings_cannot_be_read_is_not_taken_for_harmless() {
+    let host = Host::with_repository();
+    let script = "git init -q sub; arm sub/.git/config; chmod 0 sub/.git/config";
+    host.inside("work/project", &[], script);
+    host.sh("work/project", "chmod 644 sub/.git/config");
+    host.git_runs_nothing_of_the_workloads(&["work/project/sub"]);
+}
+
+#[test]
+fn a_folder_that_became_a_link_hides_no_file_of_tools() {
+    let host = Host::with_repository();
+    host.sh("work/project", "mkdir app; echo all: > app/Makefile");
+    let script = "mkdir target; mv app target/app; ln -s target/app app; echo bad >> app/Makefile";
+    let said = host.inside("work/project", &[], script);
+    assert!(said.contains("removed  app/Makefile, which make"), "{said}");
+}
+
+#[test]
+fn with_guard_tools_what_the_user_changes_meanwhile_stays() {
+    let host = Host::with_repository();
+    host.sh("work/project", "echo all: > Makefile; mkfifo go");
+    let mut child = host
+        .exec(
+            "work/project",
+            &["--guard-tools"],
+            "touch up; read line < go",
+        )
+        .spawn()
+        .unwrap();
+    until(|| host.at("work/project/up").exists());
+    host.sh("work/project", "echo own >> Makefile; echo > go");
+    child.wait().unwrap();
+    assert_eq!(host.sh("work/project", "cat Makefile"), "all:\nown\n");
 }
 
 #[test]

@@ -104,7 +104,7 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
     let ended = launch::run(launch, gateway);
     // The enrolment socket is closed by now. The gateway process, our child, writes its last
     // records and exits.
-    launch::await_children(END_WITHIN);
+    await_gateway(terminal);
     match ended {
         Ok(exit) => exit.resume(),
         Err(error) => {
@@ -112,6 +112,20 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
             terminal.fail(&failure);
             std::process::exit(failure.code.number().into())
         }
+    }
+}
+
+/// Waits until the gateway process has dealt with what the command left. Until then, git outside
+/// may obey it.
+fn await_gateway(terminal: &Terminal) {
+    if launch::await_children(END_WITHIN) {
+        return;
+    }
+    terminal.note("gateway: what the command left is still looked through: run no git there yet");
+    if !launch::await_children(LOOKED_THROUGH_WITHIN) {
+        terminal.note(
+            "gateway: what the command left was not looked through: look before git or another tool runs there",
+        );
     }
 }
 
@@ -146,5 +160,7 @@ fn unprepared(failed: &launch::Failure, code: u8) -> Failure {
 }
 
 /// How long the launcher waits for the gateway process to write its last records and to inspect
-/// what the command left.
+/// what the command left, before it tells so.
 pub const END_WITHIN: Duration = Duration::from_secs(10);
+/// How long it waits in all. A gateway process that hangs is not waited for.
+const LOOKED_THROUGH_WITHIN: Duration = Duration::from_secs(600);

@@ -189,6 +189,7 @@ impl Told {
             ),
             Found::LeadsOut => Self::new(2, "new link", ", leading out of the project"),
             Found::Changed(reader) => Self::by(2, "changed", *reader),
+            Found::New(Reader::Git) => Self::by(1, "new", Reader::Git),
             Found::New(reader) => Self::by(3, "new", *reader),
             Found::Removed(reader) => Self::by(3, "removed", *reader),
         }

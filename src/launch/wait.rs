@@ -32,30 +32,32 @@ pub fn await_end(first: &First, within: Duration) {
     let _ = poll(&mut [PollFd::new(&first.0, PollFlags::IN)], Some(&timeout));
 }
 
-/// Waits until every child of this process has ended and is reaped, for at most `within`.
-pub fn await_children(within: Duration) {
+/// Waits until every child of this process has ended and is reaped, for at most `within`. Returns
+/// whether they have, as far as that can be known.
+pub fn await_children(within: Duration) -> bool {
     let until = Instant::now() + within;
     let ends = syscall::SignalSet::of(&[libc::SIGCHLD]);
     // Blocked before the first check, so that none ends unseen between a check and the wait.
     let (Ok(before), Ok(arrivals)) = (ends.block(), ends.descriptor()) else {
-        return;
+        return true;
     };
-    loop {
+    let ended = loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some(_)) => continue,
             Ok(None) => {}
-            Err(_) => break,
+            Err(_) => break true,
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            break;
+            break false;
         }
         let timeout = timespec(left);
         // However this ends, the next check decides.
         let _ = poll(&mut [PollFd::new(&arrivals, PollFlags::IN)], Some(&timeout));
         while syscall::next_signal(&arrivals).is_some() {}
-    }
+    };
     before.restore();
+    ended
 }
 
 /// Converts a duration to the form that `poll` takes.

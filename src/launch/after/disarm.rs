@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::folder::{Folder, To, kind_of, path_in};
 use super::settings::harmless;
-use super::stored::{aside, folder_for_aside, is_index_of_objects, is_stored};
+use super::stored::{aside, folder_for_aside, is_index_of_objects, is_of_bare, is_stored};
 use super::survey::{Kind, Survey};
 use crate::git::{APART, GUARDED};
 
@@ -32,16 +32,7 @@ fn disarm(project: &Path, git: &Path) -> io::Result<()> {
 /// As [`disarm`].
 fn disarm_bare(project: &Path, git: &Path) -> io::Result<()> {
     let directory = Folder::open(project, git, To::Change)?;
-    let known = |name: &CString| {
-        let name = name.to_bytes();
-        let is_guarded = GUARDED.iter().any(|one| one.name.as_bytes() == name);
-        is_guarded || matches!(name, b"info" | b"branches")
-    };
-    match directory
-        .names()?
-        .iter()
-        .all(|name| known(name) || is_stored(name))
-    {
+    match directory.names()?.iter().all(|name| is_of_bare(name)) {
         true => disarm_directory(&directory),
         false => Err(Errno::NOTEMPTY.into()),
     }
@@ -74,6 +65,7 @@ pub fn disarm_or_set_aside(
 /// # Errors
 /// The first error, or one that says that not all was searched.
 pub fn disarm_all(folder: &Path) -> io::Result<()> {
+    let folder = &folder.canonicalize()?;
     let found = Survey::of(&[folder.to_owned()]);
     if let Some(missed) = found.missed.first() {
         let missed = missed.display();
@@ -211,10 +203,10 @@ fn head_of(name: &CStr) -> CString {
 }
 
 fn disarm_directory(directory: &Folder) -> io::Result<()> {
-    let settings = read(directory, "config", SETTINGS_BYTES).unwrap_or_default();
-    let settings = String::from_utf8_lossy(&settings);
+    let read = read(directory, "config", SETTINGS_BYTES);
+    let settings = String::from_utf8_lossy(read.as_deref().unwrap_or_default());
     let harmless = harmless(&settings);
-    let is_harmless = harmless == settings;
+    let is_harmless = read.is_ok() && harmless == settings;
     set_aside_but(directory, |name| {
         is_stored(name) || is_harmless && name == c"config"
     })?;
@@ -223,7 +215,7 @@ fn disarm_directory(directory: &Folder) -> io::Result<()> {
     if let Ok(info) = objects.and_then(|objects| objects.child("info", To::Change)) {
         set_aside_but(&info, is_index_of_objects)?;
     }
-    if is_harmless && directory.look("config").is_ok() {
+    if is_harmless {
         return Ok(());
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -135,16 +135,34 @@ impl<'a> Ending<'a> {
     }
 
     /// Sets aside new names in known repositories that git may obey, such as the state of a rebase.
-    /// Another sandbox may be at work on what it is.
+    /// Where other checkouts or sandboxes may be at work, they are only told.
     fn set_obeyed_aside(&mut self, now: &Survey) {
         let before = self.before;
+        let used = git::used(before);
         let is_known = |path: &Path| has_any(path, |above| before.obeyed.contains(above));
         for path in now.obeyed.iter().filter(|path| !is_known(path)) {
             self.obeyed.insert(path.clone());
-            if self.alone && !self.is_dealt_with(path) && !before.misses(path) {
+            let is_own = has_any(path, |above| used.contains_key(above)) || !self.is_shared(path);
+            if self.alone && is_own && !self.is_dealt_with(path) && !before.misses(path) {
                 self.set_aside(path);
             }
         }
+    }
+
+    /// Whether a path in a repository belongs to checkouts outside of the projects, too: those of a
+    /// repository that is itself outside, and of other worktrees.
+    fn is_shared(&self, path: &Path) -> bool {
+        let is_git = |path: &Path| self.before.directories.contains_key(path);
+        let is_outside = self
+            .project_of(path)
+            .is_some_and(|project| is_git(&project));
+        let is_of_worktree = |above: &Path| {
+            is_git(above)
+                && above
+                    .parent()
+                    .is_some_and(|parent| parent.ends_with("worktrees"))
+        };
+        is_outside || has_any(path, is_of_worktree)
     }
 
     /// Whether something around it, or itself, was disarmed or set aside.
@@ -286,7 +304,8 @@ impl<'a> Ending<'a> {
             if self.is_dealt_with(path) || before.is_some_and(|(before, _)| before == mark) {
                 continue;
             }
-            if self.record.guard_tools && matches!(reader, Reader::Tool(_)) {
+            // A changed one was changed outside: the command cannot write it.
+            if self.record.guard_tools && before.is_none() && matches!(reader, Reader::Tool(_)) {
                 self.set_aside(path);
                 continue;
             }
@@ -301,8 +320,8 @@ impl<'a> Ending<'a> {
     /// Reports files that are gone: one may have held a tool back. Git ends its own states.
     fn tell_removed(&mut self, now: &Survey) {
         for (path, (_, reader)) in &self.before.files {
-            let stays = now.files.contains_key(path) || now.misses(path);
-            if !stays && *reader != Reader::Git && path.symlink_metadata().is_err() {
+            let stays = now.files.contains_key(path) || now.misses(path) || is_there(path);
+            if !stays && *reader != Reader::Git {
                 self.found.insert(path.clone(), Found::Removed(*reader));
             }
         }
@@ -324,4 +343,11 @@ impl<'a> Ending<'a> {
             .find(|project| path.starts_with(project))
             .cloned()
     }
+}
+
+/// Whether there is something at a path, with no link on the way.
+fn is_there(path: &Path) -> bool {
+    let folder = path.parent().unwrap_or(path);
+    let is_real = folder.canonicalize().is_ok_and(|real| real == folder);
+    is_real && path.symlink_metadata().is_ok()
 }

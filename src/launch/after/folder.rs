@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
+use rustix::fs::{
+    Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat,
+};
 use rustix::io::Errno;
 use rustix::path::Arg;
 use rustix::process::{Gid, Uid};
@@ -63,13 +65,14 @@ impl Folder {
     /// The kernel's error, also if a link leads there.
     pub fn open(project: &Path, path: &Path, to: To) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let top = rustix::fs::open(project, flags, Mode::empty())?;
+        // A project is a path without links. One in it now was put there by a command.
+        let no_link = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let top = rustix::fs::openat2(CWD, project, flags, Mode::empty(), no_link)?;
         let below = path.strip_prefix(project).map_err(|_| Errno::XDEV)?;
         if below.as_os_str().is_empty() {
             return Self::of(top, to);
         }
-        let resolve =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let resolve = ResolveFlags::BENEATH | no_link;
         let known = rustix::fs::openat2(top, below, flags, Mode::empty(), resolve)?;
         Self::of(known, to)
     }

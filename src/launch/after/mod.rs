@@ -45,7 +45,7 @@ pub struct Inspection {
 #[derive(Debug)]
 enum Before {
     Surveying(JoinHandle<Survey>),
-    Surveyed(Survey),
+    Surveyed(Box<Survey>),
 }
 
 /// Announces to others that a sandbox for this launch starts, before any of it exists.
@@ -127,9 +127,11 @@ impl Inspection {
     }
 
     fn await_survey(&mut self) {
-        let none = Before::Surveyed(Survey::default());
+        let none = Before::Surveyed(Box::default());
         self.before = match std::mem::replace(&mut self.before, none) {
-            Before::Surveying(thread) => Before::Surveyed(thread.join().unwrap_or_default()),
+            Before::Surveying(thread) => {
+                Before::Surveyed(Box::new(thread.join().unwrap_or_default()))
+            }
             surveyed => surveyed,
         };
     }

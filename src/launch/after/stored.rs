@@ -7,6 +7,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use gateway_names::hex;
 
+use crate::git::{GUARDED, Guarded};
+
 /// Whether git stores this, and does not obey it. Also its lock while it is being written.
 pub fn is_stored(name: &CStr) -> bool {
     let name = name.to_bytes();
@@ -16,6 +18,13 @@ pub fn is_stored(name: &CStr) -> bool {
         || BEGINNINGS
             .iter()
             .any(|beginning| name.starts_with(beginning.as_bytes()))
+}
+
+/// Whether a name belongs into a bare repository, which contains nothing else.
+pub fn is_of_bare(name: &CStr) -> bool {
+    let guarded = |one: &Guarded| one.name.as_bytes() == name.to_bytes();
+    let is_other = matches!(name.to_bytes(), b"info" | b"branches");
+    is_stored(name) || is_other || GUARDED.iter().any(guarded)
 }
 
 /// Whether a name is one that [`aside`] gives. Neither git nor a tool knows such names.
@@ -60,7 +69,7 @@ pub fn is_index_of_objects(name: &CStr) -> bool {
     )
 }
 
-/// Objects, references and what names them; messages; the state of a merge.
+/// Objects, references and what names them; messages; the state of a merge or a bisection.
 const STORED: &[&str] = &[
     "HEAD",
     "index",
@@ -84,6 +93,8 @@ const STORED: &[&str] = &[
     "CHERRY_PICK_HEAD",
     "REVERT_HEAD",
     "REBASE_HEAD",
+    "GITGUI_MSG",
+    "rr-cache",
     "gc.log",
     "gc.pid",
     "lfs",
@@ -95,4 +106,4 @@ const ASIDE: &[u8] = b".set-aside-";
 const DIGITS: usize = 8;
 /// How much of a name is kept when it is extended.
 const LONGEST: usize = 200;
-const BEGINNINGS: &[&str] = &[SET_ASIDE, "sharedindex."];
+const BEGINNINGS: &[&str] = &[SET_ASIDE, "sharedindex.", "BISECT_"];

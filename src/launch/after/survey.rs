@@ -12,6 +12,8 @@ pub struct Survey {
     /// Repositories: the paths of `.git` entries, and of directories that git treats as a bare
     /// repository.
     pub repositories: BTreeMap<PathBuf, Repository>,
+    /// The directories of repositories, also of those in others.
+    pub directories: BTreeMap<PathBuf, Mark>,
     /// Names in the directories of repositories that git may obey, whatever is in them.
     pub obeyed: BTreeSet<PathBuf>,
     /// Files that git or a tool runs or obeys on its own.
@@ -99,6 +101,13 @@ impl From<Stat> for Mark {
     }
 }
 
+impl Mark {
+    /// Whether it marks the same object, changed or not.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
 impl Repository {
     /// What is found with this mark.
     pub fn new(kind: Kind, mark: Mark) -> Self {
@@ -108,8 +117,7 @@ impl Repository {
     /// Whether this is still the same as `other`. Directories must be the same object; files and
     /// links must be unchanged.
     pub fn is_still(&self, other: &Self) -> bool {
-        let same_object =
-            (self.mark.device, self.mark.inode) == (other.mark.device, other.mark.inode);
+        let same_object = self.mark.is_same(&other.mark);
         let holds_content = matches!(self.kind, Kind::File | Kind::Link);
         self.kind == other.kind && same_object && (!holds_content || self.mark == other.mark)
     }
@@ -139,7 +147,7 @@ impl Survey {
 
     /// Whether the path is in the directory of a repository.
     pub fn is_of_git(&self, path: &Path) -> bool {
-        has_any(path, |above| self.repositories.contains_key(above))
+        has_any(path, |above| self.directories.contains_key(above))
     }
 }
 

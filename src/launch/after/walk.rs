@@ -4,25 +4,30 @@
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs;
-use std::io::ErrorKind;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use rustix::fs::FileType;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::folder::{Folder, To, kind_of, path_in};
-use super::stored::{is_index_of_objects, is_stored};
+use super::stored::{is_index_of_objects, is_of_bare, is_stored};
 use super::survey::{Kind, Mark, Reader, Repository, Survey};
 use super::tools;
 use crate::git;
+use crate::paths::lexical;
 
 /// A search in progress.
 struct Walk<'a> {
     survey: Survey,
     /// How many more entries are looked at.
     left: usize,
-    /// Whether a link with this mark is followed.
-    follows: &'a dyn Fn(&Path, &Mark) -> bool,
+    /// Until when links are resolved.
+    until: Instant,
+    /// What was found before the command ran, if it has run.
+    before: Option<&'a Survey>,
     project: &'a Path,
     /// What followed links lead to.
     targets: Vec<(PathBuf, Reader)>,
@@ -31,13 +36,13 @@ struct Walk<'a> {
 impl Survey {
     /// Searches these directories.
     pub fn of(roots: &[PathBuf]) -> Self {
-        Walk::over(roots, &|_, _| true)
+        Walk::over(roots, None)
     }
 
     /// Searches them again. A link that this survey did not follow is not followed then either: it
     /// is new or changed itself.
     pub fn again(&self, roots: &[PathBuf]) -> Self {
-        Walk::over(roots, &|link, mark| self.followed.get(link) == Some(mark))
+        Walk::over(roots, Some(self))
     }
 }
 
@@ -65,13 +70,12 @@ enum Of {
 type Search<'a> = fn(&mut Walk<'a>, &Folder, &Path, usize);
 
 impl<'a> Walk<'a> {
-    /// Searches these directories. A link within a project, with a name that a tool reads, is
-    /// followed if `follows` says so of its mark.
-    fn over(projects: &'a [PathBuf], follows: &'a dyn Fn(&Path, &Mark) -> bool) -> Survey {
+    fn over(projects: &'a [PathBuf], before: Option<&'a Survey>) -> Survey {
         let mut walk = Walk {
             survey: Survey::default(),
             left: ENTRIES,
-            follows,
+            until: Instant::now() + FOR_LINKS,
+            before,
             project: Path::new("/"),
             targets: Vec::new(),
         };
@@ -106,11 +110,30 @@ impl<'a> Walk<'a> {
         let entries = self.entries(here.folder, here.path);
         if is_bare(&entries) {
             self.repository(here.folder, c".", Kind::Bare, here.path);
-            self.directory_of_git(here.folder, here.path, here.depth);
+            if self.was_gits(here.folder, here.path) {
+                return self.directory_of_git(here.folder, here.path, here.depth);
+            }
+            // Nothing in a folder that looks like a repository now is git's but what makes it one.
+            if entries.iter().all(|(name, _)| is_of_bare(name)) {
+                self.directory_of_links(here.folder, here.path, here.depth);
+            }
         }
         for (name, kind) in entries {
             self.entry(here, &name, kind);
         }
+    }
+
+    /// Whether this is a directory of git's that was there before the command ran.
+    fn was_gits(&self, folder: &Folder, path: &Path) -> bool {
+        let Some(before) = self.before else {
+            return true;
+        };
+        let known = before.directories.get(path);
+        known.is_some_and(|known| {
+            folder
+                .look(".")
+                .is_ok_and(|found| known.is_same(&found.into()))
+        })
     }
 
     fn entry(&mut self, here: &Here, name: &CStr, kind: FileType) {
@@ -120,7 +143,7 @@ impl<'a> Walk<'a> {
         if text.eq_ignore_ascii_case(".git") {
             self.repository(here.folder, name, kind.into(), &path);
             if kind.is_dir() && !git::is_set_apart(&path) {
-                self.within(here.folder, name, &path, here.depth, Self::directory_of_git);
+                self.within(here.folder, name, &path, here.depth, Self::dot_git);
             }
         } else if kind.is_dir() {
             self.within(
@@ -205,14 +228,19 @@ impl<'a> Walk<'a> {
 
     /// Notes a link that leads out of the project, and follows one within it that a tool follows.
     fn link(&mut self, path: &Path, mark: Mark, reader: Option<Reader>) {
-        let Some(target) = target(path).filter(|target| target.starts_with(self.project)) else {
+        if reader.is_some() {
+            self.survey.followed.insert(path.to_owned(), mark);
+        }
+        let is_in_time = Instant::now() < self.until;
+        let target = is_in_time.then(|| target(path)).flatten();
+        let Some(target) = target.filter(|target| target.starts_with(self.project)) else {
             self.survey.links.insert(path.to_owned(), mark);
             return;
         };
-        let Some(reader) = reader.filter(|_| (self.follows)(path, &mark)) else {
+        let follows = |before: &Survey| before.followed.get(path) == Some(&mark);
+        let Some(reader) = reader.filter(|_| self.before.is_none_or(follows)) else {
             return;
         };
-        self.survey.followed.insert(path.to_owned(), mark);
         match rustix::fs::lstat(&target) {
             Ok(found) if kind_of(found).is_dir() => self.targets.push((target, reader)),
             Ok(found) => self.read_by(target, found.into(), reader),
@@ -227,8 +255,30 @@ impl<'a> Walk<'a> {
 
 /// What is in the directories of repositories.
 impl<'a> Walk<'a> {
+    fn dot_git(&mut self, folder: &Folder, path: &Path, depth: usize) {
+        match self.was_gits(folder, path) {
+            true => self.directory_of_git(folder, path, depth),
+            false => self.directory_of_links(folder, path, depth),
+        }
+    }
+
+    /// Finds the links in the directory of a new repository. The rest is set aside, or stored.
+    fn directory_of_links(&mut self, folder: &Folder, path: &Path, depth: usize) {
+        self.note_directory(folder, path);
+        self.links_only(folder, path, depth);
+    }
+
+    fn note_directory(&mut self, folder: &Folder, path: &Path) {
+        if let Ok(found) = folder.look(".") {
+            self.survey
+                .directories
+                .insert(path.to_owned(), found.into());
+        }
+    }
+
     /// Finds the links in a repository's directory, and what is not known to be stored only.
     fn directory_of_git(&mut self, folder: &Folder, path: &Path, depth: usize) {
+        self.note_directory(folder, path);
         let search = |name: &CStr| -> Search<'a> {
             match name.to_bytes() {
                 b"objects" => Self::objects,
@@ -241,17 +291,22 @@ impl<'a> Walk<'a> {
         self.each(folder, path, depth, is_stored, search);
     }
 
-    /// Searches a folder of repositories. Their names may contain slashes.
+    /// Searches a folder of repositories. Their names may contain slashes. The command cannot write
+    /// there, so new ones are the user's.
     fn directories_of_git(&mut self, folder: &Folder, path: &Path, depth: usize) {
         match folder.look("HEAD") {
-            Ok(_) => self.directory_of_git(folder, path, depth),
+            Ok(_) if self.was_gits(folder, path) => self.directory_of_git(folder, path, depth),
+            Ok(_) => {}
             Err(_) => self.each(folder, path, depth, |_| false, |_| Self::directories_of_git),
         }
     }
 
     fn names_of_git(&mut self, folder: &Folder, path: &Path, depth: usize) {
         // `info/refs` is for servers that only serve files.
-        let is_idle = |name: &CStr| name.to_bytes().ends_with(b".sample") || name == c"refs";
+        let is_idle = |name: &CStr| {
+            let name = name.to_bytes();
+            name.ends_with(b".sample") || matches!(name, b"refs" | b"sparse-checkout")
+        };
         self.each(folder, path, depth, is_idle, |_| Self::obeyed);
     }
 
@@ -297,6 +352,9 @@ impl<'a> Walk<'a> {
     ) {
         for (name, kind) in self.entries(folder, path) {
             let at = path_in(path, &name);
+            if name.to_bytes().eq_ignore_ascii_case(b".git") {
+                self.repository(folder, &name, kind.into(), &at);
+            }
             match kind {
                 FileType::Directory => self.within(folder, &name, &at, depth, search(&name)),
                 FileType::Symlink => self.link_of_git(folder, &name, at),
@@ -361,33 +419,54 @@ fn is_bare(entries: &[(CString, FileType)]) -> bool {
 
 /// Returns the path to which a link leads, whether or not it exists; `None` if that is unknown.
 fn target(link: &Path) -> Option<PathBuf> {
-    let mut at = link.parent()?.to_owned();
-    for part in fs::read_link(link).ok()?.components() {
-        at = match part {
-            Component::RootDir | Component::Prefix(_) => "/".into(),
-            Component::CurDir => at,
-            // There is no link in what was resolved so far.
-            Component::ParentDir => at.parent().map_or_else(|| at.clone(), Path::to_owned),
-            Component::Normal(name) => resolved(at.join(name))?,
-        };
-    }
-    Some(at)
-}
-
-fn resolved(path: PathBuf) -> Option<PathBuf> {
-    match fs::canonicalize(&path) {
-        Ok(real) => Some(real),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            // A link to nothing may lead anywhere.
-            path.symlink_metadata().is_err().then_some(path)
-        }
+    match opened(CWD, link) {
+        Ok(found) => path_of(&found),
+        Err(Errno::NOENT) => target_of_none(link),
         Err(_) => None,
     }
+}
+
+/// Finds where a link to nothing would lead: as far as there is something, as the kernel follows
+/// it.
+fn target_of_none(link: &Path) -> Option<PathBuf> {
+    let text = fs::read_link(link).ok()?;
+    let mut at = opened(CWD, link.parent()?).ok()?;
+    let mut parts = text.components();
+    let mut missing = PathBuf::new();
+    for part in parts.by_ref() {
+        let name = Path::new(part.as_os_str());
+        match opened(&at, name) {
+            Ok(found) => at = found,
+            // A link to nothing may lead anywhere.
+            Err(Errno::NOENT)
+                if rustix::fs::statat(&at, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() =>
+            {
+                return None;
+            }
+            Err(Errno::NOENT) => {
+                missing.push(name);
+                break;
+            }
+            Err(_) => return None,
+        }
+    }
+    missing.push(parts.as_path());
+    Some(lexical(&path_of(&at)?.join(missing)))
+}
+
+fn opened(at: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::openat(at, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn path_of(file: &OwnedFd) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
 /// Directories of installed and built programs.
 const BUILT: &[&str] = &["node_modules", "target", ".venv", "venv", "__pycache__"];
 const ENTRIES: usize = 2_000_000;
+/// How long links are resolved. Later ones count as leading out of the project.
+const FOR_LINKS: Duration = Duration::from_secs(3);
 const DEPTH: usize = 128;
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ fn named_above(projects: &[PathBuf]) -> Result<Vec<Word>, Failure> {
     Ok(found)
 }
 
-/// Returns the words of the user's own settings, and of the system's. They hold for every
+/// Returns the words of the user's own settings, and of the system's, and these files. They hold for every
 /// repository, also for those within a project.
 ///
 /// # Errors
@@ -89,7 +89,10 @@ pub fn own_words() -> Result<BTreeSet<Word>, Failure> {
     files.extend(of_variables.into_iter().filter_map(path));
     files.extend(set("PATH").iter().flat_map(|one| beside_programs(one)));
     files.push(PathBuf::from("/etc/gitconfig"));
-    words(&files)
+    let mut found = words(&files)?;
+    // They may lie in a project themselves, or be links into one.
+    found.extend(files.into_iter().map(Word::file));
+    Ok(found)
 }
 
 /// Returns the existing paths that the user's own settings name in a repository of the projects.

@@ -172,11 +172,7 @@ pub fn is_placeholder(path: &Path) -> bool {
         .iter()
         .filter(|guarded| path.ends_with(guarded.name))
         .filter_map(|guarded| guarded.content)
-        .any(|content| {
-            let fits = fs::symlink_metadata(path)
-                .is_ok_and(|found| found.is_file() && found.len() == content.len() as u64);
-            fits && fs::read(path).is_ok_and(|found| found == content)
-        })
+        .any(|content| settings::read(path).is_ok_and(|found| found == content))
 }
 
 /// Returns the content of a small text file.
