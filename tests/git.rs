@@ -882,6 +882,25 @@ fn what_settings_in_other_places_name_is_not_written() {
 }
 
 #[test]
+fn git_outside_writes_through_no_link_and_obeys_no_bare_folder_meanwhile() {
+    let host = Host::with_repository();
+    host.sh("home", "echo mine > .bashrc");
+    let link = format!(
+        "rm -f .git/COMMIT_EDITMSG; ln -s {} .git/COMMIT_EDITMSG; sleep 0.2",
+        host.at("home/.bashrc").display()
+    );
+    meanwhile(&host, "work/project", &link, || {
+        host.sh("work/project", "git commit -q --allow-empty -m outside");
+    });
+    assert_eq!(host.sh("home", "cat .bashrc"), "mine\n");
+    host.sh("work/project", "mkdir sub; touch sub/x");
+    let bare = "git init -q --bare x; mv x/* .; git config -f config core.bare false; git config -f config core.worktree .; arm config; sleep 0.2";
+    meanwhile(&host, "work/project/sub", bare, || {
+        host.git_runs_nothing_of_the_workloads(&["work/project/sub"]);
+    });
+}
+
+#[test]
 fn what_settings_name_in_git_is_set_aside_at_once() {
     let host = Host::with_repository();
     let before = "git config include.path branchless/config; mkdir .git/branchless";

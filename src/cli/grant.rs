@@ -287,11 +287,7 @@ fn of_record(app: &App, asked: &RuleSubject) -> Result<NewRule, ControlRefusal> 
             ..AllowRequest::default()
         };
         let rule = of_host(app, &asked, &pattern)?;
-        let names = rule
-            .denied
-            .iter()
-            .filter(|one| one.wanted.request.is_none());
-        denials::refuse(&names.cloned().collect::<Vec<_>>())?;
+        denials::refuse(&rule.denied)?;
         return Ok(rule);
     };
     above_floor(app, &proposal::origin(&request))?;

@@ -192,21 +192,28 @@ impl Needs {
                 text.push_str(&format!("// {authority}: {}\n", why.meaning()));
                 continue;
             }
-            for (paths, methods) in by_paths(methods) {
+            for (paths, methods) in by_paths(methods, narrowed) {
                 let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
                 text.push_str(&generate::permit_requests(&origin, &methods, &paths));
             }
         }
         for (loan, methods) in &self.lent {
-            for rule in lend(loan, methods) {
-                match self.lends_what_was_refused(loan, &rule) {
-                    true => commented(&mut text, "Lent, and would lend what was refused", &rule),
-                    false => text.push_str(&rule),
+            // A loan is never widened to a folder: what else is there may need another answer.
+            let is_named = methods
+                .values()
+                .all(|paths| paths.len() <= MOST_LENT && paths.iter().all(is_exact));
+            for rule in lend(loan, methods, is_named) {
+                if !is_named {
+                    commented(&mut text, "Lent, on more paths than are named", &rule);
+                } else if self.lends_what_was_refused(loan, &rule) {
+                    commented(&mut text, "Lent, and would lend what was refused", &rule);
+                } else {
+                    text.push_str(&rule);
                 }
             }
         }
         for (loan, methods) in &self.unlent {
-            let rules = lend(loan, methods);
+            let rules = lend(loan, methods, false);
             let wanted = |rule: &String| commented(&mut text, "Wanted, and not lent", rule);
             rules.iter().for_each(wanted);
         }
@@ -280,10 +287,13 @@ fn commented(text: &mut String, what: &str, rule: &str) {
 }
 
 /// The methods that need the same paths, together.
-fn by_paths(methods: &Methods) -> BTreeMap<Vec<CoveredPath>, Vec<String>> {
+fn by_paths(
+    methods: &Methods,
+    kept: fn(BTreeSet<CoveredPath>) -> BTreeSet<CoveredPath>,
+) -> BTreeMap<Vec<CoveredPath>, Vec<String>> {
     let mut together: BTreeMap<Vec<CoveredPath>, Vec<String>> = BTreeMap::new();
     for (method, paths) in methods {
-        let paths: Vec<CoveredPath> = narrowed(paths.clone()).into_iter().collect();
+        let paths: Vec<CoveredPath> = kept(paths.clone()).into_iter().collect();
         let all = paths.contains(&CoveredPath::Below("/".to_owned()));
         let paths = if all { Vec::new() } else { paths };
         together.entry(paths).or_default().push(method.clone());
@@ -314,6 +324,10 @@ fn narrowed(mut paths: BTreeSet<CoveredPath>) -> BTreeSet<CoveredPath> {
         !below.iter().any(is_in)
     });
     paths
+}
+
+fn is_exact(path: &CoveredPath) -> bool {
+    matches!(path, CoveredPath::Exactly(_))
 }
 
 fn text(path: &CoveredPath) -> &str {
@@ -369,11 +383,12 @@ fn origin((scheme, host, port): &AskedOrigin) -> Option<Origin> {
     Some(Origin { scheme, authority })
 }
 
-fn lend((credential, place, asked): &AskedLoan, methods: &Methods) -> Vec<String> {
+fn lend((credential, place, asked): &AskedLoan, methods: &Methods, each_path: bool) -> Vec<String> {
     let (Some(origin), Ok(name)) = (origin(asked), CredentialName::new(credential)) else {
         return Vec::new();
     };
-    let all = by_paths(methods).into_iter();
+    let kept = if each_path { |paths| paths } else { narrowed };
+    let all = by_paths(methods, kept).into_iter();
     all.map(|(paths, methods)| {
         let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
         generate::permit_loans(&origin, (&name, place), &methods, &paths)
@@ -385,6 +400,8 @@ fn lend((credential, place, asked): &AskedLoan, methods: &Methods) -> Vec<String
 const FEW_PATHS: usize = 4;
 /// How many paths of one method are kept apart while the log is read.
 const MOST_PATHS: usize = 1024;
+/// On how many paths of one method a loan is learned, each by its name.
+const MOST_LENT: usize = 64;
 const MOST_METHODS: usize = 32;
 const MOST_HOSTS: usize = 512;
 /// How many refused loans are asked about.
@@ -525,16 +542,22 @@ mod tests {
         }
         assert!(!rule.contains("tokens"), "{rule}");
         assert!(rules(&both).contains("// Wanted, and not lent"));
-        // Neither their folder nor another spelling lends what was refused.
-        let mut many: Vec<Record> = (0..9)
-            .map(|n| asks("GET", &format!("/v1/x/{n}"), true))
-            .collect();
-        assert!(lent(&live(&many)).unwrap().contains("like \"/v1/x/*\""));
-        many.push(asks("GET", "/v1/x/secret", false));
-        assert_eq!(lent(&live(&many)), None);
-        assert!(rules(&many).contains("// Lent, and would lend what was refused"));
+        // Many paths are not their folder, in which others need another answer.
+        let asked = |most: usize| -> Vec<Record> {
+            let paths = (0..most).map(|n| format!("/x{n}"));
+            paths.map(|path| asks("GET", &path, true)).collect()
+        };
+        let mut many = asked(9);
+        many.push(asks("GET", "/secret", false));
+        let rule = lent(&live(&many)).unwrap();
+        assert!(rule.contains("\"/x8\"") && !rule.contains("like"), "{rule}");
+        assert!(!rule.contains("secret"), "{rule}");
+        assert_eq!(lent(&live(&asked(MOST_LENT + 1))), None);
+        assert!(rules(&asked(MOST_LENT + 1)).contains("// Lent, on more paths than are named"));
+        // Nor does another spelling lend what was refused.
         let spelled = [asks("GET", "/v1//me", true), asks("GET", "/v1/me", false)];
         assert_eq!(lent(&live(&spelled)), None);
+        assert!(rules(&spelled).contains("// Lent, and would lend what was refused"));
         // A refusal that is not known whole may be any.
         let mut cut = asks("GET", "/v1/long", false);
         cut.path_bytes = Some(9000);

@@ -14,15 +14,16 @@ use crate::names::SessionId;
 pub(super) fn settle(app: &App) {
     let proposals = &app.shared.proposals;
     let mut waiting = proposals.all();
-    // What was refused may be allowed too: a person named its host.
+    // What was refused may be allowed too: a person named its host. That holds for a request. Of a
+    // refused host, any rule is only a part.
     waiting.retain(|one| one.state != ProposalState::Granted && lives(app, one));
     let refused = refused(app, &waiting);
     for one in &waiting {
         let allowed = match &one.wanted.refused {
-            None => proposed::record(one).is_some_and(|record| allowed_now(app, &record)),
+            None => proposed::record(one).is_some_and(|record| allowed_now(app, one, &record)),
             Some(id) => {
                 let record = refused.get(&id.to_string());
-                record.is_some_and(|record| allowed_now(app, record))
+                record.is_some_and(|record| allowed_now(app, one, record))
             }
         };
         if allowed {
@@ -54,7 +55,7 @@ fn refused(app: &App, waiting: &[Proposal]) -> HashMap<String, VerifiedRecord> {
     found.unwrap_or_default()
 }
 
-fn allowed_now(app: &App, record: &Record) -> bool {
+fn allowed_now(app: &App, one: &Proposal, record: &Record) -> bool {
     let named = record.session.as_deref();
     let id = named.and_then(|named| SessionId::new(named).ok());
     let Some(session) = id.and_then(|id| app.shared.sessions.get(&id)) else {
@@ -68,6 +69,7 @@ fn allowed_now(app: &App, record: &Record) -> bool {
             generation.ask(&request.facts()).allowed()
         }
         // There was no request: only a name, or a tunnel.
+        Err(_) if one.state != ProposalState::Waiting => false,
         Err(_) => {
             let host = record.host.as_deref().unwrap_or_default();
             Host::parse(host.as_bytes())

@@ -121,7 +121,12 @@ impl Inspection {
         if let Before::Surveyed(before) = &self.before
             && self.record.guard_git
         {
-            self.lookout = Some(git::Lookout::begin(&self.record.projects(), before)?);
+            let folder = self.record.working_directory.as_ref().map(PathBuf::from);
+            self.lookout = Some(git::Lookout::begin(
+                &self.record.projects(),
+                folder,
+                before,
+            )?);
         }
         Ok(())
     }

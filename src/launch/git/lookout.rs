@@ -40,7 +40,11 @@ impl Lookout {
     ///
     /// # Errors
     /// The error of creating a pair of sockets or a thread.
-    pub fn begin(projects: &[PathBuf], survey: &Survey) -> io::Result<Self> {
+    pub fn begin(
+        projects: &[PathBuf],
+        working_directory: Option<PathBuf>,
+        survey: &Survey,
+    ) -> io::Result<Self> {
         let (stop, stopped) = UnixStream::pair()?;
         let mut watched = Watched {
             events: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok(),
@@ -48,6 +52,8 @@ impl Lookout {
             trees: BTreeMap::new(),
             kept: survey.barred.iter().chain(&survey.apart).cloned().collect(),
             absent: BTreeSet::new(),
+            links: survey.links.keys().cloned().collect(),
+            folder: working_directory.filter(|one| !survey.repositories.contains_key(one)),
             aside: BTreeMap::new(),
         };
         for tree in work_trees(projects, survey) {
@@ -81,6 +87,10 @@ struct Watched {
     kept: BTreeSet<PathBuf>,
     /// What settings name in `.git` directories, and what was not there.
     absent: BTreeSet<PathBuf>,
+    /// The links that are not the command's.
+    links: BTreeSet<PathBuf>,
+    /// The working directory, unless it is a bare repository.
+    folder: Option<PathBuf>,
     aside: Aside,
 }
 
@@ -108,8 +118,11 @@ impl Watched {
     /// Sets aside each new `.git` of a submodule, and what came into a `.git` that settings name.
     fn look(&mut self) {
         self.read_indexes();
-        let submodules = self.submodules();
-        for git in submodules.union(&self.absent.clone()).cloned() {
+        let mut found = self.submodules();
+        found.extend(self.absent.iter().cloned());
+        found.extend(self.new_links());
+        found.extend(self.head_of_bare());
+        for git in found {
             if self.kept.contains(&git) || !is_in(&git, &self.projects) {
                 continue;
             }
@@ -123,6 +136,25 @@ impl Watched {
                 }
             }
         }
+    }
+
+    /// Returns the new links directly in the directories of repositories: git outside would write
+    /// through them.
+    fn new_links(&self) -> Vec<PathBuf> {
+        let directories = self.trees.keys().map(|tree| &tree.git);
+        let entries = directories.flat_map(|git| fs::read_dir(git).into_iter().flatten().flatten());
+        let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+        let links = links.map(|entry| entry.path());
+        links.filter(|link| !self.links.contains(link)).collect()
+    }
+
+    /// Returns what makes the working directory a bare repository, if it is one now.
+    fn head_of_bare(&mut self) -> Option<PathBuf> {
+        let folder = self.folder.as_ref()?;
+        watch(&mut self.events, folder, APPEARS);
+        let has = |name: &str| exists(&folder.join(name));
+        let is_bare = has("HEAD") && (has("commondir") || (has("objects") && has("refs")));
+        is_bare.then(|| folder.join("HEAD"))
     }
 
     /// Reads the indexes that have changed.

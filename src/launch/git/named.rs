@@ -73,8 +73,8 @@ fn named_above(projects: &[PathBuf]) -> Result<Vec<Word>, Failure> {
     Ok(found)
 }
 
-/// Returns the words of the user's own settings, and of the system's, and these files. They hold for every
-/// repository, also for those within a project.
+/// Returns the words of the user's own settings, and of the system's, and these files. They hold
+/// for every repository, also for those within a project.
 ///
 /// # Errors
 /// Returns a `Step::Git` failure if such settings cannot be read.
