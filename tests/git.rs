@@ -552,9 +552,7 @@ fn meanwhile(host: &Host, folder: &str, script: &str, outside: impl FnOnce()) ->
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
-    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+    let line = first_line(&mut child);
     if line == "ready\n" {
         outside();
         host.sh(folder, "echo > go; rm go");
@@ -562,6 +560,14 @@ fn meanwhile(host: &Host, folder: &str, script: &str, outside: impl FnOnce()) ->
     let output = child.wait_with_output().unwrap();
     assert_eq!(line, "ready\n", "{}", said(&output));
     said(&output)
+}
+
+/// The first line of a child's output. The rest is not read.
+fn first_line(child: &mut std::process::Child) -> String {
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+    line
 }
 
 /// A script of the workload: a repository in `sub`, armed.
@@ -1092,12 +1098,7 @@ fn a_launcher_that_is_killed_leaves_nothing_armed() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    std::io::BufRead::read_line(
-        &mut std::io::BufReader::new(child.stdout.take().unwrap()),
-        &mut line,
-    )
-    .unwrap();
+    let line = first_line(&mut child);
     assert_eq!(line, "armed\n");
     // While it runs, too, the project's own place holds.
     assert!(
@@ -1161,12 +1162,7 @@ fn another_is_not_uncovered(home: &str) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    std::io::BufRead::read_line(
-        &mut std::io::BufReader::new(first.stdout.take().unwrap()),
-        &mut line,
-    )
-    .unwrap();
+    first_line(&mut first);
     let second = host
         .exec("work/project", &[], "true")
         .env("HOME", home)
@@ -1217,10 +1213,7 @@ fn what_one_sandbox_made_is_not_the_users_to_another_one() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
-        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
-        assert_eq!(line, "ready\n");
+        assert_eq!(first_line(&mut child), "ready\n");
         child
     };
     let rebase =

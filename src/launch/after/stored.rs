@@ -7,14 +7,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use gateway_names::hex;
 
-use crate::git::{GUARDED, Guarded};
+use crate::git::{GUARDED, Guarded, WRITTEN};
 
 /// Whether git stores this, and does not obey it. Also its lock while it is being written.
 pub fn is_stored(name: &CStr) -> bool {
     let name = name.to_bytes();
     let name = name.strip_suffix(b".lock").unwrap_or(name);
     is_aside(name)
-        || STORED.iter().any(|stored| stored.as_bytes() == name)
+        || WRITTEN
+            .iter()
+            .chain(STORED)
+            .any(|one| one.as_bytes() == name)
         || BEGINNINGS
             .iter()
             .any(|beginning| name.starts_with(beginning.as_bytes()))
@@ -69,18 +72,9 @@ pub fn is_index_of_objects(name: &CStr) -> bool {
     )
 }
 
-/// Objects, references and what names them; messages; the state of a merge or a bisection.
+/// What git stores beside what it writes every day: messages, the state of a merge or a bisection.
 const STORED: &[&str] = &[
-    "HEAD",
-    "index",
-    "objects",
-    "refs",
-    "reftable",
-    "logs",
-    "packed-refs",
-    "shallow",
     "description",
-    "COMMIT_EDITMSG",
     "MERGE_MSG",
     "SQUASH_MSG",
     "TAG_EDITMSG",

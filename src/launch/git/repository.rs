@@ -64,7 +64,7 @@ pub const FIXED: &[&str] = &[
 ];
 
 /// What git writes in a repository's directory, beside names in `_HEAD` and `_MSG`.
-const WRITTEN: &[&str] = &[
+pub const WRITTEN: &[&str] = &[
     "HEAD",
     "index",
     "objects",
