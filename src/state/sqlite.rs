@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
@@ -216,6 +217,10 @@ fn connect(path: PathBuf) -> Result<Connection, StateError> {
         _ => path,
     };
     let mut connection = Connection::open_with_flags(path, flags)?;
+    // Nothing that somebody put into the file runs, such as a trigger that drops a decision.
+    for (switch, on) in SWITCHES {
+        connection.set_db_config(switch, on)?;
+    }
     connection.busy_timeout(BUSY)?;
     // Changing the journal's mode fails at once, whatever the timeout, while another process does
     // the same (sqlite.org/wal.html).
@@ -229,7 +234,25 @@ fn connect(path: PathBuf) -> Result<Connection, StateError> {
         }
         begun.commit()?;
     }
-    Ok(connection)
+    match tables(&connection)? == tables(&known_tables()?)? {
+        true => Ok(connection),
+        false => Err(StateError::Damaged(
+            "its tables are not the gateway's".to_owned(),
+        )),
+    }
+}
+
+fn known_tables() -> Result<Connection, StateError> {
+    let known = Connection::open_in_memory()?;
+    known.execute_batch(SCHEMA)?;
+    Ok(known)
+}
+
+/// Returns how everything in a database is declared.
+fn tables(connection: &Connection) -> Result<Vec<(String, Option<String>)>, StateError> {
+    let mut all = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name")?;
+    let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Whether the tables are those that this gateway knows. `false` if there are none.
@@ -279,8 +302,10 @@ impl Proof {
             };
             let row = row_of(decision.apply(before)?)?;
             let proof = self.make(&row)?;
-            put.execute(params![row.id, row.version, row.text, row.sealed, proof])?;
-            note.execute([id.as_str()])?;
+            let put = put.execute(params![row.id, row.version, row.text, row.sealed, proof])?;
+            if put != 1 || note.execute([id.as_str()])? != 1 {
+                return Err(StateError::Changed);
+            }
         }
         Ok(())
     }
@@ -337,6 +362,12 @@ fn columns(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
     })
 }
 
+const SWITCHES: [(DbConfig, bool); 4] = [
+    (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+    (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
+    (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+    (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+];
 const SCHEMA_VERSION: u32 = 2;
 const SCHEMA: &str = "
     CREATE TABLE session (

@@ -394,6 +394,25 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
 
 /// Whoever can write the file has no key.
 #[tokio::test]
+async fn what_somebody_put_into_the_file_drops_no_decision() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let key = key();
+    let store = opened(&path, &key).await;
+    let create = SessionDecision::Create(record("a"));
+    store.decide(vec![create]).await.unwrap();
+    let writer = rusqlite::Connection::open(&path).unwrap();
+    let trigger = "CREATE TRIGGER t BEFORE UPDATE ON session BEGIN SELECT raise(ignore); END";
+    writer.execute_batch(trigger).unwrap();
+    let pause = SessionDecision::Pause(id("a"));
+    store.decide(vec![pause]).await.unwrap();
+    assert!(store.session(&id("a")).await.unwrap().unwrap().paused);
+    // A gateway that starts refuses what it does not know.
+    let again = StateFile::open(&path);
+    assert!(again.is_err_and(|error| error.to_string().contains("tables")));
+}
+
+#[tokio::test]
 async fn a_record_that_was_changed_or_moved_in_the_file_is_refused_and_can_be_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let (path, elsewhere) = (folder.path().join("state.db"), folder.path().join("b.db"));
