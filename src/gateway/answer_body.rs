@@ -113,6 +113,19 @@ impl AnswerBody {
         self.end = Some(AnswerEnd { guard, ended });
     }
 
+    /// Leaves out content of the gateway's own, for an answer to HEAD (RFC 9110 §9.3.2).
+    ///
+    /// HTTP/1.1 would not write it. Over HTTP/2 it would be written, and clients take that for an
+    /// error of the protocol.
+    pub(super) fn leave_out(&mut self) {
+        if let AnswerSource::Own(content) = &mut self.source
+            && content.take().is_some()
+            && let Some(end) = &mut self.end
+        {
+            end.ended = Some((Outcome::Whole, None));
+        }
+    }
+
     /// The content's length, as the head announces it.
     #[must_use]
     pub fn length(&self) -> Length {

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use http::header::CONNECTION;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -167,8 +167,12 @@ impl Conversation {
             self.ca.clone(),
         );
         let (connection, guard) = (self.connection.clone(), self.guard.clone());
+        let is_head = request.method() == Method::HEAD;
         async move {
             let mut response = exchange.respond(connection, request, refusal).await;
+            if is_head {
+                response.body_mut().leave_out();
+            }
             if let Some(violations) = violations {
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     violations.upgraded();

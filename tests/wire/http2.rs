@@ -28,6 +28,7 @@ rows![
     cookies_are_joined_before_they_are_judged,
     trailers_over_http2_carry_no_fields_that_matter,
     a_websocket_may_come_over_http2,
+    an_answer_to_head_has_no_content,
 ];
 
 fn pseudo(path: &str) -> [(&str, &str); 4] {
@@ -708,6 +709,25 @@ fn a_websocket_may_come_over_http2(rig: &Rig) {
         assert!(
             body.contains(rig.phantom(way, "bearer")),
             "{way:?} {fate:?} {body}"
+        );
+    }
+}
+
+/// RFC 9110 §9.3.2. Clients take content for an error of the protocol, and show nothing else.
+fn an_answer_to_head_has_no_content(rig: &Rig) {
+    for way in Way::SECURE {
+        let mut frames = rig.frames(way, OTHER);
+        let mut fields = pseudo("/a%2fb");
+        fields[0].1 = "HEAD";
+        frames.headers(1, &fields, true);
+        let fate = frames.fate(1);
+        assert!(fate.answered && fate.body.is_empty(), "{way:?} {fate:?}");
+        assert_eq!(fate.reset, None, "{way:?}");
+        let record = rig.record(way);
+        assert_eq!(
+            (record["status"].as_u64(), record["reason"].as_str()),
+            (Some(400), Some("path")),
+            "{way:?}"
         );
     }
 }
