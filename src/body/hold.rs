@@ -27,7 +27,7 @@ pub enum HoldFault {
     #[error("the content must be held before it is sent, and is longer than {0}")]
     TooLong(Limit),
     /// All requests together have buffered as much as they may.
-    #[error("too much content of other requests is held just now")]
+    #[error("too much content is held just now")]
     Busy,
     /// The client's side failed.
     #[error("the client's content broke off")]

@@ -101,7 +101,6 @@ impl Addressed {
         let origin = message::agree(
             &connection.claims(),
             request.version(),
-            request.method(),
             request.uri(),
             request.headers(),
         )?;

@@ -1,7 +1,7 @@
 //! Checks that every claim about a request's destination names the same one.
 
 use http::header::HOST;
-use http::{HeaderMap, Method, Uri, Version};
+use http::{HeaderMap, Uri, Version};
 
 use super::authority::{Authority, AuthorityMalformed};
 use super::host::Host;
@@ -25,12 +25,9 @@ pub struct ConnectionClaims<'a> {
 /// Why the claims about a request's destination do not agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Disagreement {
-    /// This method, or this listener, does not allow a target of this form.
+    /// This listener does not allow a target of this form.
     #[error("the request target has a form that does not fit")]
     TargetForm,
-    /// CONNECT inside a connection that already has a destination.
-    #[error("a tunnel inside a tunnel")]
-    Nested,
     /// The target's scheme is not that of the connection, or one that the gateway does not support.
     #[error("the scheme is not the connection's")]
     Scheme,
@@ -62,7 +59,6 @@ impl Disagreement {
     pub fn reason(&self) -> ReasonCode {
         match self {
             Disagreement::TargetForm => ReasonCode::TargetForm,
-            Disagreement::Nested => ReasonCode::ConnectNested,
             Disagreement::Scheme => ReasonCode::Scheme,
             Disagreement::HostCount => ReasonCode::HostCount,
             Disagreement::Malformed(malformed) => malformed.reason(),
@@ -86,11 +82,10 @@ impl Disagreement {
 pub fn agree(
     connection: &ConnectionClaims<'_>,
     version: Version,
-    method: &Method,
     uri: &Uri,
     fields: &HeaderMap,
 ) -> Result<Origin, Disagreement> {
-    check_form(connection, method, uri)?;
+    check_form(connection, uri)?;
     agree_tls(connection.sni, connection.tunnel)?;
     let authority = claimed(connection, version, uri, fields)?;
     check_connection(connection, &authority)?;
@@ -116,14 +111,7 @@ pub fn agree_tls(sni: Option<&Host>, tunnel: Option<&Authority>) -> Result<(), D
 }
 
 /// Checks the form of the target (RFC 9112 §3.2).
-fn check_form(
-    connection: &ConnectionClaims<'_>,
-    method: &Method,
-    uri: &Uri,
-) -> Result<(), Disagreement> {
-    if method == Method::CONNECT {
-        return Err(Disagreement::Nested);
-    }
+fn check_form(connection: &ConnectionClaims<'_>, uri: &Uri) -> Result<(), Disagreement> {
     // Authority-form has an authority and no scheme. Asterisk-form is the path `*`, which names no
     // resource.
     let form_fits =
@@ -228,7 +216,6 @@ mod tests {
         tunnel: &'static str,
         port: u16,
         version: Version,
-        method: &'static str,
         uri: &'static str,
         hosts: &'static [&'static str],
     }
@@ -240,7 +227,6 @@ mod tests {
         tunnel: "",
         port: 443,
         version: Version::HTTP_11,
-        method: "GET",
         uri: "/",
         hosts: &["good"],
     };
@@ -286,11 +272,9 @@ mod tests {
                 .iter()
                 .map(|host| (HOST, host.parse().unwrap()))
                 .collect();
-            let method = Method::from_bytes(self.method.as_bytes()).unwrap();
             match agree(
                 &connection,
                 self.version,
-                &method,
                 &self.uri.parse().unwrap(),
                 &fields,
             ) {
@@ -543,19 +527,10 @@ mod tests {
             (Case { uri: "*", ..TLS }, "400 target_form"),
             (
                 Case {
-                    uri: "*",
-                    method: "OPTIONS",
-                    ..TLS
-                },
-                "400 target_form",
-            ),
-            (
-                Case {
                     uri: "evil:443",
-                    method: "CONNECT",
                     ..CONNECT
                 },
-                "405 connect_nested",
+                "400 target_form",
             ),
             (Case { hosts: &[], ..TLS }, "400 host_count"),
             (

@@ -1,4 +1,4 @@
-//! What meets each refusal in a sandbox, and which refusals no program there meets.
+//! What meets each refusal, and which refusals no program is told.
 
 /// A reason code, and a command that meets it. They run one after the other; the last two wait for
 /// an operator.
@@ -381,6 +381,18 @@ pub const MET: &[(&str, &str)] = &[
         "curl -sS -H \"Authorization: Bearer $GONE\" https://gone.test/",
     ),
     (
+        "secret_unsafe",
+        "curl -sS -b \"session=$UNSAFE\" https://unsafe.test/",
+    ),
+    (
+        "signature_scope",
+        "curl -sS -H \"x-ms-date: $(date -u '+%a, %d %b %Y %H:%M:%S GMT')\" -H \"Authorization: SharedKey files/other:$(printf %032d 0 | base64)\" https://files.test/a",
+    ),
+    (
+        "minted_unread",
+        "curl -sS --aws-sigv4 aws:amz:eu-central-1:sts --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" -d 'Action=AssumeRole&Version=2011-06-15&RoleArn=arn:aws:iam::123456789012:role/a&RoleSessionName=s' https://sts.eu-central-1.amazonaws.com/",
+    ),
+    (
         "credential_removed",
         "touch remove; while [ ! -e removed ]; do sleep 0.05; done; curl -sS -H \"Authorization: Bearer $LATER\" https://spare.test/",
     ),
@@ -398,34 +410,88 @@ pub const MET: &[(&str, &str)] = &[
     ),
 ];
 
-/// Why no program in a sandbox meets these, or none that is run here.
+/// The same, in a sandbox that is left little of everything. They run one after the other; the last
+/// one uses up the session's share of the log.
+pub const SCARCE: &[(&str, &str)] = &[
+    (
+        "connection_limit",
+        "for n in 1 2 3 4 5 6; do curl -s -o /dev/null http://slow.test/ & done; sleep 1; curl -sS http://slow.test/; wait",
+    ),
+    (
+        "content_budget",
+        "head -c 60000 /dev/zero | curl -sS -T - https://facts.test/",
+    ),
+    (
+        "audit_budget",
+        "for n in $(seq 200); do curl -sS https://unlisted.test/; done | grep -m 1 audit_budget",
+    ),
+];
+
+/// The same, from clients of `gateway serve`: `$PROXY` is a proxy port, `$LOGIN` one with a login,
+/// and `$REMOVED` one that its operator takes away.
+pub const SERVED: &[(&str, &str)] = &[
+    (
+        "proxy_authentication",
+        "curl -sS -x http://$LOGIN http://allowed.test/",
+    ),
+    (
+        "proxy_authentication",
+        "curl -sS -x http://$LOGIN https://allowed.test/",
+    ),
+    (
+        "proxy_authentication",
+        "curl -sS -x socks5h://agent:wrong@$LOGIN https://allowed.test/",
+    ),
+    (
+        "proxy_authentication",
+        "wget -nv -O- -e use_proxy=yes -e https_proxy=http://$LOGIN https://allowed.test/",
+    ),
+    (
+        "proxy_authentication",
+        "git -c http.proxy=http://$LOGIN ls-remote https://allowed.test/a/b",
+    ),
+    (
+        "socks_command",
+        "printf '\\5\\1\\0\\5\\2\\0\\1\\0\\0\\0\\0\\0\\0' | bash -c 'exec 3<>/dev/tcp/${PROXY/:/\\/}; cat >&3; cat <&3 | od -An -tx1'",
+    ),
+    (
+        "socks_malformed",
+        "printf '\\5\\1\\0\\4\\1\\0\\1\\0\\0\\0\\0\\0\\0' | bash -c 'exec 3<>/dev/tcp/${PROXY/:/\\/}; cat >&3; cat <&3 | od -An -tx1'",
+    ),
+    (
+        "listener_removed",
+        "touch remove; curl -sS -x http://$REMOVED http://slow.test/",
+    ),
+];
+
+/// Why no program is told these, or none that is run here.
 pub const UNMET: &[(&str, &str)] = &[
     (
         "dns_name",
         "With `dns = \"strict\"` the name does not exist, and the program is told nothing else; the summary names the code.",
     ),
     (
-        "connect_nested listener_removed proxy_authentication session_unknown socks_command socks_malformed",
-        "Only a proxy port or a listener of `gateway serve` raises it: tests/wire and tests/control play it.",
-    ),
-    (
         "client_io client_left content_broke_off revoked",
         "The client, or a changed policy, ended the exchange under way: nobody is left to be told.",
     ),
     (
-        "audit_budget connection_limit content_budget decoding_budget http2_flood mint_throttled secret_guessed",
-        "It takes a flood, or a session's whole share: tests/wire and tests/endurance play it.",
+        "decoding_budget http2_flood mint_throttled secret_guessed",
+        "It takes a flood, or an origin that works with a hostile client: tests/wire and tests/endurance play it.",
     ),
     (
-        "audit_unavailable gateway_stopping mint_failed no_randomness no_roots origin_tls_settings self wrong_channel",
+        "audit_unavailable gateway_stopping mint_failed no_randomness no_roots origin_tls_settings self",
         "The gateway's own machine fails, stops or is asked for itself.",
     ),
     (
-        "credential_unknown minted_unread minted_unsafe secret_unsafe sigv4_key signing_key signing_unfit",
+        "minted_unsafe sigv4_key signing_key signing_unfit",
         "It takes a secret or a store that is not what its credential says, which is found at the start where it can be.",
     ),
     (
-        "sigv4_too_long signature_content signature_scope",
+        "credential_unknown session_unknown signature_content wrong_channel",
+        "It takes a defect of the gateway, which looks once more before it goes on.",
+    ),
+    (
+        "sigv4_too_long",
         "Programs that sign do not send it by themselves. It is printed like the other codes of its kind.",
     ),
 ];

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::met::{MET, UNMET};
-use crate::program::CANARY;
-use crate::sandbox::{exec, folder, user_command};
+use crate::met::{MET, SCARCE, SERVED, UNMET};
+use crate::program::{CANARY, Program, free};
+use crate::sandbox::{exec, folder, user_command, wait_for};
 use crate::servers;
 
 /// No program is left to guess: it prints the code or what to do, or the summary at the end says
@@ -18,32 +19,19 @@ use crate::servers;
 fn every_refusal_is_told_where_it_is_met() {
     let folder = folder(0);
     prepare(folder.path());
-    let printed = together(folder.path());
-    let mut rows = String::new();
-    for (n, (code, script)) in MET.iter().enumerate() {
-        let inside = &printed[n];
-        if !inside.contains(code) {
-            let said = alone(folder.path(), script);
-            assert!(
-                said.contains(code),
-                "{script}: {code}
-{said}
-{inside}"
-            );
-        }
-        let shown = plain(inside);
-        let lower = shown.to_lowercase();
-        assert!(!lower.contains("network error"), "{script}: {shown}");
-        assert!(!lower.contains("could not resolve"), "{script}: {shown}");
-        let command = script.replace('|', "\\|");
-        rows += &format!("| `{code}` | `{command}` | {shown} |\n");
-    }
-    rows += "\n## What no program of a sandbox is told\n\n| codes | why |\n|---|---|\n";
+    let folder = folder.path();
+    let mut rows = told_in(folder, "gateway.toml", MET, operate);
+    rows += SCARCE_HEADING;
+    rows += &told_in(folder, "scarce.toml", SCARCE, |_| {});
+    rows += SERVED_HEADING;
+    rows += &served();
+    rows += "\n## What no program is told\n\n| codes | why |\n|---|---|\n";
     for (codes, why) in UNMET {
         rows += &format!("| `{}` | {why} |\n", codes.replace(' ', "` `"));
     }
     check_page(&rows);
-    let met: BTreeSet<&str> = MET.iter().map(|(code, _)| *code).collect();
+    let met = [MET, SCARCE, SERVED].concat();
+    let met: BTreeSet<&str> = met.iter().map(|(code, _)| *code).collect();
     let unmet: BTreeSet<&str> = UNMET
         .iter()
         .flat_map(|(codes, _)| codes.split(' '))
@@ -60,6 +48,69 @@ fn every_refusal_is_told_where_it_is_met() {
             "`{code}` needs a command that meets it, or a reason why none does"
         );
     }
+}
+
+/// Runs the commands in one sandbox, and returns their rows of the page.
+fn told_in(folder: &Path, config: &str, rows: &[Met], operate: impl FnOnce(&Path)) -> String {
+    let printed = together(folder, config, rows, operate);
+    let told = rows.iter().zip(printed).map(|((code, script), printed)| {
+        if !printed.contains(code) {
+            let said = alone(folder, config, script);
+            assert!(said.contains(code), "{script}: {code}\n{said}\n{printed}");
+        }
+        row(code, script, &printed)
+    });
+    told.collect()
+}
+
+/// Runs the commands against `gateway serve`, whose own lines name the code where a command does
+/// not.
+fn served() -> String {
+    let (login, removed) = (free(), free());
+    let program = Program::start(
+        &SERVING
+            .replace("SILENT", &servers::silent().to_string())
+            .replace("LOGIN", &login.to_string()),
+    );
+    let rules = fs::read_to_string(program.path("rules.cedar")).unwrap();
+    fs::write(program.path("rules.cedar"), rules + SLOW).unwrap();
+    let without = program.edit(|config| format!("{config}{}", listener(removed)));
+    program.reload();
+    let mut rows = String::new();
+    for (code, script) in SERVED {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &format!("( {script}\n) 2>&1")])
+            .current_dir(program.folder.path())
+            .env("PROXY", program.proxy.to_string())
+            .env("LOGIN", login.to_string())
+            .env("REMOVED", removed.to_string());
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        if *code == "listener_removed" {
+            let asked = program.path("remove");
+            wait_for("the request", || asked.exists());
+            std::thread::sleep(Duration::from_millis(500));
+            program.edit(|_| without.clone());
+            program.reload();
+        }
+        let printed = child.wait_with_output().unwrap().stdout;
+        let printed = String::from_utf8(printed).unwrap();
+        wait_for(code, || {
+            let said = fs::read_to_string(program.path("log")).unwrap();
+            printed.contains(code) || said.contains(code)
+        });
+        rows += &row(code, script, &printed);
+    }
+    rows
+}
+
+fn row(code: &str, script: &str, printed: &str) -> String {
+    let shown = plain(printed);
+    let lower = shown.to_lowercase();
+    assert!(!lower.contains("network error"), "{script}: {shown}");
+    assert!(!lower.contains("could not resolve"), "{script}: {shown}");
+    let command = script.replace('|', "\\|");
+    format!("| `{code}` | `{command}` | {shown} |\n")
 }
 
 fn page() -> PathBuf {
@@ -85,17 +136,19 @@ fn prepare(folder: &Path) {
         .replace("FULL", &servers::full().to_string())
         .replace("SOUND", &sound.to_string());
     fs::write(home.join("gateway.toml"), config).unwrap();
+    let scarce = SCARCE_CONFIG.replace("SILENT", &servers::silent().to_string());
+    fs::write(home.join("scarce.toml"), scarce).unwrap();
     // What another project's sandbox knows.
     fs::create_dir(home.join("other")).unwrap();
-    let mut command = sandbox(folder, "printf %s \"$TOKEN\"");
+    let mut command = sandbox(folder, "gateway.toml", "printf %s \"$TOKEN\"");
     let elsewhere = command.current_dir(home.join("other")).output().unwrap();
     fs::write(home.join("project/elsewhere"), elsewhere.stdout).unwrap();
 }
 
-fn sandbox(folder: &Path, script: &str) -> Command {
+fn sandbox(folder: &Path, config: &str, script: &str) -> Command {
     let mut command = user_command(folder, 0);
     command
-        .args(["exec", "--config", "../gateway.toml"])
+        .args(["exec", "--config", &format!("../{config}")])
         .args([
             "--secret",
             "TOKEN@api.test=env:KEY",
@@ -108,13 +161,14 @@ fn sandbox(folder: &Path, script: &str) -> Command {
         .env("AWS_ACCESS_KEY_ID", "AKIAC4N4RYC4N4RYC4N4")
         .env("AWS_SECRET_ACCESS_KEY", CANARY)
         .env("SLACK_BOT_TOKEN", format!("xoxb-{CANARY}"))
+        .env("AZURE_STORAGE_KEY", "A".repeat(86) + "==")
         .env("BINANCE_API_KEY", "k".repeat(64))
         .env("BINANCE_API_SECRET", "s".repeat(64));
     command
 }
 
 /// Runs all of them in one sandbox, and returns what each printed.
-fn together(folder: &Path) -> Vec<String> {
+fn together(folder: &Path, config: &str, rows: &[Met], operate: impl FnOnce(&Path)) -> Vec<String> {
     let project = folder.join("home/project");
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     fs::set_permissions(&project, everybody).unwrap();
@@ -123,10 +177,29 @@ fn together(folder: &Path) -> Vec<String> {
             "printf '\\001{n}\\001'; began=$(date +%s%N); ( {script}\n) 2>&1; printf '\\001'; echo $(( ($(date +%s%N) - began) / 1000000 ))\n"
         )
     };
-    let scripts: Vec<String> = MET.iter().enumerate().map(one).collect();
+    let scripts: Vec<String> = rows.iter().enumerate().map(one).collect();
     fs::write(folder.join("home/all"), scripts.concat()).unwrap();
     fs::copy(folder.join("home/all"), project.join("all")).unwrap();
-    let child = exec(folder, sandbox(folder, "sh ./all"));
+    let child = exec(folder, sandbox(folder, config, "sh ./all"));
+    operate(folder);
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = text(&output.stdout);
+    assert!(!said.contains(CANARY) && !text(&output.stderr).contains(CANARY));
+    let parts: Vec<&str> = said.split('\u{1}').collect();
+    let parts = parts[1..].chunks(3);
+    assert_eq!(parts.len(), rows.len(), "{said}\n{}", text(&output.stderr));
+    let printed = parts.enumerate().map(|(n, part)| {
+        let took: u64 = part[2].trim().parse().unwrap();
+        assert!(took < 20_000, "{:?}: {took} ms", rows[n]);
+        part[1].to_owned()
+    });
+    printed.collect()
+}
+
+/// What an operator does while the commands run.
+fn operate(folder: &Path) {
+    let project = folder.join("home/project");
     for (asked, past, act) in [
         ("remove", "removed", &["reload"][..]),
         ("revoke", "revoked", &["revoke", "SPARE"]),
@@ -148,24 +221,11 @@ fn together(folder: &Path) -> Vec<String> {
         assert!(done.status.success(), "{done:?}");
         fs::write(project.join(past), "").unwrap();
     }
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let said = text(&output.stdout);
-    assert!(!said.contains(CANARY) && !text(&output.stderr).contains(CANARY));
-    let parts: Vec<&str> = said.split('\u{1}').collect();
-    let parts = parts[1..].chunks(3);
-    assert_eq!(parts.len(), MET.len(), "{said}\n{}", text(&output.stderr));
-    let printed = parts.enumerate().map(|(n, part)| {
-        let took: u64 = part[2].trim().parse().unwrap();
-        assert!(took < 20_000, "{:?}: {took} ms", MET[n]);
-        part[1].to_owned()
-    });
-    printed.collect()
 }
 
 /// Runs one in a sandbox of its own, and returns all that a person sees.
-fn alone(folder: &Path, script: &str) -> String {
-    let output = sandbox(folder, script).output().unwrap();
+fn alone(folder: &Path, config: &str, script: &str) -> String {
+    let output = sandbox(folder, config, script).output().unwrap();
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
@@ -225,7 +285,9 @@ fn check_page(rows: &str) {
     );
 }
 
-const REACHED: [&str; 17] = [
+type Met = (&'static str, &'static str);
+
+const REACHED: [&str; 19] = [
     "allowed.test",
     "10.1.2.3",
     "100.100.100.200",
@@ -243,6 +305,8 @@ const REACHED: [&str; 17] = [
     "newer.test",
     "sound.test",
     "gone.test",
+    "unsafe.test",
+    "files.test",
 ];
 
 const CONFIG: &str = r#"
@@ -251,7 +315,7 @@ files = ["rules.cedar"]
 [limits]
 head_timeout = "3s"
 handshake_timeout = "3s"
-progress_timeout = "3s"
+progress_timeout = "5s"
 connect_timeout = "3s"
 exchanges_per_session = 8
 max_buffered_request = "64KiB"
@@ -301,7 +365,15 @@ match = "https://gone.test"
 connect = "SOUND"
 roots = ["sound.pem"]
 [[origin]]
+match = "https://unsafe.test"
+connect = "SOUND"
+roots = ["sound.pem"]
+[[origin]]
 match = "https://reports.s3.eu-central-1.amazonaws.com"
+connect = "SOUND"
+roots = ["sound.pem"]
+[[origin]]
+match = "https://sts.eu-central-1.amazonaws.com"
 connect = "SOUND"
 roots = ["sound.pem"]
 [[fact]]
@@ -333,6 +405,17 @@ from = { command = ["/bin/false"] }
 shape = "g-[26 alnum]"
 origins = ["https://gone.test"]
 [[credential]]
+name = "UNSAFE"
+from = { command = ["/usr/bin/printf", "semi;colon-6f1d2c93a7b84e05"] }
+shape = "u-[26 alnum]"
+places = ["cookie:session"]
+origins = ["https://unsafe.test"]
+[[credential]]
+name = "files"
+sign = "azure-shared-key"
+parts = { key = "env:AZURE_STORAGE_KEY" }
+origins = ["https://files.test"]
+[[credential]]
 name = "exchange"
 sign = "binance-hmac"
 parts = { key = "env:BINANCE_API_KEY", secret = "env:BINANCE_API_SECRET" }
@@ -341,14 +424,78 @@ name = "aws"
 sign = "sigv4"
 parts = { access_key = "env:AWS_ACCESS_KEY_ID", secret_key = "env:AWS_SECRET_ACCESS_KEY" }
 regions = ["eu-central-1"]
-services = ["s3"]
+services = ["s3", "sts"]
 buckets = ["reports"]
-actions = ["s3:GetObject", "s3:ListObjects", "s3:PutObject"]
+actions = ["s3:GetObject", "s3:ListObjects", "s3:PutObject", "sts:AssumeRole"]
+credential_actions = ["sts:AssumeRole"]
 [[credential]]
 name = "LATER"
 from = "env:KEY"
 origins = ["https://spare.test"]
 "#;
+
+/// What the second sandbox is left of everything.
+const SCARCE_CONFIG: &str = r#"
+[policy]
+files = ["rules.cedar"]
+[audit]
+session_burst = "64KiB"
+session_rate = "1KiB"
+[limits]
+connections_per_session = 6
+progress_timeout = "3s"
+max_buffered_request = "64KiB"
+max_buffered_total = "128KiB"
+[[origin]]
+match = "http://slow.test"
+connect = "SILENT"
+cleartext = true
+[[fact]]
+name = "amount"
+type = "Long"
+origins = ["https://facts.test"]
+form = "amount"
+"#;
+
+/// What `gateway serve` has beside its first proxy port.
+const SERVING: &str = r#"
+[limits]
+drain_timeout = "1s"
+[[listener]]
+kind = "proxy"
+address = "LOGIN"
+session = "agent-1"
+authentication = { user = "agent", password = "env:KEY" }
+[[origin]]
+match = "http://slow.test"
+connect = "SILENT"
+cleartext = true
+"#;
+
+const SLOW: &str = r#"
+permit(principal, action, resource == Gateway::Host::"slow.test");
+"#;
+
+fn listener(address: SocketAddr) -> String {
+    format!("[[listener]]\nkind = \"proxy\"\naddress = \"{address}\"\nsession = \"agent-1\"\n")
+}
+
+const SCARCE_HEADING: &str = "
+The same, in a sandbox that is left little: six connections, 128 KiB of content held for judging,
+64 KiB of the log.
+
+| met | command | it prints |
+|---|---|---|
+";
+
+const SERVED_HEADING: &str = "
+The same, from clients of `gateway serve`: `$PROXY` is a proxy port, `$LOGIN` one with a login,
+`$REMOVED` one that its operator takes away. Where a client hides what it is told, the gateway's own
+output names the code.
+
+| met | command | it prints |
+|---|---|---|
+";
 
 const RULES: &str = r#"
 permit(principal, action in Gateway::Action::"ask", resource in Gateway::Domain::"amazonaws.com");

@@ -62,9 +62,10 @@ pub fn full() -> SocketAddr {
 
 /// A server of HTTP/1.1 with its own certificate, which answers in a coding that nobody knows.
 pub fn sound() -> (String, SocketAddr) {
-    let names = ["sound", "gone", "newer"].map(|name| format!("{name}.test"));
-    let bucket = "reports.s3.eu-central-1.amazonaws.com".to_owned();
-    let own = rcgen::generate_simple_self_signed([names.to_vec(), vec![bucket]].concat()).unwrap();
+    let names = ["sound.test", "gone.test", "newer.test", "unsafe.test"];
+    let of_aws = ["reports.s3", "sts"].map(|name| format!("{name}.eu-central-1.amazonaws.com"));
+    let names = [names.map(str::to_owned).to_vec(), of_aws.to_vec()].concat();
+    let own = rcgen::generate_simple_self_signed(names).unwrap();
     let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
     let config = ServerConfig::builder()
         .with_no_client_auth()
