@@ -1559,3 +1559,24 @@ fn with_guard_tools_no_such_file_changes_or_comes() {
     .unwrap();
     check(&host.inside("work/project", &["--config", "gateway.toml"], script));
 }
+
+#[test]
+fn programs_in_the_folders_of_path_are_told() {
+    let host = Host::with_repository();
+    let bin = host.at("work/project/bin").display().to_string();
+    let script = "mkdir bin; cp /bin/true bin/ls; cp /bin/true top; echo x > bin/note; echo x > bin/Makefile; ln -s ls bin/git; rm -f old; mkdir -p .github; echo x > .github/.envrc";
+    let run = |path: &str| {
+        host.sh("work/project", "rm -rf bin top .github");
+        let mut command = host.exec("work/project", &[], script);
+        said(&command.env("PATH", path).output().unwrap())
+    };
+    let told = run(&format!("{bin}:/usr/bin:/bin"));
+    let shell = "bin/git, bin/ls, which your shell (`PATH`) runs or obeys";
+    assert!(told.contains(shell), "{told}");
+    assert!(!told.contains("bin/note"), "{told}");
+    // The name of a file says more than that of its folder.
+    assert!(told.contains(".github/.envrc, which direnv runs"), "{told}");
+    let told = run("/usr/bin:/bin:.");
+    assert!(told.contains("top, which your shell (`PATH`)"), "{told}");
+    assert!(!told.contains("bin/ls"), "{told}");
+}

@@ -85,11 +85,29 @@ impl<'a> Walk<'a> {
 
     fn project(&mut self, project: &'a Path) {
         self.project = project;
+        searched_for_commands(project)
+            .iter()
+            .for_each(|path| self.commands(path));
         self.tree(project, Of::Names);
         let mut seen = BTreeSet::new();
         while let Some((path, reader)) = self.targets.pop() {
             if seen.insert(path.clone()) {
                 self.tree(&path, Of::Reader(reader));
+            }
+        }
+    }
+
+    /// Notes the programs in a folder that `PATH` names: whoever types such a name runs them.
+    fn commands(&mut self, path: &Path) {
+        let Ok(folder) = Folder::open(self.project, path, To::Read) else {
+            return self.miss(path);
+        };
+        for (name, kind) in self.entries(&folder, path) {
+            let is_program = folder
+                .look(&*name)
+                .is_ok_and(|found| found.st_mode & ANY_MAY_RUN != 0);
+            if !kind.is_dir() && is_program {
+                self.file(&folder, &name, path_in(path, &name), Some(BY_NAME));
             }
         }
     }
@@ -394,13 +412,23 @@ impl Of {
     fn reader(self, name: &OsStr) -> Option<Reader> {
         let own = match self {
             Self::Nobody => return None,
-            Self::Reader(reader @ Reader::Tool(_)) => return Some(reader),
             Self::Reader(reader) => Some(reader),
             Self::Names => is_dotted(name).then_some(Reader::Unknown),
         };
+        // The name of a file says more than that of a folder around it.
         let tool = tools::file(name).or_else(|| tools::folder(name));
         tool.map(Reader::Tool).or(own)
     }
+}
+
+/// The folders of a project in which the user's shell looks for commands.
+fn searched_for_commands(project: &Path) -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path)
+        .filter_map(|folder| fs::canonicalize(project.join(folder)).ok());
+    folders
+        .filter(|folder| folder.starts_with(project))
+        .collect()
 }
 
 fn is_dotted(name: &OsStr) -> bool {
@@ -464,6 +492,10 @@ fn path_of(file: &OwnedFd) -> Option<PathBuf> {
 
 /// Directories of installed and built programs.
 const BUILT: &[&str] = &["node_modules", "target", ".venv", "venv", "__pycache__"];
+/// Who runs a program by its name alone.
+const BY_NAME: Reader = Reader::Tool("your shell (`PATH`)");
+/// The permissions to run a file.
+const ANY_MAY_RUN: u32 = 0o111;
 const ENTRIES: usize = 2_000_000;
 /// How long links are resolved. Later ones count as leading out of the project.
 const FOR_LINKS: Duration = Duration::from_secs(3);
