@@ -129,8 +129,7 @@ impl Terminal {
     /// As [`Terminal::entry`], with words of a peer: none of them begins a row, however long it is.
     pub fn entry_of_peer(&self, name: &str, text: &str) {
         let name = painted(self.err, Paint::Dim, &format!("gateway  {name:<8}"));
-        let columns = width(std::io::stderr());
-        let rows = folded(text, columns.saturating_sub(INDENT));
+        let rows = folded(text, room(width(std::io::stderr()), INDENT));
         self.note(format!(
             "{name} {}",
             rows.join(&format!("\n{:INDENT$}", ""))
@@ -240,14 +239,21 @@ static UNWRITTEN: AtomicBool = AtomicBool::new(false);
 fn width(terminal: impl AsFd) -> usize {
     // Only a terminal has a size.
     let size = rustix::termios::tcgetwinsize(terminal).ok();
-    let columns = size.map(|size| usize::from(size.ws_col));
-    let columns = columns.filter(|columns| *columns >= NARROWEST);
-    columns.unwrap_or(usize::MAX)
+    match size.map(|size| usize::from(size.ws_col)) {
+        Some(0) => USUAL,
+        Some(columns) => columns.max(NARROWEST),
+        None => usize::MAX,
+    }
+}
+
+/// What is left of a line beside an indent.
+fn room(width: usize, indent: usize) -> usize {
+    width.saturating_sub(indent).max(NARROWEST)
 }
 
 /// Breaks a text between words. All lines begin at the same column.
 fn wrapped(text: &str, width: usize, indent: usize) -> String {
-    let width = width.saturating_sub(indent);
+    let width = room(width, indent);
     let (mut lines, mut length) = (String::new(), 0);
     for word in text.split(' ') {
         let long = word.chars().map(width_of).sum::<usize>();
@@ -270,7 +276,9 @@ const INDENT: usize = 18;
 /// The width of `  next: `.
 const LABEL: usize = 8;
 /// A narrower terminal breaks lines itself.
-const NARROWEST: usize = 40;
+const NARROWEST: usize = 20;
+/// The width of a terminal that does not tell its own.
+const USUAL: usize = 80;
 
 fn painted(colours: bool, paint: Paint, text: &str) -> String {
     if !colours {
@@ -306,8 +314,8 @@ mod tests {
         let text = "api.github.com, github.com and 3 more";
         assert_eq!(wrapped(text, usize::MAX, INDENT), text);
         let indent = " ".repeat(INDENT);
-        let broken = format!("api.github.com,\n{indent}github.com and\n{indent}3 more");
-        assert_eq!(wrapped(text, INDENT + 15, INDENT), broken);
+        let broken = format!("api.github.com,\n{indent}github.com and 3\n{indent}more");
+        assert_eq!(wrapped(text, INDENT + 20, INDENT), broken);
         assert_eq!(
             wrapped("a-word-that-is-too-long b", INDENT + 4, INDENT),
             format!("a-word-that-is-too-long\n{indent}b")
