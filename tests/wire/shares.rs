@@ -1,6 +1,7 @@
 //! What one session can hold and use up: memory for decoding, room in the audit log. Another is
 //! served all the while.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::rig::gate::Gate;
 use crate::rig::origin::{Step, ok};
 use crate::rig::way::{Way, Wire};
-use crate::rig::{Doors, EVIL, FACTS, GOOD, OTHER, Rig};
+use crate::rig::{Doors, EVIL, FACTS, GOOD, MODEL, OTHER, Rig};
 use crate::rows;
 
 rows![
@@ -17,6 +18,8 @@ rows![
     an_answer_that_may_hold_a_secret_is_asked_for_without_a_coding,
     a_session_that_fills_the_audit_log_is_slowed_down_and_another_goes_on,
     a_run_that_fills_the_audit_log_is_slowed_down,
+    sessions_share_no_connection_and_no_answer,
+    content_that_is_held_takes_no_more_memory_than_its_share,
 ];
 
 /// 24 MiB of one letter: brotli with a window of 16 MiB.
@@ -372,3 +375,97 @@ fn ends_verified(gate: Gate, slowed: &[u64]) {
         String::from_utf8_lossy(&verified.stdout)
     );
 }
+
+/// P01, P02: two sessions send requests with the same credential at the same time. Each gets the
+/// answer to its own, and no connection to the origin serves both.
+fn sessions_share_no_connection_and_no_answer(rig: &Rig) {
+    const REQUESTS: usize = 60;
+    rig.origins.on("/mark", |seen| {
+        ok("", seen.all("x-mark").concat().as_bytes())
+    });
+    let of_a = || rig.open(Way::Tls, GOOD);
+    let of_b = || {
+        rig.dial(rig.ports.tls_b)
+            .secure(Some(GOOD), &["http/1.1"])
+            .unwrap()
+    };
+    let ask = |phantom: &str, mark: &str| {
+        format!(
+            "GET /mark HTTP/1.1\r\nHost: {GOOD}\r\nAuthorization: Bearer {phantom}\r\nX-Mark: {mark}\r\n\r\n"
+        )
+    };
+    let (phantom_a, phantom_b) = (rig.phantom(Way::Tls, "bearer"), &rig.phantoms_b["bearer"]);
+    std::thread::scope(|scope| {
+        for n in 0..8 {
+            for (session, mut wire, phantom) in
+                [("a", of_a(), phantom_a), ("b", of_b(), phantom_b.as_str())]
+            {
+                scope.spawn(move || {
+                    for request in 0..REQUESTS {
+                        let mark = format!("{session} {n} {request}");
+                        let answer = wire.ask(ask(phantom, &mark).as_bytes());
+                        assert_eq!((answer.status, answer.text()), (200, mark));
+                    }
+                });
+            }
+        }
+    });
+    let seen = rig.seen();
+    assert_eq!(seen.len(), 16 * REQUESTS);
+    let connections = |session: &str| -> BTreeSet<u64> {
+        let of_it = seen
+            .iter()
+            .filter(|seen| seen.all("x-mark").concat().starts_with(session));
+        of_it.map(|seen| seen.connection).collect()
+    };
+    let (a, b) = (connections("a"), connections("b"));
+    assert!(!a.is_empty() && a.is_disjoint(&b), "{a:?} {b:?}");
+    rig.forget_records();
+}
+
+/// P06: content that a policy reads is held until it is whole.
+fn content_that_is_held_takes_no_more_memory_than_its_share(rig: &Rig) {
+    const LENGTH: usize = 4 << 20;
+    let ask = |length: usize| {
+        let pad = "a".repeat(length - HEAD_OF_CONTENT.len() - 2);
+        format!(
+            "POST /v1/messages HTTP/1.1\r\nHost: {MODEL}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{HEAD_OF_CONTENT}{pad}\"}}"
+        )
+    };
+    let (last, most) = (b"}", ask(LENGTH));
+    let most = most.strip_suffix('}').unwrap();
+    for way in [Way::Connect, Way::Tls, Way::Transparent] {
+        let before = rig.gate(way).burden().1;
+        let open = |_| {
+            let mut wire = rig.open(way, MODEL);
+            wire.send(most.as_bytes());
+            wire
+        };
+        let mut held: Vec<Wire> = (0..24).map(open).collect();
+        std::thread::sleep(Duration::from_millis(500));
+        let grown = rig.gate(way).burden().1.saturating_sub(before);
+        assert!(grown < 64 << 10, "{way:?}: {grown} KiB");
+        // Session B has a share of its own.
+        let wire = rig.dial(rig.ports.tls_b);
+        let mut wire = wire.secure(Some(MODEL), &["http/1.1"]).unwrap();
+        let answer = wire.ask(ask(LENGTH).as_bytes());
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let statuses: Vec<u16> = held.iter_mut().map(|wire| wire.ask(last).status).collect();
+        let answered = statuses.iter().filter(|status| **status == 200).count();
+        println!("{way:?}: {answered} of 24 answered, {grown} KiB");
+        // One that was refused may be reset before it is read.
+        let is_told = |status: &u16| matches!(status, 200 | 503 | 0);
+        assert!(statuses.iter().all(is_told), "{statuses:?}");
+        assert!((1..=8).contains(&answered), "{statuses:?}");
+        let records = rig.every_record(way);
+        let refused = records
+            .iter()
+            .filter(|record| record["reason"] == "content_budget");
+        assert_eq!(refused.count(), 24 - answered, "{records:?}");
+        rig.forget_records();
+        rig.ends_now();
+        rig.seen();
+    }
+}
+
+const HEAD_OF_CONTENT: &str = r#"{"model":"gpt-4o-mini","max_tokens":1,"pad":""#;
