@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -622,4 +623,58 @@ fn the_log_of_a_serve_that_names_none_is_not_removed_with_the_logs_of_sandboxes(
     let pruned = place.command(GATEWAY).args(["audit", "prune"]).status();
     assert!(pruned.unwrap().success());
     assert!(log.exists(), "{}", place.said());
+}
+
+/// Q02, Q06.
+#[test]
+fn a_process_of_the_same_user_reads_no_memory_of_a_gateway_and_none_is_left_in_a_core() {
+    const ANN: u32 = 12345;
+    const SECRET: &str = "ghp_environment4A9spHcVY5ncnsDkxkJ0mLq17";
+    let place = Place::new(
+        "[[credential]]\nname = \"OTHER\"\nfrom = \"env:OTHER\"\norigins = [\"https://two.example.test\"]\n",
+    );
+    let own = |path: &Path| std::os::unix::fs::chown(path, Some(ANN), Some(ANN)).unwrap();
+    let all = fs::read_dir(place.folder.path()).unwrap();
+    all.for_each(|entry| own(&entry.unwrap().path()));
+    own(place.folder.path());
+    let serving = place
+        .command(GATEWAY)
+        .args(["serve", "--config", "gateway.toml"])
+        .env("OTHER", SECRET)
+        .uid(ANN)
+        .gid(ANN)
+        .spawn();
+    let mut serving = Serving(serving.unwrap());
+    place.await_said("agent-1", 1);
+    let of_it = format!("/proc/{}", serving.0.id());
+    let read = |name: &str| {
+        let mut command = place.command("cat");
+        command.arg(format!("{of_it}/{name}")).uid(ANN).gid(ANN);
+        command.stdout(Stdio::piped()).output().unwrap()
+    };
+    for closed in ["environ", "mem", "maps", "auxv"] {
+        let output = read(closed);
+        assert!(
+            !output.status.success() && output.stdout.is_empty(),
+            "{closed}"
+        );
+    }
+    let readable = ["cmdline", "status", "limits"].map(read);
+    let readable = readable.map(|output| String::from_utf8(output.stdout).unwrap());
+    assert!(!readable.concat().contains(&SECRET[4..12]));
+    let of_cores = readable[2]
+        .lines()
+        .find(|line| line.starts_with("Max core file size"));
+    let words: Vec<&str> = of_cores.unwrap().split_whitespace().collect();
+    assert_eq!(words[4..6], ["0", "0"], "{words:?}");
+    serving.signal(Signal::ABORT);
+    assert_eq!(serving.ended(), None);
+    let names = place.names();
+    let is_core = |path: &PathBuf| {
+        path.file_name()
+            .unwrap()
+            .as_encoded_bytes()
+            .starts_with(b"core")
+    };
+    assert!(!names.iter().any(is_core), "{names:?}");
 }
