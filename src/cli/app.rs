@@ -18,6 +18,7 @@ use super::listening::Listening;
 use super::opened::OpenedSession;
 use super::reloading::{Reloading, RunsAs};
 use super::resolve::ResolvedConfig;
+use super::standing::StandingRules;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};
 use crate::config::{self, Config, SandboxDns};
@@ -56,6 +57,8 @@ pub struct App {
     pub(super) entrance: OnceLock<Entrance>,
     /// The store of sessions, opened with the first of them.
     keeper: OnceCell<Keeper>,
+    /// The granted rules that no refusal of a person leaves out.
+    pub(super) standing: StandingRules,
 }
 
 impl App {
@@ -77,6 +80,7 @@ impl App {
         runs_as: RunsAs,
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
+        let standing = StandingRules::of(&generation::granted(&config)?);
         let first = generation::first(&config, resolved, rules)?;
         let ids = Ids::new().map_err(Failure::no_randomness)?;
         let shared = SharedState::new(first, log(&config, runs_as)?, ids);
@@ -92,6 +96,7 @@ impl App {
             kept_home: None,
             entrance: OnceLock::new(),
             keeper: OnceCell::new(),
+            standing,
         })
     }
 

@@ -4,15 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use super::denials::{self, Denial, NamedLoan};
 use super::failure::Failure;
 use super::proposal;
 use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
 use crate::config::Config;
-use crate::gateway::{chain, floor};
+use crate::gateway::{ProposedAccess, chain, floor};
 use crate::message::{Authority, Host, Origin, Scheme};
-use crate::names::{CredentialName, ReasonCode};
+use crate::names::{CredentialName, ReasonCode, SessionId};
 use crate::policy::generate::{self, CoveredPath};
-use crate::policy::{Declared, Operation, OwnedFacts, Policies, Source};
+use crate::policy::{Operation, OwnedFacts};
 
 /// What a run needed.
 #[derive(Default)]
@@ -25,7 +26,7 @@ pub(super) struct Needs {
     /// The credentials whose refused loans are not known whole, or too many, and to which origins.
     unclear: BTreeSet<(String, AskedOrigin)>,
     /// What a person refused to the run, by the id of the proposal.
-    denied: BTreeMap<String, String>,
+    denied: BTreeMap<String, DeniedAccess>,
     /// Methods and origins of requests of which no part of the path is known.
     unshown: BTreeSet<(String, AskedOrigin)>,
     /// Hosts that were only looked up.
@@ -44,6 +45,12 @@ type AskedOrigin = (String, String, u16);
 
 /// A credential and its place, and the origin.
 type AskedLoan = (String, String, AskedOrigin);
+
+/// What a person refused.
+struct DeniedAccess {
+    shown: String,
+    denials: Vec<Denial>,
+}
 
 struct RefusedLoan {
     request: OwnedFacts,
@@ -87,10 +94,17 @@ impl Needs {
         let subject = record.subject.as_deref().filter(|_| is_answer);
         let subject = subject.unwrap_or_default();
         let undone = subject.strip_prefix("undo ");
-        match undone.unwrap_or(subject).split_once(' ') {
-            Some((id, _)) if undone.is_some() => drop(self.denied.remove(id)),
-            Some((id, wanted)) => drop(self.denied.insert(id.to_owned(), wanted.to_owned())),
-            None => {}
+        let session = SessionId::new(record.session.as_deref().unwrap_or_default());
+        match (undone.unwrap_or(subject).split_once(' '), session) {
+            (Some((id, _)), _) if undone.is_some() => drop(self.denied.remove(id)),
+            (Some((id, shown)), Ok(session)) => {
+                let access = DeniedAccess {
+                    denials: Denial::shown(&session, shown),
+                    shown: shown.to_owned(),
+                };
+                self.denied.insert(id.to_owned(), access);
+            }
+            _ => {}
         }
     }
 
@@ -192,9 +206,16 @@ impl Needs {
                 text.push_str(&format!("// {authority}: {}\n", why.meaning()));
                 continue;
             }
-            for (paths, methods) in by_paths(methods, narrowed) {
-                let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
-                text.push_str(&generate::permit_requests(&origin, &methods, &paths));
+            let (denied, asked) = self.parted(&origin, methods);
+            for (methods, is_denied) in [(asked, false), (denied, true)] {
+                for (paths, methods) in by_paths(&methods, narrowed) {
+                    let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
+                    let rule = generate::permit_requests(&origin, &methods, &paths);
+                    match is_denied || self.permits_what_was_denied(&rule, &[]) {
+                        true => commented(&mut text, "Permits what a person refused", &rule),
+                        false => text.push_str(&rule),
+                    }
+                }
             }
         }
         for (loan, methods) in &self.lent {
@@ -202,9 +223,15 @@ impl Needs {
             let is_named = methods
                 .values()
                 .all(|paths| paths.len() <= MOST_LENT && paths.iter().all(is_exact));
+            let (credential, place, asked) = loan;
+            let name = CredentialName::new(credential).ok();
+            let lent: Vec<NamedLoan> = name.map(|name| (name, place.clone())).into_iter().collect();
+            let is_denied = origin(asked).is_some_and(|to| !self.parted(&to, methods).0.is_empty());
             for rule in lend(loan, methods, is_named) {
                 if !is_named {
                     commented(&mut text, "Lent, on more paths than are named", &rule);
+                } else if is_denied || self.permits_what_was_denied(&rule, &lent) {
+                    commented(&mut text, "Lent, to what a person refused", &rule);
                 } else if self.lends_what_was_refused(loan, &rule) {
                     commented(&mut text, "Lent, and would lend what was refused", &rule);
                 } else {
@@ -221,16 +248,43 @@ impl Needs {
         text
     }
 
+    /// The requests to an origin that a person refused, and the others.
+    fn parted(&self, to: &Origin, methods: &Methods) -> (Methods, Methods) {
+        let (mut refused, mut others) = (Methods::new(), Methods::new());
+        let denials = || self.denied.values().flat_map(|one| &one.denials);
+        for (method, paths) in methods {
+            for path in paths {
+                let wanted = ProposedAccess {
+                    to: to.clone(),
+                    request: Some((method.clone(), text(path).to_owned())),
+                    refused: None,
+                };
+                let is_refused = denials().any(|one| one.is_of(&wanted));
+                let part = if is_refused {
+                    &mut refused
+                } else {
+                    &mut others
+                };
+                part.entry(method.clone()).or_default().insert(path.clone());
+            }
+        }
+        (refused, others)
+    }
+
+    /// Asks a rule, alone, about everything that a person refused: it may cover many paths.
+    fn permits_what_was_denied(&self, rule: &str, loans: &[NamedLoan]) -> bool {
+        let mut denials = self.denied.values().flat_map(|one| &one.denials).peekable();
+        let rule = denials.peek().and_then(|_| denials::alone(rule));
+        rule.is_some_and(|rule| denials.any(|one| one.is_permitted_by(&rule, loans)))
+    }
+
     /// Asks a rule, alone, about everything that was refused: it may cover more than the run was
     /// lent, since many paths become their folder.
     fn lends_what_was_refused(&self, (credential, _, origin): &AskedLoan, rule: &str) -> bool {
         if self.unclear.contains(&(credential.clone(), origin.clone())) {
             return true;
         }
-        let alone = Policies::load(&[Source::new("the rule", rule)], Declared::default());
-        // A rule that does not load lends nothing.
-        alone.is_ok_and(|alone| {
-            let alone = alone.current();
+        denials::alone(rule).is_some_and(|alone| {
             let lends = |one: &RefusedLoan| {
                 let verdict = alone.lend(&one.request.facts(), &one.credential, &one.place);
                 verdict.allowed()
@@ -252,7 +306,7 @@ impl Needs {
             ));
         }
         for wanted in self.denied.values() {
-            let wanted = wanted.escape_debug();
+            let wanted = wanted.shown.escape_debug();
             text.push_str(&format!("// A person refused it to the run: {wanted}\n"));
         }
         for (method, (_, host, _)) in &self.unshown {
@@ -280,7 +334,9 @@ fn note(methods: &mut Methods, method: &str, path: CoveredPath) {
 
 /// Writes a rule that is not in force.
 fn commented(text: &mut String, what: &str, rule: &str) {
-    text.push_str(&format!("// {what}. Remove the slashes to lend it:\n"));
+    text.push_str(&format!(
+        "// {what}. Remove the slashes to put it in force:\n"
+    ));
     for line in rule.lines() {
         text.push_str(&format!("// {line}\n"));
     }

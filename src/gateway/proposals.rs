@@ -9,7 +9,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use crate::message::Origin;
-use crate::message::route::readings;
+use crate::message::route::{may_be_same, readings};
 use crate::names::{ExchangeId, SessionId};
 
 /// How many sessions are remembered. The one that proposed least recently is forgotten first.
@@ -116,11 +116,11 @@ impl ProposedAccess {
     }
 
     /// Whether some server takes both for one request.
-    fn may_be_same(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn may_be_same(&self, other: &Self) -> bool {
         let both = self.request.as_ref().zip(other.request.as_ref());
         let is_read_as_one = both.is_some_and(|((method, path), (other, other_path))| {
-            let others = readings(other_path);
-            method == other && readings(path).iter().any(|one| others.contains(one))
+            method == other && may_be_same(path, other_path)
         });
         self.is_same(other) || (self.to == other.to && is_read_as_one)
     }
@@ -316,6 +316,8 @@ mod tests {
             "/admin/keys",
             "/admin;v=1/keys",
             "//admin/keys",
+            "/admin/keys/",
+            "/admin%2Fkeys",
         ] {
             let again = asks(2, "GET", path);
             assert_eq!(again.unwrap_err(), NotTaken::Refused, "{path}");
