@@ -1,23 +1,25 @@
 //! What a person refused to a workload: it holds in its session until the person undoes it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::StatusCode;
 
 use super::app::App;
 use super::{proposal, proposed};
+use crate::audit::Record;
 use crate::config::Config;
 use crate::control::ControlRefusal;
 use crate::gateway::{Proposal, ProposalState, ProposedAccess};
 use crate::message::{Authority, Origin, Scheme};
 use crate::names::{CredentialName, SessionId};
-use crate::policy::{Declared, Generation, OwnedFacts, Policies, Source};
+use crate::policy::{Declared, Generation, Operation, OwnedFacts, Policies, Source};
 
 /// A credential, and where it stands in a request.
 pub(super) type NamedLoan = (CredentialName, String);
 
 /// What a person refused, as rules are asked about it.
-pub(super) struct Denial {
+struct Denial {
     session: SessionId,
     wanted: ProposedAccess,
     /// The request in each spelling of its path; `None` if it is not known whole.
@@ -36,7 +38,7 @@ impl Denial {
     }
 
     /// Reads what the audit log shows of a refusal. That is without a scheme, so it is of both.
-    pub(super) fn shown(session: &SessionId, shown: &str) -> Vec<Self> {
+    fn shown(session: &SessionId, shown: &str) -> Vec<Self> {
         let first = shown.split(" or ").next().unwrap_or_default();
         let (method, to) = first.split_once(' ').unwrap_or(("", first));
         let (host, path) = to.split_at(to.find('/').unwrap_or(to.len()));
@@ -57,14 +59,9 @@ impl Denial {
             .into()
     }
 
-    /// Whether some server takes this request for the one that was refused.
-    pub(super) fn is_of(&self, asked: &ProposedAccess) -> bool {
-        self.wanted.may_be_same(asked)
-    }
-
     /// Whether a rule permits what was refused: the request, or a loan to it. Without a whole
     /// request it does where it permits anything at the host.
-    pub(super) fn is_permitted_by(&self, rule: &Arc<Generation>, loans: &[NamedLoan]) -> bool {
+    fn is_permitted_by(&self, rule: &Arc<Generation>, loans: &[NamedLoan]) -> bool {
         let Some(requests) = &self.requests else {
             let host = &self.wanted.to.authority.host;
             return rule.may_resolve(&self.session, &[], host);
@@ -77,6 +74,54 @@ impl Denial {
             rule.ask(&one.facts()).allowed() || loans.iter().any(|loan| lends(one, loan))
         };
         requests.iter().any(is_permitted)
+    }
+}
+
+/// What a person refused, as an audit log tells, by the id of the proposal.
+#[derive(Default)]
+pub(super) struct ToldDenials(BTreeMap<String, (String, Vec<Denial>)>);
+
+impl ToldDenials {
+    /// Notes what a person refused, or took back.
+    pub(super) fn hear(&mut self, record: &Record) {
+        let is_answer = record.name.as_deref() == Some(Operation::ProposalRefuse.name())
+            && record.decision.as_deref() == Some("allow");
+        let subject = record.subject.as_deref().filter(|_| is_answer);
+        let subject = subject.unwrap_or_default();
+        let undone = subject.strip_prefix("undo ");
+        let session = SessionId::new(record.session.as_deref().unwrap_or_default());
+        match (undone.unwrap_or(subject).split_once(' '), session) {
+            (Some((id, _)), _) if undone.is_some() => drop(self.0.remove(id)),
+            (Some((id, shown)), Ok(session)) => {
+                let denials = Denial::shown(&session, shown);
+                self.0.insert(id.to_owned(), (shown.to_owned(), denials));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each as it was shown.
+    pub(super) fn shown(&self) -> impl Iterator<Item = &str> {
+        self.0.values().map(|(shown, _)| shown.as_str())
+    }
+
+    /// What was refused and may be this request, as it was shown.
+    pub(super) fn of(&self, asked: &ProposedAccess) -> Option<&str> {
+        let is_of = |all: &[Denial]| all.iter().any(|one| one.wanted.may_be_same(asked));
+        let mut all = self.0.values();
+        let found = all.find(|(_, denials)| is_of(denials));
+        found.map(|(shown, _)| shown.as_str())
+    }
+
+    /// Asks a rule, alone, about everything that was refused: it may cover many paths.
+    pub(super) fn are_permitted_by(&self, rule: &str, loans: &[NamedLoan]) -> bool {
+        let rule = alone(rule).filter(|_| !self.is_empty());
+        let mut denials = self.0.values().flat_map(|(_, denials)| denials);
+        rule.is_some_and(|rule| denials.any(|one| one.is_permitted_by(&rule, loans)))
     }
 }
 
@@ -105,11 +150,7 @@ pub(super) fn permitted(
 
 /// Returns what a person refused to the session of a request, if it may be this request.
 pub(super) fn same(app: &App, request: &OwnedFacts) -> Vec<Proposal> {
-    let asked = ProposedAccess {
-        to: proposal::origin(request),
-        request: Some((request.method.clone(), request.target.path().to_owned())),
-        refused: None,
-    };
+    let asked = proposal::access(request);
     let mut denied = app.shared.proposals.denied(&request.session);
     denied.retain(|one| one.wanted.may_be_same(&asked));
     denied

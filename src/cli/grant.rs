@@ -169,7 +169,7 @@ fn above_floor(app: &App, origin: &Origin) -> Result<(), ControlRefusal> {
             format!("no rule would allow `{host}`"),
         )
         .because(reason.meaning())
-        .next(reason.next_step_for(host, ""))
+        .next(reason.next_step_for(&origin.authority.shown(), ""))
     };
     let snapshot = app.shared.current();
     floor(origin, &snapshot.origins).map_or(Ok(()), |reason| Err(refused(reason)))

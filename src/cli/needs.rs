@@ -4,16 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::denials::{self, Denial, NamedLoan};
+use super::denials::{self, NamedLoan, ToldDenials};
 use super::failure::Failure;
 use super::proposal;
 use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
 use crate::config::Config;
 use crate::gateway::{ProposedAccess, chain, floor};
 use crate::message::{Authority, Host, Origin, Scheme};
-use crate::names::{CredentialName, ReasonCode, SessionId};
+use crate::names::{CredentialName, ReasonCode};
+use crate::policy::OwnedFacts;
 use crate::policy::generate::{self, CoveredPath};
-use crate::policy::{Operation, OwnedFacts};
 
 /// What a run needed.
 #[derive(Default)]
@@ -25,8 +25,8 @@ pub(super) struct Needs {
     refused: Vec<RefusedLoan>,
     /// The credentials whose refused loans are not known whole, or too many, and to which origins.
     unclear: BTreeSet<(String, AskedOrigin)>,
-    /// What a person refused to the run, by the id of the proposal.
-    denied: BTreeMap<String, DeniedAccess>,
+    /// What a person refused to the run.
+    denied: ToldDenials,
     /// Methods and origins of requests of which no part of the path is known.
     unshown: BTreeSet<(String, AskedOrigin)>,
     /// Hosts that were only looked up.
@@ -45,12 +45,6 @@ type AskedOrigin = (String, String, u16);
 
 /// A credential and its place, and the origin.
 type AskedLoan = (String, String, AskedOrigin);
-
-/// What a person refused.
-struct DeniedAccess {
-    shown: String,
-    denials: Vec<Denial>,
-}
 
 struct RefusedLoan {
     request: OwnedFacts,
@@ -84,28 +78,7 @@ impl Needs {
         if !self.is_over && asks_for_a_host(record) {
             self.add(record);
         }
-        self.hear(record);
-    }
-
-    /// Notes what a person refused to the run, by the proposal's id, or took back.
-    fn hear(&mut self, record: &Record) {
-        let is_answer = record.name.as_deref() == Some(Operation::ProposalRefuse.name())
-            && record.decision.as_deref() == Some("allow");
-        let subject = record.subject.as_deref().filter(|_| is_answer);
-        let subject = subject.unwrap_or_default();
-        let undone = subject.strip_prefix("undo ");
-        let session = SessionId::new(record.session.as_deref().unwrap_or_default());
-        match (undone.unwrap_or(subject).split_once(' '), session) {
-            (Some((id, _)), _) if undone.is_some() => drop(self.denied.remove(id)),
-            (Some((id, shown)), Ok(session)) => {
-                let access = DeniedAccess {
-                    denials: Denial::shown(&session, shown),
-                    shown: shown.to_owned(),
-                };
-                self.denied.insert(id.to_owned(), access);
-            }
-            _ => {}
-        }
+        self.denied.hear(record);
     }
 
     fn add(&mut self, record: &Record) {
@@ -211,7 +184,7 @@ impl Needs {
                 for (paths, methods) in by_paths(&methods, narrowed) {
                     let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
                     let rule = generate::permit_requests(&origin, &methods, &paths);
-                    match is_denied || self.permits_what_was_denied(&rule, &[]) {
+                    match is_denied || self.denied.are_permitted_by(&rule, &[]) {
                         true => commented(&mut text, "Permits what a person refused", &rule),
                         false => text.push_str(&rule),
                     }
@@ -230,7 +203,7 @@ impl Needs {
             for rule in lend(loan, methods, is_named) {
                 if !is_named {
                     commented(&mut text, "Lent, on more paths than are named", &rule);
-                } else if is_denied || self.permits_what_was_denied(&rule, &lent) {
+                } else if is_denied || self.denied.are_permitted_by(&rule, &lent) {
                     commented(&mut text, "Lent, to what a person refused", &rule);
                 } else if self.lends_what_was_refused(loan, &rule) {
                     commented(&mut text, "Lent, and would lend what was refused", &rule);
@@ -251,7 +224,6 @@ impl Needs {
     /// The requests to an origin that a person refused, and the others.
     fn parted(&self, to: &Origin, methods: &Methods) -> (Methods, Methods) {
         let (mut refused, mut others) = (Methods::new(), Methods::new());
-        let denials = || self.denied.values().flat_map(|one| &one.denials);
         for (method, paths) in methods {
             for path in paths {
                 let wanted = ProposedAccess {
@@ -259,7 +231,7 @@ impl Needs {
                     request: Some((method.clone(), text(path).to_owned())),
                     refused: None,
                 };
-                let is_refused = denials().any(|one| one.is_of(&wanted));
+                let is_refused = self.denied.of(&wanted).is_some();
                 let part = if is_refused {
                     &mut refused
                 } else {
@@ -269,13 +241,6 @@ impl Needs {
             }
         }
         (refused, others)
-    }
-
-    /// Asks a rule, alone, about everything that a person refused: it may cover many paths.
-    fn permits_what_was_denied(&self, rule: &str, loans: &[NamedLoan]) -> bool {
-        let mut denials = self.denied.values().flat_map(|one| &one.denials).peekable();
-        let rule = denials.peek().and_then(|_| denials::alone(rule));
-        rule.is_some_and(|rule| denials.any(|one| one.is_permitted_by(&rule, loans)))
     }
 
     /// Asks a rule, alone, about everything that was refused: it may cover more than the run was
@@ -305,8 +270,8 @@ impl Needs {
                 "// Refused, which no rule changes: {host}: {code}\n"
             ));
         }
-        for wanted in self.denied.values() {
-            let wanted = wanted.shown.escape_debug();
+        for wanted in self.denied.shown() {
+            let wanted = wanted.escape_debug();
             text.push_str(&format!("// A person refused it to the run: {wanted}\n"));
         }
         for (method, (_, host, _)) in &self.unshown {

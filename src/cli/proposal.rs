@@ -7,7 +7,7 @@ use super::generation;
 use crate::audit::{Injected, Record};
 use crate::config::Config;
 use crate::credential::preset;
-use crate::gateway::floor;
+use crate::gateway::{ProposedAccess, floor};
 use crate::message::route::spellings;
 use crate::message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
 use crate::names::{CredentialName, ReasonCode, SessionId};
@@ -62,6 +62,16 @@ pub(super) fn origin(request: &OwnedFacts) -> Origin {
     let (host, port) = (request.host.clone(), request.port);
     let (scheme, authority) = (request.scheme, Authority { host, port });
     Origin { scheme, authority }
+}
+
+/// What is asked for by a request, as a workload would propose it.
+pub(super) fn access(request: &OwnedFacts) -> ProposedAccess {
+    let path = request.target.path().to_owned();
+    ProposedAccess {
+        to: origin(request),
+        request: Some((request.method.clone(), path)),
+        refused: None,
+    }
 }
 
 fn of_request(

@@ -208,6 +208,15 @@ impl Proposals {
         own
     }
 
+    /// Returns the refusal of a person that is of this request of the session, or of its host.
+    pub(super) fn refusal(&self, session: &SessionId, asked: &ProposedAccess) -> Option<Proposal> {
+        let is_of = |one: &Proposal| {
+            let of_host = one.wanted.request.is_none() && one.wanted.to == asked.to;
+            of_host || one.wanted.may_be_same(asked)
+        };
+        self.denied(session).into_iter().find(is_of)
+    }
+
     /// Sets what became of a proposal that is still in a state, and records that first. Returns it
     /// as it is then; `None` if there is no such proposal.
     ///

@@ -169,6 +169,8 @@ fn nothing_is_proposed_or_granted_below_the_floor() {
         said.contains("Gateway::Host::\"api.example.com\""),
         "{output:?}"
     );
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("every path of the host"), "{told}");
     fs::write(project.join("go"), "").unwrap();
     child.wait_with_output().unwrap();
 }
