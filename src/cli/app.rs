@@ -215,15 +215,22 @@ impl App {
         let groups = groups.iter().map(|group| Arc::from(group.as_str()));
         if let Some(why) = kept.ended() {
             let (why, back) = match why {
-                EndReason::Operator => ("was ended", String::new()),
+                EndReason::Operator => (
+                    "was ended",
+                    "another name in `session` begins a new one".to_owned(),
+                ),
                 EndReason::Idle => {
-                    let back = format!("`gateway resume {id}` brings it back, ");
-                    ("was not used for too long", back)
+                    let back = format!("`gateway resume {id}` brings it back");
+                    ("was not used for too long", format!("{back}, {FRESH}"))
                 }
-                EndReason::Expired | EndReason::Listener => ("is over", String::new()),
+                EndReason::Expired | EndReason::Listener => ("is over", FRESH.to_owned()),
             };
             Terminal::new(false, super::Color::Auto).note(format!(
-                "gateway: session `{id}` {why} and refuses every request; {back}`--fresh` begins it anew"
+                "gateway: session `{id}` {why} and refuses every request; {back}"
+            ));
+        } else if kept.paused {
+            Terminal::new(false, super::Color::Auto).note(format!(
+                "gateway: session `{id}` is paused, as it was: `gateway resume {id}`"
             ));
         }
         let lasts = match self.keeping {
@@ -414,4 +421,5 @@ fn too_many() -> Failure {
 }
 
 /// How often a session is opened anew because another process changed its record meanwhile.
+const FRESH: &str = "`--fresh` begins it anew";
 const TRIES: usize = 8;

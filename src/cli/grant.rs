@@ -164,12 +164,16 @@ fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<NewRule, Contr
 fn above_floor(app: &App, origin: &Origin) -> Result<(), ControlRefusal> {
     let refused = |reason: ReasonCode| {
         let host = origin.authority.host.as_str();
+        let to = match origin.scheme {
+            Scheme::Https => origin.authority.shown(),
+            Scheme::Http => origin.authority.to_string(),
+        };
         ControlRefusal::new(
             StatusCode::CONFLICT,
             format!("no rule would allow `{host}`"),
         )
         .because(reason.meaning())
-        .next(reason.next_step_for(&origin.authority.shown(), ""))
+        .next(reason.next_step_for(&to, ""))
     };
     let snapshot = app.shared.current();
     floor(origin, &snapshot.origins).map_or(Ok(()), |reason| Err(refused(reason)))

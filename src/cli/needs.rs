@@ -10,6 +10,7 @@ use super::proposal;
 use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
 use crate::config::Config;
 use crate::gateway::{ProposedAccess, chain, floor};
+use crate::intercept::GATEWAY_NAME;
 use crate::message::{Authority, Host, Origin, Scheme};
 use crate::names::{CredentialName, ReasonCode};
 use crate::policy::OwnedFacts;
@@ -389,8 +390,9 @@ fn asks_for_a_host(record: &Record) -> bool {
     record.kind == "exchange" && !matches!(entry, Some("host_port" | "publish"))
 }
 
+/// Whether a name is that of a host, and not of the gateway itself.
 fn is_host(host: &str) -> bool {
-    Host::parse(host.as_bytes()).is_ok()
+    host != GATEWAY_NAME && Host::parse(host.as_bytes()).is_ok()
 }
 
 fn origin((scheme, host, port): &AskedOrigin) -> Option<Origin> {

@@ -10,12 +10,14 @@ use time::format_description::well_known::Rfc3339;
 
 use super::answer_body::AnswerBody;
 use super::exchange::Exchange;
+use super::floor::floor;
 use super::proposals::ProposedAccess;
 use super::propose;
 use super::recent::RecentRefusal;
 use super::respond::shown;
 use crate::intercept::{Entry, GATEWAY_NAME};
 use crate::message::Host;
+use crate::names::ReasonCode;
 use crate::policy::HostScope;
 use crate::session::{Identified, Session};
 
@@ -85,9 +87,12 @@ impl Exchange {
         });
         let proposals = &self.worker.shared.proposals;
         let refused = asked.and_then(|asked| proposals.refusal(session.id(), &asked));
+        let is_policys = one.reason == ReasonCode::PolicyDefaultDeny;
+        let origin = one.to.as_ref().filter(|_| is_policys);
+        let below = origin.and_then(|origin| floor(origin, &self.snapshot.origins));
         let next = match refused {
             Some(refused) => propose::after_refusal(&refused),
-            None => one.reason.next_step_for(&to, &id),
+            None => below.unwrap_or(one.reason).next_step_for(&to, &id),
         };
         json!({
             "id": id,

@@ -469,6 +469,7 @@ fn what_a_person_refused_to_a_run_is_learned_from_it_as_a_comment_alone() {
         "{learned}"
     );
     assert!(!live.contains("\"/a"), "{learned}");
+    assert!(!learned.contains("gateway.internal"), "{learned}");
 }
 
 #[test]
