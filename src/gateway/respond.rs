@@ -65,16 +65,15 @@ impl Exchange {
         let session = connection.session.clone();
         self.to = self.to.or_else(|| named_by_itself(&connection, &request));
         let refusal = self.admit(&connection).err().or(refusal);
+        // Where the connection goes, until the request is read and says it.
+        if let Some(Origin { authority, .. }) = &self.to {
+            self.trail
+                .authority(authority.host.as_str(), authority.port);
+        }
         let guard = self.guard.clone();
         let result = match refusal {
-            Some(refusal) => {
-                // Nothing of the request was read.
-                if let Some(Origin { authority, .. }) = &self.to {
-                    self.trail
-                        .authority(authority.host.as_str(), authority.port);
-                }
-                Err(refusal)
-            }
+            // Nothing of the request was read.
+            Some(refusal) => Err(refusal),
             None => tokio::select! {
                 // An aborted exchange takes no further step.
                 biased;
