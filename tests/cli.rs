@@ -470,6 +470,9 @@ fn nothing_is_proposed_after_a_log_that_does_not_hold() {
     ];
     ends_with(&arguments, at, 0, &["permit"]);
     let text = fs::read_to_string(&path).unwrap();
+    // The writer died in its last line: nothing was changed.
+    fs::write(&path, format!("{text}{{\"v\":1,\"seq\":")).unwrap();
+    ends_with(&arguments, at, 0, &["permit"]);
     let first = text.split_inclusive('\n').next().unwrap();
     fs::write(
         &path,

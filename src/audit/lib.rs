@@ -50,6 +50,6 @@ pub use refusals::Refusals;
 pub use share::{Account, Allowance};
 pub use shared::Durability;
 pub use trail::Trail;
-pub use verified::{Unverified, VerifiedRecord, verified};
+pub use verified::{Unverified, VerifiedRecord, verified, verified_chain};
 pub use verify::{Expected, Fault, Problem, Recovery, Report, verify};
 pub use words::{Decision, End, Length, Outcome, Phase};

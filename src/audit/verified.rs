@@ -1,10 +1,11 @@
 //! Records from which a rule may be made: those of a log that holds.
 
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::chain::Head;
 use super::error::Error;
+use super::file::files;
 use super::read::steady;
 use super::record::Record;
 use super::verify::{Expected, Fault, Problem, verify_each};
@@ -44,22 +45,45 @@ pub fn verified<T: Default>(
     head: Option<Head>,
     each: impl Fn(&mut T, VerifiedRecord),
 ) -> Result<T, Unverified> {
+    steady(path, |files| whole(files, head, &each))
+}
+
+/// As [`verified`] without a head, of the files of one chain, of which the last is the log itself.
+/// Where they stand together, those that the log is rotated into meanwhile are read too.
+///
+/// # Errors
+/// As [`verified`].
+pub fn verified_chain<T: Default>(
+    chain: &[PathBuf],
+    each: impl Fn(&mut T, VerifiedRecord),
+) -> Result<T, Unverified> {
+    let together =
+        |log: &&PathBuf| files(log).is_ok_and(|all| chain.iter().all(|file| all.contains(file)));
+    match chain.last().filter(together) {
+        Some(log) => verified(log, None, each),
+        None => whole(chain, None, &each),
+    }
+}
+
+fn whole<T: Default>(
+    files: &[PathBuf],
+    head: Option<Head>,
+    each: &impl Fn(&mut T, VerifiedRecord),
+) -> Result<T, Unverified> {
     let expected = Expected { base: None, head };
     let is_harmless = |fault: &Fault| match fault {
         Fault::TornEnd => true,
         Fault::BeginsLate { .. } => head.is_some(),
         _ => false,
     };
-    steady(path, |files| {
-        let mut made = T::default();
-        let mut take = |record| each(&mut made, VerifiedRecord(record));
-        let report = verify_each(files, expected, Some(&mut take))?;
-        let mut problems = report.problems.into_iter();
-        match problems.find(|problem| !is_harmless(&problem.fault)) {
-            Some(problem) => Err(Unverified::Fault(problem)),
-            None => Ok(made),
-        }
-    })
+    let mut made = T::default();
+    let mut take = |record| each(&mut made, VerifiedRecord(record));
+    let report = verify_each(files, expected, Some(&mut take))?;
+    let mut problems = report.problems.into_iter();
+    match problems.find(|problem| !is_harmless(&problem.fault)) {
+        Some(problem) => Err(Unverified::Fault(problem)),
+        None => Ok(made),
+    }
 }
 
 #[cfg(test)]
@@ -89,6 +113,9 @@ mod tests {
         // What is not written whole yet is no record.
         std::fs::write(&path, format!("{whole}{{\"v\":1,")).unwrap();
         assert_eq!(ids(&path, head).unwrap().len(), 3);
+        let chain = [path.clone()];
+        let all = verified_chain(&chain, |count: &mut u32, _| *count += 1);
+        assert_eq!(all.unwrap(), 4);
         let lines: Vec<&str> = whole.split_inclusive('\n').collect();
         let late = lines[2..].concat();
         std::fs::write(&path, &late).unwrap();

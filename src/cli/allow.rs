@@ -7,6 +7,7 @@ use super::confirm::confirmed;
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway};
 use super::terminal::{Paint, Terminal, safe};
+use crate::config::Allowed;
 use crate::control::{AllowRequest, GrantedRule};
 
 /// Allow a running session what it was refused: shows the narrowest rule, asks, and applies it
@@ -46,6 +47,11 @@ impl Allow {
         for denied in &rule.denied {
             let told = format!("{} was refused to this session before", safe(denied));
             terminal.warning("careful", &told);
+        }
+        if asked.host.as_deref().is_some_and(Allowed::leaves_out_path) {
+            let told = "every path of the host would be allowed: a rule for one request is that of \
+                        its id, and one for some paths is a policy of your own";
+            terminal.warning("careful", told);
         }
         let question = format!("Apply it now, and keep it in {}?", safe(&rule.file));
         if !self.yes && !confirmed(&question)? {

@@ -18,6 +18,7 @@ use super::listening::Listening;
 use super::opened::OpenedSession;
 use super::reloading::{Reloading, RunsAs};
 use super::resolve::ResolvedConfig;
+use super::standing::StandingRules;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};
 use crate::config::{self, Config, SandboxDns};
@@ -56,6 +57,8 @@ pub struct App {
     pub(super) entrance: OnceLock<Entrance>,
     /// The store of sessions, opened with the first of them.
     keeper: OnceCell<Keeper>,
+    /// The granted rules that no refusal of a person leaves out.
+    pub(super) standing: StandingRules,
 }
 
 impl App {
@@ -77,6 +80,7 @@ impl App {
         runs_as: RunsAs,
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
+        let standing = StandingRules::of(&generation::granted(&config)?);
         let first = generation::first(&config, resolved, rules)?;
         let ids = Ids::new().map_err(Failure::no_randomness)?;
         let shared = SharedState::new(first, log(&config, runs_as)?, ids);
@@ -92,6 +96,7 @@ impl App {
             kept_home: None,
             entrance: OnceLock::new(),
             keeper: OnceCell::new(),
+            standing,
         })
     }
 
@@ -210,15 +215,22 @@ impl App {
         let groups = groups.iter().map(|group| Arc::from(group.as_str()));
         if let Some(why) = kept.ended() {
             let (why, back) = match why {
-                EndReason::Operator => ("was ended", String::new()),
+                EndReason::Operator => (
+                    "was ended",
+                    "another name in `session` begins a new one".to_owned(),
+                ),
                 EndReason::Idle => {
-                    let back = format!("`gateway resume {id}` brings it back, ");
-                    ("was not used for too long", back)
+                    let back = format!("`gateway resume {id}` brings it back");
+                    ("was not used for too long", format!("{back}, {FRESH}"))
                 }
-                EndReason::Expired | EndReason::Listener => ("is over", String::new()),
+                EndReason::Expired | EndReason::Listener => ("is over", FRESH.to_owned()),
             };
             Terminal::new(false, super::Color::Auto).note(format!(
-                "gateway: session `{id}` {why} and refuses every request; {back}`--fresh` begins it anew"
+                "gateway: session `{id}` {why} and refuses every request; {back}"
+            ));
+        } else if kept.paused {
+            Terminal::new(false, super::Color::Auto).note(format!(
+                "gateway: session `{id}` is paused, as it was: `gateway resume {id}`"
             ));
         }
         let lasts = match self.keeping {
@@ -409,4 +421,5 @@ fn too_many() -> Failure {
 }
 
 /// How often a session is opened anew because another process changed its record meanwhile.
+const FRESH: &str = "`--fresh` begins it anew";
 const TRIES: usize = 8;

@@ -27,7 +27,8 @@ pub fn first(
     let origins = Arc::new(origins(config, &resolved.encoded_slash, rules)?);
     let credentials = credentials(config, resolved.stored.clone())?;
     let credentials = credentials.with_holding(config.limits.holding());
-    let sources = sources(config, &resolved, credentials.bindings())?;
+    let mut sources = sources(config, &resolved, credentials.bindings())?;
+    sources.extend(granted(config)?);
     let policies = Policies::load(&sources, config.facts.clone());
     Ok(Snapshot {
         policies: policies.map_err(|problems| refused("the policies", &problems))?,
@@ -37,20 +38,22 @@ pub fn first(
     })
 }
 
-/// Makes the generation after `before`, which was made from `old`. Nothing is in force yet.
+/// Makes the generation after `before`, which was made from `old`, with these granted rules.
+/// Nothing is in force yet.
 ///
 /// # Errors
 /// As [`first`].
 pub fn next(
     before: &Snapshot,
     old: &Config,
-    config: &Config,
-    resolved: ResolvedConfig,
+    (config, resolved): (&Config, ResolvedConfig),
+    granted: &[Source],
 ) -> Result<Snapshot, Failure> {
     let origins = origins(config, &resolved.encoded_slash, Vec::new())?;
     let stored = resolved.stored.clone();
     let credentials = next_credentials(&before.credentials, old, config, stored)?;
-    let sources = sources(config, &resolved, credentials.bindings())?;
+    let mut sources = sources(config, &resolved, credentials.bindings())?;
+    sources.extend_from_slice(granted);
     let policies = before.policies.next(&sources, config.facts.clone());
     let policies = policies.map_err(|problems| refused("the new policies", &problems))?;
     if origins.resolver != before.origins.resolver {
@@ -156,7 +159,8 @@ pub fn hosts(
 ) -> Result<Option<Vec<HostScope>>, Failure> {
     let bindings = resolved.stored.iter().map(|stored| stored.binding.clone());
     let bindings = Bindings::new(bindings.collect()).map_err(|error| ambiguous(&error))?;
-    let sources = sources(config, resolved, &bindings)?;
+    let mut sources = sources(config, resolved, &bindings)?;
+    sources.extend(granted(config)?);
     let policies = Policies::load(&sources, config.facts.clone());
     let policies = policies.map_err(|problems| refused("the policies", &problems))?;
     Ok(policies.generation().hosts())
@@ -178,7 +182,22 @@ pub(super) fn served(config: &Config) -> Result<Vec<Source>, Failure> {
     let resolved = ResolvedConfig::of(&config, false)?;
     let bindings = resolved.stored.iter().map(|stored| stored.binding.clone());
     let bindings = Bindings::new(bindings.collect()).map_err(|error| ambiguous(&error))?;
-    sources(&config, &resolved, &bindings)
+    let mut sources = sources(&config, &resolved, &bindings)?;
+    sources.extend(granted(&config)?);
+    Ok(sources)
+}
+
+/// Returns the rules that operators granted.
+///
+/// # Errors
+/// Returns a [`Failure`] if they cannot be read.
+pub(super) fn granted(config: &Config) -> Result<Vec<Source>, Failure> {
+    let is_listed = |path: &Path| config.policy.paths().iter().any(|one| one == path);
+    let path = config.granted.as_deref();
+    let path = path.filter(|path| path.exists() && !is_listed(path));
+    let read = path.map(Source::read).transpose();
+    let read = read.map_err(|problems| refused("the granted rules", &problems))?;
+    Ok(read.unwrap_or_default())
 }
 
 /// Returns the policies from files, and those that flags and presets stand for.
@@ -198,12 +217,6 @@ fn sources(
     }
     if config.open {
         sources.push(Source::new("--learn", generate::permit_everything()));
-    }
-    let is_listed = |path: &Path| config.policy.paths().iter().any(|one| one == path);
-    let granted = config.granted.as_deref();
-    if let Some(granted) = granted.filter(|path| path.exists() && !is_listed(path)) {
-        let read = Source::read(granted);
-        sources.extend(read.map_err(|problems| refused("the granted rules", &problems))?);
     }
     Ok(sources)
 }

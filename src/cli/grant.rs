@@ -19,8 +19,8 @@ use crate::config::Allowed;
 use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
 use crate::gateway::{Proposal, chain, floor};
 use crate::message::{Authority, HostPattern, Origin, Scheme};
-use crate::names::{ReasonCode, SessionId};
-use crate::policy::generate;
+use crate::names::{CredentialName, ReasonCode, SessionId};
+use crate::policy::{Source, generate};
 
 /// Returns the narrowest rule that allows what is asked for, as it would be applied.
 ///
@@ -94,6 +94,7 @@ pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Fai
     if !text.contains(&rule.policy) {
         write(path, format!("{text}\n{}", rule.policy).as_bytes(), 0o600)?;
     }
+    app.standing.add(&Source::new("the rule", &rule.policy));
     let applied = app.reload().await.inspect_err(|_| {
         // The reload already fails. If this fails too, the next one tells of the file.
         let _ = match &before {
@@ -155,7 +156,7 @@ fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<NewRule, Contr
     }
     let session = session(app, asked.session.as_deref())?;
     let policy = permit(&session, &allowed.host.to_string(), allowed.port);
-    let denied = denials::permitted(app, &session, &policy, None);
+    let denied = denials::permitted(app, &session, &policy, &[]);
     Ok(NewRule { policy, denied })
 }
 
@@ -163,12 +164,16 @@ fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<NewRule, Contr
 fn above_floor(app: &App, origin: &Origin) -> Result<(), ControlRefusal> {
     let refused = |reason: ReasonCode| {
         let host = origin.authority.host.as_str();
+        let to = match origin.scheme {
+            Scheme::Https => origin.authority.shown(),
+            Scheme::Http => origin.authority.to_string(),
+        };
         ControlRefusal::new(
             StatusCode::CONFLICT,
             format!("no rule would allow `{host}`"),
         )
         .because(reason.meaning())
-        .next(reason.next_step_for(host, ""))
+        .next(reason.next_step_for(&to, ""))
     };
     let snapshot = app.shared.current();
     floor(origin, &snapshot.origins).map_or(Ok(()), |reason| Err(refused(reason)))
@@ -307,7 +312,12 @@ fn of_record(app: &App, asked: &RuleSubject) -> Result<NewRule, ControlRefusal> 
         return Err(conflict(wanted.reason).next(wanted.next_step));
     }
     let policy = rules.into_iter().collect::<Vec<_>>().join("\n");
-    denials::refuse(&denials::permitted(app, &id, &policy, unlent))?;
+    let loan = unlent.and_then(|unlent| {
+        let name = CredentialName::new(&unlent.credential).ok()?;
+        Some((name, unlent.place.to_string()))
+    });
+    denials::refuse(&denials::same(app, &request))?;
+    denials::refuse(&denials::permitted(app, &id, &policy, loan.as_slice()))?;
     Ok(NewRule {
         policy,
         denied: Vec::new(),

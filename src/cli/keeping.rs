@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::Color;
 use super::failure::Failure;
-use super::kept::RecalledSession;
+use super::kept::{RecalledSession, status};
 use super::opened::OpenedSession;
 use super::project::{project_folders, project_id};
 use super::renewal::Renewal;
@@ -78,7 +78,10 @@ impl Keeper {
             _ => config.state_file(keeping == Keeping::Listeners),
         };
         let opened = match (&path, &keeping) {
-            (Some(path), _) => StateFile::open(path),
+            (Some(path), _) => StateFile::open_anew(path).map(|(store, aside)| {
+                note_set_aside(aside);
+                store
+            }),
             (None, Keeping::Nothing) => return Ok(with(Arc::<MemoryState>::default(), passing()?)),
             (None, _) => {
                 Err(std::io::Error::other("no HOME or XDG_STATE_HOME names a folder").into())
@@ -123,7 +126,11 @@ impl Keeper {
             .find(session)
             .await
             .map_err(|error| unreadable(&error))?;
-        let Some(record) = record.filter(|_| !self.is_fresh(&id)) else {
+        let paused = record.as_ref().is_some_and(|record| record.paused);
+        let stays = |record: &SessionRecord| {
+            !self.is_fresh(&id) || status(record) == SessionStatus::Ended(EndReason::Operator)
+        };
+        let Some(record) = record.filter(stays) else {
             let mut seed = Zeroizing::new([0; 32]);
             getrandom::fill(&mut seed[..]).map_err(Failure::no_randomness)?;
             return Ok(RecalledSession {
@@ -134,6 +141,7 @@ impl Keeper {
                     ca_key: Zeroizing::default(),
                 },
                 shapes: KeptShapes::default(),
+                paused,
             });
         };
         let secrets = record.open(&self.key).map_err(|error| unreadable(&error))?;
@@ -143,6 +151,7 @@ impl Keeper {
             record: Some(record),
             secrets,
             shapes,
+            paused,
         })
     }
 
@@ -271,9 +280,10 @@ impl Keeper {
         session: &SessionId,
     ) -> Result<(SessionId, Option<SessionRecord>), StateError> {
         let Keeping::Project(folder) = &self.keeping else {
-            let record = match self.is_fresh(session) {
-                true => None,
-                false => self.store.session(session).await?,
+            let record = match self.store.session(session).await {
+                // It begins anew, whatever is there.
+                Err(StateError::Changed | StateError::Damaged(_)) if self.is_fresh(session) => None,
+                read => read?,
             };
             return Ok((session.clone(), record));
         };
@@ -344,7 +354,7 @@ impl Keeper {
             ends: session.lifetime().map(|lifetime| unix(lifetime.ends())),
             idle: session.idle().map(|idle| idle.as_secs()),
             was_idle: false,
-            paused: false,
+            paused: kept.paused,
             ended: None,
             shapes: kept.shapes.all().map(named).collect(),
             certificate: ca.as_ref().map(|ca| KeptCertificate {
@@ -374,6 +384,17 @@ fn groups(session: &Session) -> Vec<String> {
         .iter()
         .map(|group| group.to_string())
         .collect()
+}
+
+/// Says that the state of an earlier version was set aside, if it was.
+fn note_set_aside(aside: Option<PathBuf>) {
+    if let Some(aside) = aside {
+        Terminal::new(false, Color::Auto).note(format!(
+            "gateway: the sessions of an earlier version are set aside in {}: all begin anew, with \
+             new phantoms and new CAs",
+            aside.display()
+        ));
+    }
 }
 
 /// Says that the phantoms of a run are its own, since what is kept cannot be opened. A login

@@ -15,6 +15,8 @@ pub(super) struct RecalledSession {
     pub(super) secrets: KeptSecrets,
     /// The shapes of its phantoms.
     pub(super) shapes: KeptShapes,
+    /// Whether an operator paused it, also before it was begun anew.
+    pub(super) paused: bool,
 }
 
 impl RecalledSession {
@@ -36,10 +38,11 @@ impl RecalledSession {
 
     /// Gives a session the status that was kept.
     pub(super) fn restore(&self, session: &Session) {
-        let Some(record) = &self.record else {
-            return;
-        };
-        session.narrow(status(record));
+        match &self.record {
+            Some(record) => session.narrow(status(record)),
+            None if self.paused => session.narrow(SessionStatus::Paused),
+            None => {}
+        }
     }
 
     /// Why the session has ended, if it has. Only a decision ends it for good: the session of a

@@ -15,6 +15,7 @@ use super::terminal::{Paint, Terminal, safe};
 use super::{logs, serving};
 use crate::audit::{self, Record};
 use crate::export;
+use crate::policy::Operation;
 
 /// Show what was asked and refused, from the audit log: the last records, and those that come
 #[derive(Args)]
@@ -250,14 +251,7 @@ pub(super) fn line(record: &Record) -> RecordLine {
     let time = time.get(11..19).unwrap_or(&time);
     let session = shown(record.session.as_deref());
     let (verdict, what) = match record.kind.as_ref() {
-        "act" => (
-            shown(record.outcome.as_deref().or(record.decision.as_deref())),
-            format!(
-                "{} {}",
-                shown(record.operator.as_deref()),
-                shown(record.name.as_deref())
-            ),
-        ),
+        "act" => act(record),
         "event" => (
             shown(record.name.as_deref()),
             format!(
@@ -271,10 +265,29 @@ pub(super) fn line(record: &Record) -> RecordLine {
     RecordLine {
         time: time.to_owned(),
         session,
-        refused: record.reason.is_some() || matches!(&*verdict, "deny" | "failed"),
+        refused: record.reason.is_some() || matches!(&*verdict, "deny" | "denied" | "failed"),
         verdict,
         what,
         id: shown(record.id.as_deref()),
+    }
+}
+
+/// What became of an act, and the act. A permitted one that refuses a proposal permits nothing.
+fn act(record: &Record) -> (String, String) {
+    let verdict = record.outcome.as_deref().or(record.decision.as_deref());
+    let (who, name) = (shown(record.operator.as_deref()), record.name.as_deref());
+    let subject = record.subject.as_deref().unwrap_or_default();
+    let is_answer = name == Some(Operation::ProposalRefuse.name()) && verdict == Some("allow");
+    match (is_answer, subject.strip_prefix("undo ")) {
+        (true, Some(what)) => {
+            let what = format!("{who} takes back the refusal of {}", safe(what));
+            ("undone".to_owned(), what)
+        }
+        (true, None) => (
+            "denied".to_owned(),
+            format!("{who} refuses {}", safe(subject)),
+        ),
+        (false, _) => (shown(verdict), format!("{who} {}", shown(name))),
     }
 }
 

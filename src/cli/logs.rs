@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::audit;
+use crate::audit::{self, Unverified, VerifiedRecord};
 use crate::config::{Config, state};
-use crate::gateway::chain;
+use crate::gateway::chain as causes;
 use crate::names::ExchangeId;
 
+use super::denials::ToldDenials;
 use super::failure::Failure;
 
 /// The files of one chain: the log and its rotated files.
@@ -99,13 +100,41 @@ fn log_of(file: &Path) -> PathBuf {
     }
 }
 
+/// What a log that holds tells of an exchange, and what a person refused.
+type ToldExchange = (Option<VerifiedRecord>, ToldDenials);
+
+/// Reads from a whole chain what a rule for an exchange depends on.
+///
+/// # Errors
+/// Returns a [`Failure`] if the log cannot be read, or does not hold.
+pub(super) fn told(chain: &Chain, id: &str) -> Result<ToldExchange, Failure> {
+    let told = audit::verified_chain(chain, |(found, denied): &mut ToldExchange, record| {
+        denied.hear(&record);
+        if record.kind == "exchange" && record.id.as_deref() == Some(id) {
+            *found = Some(record);
+        }
+    });
+    told.map_err(|why| {
+        let log = chain.last().map(|path| path.display().to_string());
+        let log = log.unwrap_or_default();
+        let (what, why) = match why {
+            Unverified::Unreadable(error) => ("cannot be read", causes(&error)),
+            Unverified::Fault(problem) => ("does not hold", problem.to_string()),
+        };
+        Failure::new(format!("the audit log `{log}` {what}"))
+            .because(format!("{why}, so nothing is proposed after it"))
+            .next("see `gateway audit verify`")
+    })
+}
+
 /// Returns the log and its rotated files, oldest first.
 fn files_of(path: &Path) -> Result<Chain, Failure> {
     audit::files(path).map_err(|error| unreadable(path, &error))
 }
 
 fn unreadable(path: &Path, error: &audit::Error) -> Failure {
-    Failure::new(format!("the audit log `{}` cannot be read", path.display())).because(chain(error))
+    Failure::new(format!("the audit log `{}` cannot be read", path.display()))
+        .because(causes(error))
 }
 
 /// Returns the `gateway why` command for an exchange, in a form that works in any folder. It names

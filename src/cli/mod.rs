@@ -78,6 +78,7 @@ mod serving;
 mod settling;
 mod signals;
 mod standard_error;
+mod standing;
 mod summary;
 mod terminal;
 mod terminal_text;

@@ -4,15 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use super::denials::{self, NamedLoan, ToldDenials};
 use super::failure::Failure;
 use super::proposal;
 use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
 use crate::config::Config;
-use crate::gateway::{chain, floor};
+use crate::gateway::{ProposedAccess, chain, floor};
+use crate::intercept::GATEWAY_NAME;
 use crate::message::{Authority, Host, Origin, Scheme};
 use crate::names::{CredentialName, ReasonCode};
+use crate::policy::OwnedFacts;
 use crate::policy::generate::{self, CoveredPath};
-use crate::policy::{Declared, Operation, OwnedFacts, Policies, Source};
 
 /// What a run needed.
 #[derive(Default)]
@@ -24,8 +26,8 @@ pub(super) struct Needs {
     refused: Vec<RefusedLoan>,
     /// The credentials whose refused loans are not known whole, or too many, and to which origins.
     unclear: BTreeSet<(String, AskedOrigin)>,
-    /// What a person refused to the run, by the id of the proposal.
-    denied: BTreeMap<String, String>,
+    /// What a person refused to the run.
+    denied: ToldDenials,
     /// Methods and origins of requests of which no part of the path is known.
     unshown: BTreeSet<(String, AskedOrigin)>,
     /// Hosts that were only looked up.
@@ -77,21 +79,7 @@ impl Needs {
         if !self.is_over && asks_for_a_host(record) {
             self.add(record);
         }
-        self.hear(record);
-    }
-
-    /// Notes what a person refused to the run, by the proposal's id, or took back.
-    fn hear(&mut self, record: &Record) {
-        let is_answer = record.name.as_deref() == Some(Operation::ProposalRefuse.name())
-            && record.decision.as_deref() == Some("allow");
-        let subject = record.subject.as_deref().filter(|_| is_answer);
-        let subject = subject.unwrap_or_default();
-        let undone = subject.strip_prefix("undo ");
-        match undone.unwrap_or(subject).split_once(' ') {
-            Some((id, _)) if undone.is_some() => drop(self.denied.remove(id)),
-            Some((id, wanted)) => drop(self.denied.insert(id.to_owned(), wanted.to_owned())),
-            None => {}
-        }
+        self.denied.hear(record);
     }
 
     fn add(&mut self, record: &Record) {
@@ -192,9 +180,16 @@ impl Needs {
                 text.push_str(&format!("// {authority}: {}\n", why.meaning()));
                 continue;
             }
-            for (paths, methods) in by_paths(methods, narrowed) {
-                let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
-                text.push_str(&generate::permit_requests(&origin, &methods, &paths));
+            let (denied, asked) = self.parted(&origin, methods);
+            for (methods, is_denied) in [(asked, false), (denied, true)] {
+                for (paths, methods) in by_paths(&methods, narrowed) {
+                    let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
+                    let rule = generate::permit_requests(&origin, &methods, &paths);
+                    match is_denied || self.denied.are_permitted_by(&rule, &[]) {
+                        true => commented(&mut text, "Permits what a person refused", &rule),
+                        false => text.push_str(&rule),
+                    }
+                }
             }
         }
         for (loan, methods) in &self.lent {
@@ -202,9 +197,15 @@ impl Needs {
             let is_named = methods
                 .values()
                 .all(|paths| paths.len() <= MOST_LENT && paths.iter().all(is_exact));
+            let (credential, place, asked) = loan;
+            let name = CredentialName::new(credential).ok();
+            let lent: Vec<NamedLoan> = name.map(|name| (name, place.clone())).into_iter().collect();
+            let is_denied = origin(asked).is_some_and(|to| !self.parted(&to, methods).0.is_empty());
             for rule in lend(loan, methods, is_named) {
                 if !is_named {
                     commented(&mut text, "Lent, on more paths than are named", &rule);
+                } else if is_denied || self.denied.are_permitted_by(&rule, &lent) {
+                    commented(&mut text, "Lent, to what a person refused", &rule);
                 } else if self.lends_what_was_refused(loan, &rule) {
                     commented(&mut text, "Lent, and would lend what was refused", &rule);
                 } else {
@@ -221,16 +222,35 @@ impl Needs {
         text
     }
 
+    /// The requests to an origin that a person refused, and the others.
+    fn parted(&self, to: &Origin, methods: &Methods) -> (Methods, Methods) {
+        let (mut refused, mut others) = (Methods::new(), Methods::new());
+        for (method, paths) in methods {
+            for path in paths {
+                let wanted = ProposedAccess {
+                    to: to.clone(),
+                    request: Some((method.clone(), text(path).to_owned())),
+                    refused: None,
+                };
+                let is_refused = self.denied.of(&wanted).is_some();
+                let part = if is_refused {
+                    &mut refused
+                } else {
+                    &mut others
+                };
+                part.entry(method.clone()).or_default().insert(path.clone());
+            }
+        }
+        (refused, others)
+    }
+
     /// Asks a rule, alone, about everything that was refused: it may cover more than the run was
     /// lent, since many paths become their folder.
     fn lends_what_was_refused(&self, (credential, _, origin): &AskedLoan, rule: &str) -> bool {
         if self.unclear.contains(&(credential.clone(), origin.clone())) {
             return true;
         }
-        let alone = Policies::load(&[Source::new("the rule", rule)], Declared::default());
-        // A rule that does not load lends nothing.
-        alone.is_ok_and(|alone| {
-            let alone = alone.current();
+        denials::alone(rule).is_some_and(|alone| {
             let lends = |one: &RefusedLoan| {
                 let verdict = alone.lend(&one.request.facts(), &one.credential, &one.place);
                 verdict.allowed()
@@ -251,7 +271,7 @@ impl Needs {
                 "// Refused, which no rule changes: {host}: {code}\n"
             ));
         }
-        for wanted in self.denied.values() {
+        for wanted in self.denied.shown() {
             let wanted = wanted.escape_debug();
             text.push_str(&format!("// A person refused it to the run: {wanted}\n"));
         }
@@ -280,7 +300,9 @@ fn note(methods: &mut Methods, method: &str, path: CoveredPath) {
 
 /// Writes a rule that is not in force.
 fn commented(text: &mut String, what: &str, rule: &str) {
-    text.push_str(&format!("// {what}. Remove the slashes to lend it:\n"));
+    text.push_str(&format!(
+        "// {what}. Remove the slashes to put it in force:\n"
+    ));
     for line in rule.lines() {
         text.push_str(&format!("// {line}\n"));
     }
@@ -368,8 +390,9 @@ fn asks_for_a_host(record: &Record) -> bool {
     record.kind == "exchange" && !matches!(entry, Some("host_port" | "publish"))
 }
 
+/// Whether a name is that of a host, and not of the gateway itself.
 fn is_host(host: &str) -> bool {
-    Host::parse(host.as_bytes()).is_ok()
+    host != GATEWAY_NAME && Host::parse(host.as_bytes()).is_ok()
 }
 
 fn origin((scheme, host, port): &AskedOrigin) -> Option<Origin> {

@@ -7,8 +7,8 @@ use super::generation;
 use crate::audit::{Injected, Record};
 use crate::config::Config;
 use crate::credential::preset;
-use crate::gateway::floor;
-use crate::message::route::readings;
+use crate::gateway::{ProposedAccess, floor};
+use crate::message::route::spellings;
 use crate::message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
 use crate::names::{CredentialName, ReasonCode, SessionId};
 use crate::origin::OriginSettings;
@@ -64,6 +64,16 @@ pub(super) fn origin(request: &OwnedFacts) -> Origin {
     Origin { scheme, authority }
 }
 
+/// What is asked for by a request, as a workload would propose it.
+pub(super) fn access(request: &OwnedFacts) -> ProposedAccess {
+    let path = request.target.path().to_owned();
+    ProposedAccess {
+        to: origin(request),
+        request: Some((request.method.clone(), path)),
+        refused: None,
+    }
+}
+
 fn of_request(
     request: &OwnedFacts,
     unlent: Option<&Injected>,
@@ -82,14 +92,14 @@ fn of_request(
     Ok(explanation.and_then(|explanation| explanation.proposal))
 }
 
-/// The request, once for each reading of its path; `None` if one of them is no path.
+/// The request, once for each spelling of its path; `None` if one of them is no path.
 pub(super) fn in_each_reading(request: &OwnedFacts) -> Option<Vec<OwnedFacts>> {
     let read = |path: &String| {
         let target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Keep).ok()?;
         let request = request.clone();
         Some(OwnedFacts { target, ..request })
     };
-    readings(request.target.path()).iter().map(read).collect()
+    spellings(request.target.path()).iter().map(read).collect()
 }
 
 /// Explains what policies say of a request.

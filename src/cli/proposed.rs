@@ -8,9 +8,9 @@ use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway};
 use super::terminal::{Terminal, safe};
 use crate::audit::Record;
-use crate::gateway::{Proposal, ProposalState};
+use crate::gateway::{Proposal, ProposalState, ProposedAccess};
 use crate::message::Origin;
-use crate::names::ReasonCode;
+use crate::names::{ReasonCode, SessionId};
 
 /// List what workloads propose to be allowed
 #[derive(Args)]
@@ -44,11 +44,16 @@ pub(super) fn requested(app: &App, id: &str) -> Option<Record> {
 
 /// The record that a refusal of the proposed request would have left.
 pub(super) fn record(one: &Proposal) -> Option<Record> {
-    let Origin { scheme, authority } = &one.wanted.to;
-    let (method, path) = one.wanted.request.as_ref()?;
+    record_of(&one.session, &one.wanted)
+}
+
+/// The record that a refusal of this request would leave.
+pub(super) fn record_of(session: &SessionId, wanted: &ProposedAccess) -> Option<Record> {
+    let Origin { scheme, authority } = &wanted.to;
+    let (method, path) = wanted.request.as_ref()?;
     Some(Record {
         kind: "exchange".into(),
-        session: Some(one.session.to_string().into()),
+        session: Some(session.to_string().into()),
         entry: Some("transparent".into()),
         scheme: Some(scheme.as_str().into()),
         method: Some(method.clone().into()),

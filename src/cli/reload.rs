@@ -10,10 +10,10 @@ use super::app::{App, log_settings};
 use super::control::operators;
 use super::exporting::ExportChange;
 use super::failure::Failure;
-use super::generation;
 use super::listener_change::ListenerChange;
 use super::publishing::Publication;
 use super::reloading::{Applied, ConfigSource, RunsAs};
+use super::{denials, generation};
 use crate::config::Config;
 use crate::files;
 use crate::gateway::Snapshot;
@@ -110,7 +110,9 @@ impl App {
         let (config, resolved) = read?;
         self.refuse_fixed(source, &latest.config, &config, &resolved)?;
         let before = self.shared.current();
-        let next = generation::next(&before, &latest.config, &config, resolved)?;
+        let mut granted = generation::granted(&config)?;
+        denials::withhold(self, &mut granted);
+        let next = generation::next(&before, &latest.config, (&config, resolved), &granted)?;
         let change = self.prepare_change(source, &before, next, config).await?;
         // The last that can fail.
         self.keep(&change.listeners.opened).await?;
@@ -120,6 +122,7 @@ impl App {
         };
         let config = change.config.clone();
         let applied = self.put_in_force(&before, change);
+        granted.iter().for_each(|source| self.standing.add(source));
         for (session, lifetime) in extended {
             session.extend(lifetime);
         }

@@ -6,10 +6,10 @@ use std::path::Path;
 use serde_json::json;
 
 use super::gateways::{ChosenGateway, Gateway};
-use super::logs::Chain;
+use super::logs::{self, Chain};
 use super::proposal::{self, Unallowable};
 use super::terminal::{Terminal, safe};
-use crate::audit::{Expected, Found, verify};
+use crate::audit::{Found, Record};
 use crate::config::Config;
 
 /// What would allow a request.
@@ -26,24 +26,26 @@ pub(super) enum Remedy {
 
 impl Remedy {
     /// Finds what would allow a request. Its gateway is asked if it still runs and no configuration
-    /// is named: it knows its settings.
+    /// is named: it knows its settings, and has verified its log.
     pub(super) fn of(found: &Found, chain: &Chain, config: Option<&Config>) -> Self {
-        let local = Self::local(found, config);
-        let remedy = match (&local, config) {
-            (Self::Unneeded, _) | (_, Some(_)) => local,
-            (_, None) => Self::of_gateway(found).unwrap_or_else(|| local.past()),
+        let remedy = match config {
+            Some(_) => Self::local(&found.exchange, config),
+            None => match Self::local(&found.exchange, None) {
+                Self::Unneeded => Self::Unneeded,
+                local => match Self::of_gateway(found) {
+                    Some(remedy) => return remedy,
+                    None => local.past(),
+                },
+            },
         };
-        let holds = || verify(chain, Expected::default()).is_ok_and(|report| report.holds());
         match remedy {
-            Self::Policy(_) | Self::Past(_) if !holds() => {
-                Self::None("nothing is proposed: the audit log does not verify".to_owned())
-            }
+            Self::Policy(_) | Self::Past(_) => remedy.verified(found, chain),
             remedy => remedy,
         }
     }
 
-    fn local(found: &Found, config: Option<&Config>) -> Self {
-        match proposal::of(&found.exchange, config) {
+    fn local(record: &Record, config: Option<&Config>) -> Self {
+        match proposal::of(record, config) {
             Ok(Some(text)) => Self::Policy(text),
             Ok(None) => Self::Unneeded,
             Err(Unallowable::Floor(why)) => {
@@ -54,6 +56,26 @@ impl Remedy {
                  Name its configuration: `--config FILE`.",
                 why.meaning()
             )),
+        }
+    }
+
+    /// Returns it only if the log holds, has this very record, and tells of no refusal by a person.
+    fn verified(self, found: &Found, chain: &Chain) -> Self {
+        let told = logs::told(chain, found.exchange.id.as_deref().unwrap_or_default());
+        let (record, denied) = match told {
+            Ok(told) => told,
+            Err(why) => return Self::None(why.to_string()),
+        };
+        if record.is_none_or(|record| *record != found.exchange) {
+            return Self::None("the audit log was changed meanwhile".to_owned());
+        }
+        let asked = proposal::request(&found.exchange, None).ok();
+        let asked = asked.map(|request| proposal::access(&request));
+        match asked.as_ref().and_then(|asked| denied.of(asked)) {
+            Some(denied) => Self::None(format!(
+                "a person refused `{denied}` to that session; for a new one, a person decides anew"
+            )),
+            None => self,
         }
     }
 
@@ -108,8 +130,8 @@ impl Remedy {
                 terminal.line("");
                 text.lines().for_each(|line| terminal.line(safe(line)));
             }
-            Self::None(why) => terminal.line(format!("  {}", safe(why))),
-            Self::Unneeded => {}
+            // The next step says why.
+            Self::None(_) | Self::Unneeded => {}
         }
     }
 }

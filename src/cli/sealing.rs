@@ -64,7 +64,10 @@ impl<'c> KeyPlaces<'c> {
         let unreadable = |error| Failure::of("the state cannot be read", &error);
         if let Some(mark) = store.key_mark().await.map_err(unreadable)? {
             match self.known(&mark).await {
-                Err(_) if forgets => store.forget().await.map_err(unreadable)?,
+                Err(_) if forgets => {
+                    store.forget().await.map_err(unreadable)?;
+                    Terminal::new(false, Color::Auto).note(FORGOTTEN);
+                }
                 known => {
                     let key = Arc::new(known.map_err(NoKey::Lost)?);
                     return Ok((store.unlock(key.clone(), &mark), key));
@@ -206,6 +209,8 @@ fn no_key(reference: &SecretRef) -> Failure {
     .next("make one: `openssl rand -base64 32`")
 }
 
+const FORGOTTEN: &str = "gateway: the key of the sessions is lost, so all of them begin anew, also \
+                         those that were ended or paused";
 const UNMADE: &str = "there is no key to seal the state with";
 const IN_RING: &str = "keyring";
 const IN_FILE: &str = "file";

@@ -8,6 +8,7 @@ use super::app::App;
 use super::logs;
 use super::terminal::{Terminal, safe};
 use super::write::write;
+use crate::gateway::{Proposal, ProposalState, ProposedAccess};
 use crate::launch::after::{Aftermath, Found, Reader};
 use crate::session::{EndReason, Session, SessionStatus};
 
@@ -24,8 +25,18 @@ pub fn print_ended(terminal: &Terminal, app: &App) {
 /// Prints a short summary of what was refused while the command ran.
 pub fn print_refused(terminal: &Terminal, app: &App) {
     let refused = app.shared.refused.all();
+    let denied = app.shared.proposals.all().into_iter();
+    let denied: Vec<Proposal> = denied
+        .filter(|one| one.state == ProposalState::Refused)
+        .collect();
     for (host, reason, counted) in refused.iter().take(SHOWN) {
+        let denied = denied.iter().map(|one| &one.wanted);
+        let denied: Vec<String> = denied
+            .filter(|wanted| wanted.to.authority.shown() == *host)
+            .map(ProposedAccess::shown)
+            .collect();
         let allow = match counted.is_grantable && !host.is_empty() {
+            _ if !denied.is_empty() => format!("; a person refused {}", denied.join(", ")),
             true => format!("; `--allow {host}` permits it"),
             false => String::new(),
         };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::audit::{Expected, Found, Record, find, read, verify};
+use crate::audit::{Found, Record, find, read};
 use crate::config::Config;
 use crate::config::keys::nearest;
 use crate::names::{ExchangeId, ReasonCode};
@@ -66,17 +66,11 @@ impl Why {
     /// Returns a [`Failure`] if the id is invalid, no log contains it, or the log does not verify.
     pub(super) fn find_in_whole_log(&self) -> Result<Found, Failure> {
         let (found, chain) = self.search()?;
-        let report = verify(&chain, Expected::default())
-            .map_err(|error| Failure::of("the audit log cannot be verified", &error))?;
-        if report.holds() {
-            return Ok(found);
+        let (record, _) = logs::told(&chain, found.exchange.id.as_deref().unwrap_or_default())?;
+        match record {
+            Some(record) if *record == found.exchange => Ok(found),
+            _ => Err(Failure::new("the audit log was changed meanwhile").next("ask again")),
         }
-        Err(Failure::new(format!(
-            "the audit log `{}` does not hold",
-            found.file.display()
-        ))
-        .because("records were changed, removed or put in, so nothing is proposed after it")
-        .next("see `gateway audit verify`"))
     }
 
     /// Returns the record of the exchange, and the log that contains it.
@@ -355,7 +349,13 @@ fn next_step(record: &Record, reason: &str, remedy: &Remedy) -> String {
     };
     let to = if host.is_empty() { "" } else { &to };
     let id = record.id.as_deref().unwrap_or("ID");
-    let step = remedy.of_the_past(to, record.unlent.is_some());
-    let step = step.unwrap_or_else(|| code.next_step_for(to, id));
+    let step = match remedy {
+        Remedy::None(why) => {
+            format!("No rule is proposed: {}.", why.trim_end_matches('.'))
+        }
+        _ => remedy
+            .of_the_past(to, record.unlent.is_some())
+            .unwrap_or_else(|| code.next_step_for(to, id)),
+    };
     format!("{} {step}", code.meaning())
 }

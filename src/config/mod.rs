@@ -131,6 +131,12 @@ pub struct Allowed {
 }
 
 impl Allowed {
+    /// Whether a text names a path, which [`Self::parse`] leaves out.
+    #[must_use]
+    pub fn leaves_out_path(text: &str) -> bool {
+        network::has_path(text)
+    }
+
     /// Reads `HOST`, `HOST:PORT` or `*.DOMAIN[:PORT]`, or an https URL, whose path is left out. The
     /// port is 443 unless given.
     ///

@@ -10,11 +10,14 @@ use time::format_description::well_known::Rfc3339;
 
 use super::answer_body::AnswerBody;
 use super::exchange::Exchange;
+use super::floor::floor;
+use super::proposals::ProposedAccess;
 use super::propose;
 use super::recent::RecentRefusal;
 use super::respond::shown;
 use crate::intercept::{Entry, GATEWAY_NAME};
 use crate::message::Host;
+use crate::names::ReasonCode;
 use crate::policy::HostScope;
 use crate::session::{Identified, Session};
 
@@ -59,7 +62,7 @@ impl Exchange {
             "groups": session.last_groups().iter().map(|group| &**group).collect::<Vec<_>>(),
             "reaches": self.reaches(session),
             "credentials": credentials,
-            "refused": refused.iter().map(refusal).collect::<Vec<_>>(),
+            "refused": refused.iter().map(|one| self.refusal(session, one)).collect::<Vec<_>>(),
             "pages": ["/", "/refused", "/proposals", "/ca.pem"],
         });
         page(&about, wants_json, text_of_session)
@@ -67,8 +70,38 @@ impl Exchange {
 
     fn refused(&self, session: &Session, wants_json: bool) -> OwnPage {
         let refused = self.worker.shared.recent.of(session.id());
-        let all: Vec<Value> = refused.iter().map(refusal).collect();
+        let all: Vec<Value> = refused
+            .iter()
+            .map(|one| self.refusal(session, one))
+            .collect();
         page(&json!({ "refused": all }), wants_json, text_of_refused)
+    }
+
+    fn refusal(&self, session: &Session, one: &RecentRefusal) -> Value {
+        let (id, to) = (one.id.to_string(), shown(one.to.as_ref()));
+        let time = OffsetDateTime::from(one.time).format(&Rfc3339);
+        let asked = one.to.clone().map(|to| ProposedAccess {
+            to,
+            request: one.request.clone(),
+            refused: None,
+        });
+        let proposals = &self.worker.shared.proposals;
+        let refused = asked.and_then(|asked| proposals.refusal(session.id(), &asked));
+        let is_policys = one.reason == ReasonCode::PolicyDefaultDeny;
+        let origin = one.to.as_ref().filter(|_| is_policys);
+        let below = origin.and_then(|origin| floor(origin, &self.snapshot.origins));
+        let next = match refused {
+            Some(refused) => propose::after_refusal(&refused),
+            None => below.unwrap_or(one.reason).next_step_for(&to, &id),
+        };
+        json!({
+            "id": id,
+            "time": time.unwrap_or_default(),
+            "to": to,
+            "reason": one.reason.as_str(),
+            "what": one.reason.meaning(),
+            "next": next,
+        })
     }
 
     fn proposals(&self, session: &Session, wants_json: bool) -> OwnPage {
@@ -113,19 +146,6 @@ impl Exchange {
         })
         .collect()
     }
-}
-
-fn refusal(one: &RecentRefusal) -> Value {
-    let (id, to) = (one.id.to_string(), shown(one.to.as_ref()));
-    let time = OffsetDateTime::from(one.time).format(&Rfc3339);
-    json!({
-        "id": id,
-        "time": time.unwrap_or_default(),
-        "to": to,
-        "reason": one.reason.as_str(),
-        "what": one.reason.meaning(),
-        "next": one.reason.next_step_for(&to, &id),
-    })
 }
 
 fn text_of_proposals(about: &Value) -> String {

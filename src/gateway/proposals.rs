@@ -9,7 +9,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use crate::message::Origin;
-use crate::message::route::readings;
+use crate::message::route::{may_be_same, readings};
 use crate::names::{ExchangeId, SessionId};
 
 /// How many sessions are remembered. The one that proposed least recently is forgotten first.
@@ -116,11 +116,11 @@ impl ProposedAccess {
     }
 
     /// Whether some server takes both for one request.
-    fn may_be_same(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn may_be_same(&self, other: &Self) -> bool {
         let both = self.request.as_ref().zip(other.request.as_ref());
         let is_read_as_one = both.is_some_and(|((method, path), (other, other_path))| {
-            let others = readings(other_path);
-            method == other && readings(path).iter().any(|one| others.contains(one))
+            method == other && may_be_same(path, other_path)
         });
         self.is_same(other) || (self.to == other.to && is_read_as_one)
     }
@@ -206,6 +206,15 @@ impl Proposals {
         let mut own = self.of(session);
         own.retain(|one| one.state == ProposalState::Refused);
         own
+    }
+
+    /// Returns the refusal of a person that is of this request of the session, or of its host.
+    pub(super) fn refusal(&self, session: &SessionId, asked: &ProposedAccess) -> Option<Proposal> {
+        let is_of = |one: &Proposal| {
+            let of_host = one.wanted.request.is_none() && one.wanted.to == asked.to;
+            of_host || one.wanted.may_be_same(asked)
+        };
+        self.denied(session).into_iter().find(is_of)
     }
 
     /// Sets what became of a proposal that is still in a state, and records that first. Returns it
@@ -316,6 +325,8 @@ mod tests {
             "/admin/keys",
             "/admin;v=1/keys",
             "//admin/keys",
+            "/admin/keys/",
+            "/admin%2Fkeys",
         ] {
             let again = asks(2, "GET", path);
             assert_eq!(again.unwrap_err(), NotTaken::Refused, "{path}");

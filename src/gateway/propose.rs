@@ -273,6 +273,15 @@ pub(super) fn shown(one: &Proposal) -> Value {
     })
 }
 
+/// What to do where a person has refused a request.
+pub(super) fn after_refusal(refused: &Proposal) -> String {
+    let id = refused.id;
+    format!(
+        "A person has refused it to this session: do without it, or ask your user, who takes that \
+         back with `gateway deny --undo {id}`."
+    )
+}
+
 /// What an answer says of a proposal that waits.
 pub(super) fn answer(taken: Result<Value, Unproposed>) -> (StatusCode, Value) {
     match taken {

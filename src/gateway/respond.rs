@@ -13,6 +13,8 @@ use super::error_format::ErrorFormat;
 use super::exchange::Exchange;
 use super::guard::ConnectionGuard;
 use super::origin_time::OriginTime;
+use super::proposals::ProposedAccess;
+use super::propose::after_refusal;
 use super::recent::RecentRefusal;
 use super::refusal::Refusal;
 use super::worker::Worker;
@@ -21,6 +23,7 @@ use crate::body::TransformFault;
 use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{ConnectionContext, Rejected, SessionCa};
 use crate::message::{Authority, Origin};
+use crate::names::SessionId;
 
 impl Exchange {
     /// Begins an exchange on a connection.
@@ -62,16 +65,15 @@ impl Exchange {
         let session = connection.session.clone();
         self.to = self.to.or_else(|| named_by_itself(&connection, &request));
         let refusal = self.admit(&connection).err().or(refusal);
+        // Where the connection goes, until the request is read and says it.
+        if let Some(Origin { authority, .. }) = &self.to {
+            self.trail
+                .authority(authority.host.as_str(), authority.port);
+        }
         let guard = self.guard.clone();
         let result = match refusal {
-            Some(refusal) => {
-                // Nothing of the request was read.
-                if let Some(Origin { authority, .. }) = &self.to {
-                    self.trail
-                        .authority(authority.host.as_str(), authority.port);
-                }
-                Err(refusal)
-            }
+            // Nothing of the request was read.
+            Some(refusal) => Err(refusal),
             None => tokio::select! {
                 // An aborted exchange takes no further step.
                 biased;
@@ -90,7 +92,7 @@ impl Exchange {
                     Err(error) => Refusal::Audit(error),
                 }
             }
-            Err(refusal) => self.blame(refusal),
+            Err(refusal) => self.heed(&session, self.blame(refusal)),
         };
         let recent = RecentRefusal {
             id: self.trail.id(),
@@ -161,6 +163,26 @@ impl Exchange {
             Some(fault) => Refusal::Content(fault.clone()),
             None => refusal,
         }
+    }
+
+    /// Says that a person has refused it, where one has, in place of how to allow it.
+    fn heed(&self, session: &SessionId, mut refusal: Refusal) -> Refusal {
+        if let Refusal::Denied(denied) = &mut refusal
+            && denied.explanation.proposal.is_some()
+            && let Some(request) = self.trail.request()
+        {
+            let asked = ProposedAccess {
+                to: denied.origin.clone(),
+                request: Some(request),
+                refused: None,
+            };
+            let proposals = &self.worker.shared.proposals;
+            if let Some(refused) = proposals.refusal(session, &asked) {
+                denied.explanation.proposal = None;
+                denied.explanation.next_step = after_refusal(&refused);
+            }
+        }
+        refusal
     }
 
     /// Records the refusal, then returns it.

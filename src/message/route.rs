@@ -1,5 +1,6 @@
 //! Routes: paths that select requests by whole segments.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -64,6 +65,27 @@ pub fn readings(path: &str) -> Vec<String> {
     let mut all = other_readings(path);
     all.insert(0, path.to_owned());
     all
+}
+
+/// Whether some server may take both paths for one: a reading of one is a reading of the other.
+/// Here encoded slashes are slashes, and one at the end says nothing. Letter case is kept.
+pub fn may_be_same(one: &str, other: &str) -> bool {
+    let others = readings(other);
+    let is_among = |one: &String| others.iter().any(|other| segments(one).eq(segments(other)));
+    readings(one).iter().any(is_among)
+}
+
+/// The readings of a path, and each with its encoded slashes decoded, and with a slash at its end
+/// and without.
+pub fn spellings(path: &str) -> Vec<String> {
+    let readings = readings(path).into_iter();
+    let decoded = readings.flat_map(|one| [one.replace("%2F", "/"), one]);
+    let all = decoded.flat_map(|one| {
+        let bare = one.trim_end_matches('/').to_owned();
+        [format!("{bare}/"), bare, one]
+    });
+    let all: BTreeSet<String> = all.filter(|one| !one.is_empty()).collect();
+    all.into_iter().collect()
 }
 
 fn merge_slashes(path: &str) -> String {
@@ -151,6 +173,28 @@ mod tests {
         ] {
             assert_eq!(other_readings(path), readings, "{path}");
         }
+    }
+
+    #[test]
+    fn two_paths_that_some_server_reads_alike_may_be_the_same() {
+        for other in [
+            "/admin/keys",
+            "/admin/keys/",
+            "//admin//keys",
+            "/admin;v=1/keys",
+            "/admin%2Fkeys",
+            "/admin%2Fkeys;v%3B",
+            "/admin%3Bx/keys/",
+        ] {
+            assert!(may_be_same("/admin/keys", other), "{other}");
+            assert!(may_be_same(other, "/admin/keys"), "{other}");
+        }
+        for other in ["/Admin/keys", "/admin", "/admin/keys/1", "/adminkeys", "/"] {
+            assert!(!may_be_same("/admin/keys", other), "{other}");
+        }
+        assert!(may_be_same("/", "//"));
+        assert_eq!(spellings("/"), ["/"]);
+        assert_eq!(spellings("/a%2Fb"), ["/a%2Fb", "/a%2Fb/", "/a/b", "/a/b/"]);
     }
 
     #[test]

@@ -158,7 +158,7 @@ ProxyAuthentication "proxy_authentication" PROXY_AUTHENTICATION_REQUIRED Client 
     "Send those of the listener: see `authentication` of `[[listener]]`."
 SessionEnded "session_ended" FORBIDDEN Client "http_request_denied"
     "The session is over: its time is up, it was idle for too long, or the operator ended it."
-    "Ask your user: `gateway resume` brings an idle session back, `--fresh` begins one anew."
+    "Ask your user: `gateway resume` brings an idle session back; one that was ended stays so."
 SessionLimit "session_limit" SERVICE_UNAVAILABLE Client "connection_limit_reached"
     "The session has too many requests under way."
     "Wait until others end; the limit is in `[limits]`."

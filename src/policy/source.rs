@@ -1,7 +1,10 @@
 //! Sources of policies, and the problems and lints found in them, with their positions.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+
+use cedar_policy::PolicySet;
 
 use crate::files;
 
@@ -70,6 +73,28 @@ impl Source {
     pub fn read(path: &Path) -> Result<Vec<Self>, Problems> {
         let files = expand(path).map_err(|problem| Problems(vec![problem]))?;
         all(files.iter().map(|file| read_file(file)))
+    }
+
+    /// Each policy, with its place in the text; none if the text cannot be read.
+    #[must_use]
+    pub fn rules(&self) -> Vec<(Range<usize>, String)> {
+        let set: PolicySet = self.text.parse().unwrap_or_default();
+        let policies = set.policies();
+        let places =
+            policies.filter_map(|policy| policy.as_ref().loc().map(|at| at.start()..at.end()));
+        let rule = |at: Range<usize>| Some((at.clone(), self.text.get(at)?.to_owned()));
+        places.filter_map(rule).collect()
+    }
+
+    /// Leaves out what stands in a place. All else stays where it is.
+    pub fn leave_out(&mut self, place: Range<usize>) {
+        if let Some(text) = self.text.get(place.clone()) {
+            let blank: String = text
+                .bytes()
+                .map(|byte| if byte == b'\n' { '\n' } else { ' ' })
+                .collect();
+            self.text.replace_range(place, &blank);
+        }
     }
 
     /// The line and column of a byte offset, both from 1.

@@ -61,6 +61,11 @@ impl StateError {
             Self::Newer { .. } => {
                 String::from("run the newer gateway, or name another file: `[state] path = \"…\"`")
             }
+            Self::Older { .. } => format!(
+                "move {} away; sessions then get new phantoms and new CAs, and those that were \
+                 ended or paused begin anew",
+                path.display()
+            ),
             _ => format!(
                 "move {} away; sessions then get new phantoms and new CAs",
                 path.display()

@@ -58,6 +58,39 @@ impl StateFile {
         Ok(Self { jobs })
     }
 
+    /// Does the same. A file of an earlier version, of which nothing can be taken over, is renamed
+    /// first and told of; not one that says that sessions were ended or paused.
+    ///
+    /// # Errors
+    /// As [`StateFile::open`].
+    pub fn open_anew(path: &Path) -> Result<(Self, Option<PathBuf>), StateError> {
+        let older = match Self::open(path) {
+            Err(older @ StateError::Older { .. }) => older,
+            opened => return Ok((opened?, None)),
+        };
+        // Another process may have renamed it meanwhile.
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let held = std::fs::File::open(folder)?;
+        held.lock()?;
+        let found = match Self::open(path) {
+            Err(StateError::Older { found, .. }) => found,
+            opened => return Ok((opened?, None)),
+        };
+        let aside = with_end(path, &format!(".v{found}"));
+        if aside.exists() || decides(path).unwrap_or(true) {
+            return Err(older);
+        }
+        for end in ["-wal", "-shm", ""] {
+            match std::fs::rename(with_end(path, end), with_end(&aside, end)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+        }
+        Ok((Self::open(path)?, Some(aside)))
+    }
+
     fn ask<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Connection) -> Result<T, StateError> + Send + 'static,
@@ -206,22 +239,20 @@ fn prepare(path: &Path) -> Result<(), StateError> {
     Ok(files::check_private(path)?)
 }
 
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    PathBuf::from(name)
+}
+
+/// Whether a file of an earlier version says that a session was ended or paused.
+fn decides(path: &Path) -> Result<bool, StateError> {
+    let connection = reached(path.to_owned())?;
+    Ok(connection.query_row(DECIDES, [], |row| row.get(0))?)
+}
+
 fn connect(path: PathBuf) -> Result<Connection, StateError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    // SQLite follows no link anywhere on the path, so the folder's own links are resolved first.
-    let folder = path.parent().map(std::fs::canonicalize).transpose()?;
-    let path = match (folder, path.file_name()) {
-        (Some(folder), Some(name)) => folder.join(name),
-        _ => path,
-    };
-    let mut connection = Connection::open_with_flags(path, flags)?;
-    // Nothing that somebody put into the file runs, such as a trigger that drops a decision.
-    for (switch, on) in SWITCHES {
-        connection.set_db_config(switch, on)?;
-    }
-    connection.busy_timeout(BUSY)?;
+    let mut connection = reached(path)?;
     // Changing the journal's mode fails at once, whatever the timeout, while another process does
     // the same (sqlite.org/wal.html).
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
@@ -240,6 +271,25 @@ fn connect(path: PathBuf) -> Result<Connection, StateError> {
             "its tables are not the gateway's".to_owned(),
         )),
     }
+}
+
+fn reached(path: PathBuf) -> Result<Connection, StateError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    // SQLite follows no link anywhere on the path, so the folder's own links are resolved first.
+    let folder = path.parent().map(std::fs::canonicalize).transpose()?;
+    let path = match (folder, path.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name),
+        _ => path,
+    };
+    let connection = Connection::open_with_flags(path, flags)?;
+    // Nothing that somebody put into the file runs, such as a trigger that drops a decision.
+    for (switch, on) in SWITCHES {
+        connection.set_db_config(switch, on)?;
+    }
+    connection.busy_timeout(BUSY)?;
+    Ok(connection)
 }
 
 fn known_tables() -> Result<Connection, StateError> {
@@ -382,6 +432,9 @@ const SCHEMA: &str = "
         sealed BLOB NOT NULL
     ) STRICT;
     PRAGMA user_version = 2;";
+const DECIDES: &str = "
+    SELECT count(*) > 0 FROM session
+    WHERE record ->> '$.ended' IS NOT NULL OR coalesce(record ->> '$.paused', 0)";
 const MARK: &str = "
     INSERT INTO seal (one, source, store, sealed) VALUES (1, ?1, ?2, ?3) ON CONFLICT DO NOTHING";
 const ONE: &str = "SELECT id, version, record, sealed, proof FROM session WHERE id = ?1";

@@ -87,6 +87,17 @@ fn nothing_that_a_rule_cannot_or_must_not_allow_is_granted() {
     assert_eq!(state["gateways"][0]["policies"]["generation"], 1);
 }
 
+#[test]
+fn advice_for_clear_text_names_the_port_and_the_address_as_a_url_has_them() {
+    let program = Program::start("");
+    for to in ["evil.test:8080", "[2606:4700::1111]:8080", "evil.test:443"] {
+        assert_eq!(program.ask(&format!("http://{to}/")).0, 403);
+        let (code, said) = program.gateway(&["allow", "--last", "--yes"]);
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains(&format!("--allow http://{to}`")), "{said}");
+    }
+}
+
 /// A tunnel to an address, in which a request in clear text names its own host.
 #[test]
 fn what_is_advised_counted_and_granted_is_the_host_of_the_request_and_not_the_address() {

@@ -85,7 +85,9 @@ fn a_person_grants_or_refuses_what_the_workload_proposes_and_it_sees_which() {
     assert!(!again.status.success(), "{again:?}");
     let log = text(&outside(folder.path(), &["log"]).stdout);
     assert!(log.contains(&format!("proposed  {get} GET")), "{log}");
-    assert!(log.contains("proposal.refuse"), "{log}");
+    let refused = format!("denied    uid:0 refuses {post} POST other.example.com:8443/x");
+    assert!(log.contains(&refused), "{log}");
+    assert!(!log.contains("allow     uid:0 refuses"), "{log}");
     assert!(!log.contains("to list models"), "{log}");
     fs::write(project.join("go"), "").unwrap();
     let output = child.wait_with_output().unwrap();
@@ -268,7 +270,8 @@ fn a_refusal_is_proposed_and_denied_by_the_host_that_it_named_and_not_by_the_add
     // The same was refused, and a port of http is not one of https.
     assert!(said.contains("409") && said.contains("400"), "{said}");
     assert!(
-        noted.contains("`--allow late.test:80` permits it"),
+        noted.contains("late.test:80: policy_default_deny")
+            && noted.contains("a person refused GET late.test:80/a"),
         "{noted}"
     );
 }
@@ -299,7 +302,7 @@ fn what_a_person_refused_is_granted_by_no_other_spelling_of_its_path() {
          while [ ! -e denied ]; do sleep 0.05; done; {}; {}; touch asked; \
          while [ ! -e go ]; do sleep 0.05; done",
         ask("/admin//keys"),
-        ask("/admin;v=1/keys")
+        ask("/admin;v=1/keys/")
     );
     let child = inside(&folder, &script);
     wait_for("no proposal", || project.join("sent").exists());
@@ -338,6 +341,135 @@ fn what_a_person_refused_is_granted_by_no_other_spelling_of_its_path() {
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stdout);
     assert_eq!(said.matches("\n409").count(), 2, "{said}");
+}
+
+#[test]
+fn what_a_person_refused_here_is_not_permitted_by_a_rule_that_was_granted_elsewhere() {
+    let folder = folder(0);
+    let project = folder.path().join("home/project");
+    let ask = |path: &str| format!("curl -sS https://unlisted.test{path} >/dev/null");
+    let here = format!(
+        "{PROPOSE} -d 'host=unlisted.test&method=GET&path=/a'; touch sent; \
+         while [ ! -e go ]; do sleep 0.05; done; \
+         curl -sS https://unlisted.test/a; curl -sS https://unlisted.test/b"
+    );
+    let here = inside(&folder, &here);
+    wait_for("no proposal", || project.join("sent").exists());
+    let id = waiting(folder.path(), "GET unlisted.test/a").unwrap();
+    assert!(outside(folder.path(), &["deny", &id]).status.success());
+    let elsewhere = format!(
+        "{}; touch asked; while [ ! -e go ]; do sleep 0.05; done",
+        ask("/a")
+    );
+    let elsewhere = inside(&folder, &elsewhere);
+    wait_for("nothing was asked", || project.join("asked").exists());
+    let sockets = || fs::read_dir(folder.path().join("run/gateway")).unwrap();
+    let names = sockets().map(|one| one.unwrap().file_name().into_string().unwrap());
+    let names: Vec<String> = names.filter(|name| name.ends_with(".sock")).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    let denies = |name: &String| {
+        let name = name.trim_end_matches(".sock");
+        let all = outside(folder.path(), &["proposals", "--all", "--gateway", name]);
+        text(&all.stdout).contains("refused")
+    };
+    let named = |is_here: bool| {
+        let mut names = names.iter().filter(|name| denies(name) == is_here);
+        names.next().unwrap().trim_end_matches(".sock").to_owned()
+    };
+    let (first, second) = (named(true), named(false));
+    for granted in ["--last", "unlisted.test"] {
+        let allowed = ["allow", granted, "--yes", "--gateway", &second];
+        let allowed = outside(folder.path(), &allowed);
+        assert!(allowed.status.success(), "{allowed:?}");
+    }
+    let reloaded = outside(folder.path(), &["reload", "--gateway", &first]);
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    fs::write(project.join("go"), "").unwrap();
+    let output = here.wait_with_output().unwrap();
+    let (said, noted) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(
+        said.matches("policy_default_deny").count(),
+        2,
+        "{said} {noted}"
+    );
+    elsewhere.wait_with_output().unwrap();
+}
+
+#[test]
+fn after_a_refusal_nothing_advises_to_allow_it() {
+    let folder = folder(0);
+    let project = folder.path().join("home/project");
+    let script = format!(
+        "{PROPOSE} -d 'host=unlisted.test&method=GET&path=/a'; touch sent; \
+         while [ ! -e denied ]; do sleep 0.05; done; \
+         curl -isS https://unlisted.test/a > answer; curl -sS http://gateway.internal/refused > page; \
+         touch asked; while [ ! -e go ]; do sleep 0.05; done"
+    );
+    let child = inside(&folder, &script);
+    wait_for("no proposal", || project.join("sent").exists());
+    let id = waiting(folder.path(), "GET unlisted.test/a").unwrap();
+    assert!(outside(folder.path(), &["deny", &id]).status.success());
+    fs::write(project.join("denied"), "").unwrap();
+    wait_for("nothing was asked", || project.join("asked").exists());
+    let read = |name: &str| fs::read_to_string(project.join(name)).unwrap();
+    let why = text(&outside(folder.path(), &["why", "--last"]).stdout);
+    let undo = format!("gateway deny --undo {id}");
+    for said in [read("answer"), read("page"), why] {
+        assert!(!said.contains("gateway allow"), "{said}");
+        assert!(said.contains(&undo), "{said}");
+    }
+    fs::write(project.join("go"), "").unwrap();
+    let noted = text(&child.wait_with_output().unwrap().stderr);
+    assert!(
+        noted.contains("a person refused GET unlisted.test/a"),
+        "{noted}"
+    );
+    assert!(!noted.contains("`--allow unlisted.test`"), "{noted}");
+    let why = text(&outside(folder.path(), &["why", "--last"]).stdout);
+    assert!(
+        why.contains("a person refused `GET unlisted.test/a` to that session"),
+        "{why}"
+    );
+    assert!(
+        !why.contains("--allow") && !why.contains("permit("),
+        "{why}"
+    );
+}
+
+#[test]
+fn what_a_person_refused_to_a_run_is_learned_from_it_as_a_comment_alone() {
+    let folder = folder(0);
+    let project = folder.path().join("home/project");
+    let script = format!(
+        "for path in a a/ b c; do curl -sS https://unlisted.test/$path >/dev/null; done; \
+         {PROPOSE} -d 'host=unlisted.test&method=GET&path=/a'; touch sent; \
+         while [ ! -e go ]; do sleep 0.05; done"
+    );
+    let child = inside(&folder, &script);
+    wait_for("no proposal", || project.join("sent").exists());
+    let id = waiting(folder.path(), "GET unlisted.test/a").unwrap();
+    assert!(outside(folder.path(), &["deny", &id]).status.success());
+    fs::write(project.join("go"), "").unwrap();
+    child.wait_with_output().unwrap();
+    let learned = text(&outside(folder.path(), &["init", "--from-last-run"]).stderr);
+    let (comments, live): (Vec<&str>, Vec<&str>) = learned
+        .lines()
+        .partition(|line| line.trim().starts_with("//"));
+    let (comments, live) = (comments.concat(), live.concat());
+    assert!(
+        comments.contains("Permits what a person refused"),
+        "{learned}"
+    );
+    assert!(
+        comments.contains("\"/a\"") && comments.contains("\"/a/\""),
+        "{learned}"
+    );
+    assert!(
+        live.contains("\"/b\"") && live.contains("\"/c\""),
+        "{learned}"
+    );
+    assert!(!live.contains("\"/a"), "{learned}");
+    assert!(!learned.contains("gateway.internal"), "{learned}");
 }
 
 #[test]

@@ -169,6 +169,28 @@ fn nothing_is_proposed_or_granted_below_the_floor() {
         said.contains("Gateway::Host::\"api.example.com\""),
         "{output:?}"
     );
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("every path of the host"), "{told}");
     fs::write(project.join("go"), "").unwrap();
     child.wait_with_output().unwrap();
+}
+
+#[test]
+fn a_request_for_another_host_than_its_connection_is_logged_with_that_of_the_connection() {
+    let folder = folder(0);
+    let mut command = user_command(folder.path(), 0);
+    let ask = "curl -sS -H 'Host: other.test' https://unlisted.test/";
+    command.args(["exec", "--", "sh", "-c", ask]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("authority_mismatch"), "{said}");
+    for (arguments, told) in [
+        (&["log"][..], "GET unlisted.test  authority_mismatch"),
+        (&["why", "--last"], "GET https://unlisted.test:443"),
+    ] {
+        let mut command = user_command(folder.path(), 0);
+        let output = command.args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains(told), "{said}");
+    }
 }

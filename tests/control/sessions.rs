@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read as _;
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -169,19 +170,120 @@ fn a_session_that_one_gateway_uses_does_not_end_because_another_one_idles() {
     assert_eq!(used.ask("http://stream.test/").0, 200);
 }
 
+/// Ends the gateway, and returns its store of sessions.
+fn stopped(program: &mut Program) -> std::path::PathBuf {
+    let pid = rustix::process::Pid::from_child(&program.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    program.child.wait().unwrap();
+    let mut files = fs::read_dir(program.path(".local/state/gateway/sessions")).unwrap();
+    let is_store = |path: &std::path::PathBuf| path.extension().is_some_and(|kind| kind == "db");
+    files
+        .find_map(|file| Some(file.unwrap().path()).filter(is_store))
+        .unwrap()
+}
+
+/// Starts the gateway again with these flags. What it says is in a file.
+fn start_with(program: &mut Program, flags: &[&str]) -> std::path::PathBuf {
+    let said = program.path("said");
+    let mut serve = command(program.folder.path());
+    let serve = serve
+        .args([&["serve", "--config", "gateway.toml"], flags].concat())
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(&said).unwrap());
+    program.follow(serve.spawn().unwrap());
+    said
+}
+
+#[test]
+fn fresh_phantoms_undo_no_pause_and_no_end() {
+    let mut program = Program::start("");
+    assert_eq!(program.gateway(&["pause", "agent-1"]).0, 0);
+    let before = fs::read_to_string(program.path("phantoms.env")).unwrap();
+    stopped(&mut program);
+    let said = start_with(&mut program, &["--fresh"]);
+    let (code, answer) = program.ask("http://stream.test/");
+    assert_eq!(code, 503, "{answer}");
+    assert_ne!(
+        fs::read_to_string(program.path("phantoms.env")).unwrap(),
+        before
+    );
+    let said = fs::read_to_string(said).unwrap();
+    assert!(
+        said.contains("session `agent-1` is paused, as it was"),
+        "{said}"
+    );
+    assert_eq!(program.gateway(&["resume", "agent-1"]).0, 0);
+    assert_eq!(program.ask("http://stream.test/").0, 200);
+    assert_eq!(program.gateway(&["end", "agent-1"]).0, 0);
+    stopped(&mut program);
+    let said = start_with(&mut program, &["--fresh"]);
+    assert_eq!(program.ask("http://stream.test/").0, 403);
+    let said = fs::read_to_string(said).unwrap();
+    assert!(
+        said.contains("was ended") && said.contains("another name"),
+        "{said}"
+    );
+}
+
+/// Makes a store one of version 1, which had no proofs.
+fn make_older(path: &std::path::Path) {
+    let state = rusqlite::Connection::open(path).unwrap();
+    let older = "ALTER TABLE session DROP COLUMN proof; PRAGMA user_version = 1;";
+    state.execute_batch(older).unwrap();
+}
+
+#[test]
+fn sessions_of_an_earlier_version_are_set_aside_unless_one_was_paused_or_ended() {
+    let mut program = Program::start("");
+    let store = stopped(&mut program);
+    make_older(&store);
+    let said = start_with(&mut program, &[]);
+    assert_eq!(program.ask("http://stream.test/").0, 200);
+    let said = fs::read_to_string(said).unwrap();
+    let aside = format!("{}.v1", store.display());
+    assert!(said.contains(&format!("set aside in {aside}")), "{said}");
+    let mode = fs::metadata(&aside).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    fs::remove_file(&aside).unwrap();
+    assert_eq!(program.gateway(&["pause", "agent-1"]).0, 0);
+    stopped(&mut program);
+    make_older(&store);
+    let mut serve = command(program.folder.path());
+    let refused = serve.args(["serve", "--config", "gateway.toml"]).output();
+    let refused = refused.unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{said}");
+    assert!(said.contains("ended or paused begin anew"), "{said}");
+    assert!(store.exists() && !std::path::Path::new(&aside).exists());
+}
+
+#[test]
+fn a_state_of_an_earlier_version_stops_no_command() {
+    let folder = crate::sandbox::folder(0);
+    let run = || {
+        let mut command = crate::sandbox::user_command(folder.path(), 0);
+        command.args(["exec", "--", "true"]).output().unwrap()
+    };
+    assert!(run().status.success());
+    let store = folder
+        .path()
+        .join("home/.local/state/gateway/sessions/exec.db");
+    make_older(&store);
+    let output = run();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("set aside in"), "{said}");
+    let said = String::from_utf8_lossy(&run().stderr).into_owned();
+    assert!(!said.contains("set aside in"), "{said}");
+}
+
 /// Whoever can write the state, and has not its key.
 #[test]
 fn a_session_that_was_paused_is_resumed_by_no_change_of_the_state_file() {
     let mut program = Program::start("");
     let (code, said) = program.gateway(&["pause", "agent-1"]);
     assert_eq!(code, 0, "{said}");
-    let pid = rustix::process::Pid::from_child(&program.child);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    program.child.wait().unwrap();
-    let mut files = fs::read_dir(program.path(".local/state/gateway/sessions")).unwrap();
-    let is_store = |path: &std::path::PathBuf| path.extension().is_some_and(|kind| kind == "db");
-    let path = files.find_map(|file| Some(file.unwrap().path()).filter(is_store));
-    let state = rusqlite::Connection::open(path.unwrap()).unwrap();
+    let state = rusqlite::Connection::open(stopped(&mut program)).unwrap();
     let resumed =
         r#"UPDATE session SET record = replace(record, '"paused":true', '"paused":false')"#;
     assert_eq!(state.execute(resumed, []).unwrap(), 1);
