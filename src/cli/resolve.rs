@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::failure::Failure;
-use crate::config::{self, Allowed, Config};
+use crate::config::{self, Allowed, Config, state};
 use crate::credential::preset::{self, Preset, PresetCredential, UserConfig};
 use crate::credential::{SecretRef, SecretUnsafe, Stored, unfit};
 use crate::message::OriginPattern;
@@ -240,7 +240,8 @@ pub(super) fn registry(preset: &Preset) -> Result<Vec<OriginPattern>, Failure> {
         return Ok(Vec::new());
     };
     let name = &preset.name;
-    let user = UserConfig::of_this_user().ok_or_else(|| {
+    let answers = state::directory().map(|folder| folder.join("answers"));
+    let user = UserConfig::of_this_user(answers).ok_or_else(|| {
         Failure::new(format!("preset `{name}` needs your home directory"))
             .because("HOME is not set")
     })?;

@@ -288,6 +288,7 @@ const PIP_DEFAULT: &str = "from pip._internal.models.index import PyPI; print(Py
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -410,7 +411,6 @@ mod tests {
 
     #[test]
     fn a_program_is_asked_where_no_file_names_the_default_and_not_for_long() {
-        use std::os::unix::fs::PermissionsExt as _;
         let machine = Machine::with(
             &[
                 (
@@ -437,5 +437,38 @@ mod tests {
             assert_eq!(origins.as_deref(), found);
             assert!(began.elapsed() < Duration::from_secs(20));
         }
+    }
+
+    #[test]
+    fn a_program_is_asked_once_a_day_and_again_when_it_is_another_one() {
+        let script = "#!/bin/sh\necho x >> ../home/asked; echo https://asked.example/\n";
+        let machine = Machine::with(&[("bin/npm", script), ("home/asked", "")], &[]);
+        let folder = machine.root.path().join("bin");
+        let (npm, asked) = (folder.join("npm"), machine.root.path().join("home/asked"));
+        let script = script.replace("../home", &machine.user().home.display().to_string());
+        let user = UserConfig {
+            programs: vec![folder, "/bin".into(), "/usr/bin".into()],
+            answers: Some(machine.root.path().join("answers")),
+            ..machine.user()
+        };
+        let answers = || PackageRegistry::Npm.origins(&user).unwrap()[0].to_string();
+        let install = |script: &str| {
+            let beside = npm.with_extension("new");
+            std::fs::write(&beside, script).unwrap();
+            std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o755)).unwrap();
+            std::fs::rename(beside, &npm).unwrap();
+        };
+        install(&script);
+        for _ in 0..3 {
+            assert_eq!(answers(), "https://asked.example");
+        }
+        assert_eq!(std::fs::read_to_string(&asked).unwrap(), "x\n");
+        install(&script.replace("asked.example", "other.example"));
+        assert_eq!(answers(), "https://other.example");
+        let kept = std::fs::File::open(machine.root.path().join("answers/npm")).unwrap();
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(25 * 60 * 60);
+        kept.set_modified(long_ago).unwrap();
+        assert_eq!(answers(), "https://other.example");
+        assert_eq!(std::fs::read_to_string(&asked).unwrap(), "x\nx\nx\n");
     }
 }

@@ -1,6 +1,7 @@
 //! What the gateway's user and the system have configured for package registries.
 
 use std::collections::HashMap;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,13 +17,15 @@ pub struct UserConfig {
     pub(super) variables: HashMap<String, String>,
     /// Directories to search for the registry's own program if no file names a host.
     pub(super) programs: Vec<PathBuf>,
+    /// Where the answers of such programs are kept.
+    pub(super) answers: Option<PathBuf>,
 }
 
 impl UserConfig {
     /// The configuration of the gateway's user. Programs are searched for in `PATH`, outside the
-    /// working directory.
+    /// working directory. What they answer is kept in the folder `answers`: npm takes some 200 ms.
     #[must_use]
-    pub fn of_this_user() -> Option<Self> {
+    pub fn of_this_user(answers: Option<PathBuf>) -> Option<Self> {
         let home = PathBuf::from(std::env::var_os("HOME")?);
         let project = std::env::current_dir().ok()?;
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -42,6 +45,7 @@ impl UserConfig {
             system: PathBuf::from("/"),
             variables: variables.collect(),
             programs,
+            answers,
         })
     }
 
@@ -53,6 +57,7 @@ impl UserConfig {
             system: system.to_owned(),
             variables,
             programs: Vec::new(),
+            answers: None,
         }
     }
 
@@ -76,7 +81,8 @@ impl UserConfig {
             .filter(|path| path.is_absolute())
     }
 
-    /// The output of the registry's own program, run in `/`, where no project file applies.
+    /// The output of the registry's own program, run in `/`, where no project file applies. It is
+    /// asked once a day, and again when the program is another one.
     pub(super) fn ask(&self, programs: &[&str], arguments: &[&str]) -> Option<String> {
         let found = programs.iter().find_map(|program| {
             self.programs
@@ -84,15 +90,55 @@ impl UserConfig {
                 .map(|directory| directory.join(program))
                 .find(|path| path.is_file())
         })?;
-        let mut command = Command::new(found);
+        let asked = asked(&found, arguments)?;
+        let kept = self.answers.as_deref().map(|folder| {
+            let name = found.file_name().unwrap_or_default();
+            folder.join(name)
+        });
+        if let Some(known) = kept.as_deref().and_then(|file| kept_answer(file, &asked)) {
+            return Some(known);
+        }
+        let mut command = Command::new(&found);
         command
             .args(arguments)
             .current_dir("/")
             .env_clear()
             .env("HOME", &self.home);
         command.env("PATH", std::env::join_paths(&self.programs).ok()?);
-        answer(command)
+        let answer = answer(command)?;
+        if let Some(file) = kept {
+            // Where it cannot be kept, the program is asked each time.
+            let _ = keep(&file, &format!("{asked}\n{answer}\n"));
+        }
+        Some(answer)
     }
+}
+
+/// Names a program, as it is now, and what it is asked.
+fn asked(program: &Path, arguments: &[&str]) -> Option<String> {
+    let program = program.canonicalize().ok()?;
+    let about = program.metadata().ok()?;
+    let (inode, changed) = (about.ino(), (about.ctime(), about.ctime_nsec()));
+    let question = arguments.join(" ");
+    Some(format!("{program:?} {inode} {changed:?} {question}"))
+}
+
+/// The answer in a file, if it is of today and to this question.
+fn kept_answer(file: &Path, asked: &str) -> Option<String> {
+    let age = std::fs::metadata(file).ok()?.modified().ok()?.elapsed();
+    let text = UserConfig::text(file).filter(|_| age.is_ok_and(|age| age < KEPT_FOR))?;
+    let (known, answer) = text.split_once('\n')?;
+    (known == asked).then(|| answer.trim().to_owned())
+}
+
+/// Replaces a file in a folder of this user alone.
+fn keep(file: &Path, text: &str) -> std::io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(folder)?;
+    let beside = file.with_extension(std::process::id().to_string());
+    std::fs::write(&beside, text)?;
+    std::fs::rename(&beside, file)
 }
 
 /// The first line that a program prints, if it succeeds in time.
@@ -141,5 +187,6 @@ fn answer(mut command: Command) -> Option<String> {
 }
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_ANSWER_BYTES: u64 = 4096;
 const MAX_FILE_BYTES: u64 = 1 << 20;
