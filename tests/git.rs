@@ -1580,3 +1580,14 @@ fn programs_in_the_folders_of_path_are_told() {
     assert!(told.contains("top, which your shell (`PATH`)"), "{told}");
     assert!(!told.contains("bin/ls"), "{told}");
 }
+
+#[test]
+fn a_run_that_changes_nothing_leaves_the_folders_as_they_were() {
+    let host = Host::with_repository();
+    host.sh("work/project", "mkdir -p a/b c target/d");
+    // In `.` and `.git`, placeholders are made and removed.
+    let find = "find a c target .git/* -type d -printf '%C@ %m %p\\n'";
+    let before = host.sh("work/project", find);
+    host.inside("work/project", &[], "true");
+    assert_eq!(host.sh("work/project", find), before);
+}

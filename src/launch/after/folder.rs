@@ -109,7 +109,7 @@ impl Folder {
             && rustix::fs::chmod(path_of(&known), mode | needed).is_ok();
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&known, ".", flags, Mode::empty());
-        let given = given.then_some(Given { of: known, mode });
+        let given = given.then(|| Given { of: known, mode });
         Ok(Self {
             _given: given,
             file: file?,
