@@ -600,6 +600,20 @@ fn exec_says_in_one_line_that_its_gateway_died_and_ends_the_command_in_time() {
     }
 }
 
+/// Nobody has looked through what the command left then.
+#[test]
+fn exec_says_in_one_line_that_its_gateway_died_at_the_end() {
+    let sandbox = Sandbox::run("echo ready; sleep 1");
+    let gateway = sandbox.gateway();
+    kill_process(gateway, Signal::STOP).unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    kill_process(gateway, Signal::KILL).unwrap();
+    let (output, said) = sandbox.finish();
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    let line = "gateway: the gateway process ended (killed by signal 9); what the command left was not looked through: look before git or another tool runs there";
+    assert_eq!(said.lines().filter(|one| *one == line).count(), 1, "{said}");
+}
+
 /// `exec` removes old logs of sandboxes, which lie in the same folder.
 #[test]
 fn the_log_of_a_serve_that_names_none_is_not_removed_with_the_logs_of_sandboxes() {

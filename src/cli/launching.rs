@@ -13,7 +13,7 @@ use super::terminal::Terminal;
 use crate::config::state;
 use crate::gateway::chain;
 use crate::launch::enroll::{self, LauncherEnd};
-use crate::launch::{self, Launch, Step, after};
+use crate::launch::{self, Exit, Launch, Step, Waited, after};
 
 /// The first argument of the gateway process.
 pub const GATEWAY_PROCESS: &str = "__gateway";
@@ -101,31 +101,50 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
         ))
         .because(error.to_string())
     })?;
+    let process = gateway.process();
     let ended = launch::run(launch, gateway);
     // The enrolment socket is closed by now. The gateway process, our child, writes its last
     // records and exits.
-    await_gateway(terminal);
-    match ended {
-        Ok(exit) => exit.resume(),
-        Err(error) => {
-            let failure = not_launched(error);
-            terminal.fail(&failure);
-            std::process::exit(failure.code.number().into())
-        }
+    let broken = process.and_then(|process| await_gateway(process, terminal));
+    let broken = broken.filter(|exit| match exit {
+        Exit::Signal(_) => true,
+        // If the command was not started, the code says so.
+        Exit::Code(code) => *code != 0 && ended.is_ok(),
+    });
+    let left = broken.map_or(Ok(()), |exit| Err(launch::Error::NotLookedThrough(exit)));
+    match (ended, left) {
+        (Ok(exit), Ok(())) => exit.resume(),
+        (Err(error), Ok(())) | (Ok(_), Err(error)) => fail([error], terminal),
+        (Err(error), Err(left)) => fail([error, left], terminal),
     }
 }
 
+/// Prints why, and exits with the code of the last error.
+fn fail<const N: usize>(errors: [launch::Error; N], terminal: &Terminal) -> ! {
+    let failures = errors.map(not_launched);
+    failures.iter().for_each(|failure| terminal.fail(failure));
+    let code = failures.last().map(|failure| failure.code.number());
+    std::process::exit(code.unwrap_or(launch::LAUNCHER_FAILED).into())
+}
+
 /// Waits until the gateway process has dealt with what the command left. Until then, git outside
-/// may obey it.
-fn await_gateway(terminal: &Terminal) {
-    if launch::await_children(END_WITHIN) {
-        return;
+/// may obey it. Returns how that process ended, if that is known.
+fn await_gateway(process: i32, terminal: &Terminal) -> Option<Exit> {
+    let mut waited = launch::await_child(process, END_WITHIN);
+    if waited == Waited::Runs {
+        terminal
+            .note("gateway: what the command left is still looked through: run no git there yet");
+        waited = launch::await_child(process, LOOKED_THROUGH_WITHIN);
     }
-    terminal.note("gateway: what the command left is still looked through: run no git there yet");
-    if !launch::await_children(LOOKED_THROUGH_WITHIN) {
-        terminal.note(
-            "gateway: what the command left was not looked through: look before git or another tool runs there",
-        );
+    match waited {
+        Waited::Ended(exit) => Some(exit),
+        Waited::Unknown => None,
+        Waited::Runs => {
+            terminal.note(
+                "gateway: what the command left was not looked through: look before git or another tool runs there",
+            );
+            None
+        }
     }
 }
 

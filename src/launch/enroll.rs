@@ -194,7 +194,7 @@ impl LauncherEnd {
     }
 
     /// The number of the gateway process, if it is a child of the launcher.
-    pub(super) fn process(&self) -> Option<i32> {
+    pub fn process(&self) -> Option<i32> {
         self.process
     }
 

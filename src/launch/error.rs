@@ -56,6 +56,9 @@ pub enum Error {
     /// has been stopped.
     #[error("the gateway process ended{}; the command was stopped", how(*.0))]
     GatewayGone(Option<Exit>),
+    /// The gateway process ended after the command, before it had looked through what that left.
+    #[error("the gateway process ended{}; what the command left was not looked through: look before git or another tool runs there", how(Some(*.0)))]
+    NotLookedThrough(Exit),
     /// The sandbox's first process vanished before the command ended.
     #[error("the sandbox was killed from outside")]
     Killed,
@@ -83,7 +86,8 @@ impl Error {
             | Self::Gateway(_)
             | Self::GatewaySilent { .. }
             | Self::Entry(_)
-            | Self::GatewayGone(_) => 125,
+            | Self::GatewayGone(_)
+            | Self::NotLookedThrough(_) => 125,
         }
     }
 

@@ -84,7 +84,7 @@ pub use prepare::{Summary, summary};
 pub use reexec::{SUBCOMMAND, reexec, resume};
 pub use request::{Kept, Launch};
 pub use streams::LostOutput;
-pub use wait::{First, await_children, await_end};
+pub use wait::{First, Waited, await_child, await_end};
 
 use failure::At;
 use identity::Identity;

@@ -1,12 +1,13 @@
-//! Waits for the processes of a sandbox, and for the children of this process.
+//! Waits for the processes of a sandbox, and for a child of this process.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{WaitOptions, wait};
+use rustix::process::{Pid, WaitOptions, waitpid};
 
+use super::exit::Exit;
 use super::syscall;
 
 /// A handle on a sandbox's first process. When it ends, all others end.
@@ -19,7 +20,7 @@ impl First {
     /// # Errors
     /// `ESRCH` if it has gone.
     pub fn of(pid: i32) -> io::Result<Self> {
-        let pid = rustix::process::Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+        let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
         let flags = rustix::process::PidfdFlags::empty();
         Ok(Self(rustix::process::pidfd_open(pid, flags)?))
     }
@@ -32,24 +33,36 @@ pub fn await_end(first: &First, within: Duration) {
     let _ = poll(&mut [PollFd::new(&first.0, PollFlags::IN)], Some(&timeout));
 }
 
-/// Waits until every child of this process has ended and is reaped, for at most `within`. Returns
-/// whether they have, as far as that can be known.
-pub fn await_children(within: Duration) -> bool {
+/// How a wait for a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// The child ended, in this way.
+    Ended(Exit),
+    /// It is no child of this process, or was waited for before.
+    Unknown,
+    /// It still runs.
+    Runs,
+}
+
+/// Waits until a child of this process has ended and is reaped, for at most `within`.
+pub fn await_child(child: i32, within: Duration) -> Waited {
     let until = Instant::now() + within;
     let ends = syscall::SignalSet::of(&[libc::SIGCHLD]);
-    // Blocked before the first check, so that none ends unseen between a check and the wait.
-    let (Ok(before), Ok(arrivals)) = (ends.block(), ends.descriptor()) else {
-        return true;
+    // Blocked before the first check, so that it does not end unseen between a check and the wait.
+    let (Some(child), Ok(before), Ok(arrivals)) =
+        (Pid::from_raw(child), ends.block(), ends.descriptor())
+    else {
+        return Waited::Unknown;
     };
-    let ended = loop {
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some(_)) => continue,
+    let waited = loop {
+        match waitpid(Some(child), WaitOptions::NOHANG) {
+            Ok(Some((_, status))) => break Waited::Ended(Exit::from_status(status.as_raw())),
             Ok(None) => {}
-            Err(_) => break true,
+            Err(_) => break Waited::Unknown,
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            break false;
+            break Waited::Runs;
         }
         let timeout = timespec(left);
         // However this ends, the next check decides.
@@ -57,7 +70,7 @@ pub fn await_children(within: Duration) -> bool {
         while syscall::next_signal(&arrivals).is_some() {}
     };
     before.restore();
-    ended
+    waited
 }
 
 /// Converts a duration to the form that `poll` takes.

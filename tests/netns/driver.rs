@@ -284,8 +284,11 @@ pub fn drive(settings: &str) -> ExitCode {
 /// Role: the launcher, as `main` will do it.
 pub fn launch(arguments: &[OsString]) -> ExitCode {
     let (launch, gateway) = launch::resume(arguments).unwrap();
+    let process = gateway.process();
     let ended = launch::run(launch, gateway);
-    launch::await_children(Duration::from_secs(10));
+    if let Some(process) = process {
+        launch::await_child(process, Duration::from_secs(10));
+    }
     match ended {
         Ok(exit) => exit.resume(),
         Err(error) => {
