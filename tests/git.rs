@@ -1469,6 +1469,72 @@ fn links_of_many_steps_do_not_hold_up_the_end() {
     );
 }
 
+/// As the test above, but the first one's repository looks like a place of the gateway's until the
+/// first one has ended.
+#[test]
+fn what_looks_like_another_sandboxs_place_is_not_the_users_to_that_one() {
+    let host = Host::with_repository();
+    host.sh("work/project", "mkfifo go again");
+    let begin = |script: &str| {
+        let mut child = host
+            .exec("work/project", &[], script)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        assert_eq!(first_line(&mut child), "ready\n");
+        child
+    };
+    let make = |sub: &str| {
+        format!(
+            "git init -q {sub}; arm {sub}/.git/config; rm {sub}/.git/HEAD; mkdir {sub}/.git/gateway"
+        )
+    };
+    let first = begin(&format!(
+        "{}; mkdir -p bare/.git/gateway; echo ready; read line < go",
+        make("sub")
+    ));
+    let second = begin(
+        "echo ready; read line < again; cd sub/.git; echo 'ref: refs/heads/main' > HEAD; rmdir gateway
+        cd ../..; rmdir bare/.git/gateway bare/.git; git init -q bare; arm bare/.git/config",
+    );
+    host.sh("work/project", "echo > go");
+    let first = said(&first.wait_with_output().unwrap());
+    assert!(first.contains("sub/.git: settings and"), "{first}");
+    host.sh("work/project", "echo > again");
+    let second = said(&second.wait_with_output().unwrap());
+    assert!(second.contains("bare/.git"), "{second}");
+    host.git_runs_nothing_of_the_workloads(&[
+        "work/project",
+        "work/project/sub",
+        "work/project/bare",
+    ]);
+}
+
+/// One sandbox ends while the place of another one, in a folder within, is in use.
+#[test]
+fn the_place_of_a_sandbox_within_outlasts_the_outer_one() {
+    let host = Host::new();
+    host.sh("work/project", "mkdir sub; mkfifo go sub/again");
+    let begin = |folder: &str, script: &str| {
+        let mut exec = host.exec(folder, &["-q"], script);
+        let mut child = exec.stdout(Stdio::piped()).spawn().unwrap();
+        assert_eq!(first_line(&mut child), "ready\n");
+        child
+    };
+    let mut outer = begin("work/project", "echo ready; read line < go");
+    let mut inner = begin(
+        "work/project/sub",
+        "git init -q; git config user.name x; git config user.email x; git commit -q --allow-empty -m one; echo ready; read line < again",
+    );
+    host.sh("work/project", "echo > go");
+    outer.wait().unwrap();
+    host.sh("work/project", "echo > sub/again");
+    inner.wait().unwrap();
+    let log = host.sh("work/project/sub", "git log --format=%s");
+    assert_eq!(log, "one\n");
+}
+
 #[test]
 fn a_repository_whose_settings_cannot_be_read_is_not_taken_for_harmless() {
     let host = Host::with_repository();

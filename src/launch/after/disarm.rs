@@ -22,7 +22,21 @@ use crate::git::{APART, GUARDED};
 /// # Errors
 /// Returns the error of the call that failed. The repository may then be unchanged.
 fn disarm(project: &Path, git: &Path) -> io::Result<()> {
-    disarm_directory(&Folder::open(project, git, To::Change)?)
+    disarm_directory(&Folder::open(project, git, To::Change)?, |_| false)
+}
+
+/// Does the same in a `.git` that another sandbox uses as its place, or that only seems to be one.
+/// Leaves the place in it. Returns whether there was anything else.
+///
+/// # Errors
+/// As [`disarm`].
+pub fn disarm_around_place(project: &Path, git: &Path) -> io::Result<bool> {
+    let directory = Folder::open(project, git, To::Change)?;
+    let is_place = |name: &CStr| name.to_bytes() == APART.as_bytes();
+    if directory.names()?.iter().all(|name| is_place(name)) {
+        return Ok(false);
+    }
+    disarm_directory(&directory, is_place).map(|()| true)
 }
 
 /// Does the same in a directory that git treats as a bare repository. Fails if it also contains
@@ -33,7 +47,7 @@ fn disarm(project: &Path, git: &Path) -> io::Result<()> {
 fn disarm_bare(project: &Path, git: &Path) -> io::Result<()> {
     let directory = Folder::open(project, git, To::Change)?;
     match directory.names()?.iter().all(|name| is_of_bare(name)) {
-        true => disarm_directory(&directory),
+        true => disarm_directory(&directory, |_| false),
         false => Err(Errno::NOTEMPTY.into()),
     }
 }
@@ -131,7 +145,7 @@ pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
     let apart = outer.child(APART, To::Change)?;
     let is_new = !apart.names()?.is_empty();
     if is_new {
-        disarm_directory(&apart)?;
+        disarm_directory(&apart, |_| false)?;
         for name in apart.names()? {
             apart.rename(&name, &outer, &name)?;
         }
@@ -202,13 +216,13 @@ fn head_of(name: &CStr) -> CString {
     CString::new(path).unwrap_or_default()
 }
 
-fn disarm_directory(directory: &Folder) -> io::Result<()> {
+fn disarm_directory(directory: &Folder, stays: impl Fn(&CStr) -> bool) -> io::Result<()> {
     let read = read(directory, "config", SETTINGS_BYTES);
     let settings = String::from_utf8_lossy(read.as_deref().unwrap_or_default());
     let harmless = harmless(&settings);
     let is_harmless = read.is_ok() && harmless == settings;
     set_aside_but(directory, |name| {
-        is_stored(name) || is_harmless && name == c"config"
+        stays(name) || is_stored(name) || is_harmless && name == c"config"
     })?;
     // If a link leads to it, that is removed with the others.
     let objects = directory.child("objects", To::Read);

@@ -120,16 +120,29 @@ impl<'a> Ending<'a> {
         for (path, repository) in &now.repositories {
             let before = self.before.repositories.get(path);
             let known = before.is_some_and(|before| repository.is_still(before));
-            // Only the sandbox that owns such a place moves a repository out of it.
-            let is_place = git::is_set_apart(path)
-                && (!self.alone || self.before.apart.as_ref() == Some(path));
             if self.before.barred.contains(path) && git::is_bar(path) {
                 continue;
             }
-            if known || is_place {
+            let is_place = git::is_set_apart(path);
+            if known || is_place && self.before.apart.as_ref() == Some(path) {
                 self.tidy(path, repository.kind);
+            } else if is_place && !self.alone {
+                self.disarm_around_place(path);
             } else if !self.found.contains_key(path) {
                 self.disarm(path, repository.kind);
+            }
+        }
+    }
+
+    /// Leaves another sandbox's place to that. But this one's command may have made it seem one: so
+    /// it is handed over as not the user's, and what git would obey beside it is set aside.
+    fn disarm_around_place(&mut self, path: &Path) {
+        self.obeyed.insert(path.to_owned());
+        let project = self.project_of(path);
+        if let Some(project) = project.filter(|_| !self.before.misses(path)) {
+            match disarm::disarm_around_place(&project, path) {
+                Ok(false) => {}
+                done => self.note(path, done.map(|_| Found::Disarmed)),
             }
         }
     }
