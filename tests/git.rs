@@ -1536,6 +1536,27 @@ fn the_place_of_a_sandbox_within_outlasts_the_outer_one() {
 }
 
 #[test]
+fn many_long_paths_neither_fill_the_memory_nor_hide_a_repository() {
+    let host = Host::with_repository();
+    let script = "perl -e '$d = q(d) x 250; for (1..110) { mkdir $d; chdir $d } for (1..6000) { open F, qq(>.f$_) } mkdir q(x); chdir q(x); mkdir q(.git); open F, q(>.git/config)'
+        git init -q sub; arm sub/.git/config
+        git init -q full; arm full/.git/config; (cd full/.git/logs || mkdir full/.git/logs && cd full/.git/logs; perl -e '$d = q(d) x 250; for (1..100) { mkdir $d; chdir $d } for (1..500) { symlink q(/etc), $_ }'; ln -s $HOME/x HEAD)
+        mkdir .git/x; cd .git/x; perl -e '$d = q(d) x 250; for (1..60) { mkdir $d; chdir $d } for (1..2000) { open F, qq(>.f$_) }'
+        mkdir ../rebase-merge";
+    let began = std::time::Instant::now();
+    let said = held(&host, "work/project", script);
+    assert!(said.contains("sub/.git: settings"), "{said}");
+    assert!(said.contains("full/.git (now"), "{said}");
+    assert!(said.contains(".git/rebase-merge (now"), "{said}");
+    assert!(said.contains("unsearched"), "{said}");
+    let list =
+        "cd .local/state; find . -name left.txt -size -8M -exec grep -c '/x/.git: could not' {} +";
+    assert_eq!(host.sh("home", list), "1\n");
+    let took = began.elapsed();
+    assert!(took < std::time::Duration::from_secs(20), "{took:?}");
+}
+
+#[test]
 fn a_repository_whose_settings_cannot_be_read_is_not_taken_for_harmless() {
     let host = Host::with_repository();
     let script = "git init -q sub; arm sub/.git/config; chmod 0 sub/.git/config";

@@ -62,15 +62,31 @@ pub fn disarm_or_set_aside(
     git: &Path,
     kind: Kind,
 ) -> io::Result<Option<(PathBuf, OsString)>> {
-    let (done, name) = match kind {
-        Kind::Directory => (disarm(project, git), git.to_owned()),
-        Kind::Bare => (disarm_bare(project, git), git.join("HEAD")),
-        Kind::File | Kind::Link => (Err(ErrorKind::NotADirectory.into()), git.to_owned()),
+    let done = match kind {
+        Kind::Directory => disarm(project, git),
+        Kind::Bare => disarm_bare(project, git),
+        Kind::File | Kind::Link => Err(ErrorKind::NotADirectory.into()),
     };
     match done {
         Ok(()) => Ok(None),
-        Err(_) => set_aside(project, &name).map(|new| Some((name, new))),
+        Err(_) => set_aside_entry(project, git, kind),
     }
+}
+
+/// Sets aside the entry by which git finds a repository. Returns that entry and its new name.
+///
+/// # Errors
+/// As [`set_aside`].
+pub fn set_aside_entry(
+    project: &Path,
+    git: &Path,
+    kind: Kind,
+) -> io::Result<Option<(PathBuf, OsString)>> {
+    let entry = match kind {
+        Kind::Bare => git.join("HEAD"),
+        Kind::Directory | Kind::File | Kind::Link => git.to_owned(),
+    };
+    set_aside(project, &entry).map(|new| Some((entry, new)))
 }
 
 /// Disarms each repository in a folder that is no project, and removes git's links there. One that
@@ -81,7 +97,7 @@ pub fn disarm_or_set_aside(
 pub fn disarm_all(folder: &Path) -> io::Result<()> {
     let folder = &folder.canonicalize()?;
     let found = Survey::of(&[folder.to_owned()]);
-    if let Some(missed) = found.missed.first() {
+    if let Some(missed) = found.unsearched().next() {
         let missed = missed.display();
         return Err(io::Error::other(format!("`{missed}` was not searched")));
     }

@@ -74,6 +74,8 @@ pub struct Ending<'a> {
     /// Whether no other sandbox is in these directories.
     alone: bool,
     found: BTreeMap<PathBuf, Found>,
+    /// What of it was disarmed or set aside.
+    dealt_with: BTreeSet<PathBuf>,
     obeyed: BTreeSet<PathBuf>,
 }
 
@@ -87,6 +89,7 @@ impl<'a> Ending<'a> {
             before,
             alone,
             found: BTreeMap::new(),
+            dealt_with: BTreeSet::new(),
             obeyed: BTreeSet::new(),
         }
     }
@@ -107,11 +110,10 @@ impl<'a> Ending<'a> {
         self.compare(&now);
         self.tell_removed(&now);
         self.set_named_aside();
-        let mut missed = now.missed;
-        missed.extend(self.before.missed.iter().cloned());
+        let missed = now.unsearched().chain(self.before.unsearched());
         Aftermath {
+            missed: missed.cloned().collect(),
             found: self.found.into_iter().collect(),
-            missed,
             obeyed: self.obeyed,
         }
     }
@@ -129,7 +131,7 @@ impl<'a> Ending<'a> {
             } else if is_place && !self.alone {
                 self.disarm_around_place(path);
             } else if !self.found.contains_key(path) {
-                self.disarm(path, repository.kind);
+                self.disarm(path, repository.kind, now.is_unsure_within(path));
             }
         }
     }
@@ -156,7 +158,7 @@ impl<'a> Ending<'a> {
         for path in now.obeyed.iter().filter(|path| !is_known(path)) {
             self.obeyed.insert(path.clone());
             let is_own = has_any(path, |above| used.contains_key(above)) || !self.is_shared(path);
-            if self.alone && is_own && !self.is_dealt_with(path) && !before.misses(path) {
+            if self.alone && is_own && !self.is_dealt_with(path) && !before.is_unsure_of_git(path) {
                 self.set_aside(path);
             }
         }
@@ -180,12 +182,7 @@ impl<'a> Ending<'a> {
 
     /// Whether something around it, or itself, was disarmed or set aside.
     fn is_dealt_with(&self, path: &Path) -> bool {
-        has_any(path, |above| {
-            matches!(
-                self.found.get(above),
-                Some(Found::Disarmed | Found::SetAside(_))
-            )
-        })
+        !self.dealt_with.is_empty() && has_any(path, |above| self.dealt_with.contains(above))
     }
 
     /// Moves out the repository that was created where there was none.
@@ -206,7 +203,7 @@ impl<'a> Ending<'a> {
                 Err(error) => Found::Armed(error.to_string()),
             },
         };
-        self.found.insert(git, found);
+        self.note(&git, Ok(found));
     }
 
     /// Removes what kept the command from making repositories of absent submodules.
@@ -226,7 +223,8 @@ impl<'a> Ending<'a> {
             if self.before.links.get(path) == Some(mark) || now.repositories.contains_key(path) {
                 continue;
             }
-            let found = match now.is_of_git(path) && self.record.guard_git {
+            let is_of_git = now.is_of_git(path) && self.record.guard_git;
+            let found = match is_of_git && !self.before.is_unsure_of_git(path) {
                 false => Some(Found::LeadsOut),
                 true => self.unlinked(path),
             };
@@ -253,7 +251,7 @@ impl<'a> Ending<'a> {
         }
     }
 
-    fn disarm(&mut self, path: &Path, kind: Kind) {
+    fn disarm(&mut self, path: &Path, kind: Kind, is_unsure: bool) {
         let Some(project) = self.project_of(path) else {
             return;
         };
@@ -262,7 +260,12 @@ impl<'a> Ending<'a> {
             self.found.insert(path.to_owned(), Found::Armed(why.into()));
             return;
         }
-        match disarm::disarm_or_set_aside(&project, path, kind) {
+        let done = match is_unsure {
+            // Not all of its links are known.
+            true => disarm::set_aside_entry(&project, path, kind),
+            false => disarm::disarm_or_set_aside(&project, path, kind),
+        };
+        match done {
             Ok(Some((entry, new))) => self.note(&entry, Ok(Found::SetAside(new))),
             done => self.note(path, done.map(|_| Found::Disarmed)),
         }
@@ -307,6 +310,9 @@ impl<'a> Ending<'a> {
             Err(error) if error.kind() == ErrorKind::NotFound => return,
             Err(error) => Found::Armed(error.to_string()),
         };
+        if matches!(found, Found::Disarmed | Found::SetAside(_)) {
+            self.dealt_with.insert(path.to_owned());
+        }
         self.found.insert(path.to_owned(), found);
     }
 
@@ -318,7 +324,8 @@ impl<'a> Ending<'a> {
                 continue;
             }
             // A changed one was changed outside: the command cannot write it.
-            if self.record.guard_tools && before.is_none() && matches!(reader, Reader::Tool(_)) {
+            let is_new = before.is_none() && !self.before.is_unsure_of(path);
+            if self.record.guard_tools && is_new && matches!(reader, Reader::Tool(_)) {
                 self.set_aside(path);
                 continue;
             }
@@ -333,7 +340,7 @@ impl<'a> Ending<'a> {
     /// Reports files that are gone: one may have held a tool back. Git ends its own states.
     fn tell_removed(&mut self, now: &Survey) {
         for (path, (_, reader)) in &self.before.files {
-            let stays = now.files.contains_key(path) || now.misses(path) || is_there(path);
+            let stays = now.files.contains_key(path) || now.is_unsure_of(path) || is_there(path);
             if !stays && *reader != Reader::Git {
                 self.found.insert(path.clone(), Found::Removed(*reader));
             }

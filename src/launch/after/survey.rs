@@ -34,6 +34,9 @@ pub struct Survey {
     pub barred: BTreeSet<PathBuf>,
     /// Directories that were not searched, because a limit was reached or they are unreadable.
     pub missed: BTreeSet<PathBuf>,
+    /// Directories of whose entries not all are noted, because their paths take too much memory.
+    /// Repositories were looked for there.
+    pub crowded: BTreeSet<PathBuf>,
 }
 
 /// Who reads a file without being given its name.
@@ -140,9 +143,34 @@ impl Survey {
         self.files.iter().filter(of_tool).map(|(path, _)| path)
     }
 
-    /// Whether nothing is known of this path, since it or a directory above it was not searched.
+    /// Whether no repository is known at this path, since it or a directory above it was not
+    /// searched.
     pub fn misses(&self, path: &Path) -> bool {
-        has_any(path, |above| self.missed.contains(above))
+        !self.missed.is_empty() && has_any(path, |above| self.missed.contains(above))
+    }
+
+    /// Whether something may have been at this path and is not known.
+    pub fn is_unsure_of(&self, path: &Path) -> bool {
+        let is_crowded = |above: &Path| self.crowded.contains(above);
+        self.misses(path) || !self.crowded.is_empty() && has_any(path, is_crowded)
+    }
+
+    /// The same for a path in the directory of a repository, which what surrounds that does not
+    /// crowd.
+    pub fn is_unsure_of_git(&self, path: &Path) -> bool {
+        let is_crowded = |above: &Path| self.crowded.contains(above) && self.is_of_git(above);
+        self.misses(path) || !self.crowded.is_empty() && has_any(path, is_crowded)
+    }
+
+    /// Whether something may be in this directory and is not known.
+    pub fn is_unsure_within(&self, path: &Path) -> bool {
+        let mut crowded = self.crowded.range(path.to_owned()..);
+        crowded.next().is_some_and(|one| one.starts_with(path))
+    }
+
+    /// Returns the directories that were not searched in whole.
+    pub fn unsearched(&self) -> impl Iterator<Item = &PathBuf> {
+        self.missed.iter().chain(&self.crowded)
     }
 
     /// Whether the path is in the directory of a repository.

@@ -24,6 +24,14 @@ struct Walk<'a> {
     survey: Survey,
     /// How many more entries are looked at.
     left: usize,
+    /// What the paths of repositories may take, of what is in those known before, and the others.
+    repositories: Purse,
+    of_git: Purse,
+    of_others: Purse,
+    /// Whether this is in the directory of a repository that is known from before.
+    is_in_git: bool,
+    /// Whether something around this is new in such a directory, and set aside as a whole.
+    is_in_new: bool,
     /// Until when links are resolved.
     until: Instant,
     /// What was found before the command ran, if it has run.
@@ -74,6 +82,11 @@ impl<'a> Walk<'a> {
         let mut walk = Walk {
             survey: Survey::default(),
             left: ENTRIES,
+            repositories: Purse::full(),
+            of_git: Purse::full(),
+            of_others: Purse::full(),
+            is_in_git: false,
+            is_in_new: false,
             until: Instant::now() + FOR_LINKS,
             before,
             project: Path::new("/"),
@@ -198,7 +211,7 @@ impl<'a> Walk<'a> {
         match around.child(name, To::Read) {
             Ok(folder) if self.left > 0 && depth < DEPTH => search(self, &folder, path, depth + 1),
             Ok(folder) => {
-                self.miss(path);
+                self.miss(path.parent().unwrap_or(path));
                 let git = path.join(".git");
                 if let Ok(kind) = folder.look(".git").map(kind_of) {
                     self.repository(&folder, c".git", kind.into(), &git);
@@ -222,9 +235,15 @@ impl<'a> Walk<'a> {
     }
 
     fn repository(&mut self, folder: &Folder, name: &CStr, kind: Kind, path: &Path) {
-        if let Ok(found) = folder.look(name) {
-            let found = Repository::new(kind, found.into());
-            self.survey.repositories.insert(path.to_owned(), found);
+        let Ok(found) = folder.look(name) else {
+            return;
+        };
+        match self.repositories.pays(path) {
+            true => {
+                let found = Repository::new(kind, found.into());
+                self.survey.repositories.insert(path.to_owned(), found);
+            }
+            false => self.miss(path.parent().unwrap_or(path)),
         }
     }
 
@@ -241,18 +260,36 @@ impl<'a> Walk<'a> {
     }
 
     fn read_by(&mut self, path: PathBuf, mark: Mark, reader: Reader) {
-        self.survey.files.entry(path).or_insert((mark, reader));
+        if self.keeps(&path) {
+            self.survey.files.entry(path).or_insert((mark, reader));
+        }
+    }
+
+    /// Whether there is memory for a path. If not, the folder around it is noted.
+    fn keeps(&mut self, path: &Path) -> bool {
+        let purse = match self.is_in_git {
+            true => &mut self.of_git,
+            false => &mut self.of_others,
+        };
+        let keeps = purse.pays(path);
+        if !keeps {
+            let folder = of_usual_length(path.parent().unwrap_or(path));
+            self.survey.crowded.insert(folder.to_owned());
+        }
+        keeps
     }
 
     /// Notes a link that leads out of the project, and follows one within it that a tool follows.
     fn link(&mut self, path: &Path, mark: Mark, reader: Option<Reader>) {
-        if reader.is_some() {
+        if reader.is_some() && self.keeps(path) {
             self.survey.followed.insert(path.to_owned(), mark);
         }
         let is_in_time = Instant::now() < self.until;
         let target = is_in_time.then(|| target(path)).flatten();
         let Some(target) = target.filter(|target| target.starts_with(self.project)) else {
-            self.survey.links.insert(path.to_owned(), mark);
+            if self.keeps(path) {
+                self.survey.links.insert(path.to_owned(), mark);
+            }
             return;
         };
         let follows = |before: &Survey| before.followed.get(path) == Some(&mark);
@@ -267,6 +304,7 @@ impl<'a> Walk<'a> {
     }
 
     fn miss(&mut self, directory: &Path) {
+        let directory = of_usual_length(directory);
         self.survey.missed.insert(directory.to_owned());
     }
 }
@@ -287,16 +325,18 @@ impl<'a> Walk<'a> {
     }
 
     fn note_directory(&mut self, folder: &Folder, path: &Path) {
-        if let Ok(found) = folder.look(".") {
-            self.survey
-                .directories
-                .insert(path.to_owned(), found.into());
+        if let Ok(found) = folder.look(".")
+            && self.repositories.pays(path)
+        {
+            let directories = &mut self.survey.directories;
+            directories.insert(path.to_owned(), found.into());
         }
     }
 
     /// Finds the links in a repository's directory, and what is not known to be stored only.
     fn directory_of_git(&mut self, folder: &Folder, path: &Path, depth: usize) {
         self.note_directory(folder, path);
+        let is_in_git = std::mem::replace(&mut self.is_in_git, true);
         let search = |name: &CStr| -> Search<'a> {
             match name.to_bytes() {
                 b"objects" => Self::objects,
@@ -307,6 +347,7 @@ impl<'a> Walk<'a> {
             }
         };
         self.each(folder, path, depth, is_stored, search);
+        self.is_in_git = is_in_git;
     }
 
     /// Searches a folder of repositories. Their names may contain slashes. The command cannot write
@@ -355,8 +396,18 @@ impl<'a> Walk<'a> {
 
     /// Notes a folder that git, or a tool beside it, may obey, and everything in it.
     fn obeyed(&mut self, folder: &Folder, path: &Path, depth: usize) {
-        self.survey.obeyed.insert(path.to_owned());
+        self.obey(path);
+        let is_new = |before: &Survey| !before.obeyed.contains(path);
+        let is_in_new = self.is_in_new;
+        self.is_in_new |= self.before.is_some_and(is_new);
         self.each(folder, path, depth, |_| false, |_| Self::obeyed);
+        self.is_in_new = is_in_new;
+    }
+
+    fn obey(&mut self, path: &Path) {
+        if !self.is_in_new && self.keeps(path) {
+            self.survey.obeyed.insert(path.to_owned());
+        }
     }
 
     /// Notes each link, and each file that is not `stored`. Searches each folder.
@@ -383,14 +434,16 @@ impl<'a> Walk<'a> {
     }
 
     fn link_of_git(&mut self, folder: &Folder, name: &CStr, path: PathBuf) {
-        if let Ok(found) = folder.look(name) {
+        if let Ok(found) = folder.look(name)
+            && self.keeps(&path)
+        {
             self.survey.links.insert(path, found.into());
         }
     }
 
     fn file_of_git(&mut self, folder: &Folder, name: &CStr, path: PathBuf) {
         if let Ok(found) = folder.look(name) {
-            self.survey.obeyed.insert(path.clone());
+            self.obey(&path);
             self.read_by(path, found.into(), Reader::Git);
         }
     }
@@ -419,6 +472,41 @@ impl Of {
         let tool = tools::file(name).or_else(|| tools::folder(name));
         tool.map(Reader::Tool).or(own)
     }
+}
+
+/// How many bytes of paths are kept. Those of unusual length have their own share, so that they take
+/// nothing from the others.
+struct Purse {
+    usual: usize,
+    long: usize,
+}
+
+impl Purse {
+    fn full() -> Self {
+        Self {
+            usual: USUAL_BYTES,
+            long: LONG_BYTES,
+        }
+    }
+
+    fn pays(&mut self, path: &Path) -> bool {
+        let bytes = path.as_os_str().len();
+        let left = match bytes <= USUAL_LENGTH {
+            true => &mut self.usual,
+            false => &mut self.long,
+        };
+        let rest = left.checked_sub(bytes);
+        *left = rest.unwrap_or(*left);
+        rest.is_some()
+    }
+}
+
+/// The path itself, or the longest of the folders above with a path of a usual length.
+fn of_usual_length(path: &Path) -> &Path {
+    let mut above = path.ancestors();
+    above
+        .find(|above| above.as_os_str().len() <= USUAL_LENGTH)
+        .unwrap_or(path)
 }
 
 /// The folders of a project in which the user's shell looks for commands.
@@ -500,6 +588,10 @@ const ENTRIES: usize = 2_000_000;
 /// How long links are resolved. Later ones count as leading out of the project.
 const FOR_LINKS: Duration = Duration::from_secs(3);
 const DEPTH: usize = 128;
+/// The longest path of a usual length, and the bytes of paths that are kept.
+const USUAL_LENGTH: usize = 1024;
+const USUAL_BYTES: usize = 64 << 20;
+const LONG_BYTES: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {
