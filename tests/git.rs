@@ -1557,6 +1557,34 @@ fn many_long_paths_neither_fill_the_memory_nor_hide_a_repository() {
 }
 
 #[test]
+fn links_of_many_steps_hide_nothing_that_the_users_links_lead_to() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "mkdir -p config/vscode docs; echo 1 > config/vscode/tasks.json; echo 1 > docs/guide.md
+        ln -s config/vscode .vscode; ln -s docs/guide.md CLAUDE.md; mkdir -p n/a; ln -s ../../docs/guide.md n/a/AGENTS.md",
+    );
+    let script = "perl -e 'mkdir q(z); mkdir q(z/d); symlink q(d/../) x 800 . q(d), q(z/l0);
+            for (1..37) { symlink q(l) . ($_ - 1) . q(/../) . q(d/../) x 700 . q(d), qq(z/l$_) }
+            for $f (0..39) { mkdir qq(f$f); symlink q(../z/l37), qq(f$f/$_) for 0..59 }'
+        echo 2 >> config/vscode/tasks.json; echo 2 >> docs/guide.md; echo 2 > config/vscode/settings.json";
+    let said = host.inside("work/project", &[], script);
+    let list = "cd .local/state; find . -name left.txt -exec cat {} +";
+    let told = host.sh("home", list);
+    for line in [
+        "new      config/vscode/settings.json",
+        "changed  config/vscode/tasks.json",
+        "changed  docs/guide.md",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    for link in [".vscode", "CLAUDE.md", "n/a/AGENTS.md"] {
+        let told = told.contains(&format!("project/{link},"));
+        assert!(!told, "{link}: {said}");
+    }
+}
+
+#[test]
 fn a_repository_whose_settings_cannot_be_read_is_not_taken_for_harmless() {
     let host = Host::with_repository();
     let script = "git init -q sub; arm sub/.git/config; chmod 0 sub/.git/config";

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::disarm;
 use super::running::Record;
-use super::survey::{Kind, Reader, Survey, has_any};
+use super::survey::{Kind, Mark, Reader, Survey, has_any};
 use crate::git;
 
 /// The result for the projects.
@@ -337,13 +337,18 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Reports files that are gone: one may have held a tool back. Git ends its own states.
+    /// Reports files that are gone: one may have held a tool back. Git ends its own states. Also
+    /// those that changed where the search did not get again.
     fn tell_removed(&mut self, now: &Survey) {
-        for (path, (_, reader)) in &self.before.files {
-            let stays = now.files.contains_key(path) || now.is_unsure_of(path) || is_there(path);
-            if !stays && *reader != Reader::Git {
-                self.found.insert(path.clone(), Found::Removed(*reader));
-            }
+        let before = self.before.files.iter();
+        for (path, (mark, reader)) in before.filter(|(path, _)| !now.files.contains_key(*path)) {
+            let found = match mark_of(path) {
+                Some(now) if now == *mark || self.is_dealt_with(path) => continue,
+                Some(_) => Found::Changed(*reader),
+                None if *reader == Reader::Git || now.is_unsure_of(path) => continue,
+                None => Found::Removed(*reader),
+            };
+            self.found.insert(path.clone(), found);
         }
     }
 
@@ -365,9 +370,10 @@ impl<'a> Ending<'a> {
     }
 }
 
-/// Whether there is something at a path, with no link on the way.
-fn is_there(path: &Path) -> bool {
+/// Returns the mark of what is at a path, with no link on the way.
+fn mark_of(path: &Path) -> Option<Mark> {
     let folder = path.parent().unwrap_or(path);
     let is_real = folder.canonicalize().is_ok_and(|real| real == folder);
-    is_real && path.symlink_metadata().is_ok()
+    let found = is_real.then(|| rustix::fs::lstat(path));
+    found?.ok().map(Mark::from)
 }

@@ -20,9 +20,9 @@ pub struct Survey {
     pub files: BTreeMap<PathBuf, (Mark, Reader)>,
     /// Links in the directories of repositories, and others that lead out of the projects.
     pub links: BTreeMap<PathBuf, Mark>,
-    /// Links within a project with a name that a tool reads. What they lead to is searched as what
-    /// they name.
-    pub followed: BTreeMap<PathBuf, Mark>,
+    /// Links within a project with a name that a tool reads, and what they lead to. That is searched
+    /// as what they name.
+    pub followed: BTreeMap<PathBuf, (Mark, PathBuf)>,
     /// Paths in the projects that git's settings name and that do not exist, each with whether a
     /// folder counts there, too. Filled in by [`super::Inspection`].
     pub absent: BTreeMap<PathBuf, bool>,

@@ -32,8 +32,9 @@ struct Walk<'a> {
     is_in_git: bool,
     /// Whether something around this is new in such a directory, and set aside as a whole.
     is_in_new: bool,
-    /// Until when links are resolved.
-    until: Instant,
+    /// How much longer links are resolved: those known from before, and the others.
+    for_known_links: Duration,
+    for_links: Duration,
     /// What was found before the command ran, if it has run.
     before: Option<&'a Survey>,
     project: &'a Path,
@@ -74,6 +75,14 @@ enum Of {
     Nobody,
 }
 
+/// Where a link leads.
+enum Resolved {
+    To(PathBuf),
+    Nowhere,
+    /// Nobody looked.
+    NotInTime,
+}
+
 /// How a folder in a repository's directory is searched.
 type Search<'a> = fn(&mut Walk<'a>, &Folder, &Path, usize);
 
@@ -87,7 +96,8 @@ impl<'a> Walk<'a> {
             of_others: Purse::full(),
             is_in_git: false,
             is_in_new: false,
-            until: Instant::now() + FOR_LINKS,
+            for_known_links: FOR_LINKS,
+            for_links: FOR_LINKS,
             before,
             project: Path::new("/"),
             targets: Vec::new(),
@@ -280,27 +290,58 @@ impl<'a> Walk<'a> {
     }
 
     /// Notes a link that leads out of the project, and follows one within it that a tool follows.
+    ///
+    /// What one led to before the command ran is searched in any case.
     fn link(&mut self, path: &Path, mark: Mark, reader: Option<Reader>) {
-        if reader.is_some() && self.keeps(path) {
-            self.survey.followed.insert(path.to_owned(), mark);
-        }
-        let is_in_time = Instant::now() < self.until;
-        let target = is_in_time.then(|| target(path)).flatten();
-        let Some(target) = target.filter(|target| target.starts_with(self.project)) else {
-            if self.keeps(path) {
-                self.survey.links.insert(path.to_owned(), mark);
+        let before = self.before.and_then(|before| before.followed.get(path));
+        let known = before.filter(|(before, _)| *before == mark);
+        let target = match self.resolve(path, known.is_some()) {
+            Resolved::To(target) if target.starts_with(self.project) => Some(target),
+            Resolved::NotInTime if known.is_some() => None,
+            _ => {
+                if self.keeps(path) {
+                    self.survey.links.insert(path.to_owned(), mark);
+                }
+                None
             }
+        };
+        let known = known.map(|(_, target)| target.clone());
+        let Some(reader) = reader.filter(|_| self.before.is_none() || known.is_some()) else {
             return;
         };
-        let follows = |before: &Survey| before.followed.get(path) == Some(&mark);
-        let Some(reader) = reader.filter(|_| self.before.is_none_or(follows)) else {
-            return;
-        };
+        if let Some(target) = &target
+            && self.keeps(path)
+            && self.keeps(target)
+        {
+            let followed = &mut self.survey.followed;
+            followed.insert(path.to_owned(), (mark, target.clone()));
+        }
+        let is_other = known != target;
+        let targets = target.into_iter().chain(known.filter(|_| is_other));
+        targets.for_each(|target| self.follow(target, reader));
+    }
+
+    fn follow(&mut self, target: PathBuf, reader: Reader) {
         match rustix::fs::lstat(&target) {
             Ok(found) if kind_of(found).is_dir() => self.targets.push((target, reader)),
             Ok(found) => self.read_by(target, found.into(), reader),
             Err(_) => {}
         }
+    }
+
+    /// Finds where a link leads, unless others have taken too long.
+    fn resolve(&mut self, path: &Path, is_known: bool) -> Resolved {
+        let left = match is_known {
+            true => &mut self.for_known_links,
+            false => &mut self.for_links,
+        };
+        if left.is_zero() {
+            return Resolved::NotInTime;
+        }
+        let begun = Instant::now();
+        let found = target(path);
+        *left = left.saturating_sub(begun.elapsed());
+        found.map_or(Resolved::Nowhere, Resolved::To)
     }
 
     fn miss(&mut self, directory: &Path) {
@@ -585,7 +626,7 @@ const BY_NAME: Reader = Reader::Tool("your shell (`PATH`)");
 /// The permissions to run a file.
 const ANY_MAY_RUN: u32 = 0o111;
 const ENTRIES: usize = 2_000_000;
-/// How long links are resolved. Later ones count as leading out of the project.
+/// How long links are resolved. New ones after that count as leading out of the project.
 const FOR_LINKS: Duration = Duration::from_secs(3);
 const DEPTH: usize = 128;
 /// The longest path of a usual length, and the bytes of paths that are kept.
