@@ -1585,6 +1585,32 @@ fn links_of_many_steps_hide_nothing_that_the_users_links_lead_to() {
 }
 
 #[test]
+fn repositories_in_gits_own_folders_run_nothing() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "mkdir .git/custom; git init -q --separate-git-dir=.git/custom/s s; git -C s commit -q --allow-empty -m one",
+    );
+    let new = [".git/refs/x", ".git/logs/x", ".git/objects/x", ".git/lfs/x"];
+    let make = |path: &&str| {
+        format!(
+            "git init -q --bare {path}; git --git-dir={path} config core.bare false; git --git-dir={path} config core.worktree $PWD; arm {path}/config; "
+        )
+    };
+    let script: String = new.iter().map(make).collect();
+    let script =
+        format!("git -C s commit -q --allow-empty -m two; {script} arm .git/custom/s/config");
+    let said = held(&host, "work/project", &script);
+    let log = host.sh("work/project/s", "git log --format=%s");
+    assert_eq!(log, "two\none\n");
+    host.git_runs_nothing_of_the_workloads(&["work/project/s"]);
+    for path in new {
+        host.git_runs_nothing_of_the_workloads(&[&format!("work/project/{path}")]);
+        assert!(said.contains(path), "{path}: {said}");
+    }
+}
+
+#[test]
 fn a_repository_whose_settings_cannot_be_read_is_not_taken_for_harmless() {
     let host = Host::with_repository();
     let script = "git init -q sub; arm sub/.git/config; chmod 0 sub/.git/config";

@@ -451,7 +451,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Notes each link, and each file that is not `stored`. Searches each folder.
+    /// Notes each link, and each file that is not `stored`. Searches each folder, and notes a bare
+    /// repository that is not this one.
     fn each(
         &mut self,
         folder: &Folder,
@@ -460,7 +461,11 @@ impl<'a> Walk<'a> {
         is_stored: impl Fn(&CStr) -> bool,
         search: impl Fn(&CStr) -> Search<'a>,
     ) {
-        for (name, kind) in self.entries(folder, path) {
+        let entries = self.entries(folder, path);
+        if is_bare(&entries) && !self.survey.directories.contains_key(path) {
+            self.repository(folder, c".", Kind::Bare, path);
+        }
+        for (name, kind) in entries {
             let at = path_in(path, &name);
             if name.to_bytes().eq_ignore_ascii_case(b".git") {
                 self.repository(folder, &name, kind.into(), &at);
