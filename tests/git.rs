@@ -1611,6 +1611,30 @@ fn repositories_in_gits_own_folders_run_nothing() {
 }
 
 #[test]
+fn the_users_own_names_are_neither_renamed_nor_removed() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "mkdir -p conf/hooks head/hooks; echo own > conf/config; echo own > conf/hooks/x; ln -s x conf/hooks/l; mkdir conf/branches; echo 1 > conf/branches/config; echo own > head/HEAD; echo own > head/config
+        rm -r .git/hooks; mkdir .git/hooks ../shared .git/rr-cache; rmdir .git/rr-cache; ln -s ../../shared .git/rr-cache; ln -s ../../shared .git/lfs; sleep 1.1",
+    );
+    let own = "find conf head .git/hooks .git/rr-cache ! -name '*.set-aside-*' | sort; cat conf/config conf/hooks/x head/HEAD head/config";
+    let before = host.sh("work/project", own);
+    let script = "mkdir conf/objects conf/refs head/objects head/refs; echo 'ref: refs/heads/main' > conf/HEAD
+        arm conf/config; sed -i '/./d' conf/config; echo own > conf/config; touch -h .git/rr-cache; rm .git/lfs; ln -s /etc .git/lfs";
+    let said = held(&host, "work/project", script);
+    for name in ["conf/HEAD", "conf/objects", "head/refs", ".git/lfs"] {
+        assert!(said.contains(&format!("{name} (now ")), "{name}: {said}");
+    }
+    assert_eq!(host.sh("work/project", own), before, "{said}");
+    assert_eq!(
+        host.sh("work/project", "ls -d .git/modules .git/worktrees || true"),
+        ""
+    );
+    assert!(!host.at("work/project/.git/lfs").is_symlink());
+}
+
+#[test]
 fn a_repository_whose_settings_cannot_be_read_is_not_taken_for_harmless() {
     let host = Host::with_repository();
     let script = "git init -q sub; arm sub/.git/config; chmod 0 sub/.git/config";

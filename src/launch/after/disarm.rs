@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use super::folder::{Folder, To, kind_of, path_in};
 use super::settings::harmless;
 use super::stored::{aside, folder_for_aside, is_index_of_objects, is_of_bare, is_stored};
-use super::survey::{Kind, Survey};
+use super::survey::{Kind, Mark, Survey};
+use super::walk::is_part;
 use crate::git::{APART, GUARDED};
 
 /// Sets aside whatever git would obey in a repository's directory, and keeps what git stores.
@@ -87,6 +88,22 @@ pub fn set_aside_entry(
         Kind::Directory | Kind::File | Kind::Link => git.to_owned(),
     };
     set_aside(project, &entry).map(|new| Some((entry, new)))
+}
+
+/// Returns what makes a folder a repository, of what `is_new`.
+///
+/// # Errors
+/// The kernel's error.
+pub fn new_parts(
+    project: &Path,
+    folder: &Path,
+    is_new: impl Fn(&Path, Mark) -> bool,
+) -> io::Result<Vec<PathBuf>> {
+    let open = Folder::open(project, folder, To::Read)?;
+    let parts = open.names()?.into_iter().filter(|name| is_part(name));
+    let found = parts.filter_map(|name| Some((path_in(folder, &name), open.look(&*name).ok()?)));
+    let new = found.filter(|(path, found)| is_new(path, Mark::from(*found)));
+    Ok(new.map(|(path, _)| path).collect())
 }
 
 /// Disarms each repository in a folder that is no project, and removes git's links there. One that
@@ -181,16 +198,18 @@ pub fn is_apart(project: &Path, git: &Path) -> bool {
 }
 
 /// Removes the placeholders from a repository's directory, and from the repositories in it.
+/// A folder goes only if it `is_ours`.
 ///
 /// # Errors
 /// Returns the error of opening or listing the directory.
-pub fn tidy(project: &Path, git: &Path) -> io::Result<()> {
+pub fn tidy(project: &Path, git: &Path, is_ours: &dyn Fn(&Path) -> bool) -> io::Result<()> {
     let directory = Folder::open(project, git, To::Change)?;
     for folder in ["modules", "worktrees"] {
-        tidy_below(project, &git.join(folder), 0);
+        tidy_below(project, &git.join(folder), 0, is_ours);
     }
     for guarded in GUARDED {
         let removed = match guarded.content {
+            None if !is_ours(&git.join(guarded.name)) => Ok(()),
             None => rustix::fs::unlinkat(&directory, guarded.name, AtFlags::REMOVEDIR),
             Some(content) => match read(&directory, guarded.name, content.len()) {
                 Ok(found) if found == content => {
@@ -209,7 +228,7 @@ pub fn tidy(project: &Path, git: &Path) -> io::Result<()> {
 
 /// Removes placeholders from each repository in a folder of repositories. Names may contain
 /// slashes.
-fn tidy_below(project: &Path, folder: &Path, depth: usize) {
+fn tidy_below(project: &Path, folder: &Path, depth: usize, is_ours: &dyn Fn(&Path) -> bool) {
     let Ok(directory) = Folder::open(project, folder, To::Change) else {
         return;
     };
@@ -220,9 +239,9 @@ fn tidy_below(project: &Path, folder: &Path, depth: usize) {
             .is_ok_and(|found| kind_of(found).is_dir());
         if is_directory && directory.look(head_of(&name)).is_ok() {
             // A placeholder that cannot be removed stays, and has no effect.
-            let _ = tidy(project, &path);
+            let _ = tidy(project, &path, is_ours);
         } else if is_directory && depth < 16 {
-            tidy_below(project, &path, depth + 1);
+            tidy_below(project, &path, depth + 1, is_ours);
         }
     }
 }

@@ -77,6 +77,8 @@ pub struct Ending<'a> {
     /// What of it was disarmed or set aside.
     dealt_with: BTreeSet<PathBuf>,
     obeyed: BTreeSet<PathBuf>,
+    /// The user's folders that no longer look like repositories.
+    users: BTreeSet<PathBuf>,
 }
 
 impl<'a> Ending<'a> {
@@ -91,6 +93,7 @@ impl<'a> Ending<'a> {
             found: BTreeMap::new(),
             dealt_with: BTreeSet::new(),
             obeyed: BTreeSet::new(),
+            users: BTreeSet::new(),
         }
     }
 
@@ -224,7 +227,8 @@ impl<'a> Ending<'a> {
                 continue;
             }
             let is_of_git = now.is_of_git(path) && self.record.guard_git;
-            let found = match is_of_git && !self.before.is_unsure_of_git(path) {
+            let is_users = has_any(path, |above| self.users.contains(above));
+            let found = match is_of_git && !is_users && !self.before.is_unsure_of_git(path) {
                 false => Some(Found::LeadsOut),
                 true => self.unlinked(path),
             };
@@ -233,8 +237,15 @@ impl<'a> Ending<'a> {
     }
 
     fn unlinked(&self, path: &Path) -> Option<Found> {
-        match disarm::unlink(&self.project_of(path)?, path) {
-            Ok(()) => Some(Found::Unlinked),
+        let project = self.project_of(path)?;
+        let done = match self.before.texts.get(path) {
+            Some(text) if std::fs::read_link(path).is_ok_and(|now| now == *text) => return None,
+            // One of the user's, which the command made lead elsewhere.
+            Some(_) => disarm::set_aside(&project, path).map(Found::SetAside),
+            None => disarm::unlink(&project, path).map(|()| Found::Unlinked),
+        };
+        match done {
+            Ok(found) => Some(found),
             // It was moved with what was set aside, or is no longer a link.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
                 None
@@ -245,10 +256,36 @@ impl<'a> Ending<'a> {
 
     fn tidy(&mut self, path: &Path, kind: Kind) {
         let is_directory = matches!(kind, Kind::Directory | Kind::Bare);
-        if let Some(project) = self.project_of(path).filter(|_| self.alone && is_directory) {
+        let Some(project) = self.project_of(path).filter(|_| is_directory) else {
+            return;
+        };
+        let is_ours = |path: &Path| self.is_made(path) || self.before.forgotten.contains(path);
+        if self.alone {
             // A placeholder that cannot be removed stays, and has no effect.
-            let _ = disarm::tidy(&project, path);
+            let _ = disarm::tidy(&project, path, &is_ours);
+            return;
         }
+        let folders = git::GUARDED.iter().filter(|one| one.content.is_none());
+        let folders = folders.map(|one| path.join(one.name));
+        let ours: Vec<PathBuf> = folders.filter(|path| is_ours(path)).collect();
+        self.obeyed.extend(ours);
+    }
+
+    /// Whether a folder has something of the user's by which it may look like a repository now.
+    fn is_users(&self, folder: &Path) -> bool {
+        let parts = self.before.parts.range(folder.to_owned()..);
+        let mut within = parts.take_while(|(path, _)| path.starts_with(folder));
+        within.any(|(path, _)| path.parent() == Some(folder))
+    }
+
+    /// Sets aside what is new of that which makes a folder a repository. Returns whether there was
+    /// anything.
+    fn set_new_parts_aside(&mut self, project: &Path, folder: &Path) -> bool {
+        let before = &self.before.parts;
+        let is_new = |path: &Path, mark| !before.get(path).is_some_and(|one| one.is_same(&mark));
+        let new = disarm::new_parts(project, folder, is_new).unwrap_or_default();
+        new.iter().for_each(|path| self.set_aside(path));
+        !new.is_empty()
     }
 
     fn disarm(&mut self, path: &Path, kind: Kind, is_unsure: bool) {
@@ -258,6 +295,13 @@ impl<'a> Ending<'a> {
         if self.before.misses(path) {
             let why = "its folder was not searched before the command ran; it may have been there";
             self.found.insert(path.to_owned(), Found::Armed(why.into()));
+            return;
+        }
+        if kind == Kind::Bare
+            && (self.is_users(path) || self.before.is_unsure_of(path))
+            && self.set_new_parts_aside(&project, path)
+        {
+            self.users.insert(path.to_owned());
             return;
         }
         let done = match is_unsure {

@@ -18,8 +18,12 @@ pub struct Survey {
     pub obeyed: BTreeSet<PathBuf>,
     /// Files that git or a tool runs or obeys on its own.
     pub files: BTreeMap<PathBuf, (Mark, Reader)>,
+    /// Names of which a repository's directory consists, in any folder, before the command ran.
+    pub parts: BTreeMap<PathBuf, Mark>,
     /// Links in the directories of repositories, and others that lead out of the projects.
     pub links: BTreeMap<PathBuf, Mark>,
+    /// The texts of those in the directories of repositories, before the command ran.
+    pub texts: BTreeMap<PathBuf, PathBuf>,
     /// Links within a project with a name that a tool reads, and what they lead to. That is searched
     /// as what they name.
     pub followed: BTreeMap<PathBuf, (Mark, PathBuf)>,
@@ -37,6 +41,8 @@ pub struct Survey {
     /// Directories of whose entries not all are noted, because their paths take too much memory.
     /// Repositories were looked for there.
     pub crowded: BTreeSet<PathBuf>,
+    /// What another sandbox made.
+    pub forgotten: BTreeSet<PathBuf>,
 }
 
 /// Who reads a file without being given its name.
@@ -134,6 +140,9 @@ impl Survey {
         self.files.remove(path);
         self.links.remove(path);
         self.followed.remove(path);
+        self.parts.remove(path);
+        self.texts.remove(path);
+        self.forgotten.insert(path.to_owned());
     }
 
     /// Files that named tools run or obey.

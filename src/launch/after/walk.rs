@@ -241,7 +241,23 @@ impl<'a> Walk<'a> {
         if self.left == 0 {
             self.miss(path);
         }
+        if self.before.is_none() {
+            self.parts(folder, path, &found);
+        }
         found
+    }
+
+    /// Notes which names are there of which a repository's directory consists.
+    fn parts(&mut self, folder: &Folder, path: &Path, entries: &[(CString, FileType)]) {
+        let names = entries.iter().map(|(name, _)| name);
+        for name in names.filter(|name| is_of_bare(name) || is_part(name)) {
+            let at = path_in(path, name);
+            if let Ok(found) = folder.look(&**name)
+                && self.keeps(&at)
+            {
+                self.survey.parts.insert(at, found.into());
+            }
+        }
     }
 
     fn repository(&mut self, folder: &Folder, name: &CStr, kind: Kind, path: &Path) {
@@ -483,6 +499,12 @@ impl<'a> Walk<'a> {
         if let Ok(found) = folder.look(name)
             && self.keeps(&path)
         {
+            if self.before.is_none()
+                && let Ok(text) = fs::read_link(&path)
+                && self.keeps(&text)
+            {
+                self.survey.texts.insert(path.clone(), text);
+            }
             self.survey.links.insert(path, found.into());
         }
     }
@@ -577,6 +599,12 @@ fn is_bare(entries: &[(CString, FileType)]) -> bool {
         names.any(|name| name.eq_ignore_ascii_case(wanted.as_bytes()))
     };
     has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
+}
+
+/// Whether a folder without this is no repository.
+pub fn is_part(name: &CStr) -> bool {
+    let is = |part: &str| name.to_bytes().eq_ignore_ascii_case(part.as_bytes());
+    ["HEAD", "commondir", "objects", "refs"].into_iter().any(is)
 }
 
 /// Returns the path to which a link leads, whether or not it exists; `None` if that is unknown.
