@@ -24,8 +24,8 @@ pub struct Survey {
     pub links: BTreeMap<PathBuf, Mark>,
     /// The texts of those in the directories of repositories, before the command ran.
     pub texts: BTreeMap<PathBuf, PathBuf>,
-    /// Links within a project with a name that a tool reads, and what they lead to. That is searched
-    /// as what they name.
+    /// Links within a project with a name that a tool reads, and what they lead to. What that holds
+    /// is searched as what they name.
     pub followed: BTreeMap<PathBuf, (Mark, PathBuf)>,
     /// Paths in the projects that git's settings name and that do not exist, each with whether a
     /// folder counts there, too. Filled in by [`super::Inspection`].

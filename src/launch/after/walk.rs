@@ -542,8 +542,8 @@ impl Of {
     }
 }
 
-/// How many bytes of paths are kept. Those of unusual length have their own share, so that they take
-/// nothing from the others.
+/// How many bytes of paths are kept. Those of unusual length have their own share, so that they
+/// take nothing from the others.
 struct Purse {
     usual: usize,
     long: usize,
