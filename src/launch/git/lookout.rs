@@ -1,6 +1,6 @@
 //! Watches, while the command runs, for what git outside would obey at once and no mount can guard:
-//! new submodules, what settings name in a `.git` directory and was not there, and an index by which
-//! git would write where it must not.
+//! new submodules, what settings name in a `.git` directory and was not there, and an index by
+//! which git would write where it must not.
 //!
 //! `git status` runs what the settings of each repository name that the index calls a submodule. So
 //! a `.git` that appears in such a folder is set aside as soon as it is seen. This narrows a gap

@@ -67,8 +67,8 @@ pub const FIXED: &[&str] = &[
     "objects/info/alternates",
 ];
 
-/// Names files of the working tree, which a commit reads and copies into the repository. Git follows
-/// links there, and checks no path (rerere).
+/// Names files of the working tree, which a commit reads and copies into the repository. Git
+/// follows links there, and checks no path (rerere).
 pub const RESOLUTIONS: &str = "MERGE_RR";
 
 /// What git writes in a repository's directory, beside names in `_HEAD` and `_MSG`.
