@@ -1732,3 +1732,22 @@ open(".git/index", "wb").write(b"DIRC" + struct.pack(">II", 2, 0) + (b"IEOT" + s
     );
     host.git_runs_nothing_of_the_workloads(&["work/project/sub"]);
 }
+
+#[test]
+fn no_index_that_git_writes_is_taken_for_a_forged_one() {
+    let work = "for i in 1 2 3; do echo $i >> file; echo $i > new$i; mkdir -p d$i; echo x > d$i/x; git add -A; git commit -qm $i; done; git mv new1 moved; echo 9 >> file; git add file";
+    for settings in [
+        "git update-index --split-index; echo 2 >> file; git add file",
+        "git config index.version 4; git update-index --index-version 4",
+        "git config index.threads 4; git config feature.manyFiles true",
+        "mkdir d1 e1; echo x > d1/x; echo x > e1/x; git add -A; git commit -qm all; git sparse-checkout set --cone --sparse-index d1",
+        "rm -rf .git; git init -q --object-format=sha256; git add -A; git commit -qm one",
+    ] {
+        let host = Host::with_repository();
+        host.sh("work/project", settings);
+        let said = host.inside("work/project", &[], work);
+        assert!(!said.contains("index.set-aside"), "{settings}\n{said}");
+        let log = host.sh("work/project", "git log --oneline; git status --short");
+        assert!(log.contains("new1 -> moved"), "{settings}\n{log}");
+    }
+}

@@ -142,8 +142,12 @@ impl Entries<'_> {
 
 /// Whether git itself never puts such a path into an index (`verify_path` in git's read-cache.c).
 fn leads_astray(path: &[u8]) -> bool {
-    // A folder of a sparse index ends in a slash.
+    // A folder of a sparse index ends in a slash. An entry that replaces one of a shared index has
+    // no name.
     let path = path.strip_suffix(b"/").unwrap_or(path);
+    if path.is_empty() {
+        return false;
+    }
     let is_git = |part: &[u8]| {
         [&b".git"[..], b"git~1"]
             .iter()
@@ -302,7 +306,7 @@ mod tests {
         ] {
             assert_eq!(leads_astray(path.as_bytes()), is_forged, "{path}");
         }
-        assert!(!leads_astray(b"sparse/"));
+        assert!(!leads_astray(b"sparse/") && !leads_astray(b""));
     }
 
     #[test]
