@@ -1756,3 +1756,163 @@ fn a_run_that_changes_nothing_leaves_the_folders_as_they_were() {
     host.inside("work/project", &[], "true");
     assert_eq!(host.sh("work/project", find), before);
 }
+
+/// Adds entries to an index: `MODE:PATH:OBJECT`.
+const FORGE: &str = r#"
+forge() { python3 -c '
+import hashlib, struct, sys
+file, *new = sys.argv[1:]
+old = open(file, "rb").read()
+count, at, entries = struct.unpack(">I", old[8:12])[0], 12, []
+for _ in range(count):
+    length = struct.unpack(">H", old[at + 60:at + 62])[0] & 0xfff
+    end = (62 + length + 8) & ~7
+    entries.append((old[at + 62:at + 62 + length], old[at:at + end]))
+    at += end
+for one in new:
+    mode, path, object = one.split(":")
+    path = path.encode()
+    entry = bytes(24) + struct.pack(">I", int(mode, 8)) + bytes(12) + bytes.fromhex(object) + struct.pack(">H", len(path)) + path
+    entries.append((path, entry + bytes(((62 + len(path) + 8) & ~7) - len(entry))))
+out = b"DIRC" + struct.pack(">II", 2, len(entries)) + b"".join(entry for _, entry in sorted(entries))
+open(file, "wb").write(out + hashlib.sha1(out).digest())
+' "$@"; }
+hook() { printf '#!/bin/sh\ntouch "%s"\n' "$MARK" | git hash-object -w --stdin; }
+"#;
+
+#[test]
+fn an_index_makes_git_write_nowhere_but_in_the_working_tree() {
+    let host = Host::with_repository();
+    host.sh("work/project", "mkdir src; echo 1 > src/x; git add -A; git commit -qm src; git init -q known; cd known; echo 1 > x; git add x; git commit -qm x");
+    let scripts = [
+        "forge .git/index 100755:.git/hooks/post-checkout:$(hook)",
+        "forge .git/index 100644:../outside:$(hook)",
+        "forge .git/index 100755:src/../.git/hooks/post-checkout:$(hook)",
+        "hook=$(cd known; hook); forge known/.git/index 100755:../.git/hooks/post-checkout:$hook",
+        "git init -q new; cd new; echo 1 > x; git add x; forge .git/index 100755:../.git/hooks/post-checkout:$(hook)",
+    ];
+    for script in scripts {
+        let said = host.inside("work/project", &[], &format!("{FORGE}\n{script}"));
+        assert!(
+            said.contains("set aside") && said.contains("index"),
+            "{script}\n{said}"
+        );
+        for folder in ["", "src", "known", "new"] {
+            let folder = host.at("work/project").join(folder);
+            if folder.is_dir() {
+                let mut git = host.command("/usr/bin/git", "work/project");
+                git.current_dir(folder)
+                    .args(["checkout", "-q", "."])
+                    .output()
+                    .unwrap();
+            }
+        }
+        let forged = "ls ../outside .git/hooks/post-checkout ran 2>/dev/null || true";
+        assert_eq!(host.sh("work/project", forged), "", "{script}");
+        host.sh(
+            "work/project",
+            "git reset -q --hard; git -C known reset -q --hard; rm -rf new",
+        );
+    }
+}
+
+#[test]
+fn a_sandbox_in_a_worktree_forges_no_index_of_the_repository() {
+    let host = Host::with_repository();
+    host.sh("work/project", "git worktree add -q ../tree");
+    let common = host.at("work/project/.git").display().to_string();
+    for script in [
+        format!("forge {common}/index 100755:.git/hooks/post-checkout:$(hook)"),
+        format!(
+            "forge {common}/worktrees/tree/index 100755:../project/.git/hooks/post-checkout:$(hook)"
+        ),
+    ] {
+        let said = host.inside("work/tree", &[], &format!("{FORGE}\n{script}"));
+        assert!(
+            said.contains("set aside") || said.contains("Error"),
+            "{said}"
+        );
+        for folder in ["work/project", "work/tree"] {
+            host.sh(folder, "git reset -q; git checkout -q .");
+        }
+        assert!(
+            !host.at("work/project/.git/hooks/post-checkout").exists(),
+            "{script}"
+        );
+    }
+}
+
+#[test]
+fn while_the_command_runs_a_forged_index_is_set_aside_at_once() {
+    let host = Host::with_repository();
+    let script = format!(
+        "{FORGE}\nforge .git/index 100755:.git/hooks/post-checkout:$(hook); touch done; while [ ! -e go ]; do sleep 0.05; done"
+    );
+    let mut child = host.exec("work/project", &["-q"], &script).spawn().unwrap();
+    until(|| host.at("work/project/done").exists());
+    until(|| !host.at("work/project/.git/index").exists());
+    host.sh("work/project", "git reset -q; git checkout -q .; touch go");
+    child.wait().unwrap();
+    assert!(!host.at("work/project/.git/hooks/post-checkout").exists());
+}
+
+#[test]
+fn no_commit_outside_copies_what_the_command_named_into_the_repository() {
+    let host = Host::with_repository();
+    host.sh("work/project", "echo private > ../key; echo 2 >> file");
+    let script = r#"h=0123456789abcdef0123456789abcdef01234567; mkdir -p .git/rr-cache/$h
+        printf '<<<<<<<\na\n=======\nb\n>>>>>>>\n' > .git/rr-cache/$h/preimage; printf "$h\t../key\0" > .git/MERGE_RR"#;
+    let live = format!("{script}\ntouch done; while [ ! -e go ]; do sleep 0.05; done");
+    let mut child = host.exec("work/project", &["-q"], &live).spawn().unwrap();
+    until(|| host.at("work/project/done").exists());
+    until(|| !host.at("work/project/.git/MERGE_RR").exists());
+    host.sh("work/project", "git commit -qam live; touch go");
+    child.wait().unwrap();
+    host.inside("work/project", &[], script);
+    host.sh("work/project", "echo 3 >> file; git commit -qam work");
+    assert_eq!(host.sh("work/project", "ls .git/rr-cache/*"), "preimage\n");
+}
+
+#[test]
+fn a_link_in_a_repository_is_set_aside_once() {
+    let host = Host::with_repository();
+    let said = host.inside("work/project", &[], "ln -s /etc/x .git/x; sleep 2");
+    let names = host.sh("work/project", "ls -A .git | grep set-aside || true");
+    assert!(names.lines().count() <= 1, "{names}{said}");
+    assert!(names.matches("set-aside").count() <= 1, "{names}");
+}
+
+#[test]
+fn an_index_that_takes_long_to_read_holds_up_neither_the_end_nor_the_watch() {
+    let host = Host::with_repository();
+    let script = r#"cp .git/index i; python3 -c '
+import struct
+open(".git/index", "wb").write(b"DIRC" + struct.pack(">II", 2, 0) + (b"IEOT" + struct.pack(">II", 0xffffffff, 1)) * 30000)
+'; sleep 1; cp i .git/index; git init -q sub; arm sub/.git/config"#;
+    let began = std::time::Instant::now();
+    let said = host.inside("work/project", &[], script);
+    assert!(
+        began.elapsed() < std::time::Duration::from_secs(30),
+        "{said}"
+    );
+    host.git_runs_nothing_of_the_workloads(&["work/project/sub"]);
+}
+
+#[test]
+fn no_index_that_git_writes_is_taken_for_a_forged_one() {
+    let work = "for i in 1 2 3; do echo $i >> file; echo $i > new$i; mkdir -p d$i; echo x > d$i/x; git add -A; git commit -qm $i; done; git mv new1 moved; echo 9 >> file; git add file";
+    for settings in [
+        "git update-index --split-index; echo 2 >> file; git add file",
+        "git config index.version 4; git update-index --index-version 4",
+        "git config index.threads 4; git config feature.manyFiles true",
+        "mkdir d1 e1; echo x > d1/x; echo x > e1/x; git add -A; git commit -qm all; git sparse-checkout set --cone --sparse-index d1",
+        "rm -rf .git; git init -q --object-format=sha256; git add -A; git commit -qm one",
+    ] {
+        let host = Host::with_repository();
+        host.sh("work/project", settings);
+        let said = host.inside("work/project", &[], work);
+        assert!(!said.contains("index.set-aside"), "{settings}\n{said}");
+        let log = host.sh("work/project", "git log --oneline; git status --short");
+        assert!(log.contains("new1 -> moved"), "{settings}\n{log}");
+    }
+}

@@ -165,7 +165,7 @@ impl ResolvedConfig {
     ///
     /// Only where no policy file may judge by a path that is written the other way.
     fn slashes_of_known(&mut self) {
-        for preset in preset::all().filter(|preset| preset.encoded_slash) {
+        for preset in preset::with_encoded_slash() {
             let origins = preset.credentials.iter().flat_map(|one| &one.origins);
             self.encoded_slash.extend(origins.cloned());
             self.encoded_slash

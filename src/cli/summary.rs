@@ -83,7 +83,7 @@ pub fn print_left(terminal: &Terminal, aftermath: &Aftermath, list: Option<&Path
             more => format!(" and {more} more"),
         };
         let line = format!("{}{more}{}", places.join(", "), about.rest);
-        terminal.entry(about.name, &line);
+        terminal.entry_of_peer(about.name, &line);
     }
     if let Some(list) = list {
         let list = safe(&list.display().to_string());

@@ -79,6 +79,14 @@ pub fn all() -> impl Iterator<Item = &'static Preset> {
     (0..READ.len()).map(at)
 }
 
+/// The presets whose clients send `%2F` inside a path segment. Only these are parsed.
+pub fn with_encoded_slash() -> impl Iterator<Item = &'static Preset> {
+    let texts = table::SERVICES.iter().enumerate();
+    let perhaps = texts.filter(|(_, (_, text))| text.contains("encoded_slash"));
+    let found = perhaps.map(|(index, _)| at(index));
+    found.filter(|preset| preset.encoded_slash)
+}
+
 /// The names of all presets, sorted.
 pub fn names() -> impl Iterator<Item = &'static str> {
     table::SERVICES.iter().map(|(name, _)| *name)

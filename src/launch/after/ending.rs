@@ -29,6 +29,13 @@ impl Aftermath {
         found.chain(&self.obeyed).cloned().collect()
     }
 
+    /// Returns the repositories that the command made, and that are disarmed.
+    pub(super) fn disarmed(&self) -> Vec<PathBuf> {
+        let found = self.found.iter();
+        let new = found.filter(|(_, found)| *found == Found::Disarmed);
+        new.map(|(path, _)| path.clone()).collect()
+    }
+
     /// Adds what was set aside while the command ran. What could not be then counts unless the end
     /// has dealt with it.
     pub(super) fn add(&mut self, aside: git::Aside) {

@@ -16,7 +16,7 @@ mod ending;
 mod folder;
 mod running;
 mod settings;
-mod stored;
+pub(super) mod stored;
 pub(super) mod survey;
 mod tools;
 mod walk;
@@ -167,6 +167,9 @@ impl Inspection {
             handed.iter().for_each(|path| before.forget(path));
             let mut aftermath = Ending::new(&record, &before, alone).settle();
             aftermath.add(aside);
+            let new = aftermath.disarmed();
+            let forged = new.iter().flat_map(|git| git::set_forged_aside(git));
+            aftermath.add(forged.collect());
             let made = aftermath.made();
             (aftermath, made)
         })

@@ -31,7 +31,7 @@ pub fn is_of_bare(name: &CStr) -> bool {
 }
 
 /// Whether a name is one that [`aside`] gives. Neither git nor a tool knows such names.
-fn is_aside(name: &[u8]) -> bool {
+pub fn is_aside(name: &[u8]) -> bool {
     let at = name.len().saturating_sub(ASIDE.len() + DIGITS);
     let (_, end) = name.split_at(at);
     end.strip_prefix(ASIDE)
@@ -82,7 +82,6 @@ const STORED: &[&str] = &[
     "FETCH_HEAD",
     "MERGE_HEAD",
     "MERGE_MODE",
-    "MERGE_RR",
     "AUTO_MERGE",
     "CHERRY_PICK_HEAD",
     "REVERT_HEAD",

@@ -15,7 +15,13 @@ pub fn file(name: &OsStr) -> Option<&'static str> {
         name.starts_with(beginning.as_bytes()) && name.ends_with(ending.as_bytes())
     };
     let whole = BY_NAME.get(&name).copied();
-    whole.or_else(|| Some(PATTERNS.iter().find(fits)?.2))
+    let dots = memchr::memchr_iter(b'.', &name);
+    let by_ending = || {
+        dots.clone()
+            .find_map(|at| BY_ENDING.get(&name[at..]).copied())
+    };
+    let by_both = || Some(PATTERNS.iter().find(fits)?.2);
+    whole.or_else(by_ending).or_else(by_both)
 }
 
 /// Returns the tool that reads everything in a folder of this name.
@@ -29,6 +35,12 @@ pub fn folder(name: &OsStr) -> Option<&'static str> {
 }
 
 static BY_NAME: LazyLock<HashMap<Vec<u8>, &'static str>> = LazyLock::new(|| by_name(FILES));
+static BY_ENDING: LazyLock<HashMap<&[u8], &'static str>> = LazyLock::new(|| {
+    let endings = ENDINGS.iter();
+    endings
+        .map(|(ending, tool)| (ending.as_bytes(), *tool))
+        .collect()
+});
 static FOLDERS_BY_NAME: LazyLock<HashMap<Vec<u8>, &'static str>> =
     LazyLock::new(|| by_name(FOLDERS));
 
@@ -41,52 +53,56 @@ fn by_name(tools: &[(&'static str, &[&str])]) -> HashMap<Vec<u8>, &'static str> 
         .collect()
 }
 
+/// Endings of names, in lower case and from a dot on, each with the tool.
+const ENDINGS: &[(&str, &str)] = &[
+    (".code-workspace", "VS Code"),
+    (".sublime-project", "Sublime Text"),
+    (".iml", "IntelliJ"),
+    (".pth", "Python"),
+    (".gemspec", "bundler"),
+    (".gradle", "gradle"),
+    (".gradle.kts", "gradle"),
+    (".csproj", "MSBuild"),
+    (".fsproj", "MSBuild"),
+    (".mk", "make"),
+    (".dockerfile", "docker"),
+    (".sublime-workspace", "Sublime Text"),
+    (".sublime-build", "Sublime Text"),
+    (".rproj", "RStudio"),
+    (".cabal", "cabal"),
+    (".opam", "opam"),
+    (".rockspec", "LuaRocks"),
+    (".podspec", "CocoaPods"),
+    (".nimble", "nimble"),
+    (".cmake", "cmake"),
+    (".bzl", "bazel"),
+    (".bazel", "bazel"),
+    (".sbt", "sbt"),
+    (".tf", "terraform"),
+    (".tf.json", "terraform"),
+    (".sln", "MSBuild"),
+    (".slnx", "MSBuild"),
+    (".vbproj", "MSBuild"),
+    (".vcxproj", "MSBuild"),
+    (".props", "MSBuild"),
+    (".targets", "MSBuild"),
+    (".launch", "Eclipse"),
+    (".pbxproj", "Xcode"),
+    (".xcscheme", "Xcode"),
+    (".pro", "qmake"),
+    (".el.gz", "emacs"),
+    (".config.js", "JavaScript tools"),
+    (".config.cjs", "JavaScript tools"),
+    (".config.mjs", "JavaScript tools"),
+    (".config.ts", "JavaScript tools"),
+    (".config.mts", "JavaScript tools"),
+    (".config.cts", "JavaScript tools"),
+    (".config.json", "JavaScript tools"),
+    (".workspace.ts", "JavaScript tools"),
+];
+
 /// Beginnings and endings of names, in lower case, each with the tool.
 const PATTERNS: &[(&str, &str, &str)] = &[
-    ("", ".code-workspace", "VS Code"),
-    ("", ".sublime-project", "Sublime Text"),
-    ("", ".iml", "IntelliJ"),
-    ("", ".pth", "Python"),
-    ("", ".gemspec", "bundler"),
-    ("", ".gradle", "gradle"),
-    ("", ".gradle.kts", "gradle"),
-    ("", ".csproj", "MSBuild"),
-    ("", ".fsproj", "MSBuild"),
-    ("", ".mk", "make"),
-    ("", ".dockerfile", "docker"),
-    ("", ".sublime-workspace", "Sublime Text"),
-    ("", ".sublime-build", "Sublime Text"),
-    ("", ".rproj", "RStudio"),
-    ("", ".cabal", "cabal"),
-    ("", ".opam", "opam"),
-    ("", ".rockspec", "LuaRocks"),
-    ("", ".podspec", "CocoaPods"),
-    ("", ".nimble", "nimble"),
-    ("", ".cmake", "cmake"),
-    ("", ".bzl", "bazel"),
-    ("", ".bazel", "bazel"),
-    ("", ".sbt", "sbt"),
-    ("", ".tf", "terraform"),
-    ("", ".tf.json", "terraform"),
-    ("", ".sln", "MSBuild"),
-    ("", ".slnx", "MSBuild"),
-    ("", ".vbproj", "MSBuild"),
-    ("", ".vcxproj", "MSBuild"),
-    ("", ".props", "MSBuild"),
-    ("", ".targets", "MSBuild"),
-    ("", ".launch", "Eclipse"),
-    ("", ".pbxproj", "Xcode"),
-    ("", ".xcscheme", "Xcode"),
-    ("", ".pro", "qmake"),
-    ("", ".el.gz", "emacs"),
-    ("", ".config.js", "JavaScript tools"),
-    ("", ".config.cjs", "JavaScript tools"),
-    ("", ".config.mjs", "JavaScript tools"),
-    ("", ".config.ts", "JavaScript tools"),
-    ("", ".config.mts", "JavaScript tools"),
-    ("", ".config.cts", "JavaScript tools"),
-    ("", ".config.json", "JavaScript tools"),
-    ("", "workspace.ts", "JavaScript tools"),
     ("makefile", "", "make"),
     ("dockerfile", "", "docker"),
     ("containerfile", "", "podman"),

@@ -1,33 +1,52 @@
-//! Reads from git's index which folders are submodules.
+//! Reads git's index: which folders are submodules, and whether a path leads where git must not
+//! write.
 //!
-//! The command can write an index. So every reading that git may take counts: with either length of
-//! hashes, in order, and from each offset that a table for several threads names.
+//! The command can write an index, and git checks no path in one: `git checkout .` writes what it
+//! names, into `.git/hooks` or out of the working tree. So every reading that git may take counts:
+//! with either length of hashes, in order, and from each offset that a table for several threads
+//! names.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Returns the folders that an index names as submodules, relative to its working tree.
-pub fn submodules(index: &[u8]) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
-    let (Some(b"DIRC"), Some(version), Some(count)) =
-        (index.get(..4), word(index, 4), word(index, 8))
-    else {
-        return found;
-    };
-    for hash_bytes in HASHES {
-        let mut entries = Entries {
-            index,
-            version,
-            hash_bytes,
-            left: index.len() / (FIXED_BYTES + hash_bytes) + 1,
-            found: &mut found,
+/// What an index says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Index {
+    /// The folders that it names as submodules, relative to its working tree.
+    pub submodules: BTreeSet<PathBuf>,
+    /// Whether git would write where it must not, or whether no git wrote this index.
+    pub is_forged: bool,
+}
+
+impl Index {
+    /// Reads the index of a repository whose hashes have this length.
+    pub fn read(index: &[u8], hash_bytes: usize) -> Self {
+        let mut found = Self::default();
+        let (Some(b"DIRC"), Some(version), Some(count)) =
+            (index.get(..4), word(index, 4), word(index, 8))
+        else {
+            return found;
         };
-        entries.block(HEADER_BYTES, count);
-        entries.tables();
+        for length in HASHES {
+            let mut entries = Entries {
+                index,
+                version,
+                hash_bytes: length,
+                // Each entry is read twice at the most: in order, and by the table.
+                left: index.len() / (FIXED_BYTES + length) * 2 + FURTHER,
+                name_bytes: MOST_NAME_BYTES,
+                submodules: &mut found.submodules,
+                is_forged: false,
+            };
+            entries.block(HEADER_BYTES, count);
+            entries.tables();
+            // Read with the other length, a sound index says anything.
+            found.is_forged |= entries.is_forged && length == hash_bytes;
+        }
+        found
     }
-    found
 }
 
 /// The entries of an index, as git reads them with hashes of this length.
@@ -35,9 +54,12 @@ struct Entries<'a> {
     index: &'a [u8],
     version: u32,
     hash_bytes: usize,
-    /// How many entries may still be read: more than a real index of this size has.
+    /// How many entries may still be looked for: more than a real index of this size has.
     left: usize,
-    found: &'a mut BTreeSet<PathBuf>,
+    /// How long all names together may still become.
+    name_bytes: usize,
+    submodules: &'a mut BTreeSet<PathBuf>,
+    is_forged: bool,
 }
 
 impl Entries<'_> {
@@ -45,10 +67,14 @@ impl Entries<'_> {
     fn block(&mut self, mut at: usize, count: u32) {
         let mut name = None;
         for _ in 0..count {
-            let Some(length) = self.entry(at, &mut name).filter(|_| self.left > 0) else {
+            if self.left == 0 {
+                self.is_forged = true;
+                return;
+            }
+            self.left -= 1;
+            let Some(length) = self.entry(at, &mut name) else {
                 return;
             };
-            self.left -= 1;
             at += length;
         }
     }
@@ -63,7 +89,11 @@ impl Entries<'_> {
             let end = at.saturating_add(8 + length as usize).min(index.len());
             for block in index.get(at + 12..end).unwrap_or_default().chunks_exact(8) {
                 if let (Some(offset), Some(count)) = (word(block, 0), word(block, 4)) {
-                    self.block(offset as usize, count);
+                    // One that counts none costs as much to look at.
+                    self.block(offset as usize, count.max(1));
+                }
+                if self.left == 0 {
+                    return;
                 }
             }
         }
@@ -90,9 +120,16 @@ impl Entries<'_> {
             whole => whole.checked_sub(own.len())?,
         };
         own.extend(rest.get(..length)?);
+        let left = self.name_bytes.checked_sub(own.len());
+        let Some(left) = left.filter(|_| own.len() <= LONGEST_NAME) else {
+            self.is_forged = true;
+            return None;
+        };
+        self.name_bytes = left;
+        let text = own.split(|byte| *byte == 0).next().unwrap_or_default();
+        self.is_forged |= leads_astray(text);
         if mode & FORMAT_MASK == SUBMODULE {
-            let text = own.split(|byte| *byte == 0).next().unwrap_or_default();
-            self.found.insert(OsStr::from_bytes(text).into());
+            self.submodules.insert(OsStr::from_bytes(text).into());
         }
         *name = Some(own);
         let end = at + length - start;
@@ -101,6 +138,23 @@ impl Entries<'_> {
             _ => (end + 8) & !7,
         })
     }
+}
+
+/// Whether git itself never puts such a path into an index (`verify_path` in git's read-cache.c).
+fn leads_astray(path: &[u8]) -> bool {
+    // A folder of a sparse index ends in a slash. An entry that replaces one of a shared index has
+    // no name.
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    if path.is_empty() {
+        return false;
+    }
+    let is_git = |part: &[u8]| {
+        [&b".git"[..], b"git~1"]
+            .iter()
+            .any(|name| part.eq_ignore_ascii_case(name))
+    };
+    let mut parts = path.split(|byte| *byte == b'/');
+    parts.any(|part| matches!(part, b"" | b"." | b"..") || is_git(part))
 }
 
 /// Reads the number of bytes that a compressed name leaves out, and the length of this number. One
@@ -126,8 +180,17 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.try_into().ok()?))
 }
 
-/// The lengths of git's hashes: SHA-1 and SHA-256.
-const HASHES: [usize; 2] = [20, 32];
+/// The length of a SHA-1, by which git names objects unless the repository says otherwise.
+pub const SHA1_BYTES: usize = 20;
+/// The length of a SHA-256.
+pub const SHA256_BYTES: usize = 32;
+const HASHES: [usize; 2] = [SHA1_BYTES, SHA256_BYTES];
+/// How many entries more than fit into an index are looked for.
+const FURTHER: usize = 1024;
+/// The longest name of a sound index: twice the kernel's longest path.
+const LONGEST_NAME: usize = 8192;
+/// How long all names of a sound index may be together.
+const MOST_NAME_BYTES: usize = 256 << 20;
 const HEADER_BYTES: usize = 12;
 /// What an entry has before its hash.
 const FIXED_BYTES: usize = 40;
@@ -193,8 +256,16 @@ mod tests {
             for version in ["2", "3", "4"] {
                 let setting = format!("index.version={version}");
                 let index = written(&[&setting], hash, &long);
-                let found = submodules(&index);
-                let expected = BTreeSet::from(["a/module".into(), PathBuf::from(&long)]);
+                let hash_bytes = if hash == "sha1" {
+                    SHA1_BYTES
+                } else {
+                    SHA256_BYTES
+                };
+                let expected = Index {
+                    submodules: BTreeSet::from(["a/module".into(), PathBuf::from(&long)]),
+                    is_forged: false,
+                };
+                let found = Index::read(&index, hash_bytes);
                 assert_eq!(found, expected, "{hash}, version {version}");
             }
         }
@@ -211,14 +282,52 @@ mod tests {
         index.extend(entry);
         index.extend(b"IEOT\0\0\0\x0C\0\0\0\x01");
         index.extend([start.to_be_bytes(), count.to_be_bytes()].concat());
-        assert!(submodules(&index).contains(&PathBuf::from("hidden")));
+        let found = Index::read(&index, SHA1_BYTES);
+        assert!(found.submodules.contains(&PathBuf::from("hidden")));
+        let hidden = index.windows(6).position(|part| part == b"hidden").unwrap();
+        index[hidden..hidden + 6].copy_from_slice(b"../x/y");
+        assert!(Index::read(&index, SHA1_BYTES).is_forged);
+    }
+
+    #[test]
+    fn a_path_that_git_would_refuse_makes_an_index_a_forged_one() {
+        for (path, is_forged) in [
+            (".git/hooks/post-checkout", true),
+            ("../outside", true),
+            ("/etc/passwd", true),
+            ("a/../b", true),
+            ("a//b", true),
+            ("a/./b", true),
+            ("sub/.GIT/config", true),
+            ("a/git~1/x", true),
+            (".github/x", false),
+            ("a/.gitignore", false),
+            ("a/..b/...", false),
+        ] {
+            assert_eq!(leads_astray(path.as_bytes()), is_forged, "{path}");
+        }
+        assert!(!leads_astray(b"sparse/") && !leads_astray(b""));
+    }
+
+    #[test]
+    fn an_index_that_takes_long_is_given_up_as_a_forged_one() {
+        let began = std::time::Instant::now();
+        let many_tables = b"IEOT\xff\xff\xff\xff\0\0\0\x01".repeat(30_000);
+        let entry = [&[0; MODE_AT][..], &SUBMODULE.to_be_bytes(), &[0; 32]].concat();
+        let entry = [&entry[..], b"\x0f\xff\0", &[b'a'; 10], b"\0"].concat();
+        for (version, content) in [(2_u8, many_tables), (4, entry.repeat(30_000))] {
+            let count = 1_u32 << 20;
+            let head = [&b"DIRC\0\0\0"[..], &[version], &count.to_be_bytes()].concat();
+            assert!(Index::read(&[head, content].concat(), SHA1_BYTES).is_forged);
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(20));
     }
 
     proptest::proptest! {
         #[test]
         fn no_bytes_make_the_reader_panic(version in 2_u8..5, count: u32, rest: Vec<u8>, tail: Vec<u8>) {
             let start = [&b"DIRC\0\0\0"[..], &[version], &count.to_be_bytes()].concat();
-            submodules(&[&start[..], &rest, b"IEOT\0\0\xFF\xFF\0\0\0\x01", &tail].concat());
+            Index::read(&[&start[..], &rest, b"IEOT\0\0\xFF\xFF\0\0\0\x01", &tail].concat(), SHA1_BYTES);
         }
     }
 }

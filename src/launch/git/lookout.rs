@@ -1,5 +1,6 @@
 //! Watches, while the command runs, for what git outside would obey at once and no mount can guard:
-//! new submodules, and what settings name in a `.git` directory and was not there.
+//! new submodules, what settings name in a `.git` directory and was not there, and an index by
+//! which git would write where it must not.
 //!
 //! `git status` runs what the settings of each repository name that the index calls a submodule. So
 //! a `.git` that appears in such a folder is set aside as soon as it is seen. This narrows a gap
@@ -20,8 +21,10 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::places::{WorkTree, is_in, work_trees};
+use super::places::{ReadIndex, WorkTree, all_with_index, is_in};
+use super::repository::RESOLUTIONS;
 use crate::after::disarm::set_aside;
+use crate::after::stored::is_aside;
 use crate::after::survey::{Mark, Survey};
 use crate::wait::timespec;
 
@@ -56,7 +59,7 @@ impl Lookout {
             folder: working_directory.filter(|one| !survey.repositories.contains_key(one)),
             aside: BTreeMap::new(),
         };
-        for tree in work_trees(projects, survey) {
+        for tree in all_with_index(projects, survey) {
             watched.trees.insert(tree, Known::default());
         }
         watched.read_indexes();
@@ -66,6 +69,8 @@ impl Lookout {
         let absent = survey.absent.keys().filter(|path| is_of_git(path));
         watched.absent = absent.cloned().collect();
         watched.kept.extend(survey.repositories.keys().cloned());
+        let resolutions = watched.resolutions();
+        watched.kept.extend(resolutions);
         let thread = std::thread::Builder::new().spawn(move || watched.run(&stopped))?;
         Ok(Self { stop, thread })
     }
@@ -98,7 +103,7 @@ struct Watched {
 #[derive(Default)]
 struct Known {
     files: Vec<(PathBuf, Option<Mark>)>,
-    submodules: BTreeSet<PathBuf>,
+    read: ReadIndex,
 }
 
 impl Watched {
@@ -115,9 +120,11 @@ impl Watched {
         }
     }
 
-    /// Sets aside each new `.git` of a submodule, and what came into a `.git` that settings name.
+    /// Sets aside each forged index and each new `.git` of a submodule, and what came into a `.git`
+    /// that settings name.
     fn look(&mut self) {
         self.read_indexes();
+        self.set_forged_aside();
         let mut found = self.submodules();
         found.extend(self.absent.iter().cloned());
         found.extend(self.new_links());
@@ -129,12 +136,37 @@ impl Watched {
             self.watch_way_to(&git);
             let project = self.projects.iter().find(|one| git.starts_with(one));
             if let Some(project) = project.filter(|_| exists(&git)) {
-                match set_aside(project, &git) {
-                    // It went meanwhile, or another sandbox's gateway was quicker.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    done => _ = self.aside.insert(git, done),
-                }
+                let done = set_aside(project, &git);
+                self.note(git, done);
             }
+        }
+    }
+
+    fn set_forged_aside(&mut self) {
+        let known = self.trees.values_mut();
+        let forged = known.flat_map(|known| std::mem::take(&mut known.read.forged));
+        let mut forged: Vec<PathBuf> = forged.collect();
+        let new = self.resolutions().into_iter();
+        forged.extend(new.filter(|file| !self.kept.contains(file)));
+        for file in forged {
+            let done = set_aside(file.parent().unwrap_or(&file), &file);
+            self.note(file, done);
+        }
+    }
+
+    /// Returns the files that make a commit read others.
+    fn resolutions(&self) -> Vec<PathBuf> {
+        let files = self.trees.keys().map(|tree| tree.git.join(RESOLUTIONS));
+        files.filter(|file| exists(file)).collect()
+    }
+
+    fn note(&mut self, path: PathBuf, done: io::Result<OsString>) {
+        match done {
+            // It went meanwhile, or another sandbox's gateway was quicker.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // The command may go on for days.
+            _ if self.aside.len() >= MOST_TOLD => {}
+            done => _ = self.aside.insert(path, done),
         }
     }
 
@@ -143,7 +175,10 @@ impl Watched {
     fn new_links(&self) -> Vec<PathBuf> {
         let directories = self.trees.keys().map(|tree| &tree.git);
         let entries = directories.flat_map(|git| fs::read_dir(git).into_iter().flatten().flatten());
-        let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+        let links = entries.filter(|entry| {
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+            is_link && !is_aside(entry.file_name().as_encoded_bytes())
+        });
         let links = links.map(|entry| entry.path());
         links.filter(|link| !self.links.contains(link)).collect()
     }
@@ -167,7 +202,7 @@ impl Watched {
             if files != known.files {
                 *known = Known {
                     files,
-                    submodules: tree.submodules(),
+                    read: tree.read(),
                 };
             }
         }
@@ -176,7 +211,9 @@ impl Watched {
     /// Returns the paths of the `.git` entries of all submodules.
     fn submodules(&self) -> BTreeSet<PathBuf> {
         let known = self.trees.values();
-        known.flat_map(|known| known.submodules.clone()).collect()
+        known
+            .flat_map(|known| known.read.submodules.clone())
+            .collect()
     }
 
     /// Watches the existing folders in which something must appear for this path to exist.
@@ -241,8 +278,17 @@ const APPEARS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DONT_FOLLOW)
     .union(WatchFlags::MASK_ADD);
 const CHANGES: WatchFlags = WatchFlags::MODIFY.union(WatchFlags::CLOSE_WRITE);
+/// How many names that were set aside are told.
+const MOST_TOLD: usize = 10_000;
 /// The least time between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long a look is put off where nothing tells of changes, and where something does.
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(5);
+
+/// Sets aside the forged indexes in a repository that the command made.
+pub fn set_forged_aside(git: &Path) -> Aside {
+    let forged = WorkTree::in_directory(git.to_owned()).read().forged;
+    let done = |file: PathBuf| (file.clone(), set_aside(git, &file));
+    forged.into_iter().map(done).collect()
+}

@@ -17,7 +17,7 @@ mod settings;
 mod words;
 
 pub use guard::guard;
-pub use lookout::{Aside, Lookout};
+pub use lookout::{Aside, Lookout, set_forged_aside};
 pub use named::{absent, own_words, present_above, present_in, used};
 pub use places::{absent_submodules, is_bar, place_of_a_new_one};
 pub use repository::{APART, GUARDED, Guarded, WRITTEN, is_placeholder, is_set_apart, outside};

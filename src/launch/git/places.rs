@@ -8,9 +8,9 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use super::index::submodules;
-use super::repository::{directory_named_by, is_set_apart};
-use super::settings::read_within;
+use super::index::{Index, SHA1_BYTES, SHA256_BYTES};
+use super::repository::{directory_named_by, is_set_apart, line_of};
+use super::settings::{read_within, settings};
 use crate::after::survey::{Kind, Survey};
 use crate::paths::lexical;
 
@@ -41,22 +41,49 @@ pub fn place_of_a_new_one(
     (!covered && directory.is_dir()).then(|| directory.join(".git"))
 }
 
-/// A working tree, and the directory with its index.
+/// A directory with an index, and its working tree if that is known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkTree {
-    top: PathBuf,
+    top: Option<PathBuf>,
     /// The directory with its index.
     pub git: PathBuf,
 }
 
+/// What the files of an index say.
+#[derive(Debug, Default)]
+pub struct ReadIndex {
+    /// The paths of the `.git` entries that its submodules have or would have.
+    pub submodules: BTreeSet<PathBuf>,
+    /// The files with which git would write where it must not.
+    pub forged: Vec<PathBuf>,
+}
+
 /// Returns the working trees of the projects' repositories, and of those above.
-pub fn work_trees(projects: &[PathBuf], survey: &Survey) -> Vec<WorkTree> {
+fn work_trees(projects: &[PathBuf], survey: &Survey) -> Vec<WorkTree> {
     let above = projects.iter().flat_map(|one| one.ancestors().skip(1));
     let above = above.map(|folder| folder.join(".git"));
     let own = survey.repositories.iter();
     let own = own.filter(|(_, found)| matches!(found.kind, Kind::Directory | Kind::File));
     let all: BTreeSet<PathBuf> = own.map(|(path, _)| path.clone()).chain(above).collect();
     all.iter().filter_map(|git| WorkTree::of(git)).collect()
+}
+
+/// Returns every directory with an index that the command may write: beside those of working trees,
+/// those of modules and of worktrees elsewhere, and of the repository to which a worktree belongs.
+pub fn all_with_index(projects: &[PathBuf], survey: &Survey) -> BTreeSet<WorkTree> {
+    let trees = work_trees(projects, survey);
+    let known: BTreeSet<&PathBuf> = trees.iter().map(|tree| &tree.git).collect();
+    let common = trees.iter().map(|tree| common(&tree.git));
+    let others = survey.directories.keys().cloned().chain(common);
+    let others: Vec<PathBuf> = others.filter(|git| !known.contains(git)).collect();
+    let others = others.into_iter().map(WorkTree::in_directory);
+    others.chain(trees.iter().cloned()).collect()
+}
+
+/// Returns the directory that a linked worktree shares with others, else this one.
+fn common(git: &Path) -> PathBuf {
+    let named = line_of(&git.join("commondir"));
+    named.map_or_else(|| git.to_owned(), |named| lexical(&git.join(named.trim())))
 }
 
 impl WorkTree {
@@ -67,18 +94,45 @@ impl WorkTree {
             true => git.to_owned(),
             false => directory_named_by(git)?,
         };
+        let top = Some(top);
         Some(Self { top, git })
     }
 
-    /// Returns the paths of the `.git` entries that its submodules have or would have.
-    pub fn submodules(&self) -> BTreeSet<PathBuf> {
-        let names = self.indexes().into_iter().flat_map(|index| {
-            let content = read_within(&index, INDEX_BYTES).unwrap_or_default();
-            submodules(&content)
+    /// Returns the one in this directory, whose working tree is not known.
+    pub fn in_directory(git: PathBuf) -> Self {
+        Self { top: None, git }
+    }
+
+    fn submodules(&self) -> BTreeSet<PathBuf> {
+        self.read().submodules
+    }
+
+    /// Reads its index.
+    pub fn read(&self) -> ReadIndex {
+        let mut read = ReadIndex::default();
+        let hash_bytes = self.hash_bytes();
+        for file in self.indexes() {
+            let content = read_within(&file, INDEX_BYTES).unwrap_or_default();
+            let index = Index::read(&content, hash_bytes);
+            let top = self.top.iter();
+            let submodules = top.flat_map(|top| index.submodules.iter().map(|name| top.join(name)));
+            read.submodules
+                .extend(submodules.map(|folder| lexical(&folder).join(".git")));
+            if index.is_forged {
+                read.forged.push(file);
+            }
+        }
+        read
+    }
+
+    /// The length of its hashes. The command cannot write the settings.
+    fn hash_bytes(&self) -> usize {
+        let config = settings(&common(&self.git).join("config")).unwrap_or_default();
+        let is_sha256 = config.iter().any(|one| {
+            (one.section.as_str(), one.key.as_str()) == ("extensions", "objectformat")
+                && one.value.eq_ignore_ascii_case("sha256")
         });
-        names
-            .map(|name| lexical(&self.top.join(name)).join(".git"))
-            .collect()
+        if is_sha256 { SHA256_BYTES } else { SHA1_BYTES }
     }
 
     /// Returns the files of its index, which may be split in two.

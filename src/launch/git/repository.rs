@@ -53,15 +53,23 @@ pub const GUARDED: &[Guarded] = &[
 ];
 
 /// What git obeys later, and what stays as it is if it exists when the command starts: the state of
-/// an operation in progress, whose steps may be programs, and files that say how to read content.
+/// an operation in progress, whose steps may be programs, files that say how to read content, and
+/// addresses.
 pub const FIXED: &[&str] = &[
     "rebase-merge",
     "rebase-apply",
     "sequencer",
+    RESOLUTIONS,
+    "branches",
+    "remotes",
     "info/attributes",
     "info/grafts",
     "objects/info/alternates",
 ];
+
+/// Names files of the working tree, which a commit reads and copies into the repository. Git
+/// follows links there, and checks no path (rerere).
+pub const RESOLUTIONS: &str = "MERGE_RR";
 
 /// What git writes in a repository's directory, beside names in `_HEAD` and `_MSG`.
 pub const WRITTEN: &[&str] = &[
