@@ -219,6 +219,7 @@ fn a_session_that_was_idle_is_issued_anew_when_it_is_resumed() {
         .args(["resume", "default"])
         .env("HOME", gate.folder.path())
         .env_remove("XDG_RUNTIME_DIR")
+        .env_remove("XDG_STATE_HOME")
         .output()
         .unwrap();
     assert!(resumed.status.success(), "{resumed:?}");
