@@ -1916,3 +1916,35 @@ fn no_index_that_git_writes_is_taken_for_a_forged_one() {
         assert!(log.contains("new1 -> moved"), "{settings}\n{log}");
     }
 }
+
+#[test]
+fn a_head_of_the_users_in_the_working_directory_stays() {
+    let host = Host::new();
+    host.sh("work/project", "echo mine > HEAD");
+    let script = "mkdir objects refs; echo '[core] fsmonitor = evil' > config; sleep 1";
+    let said = host.inside("work/project", &[], script);
+    assert!(said.contains("set aside"), "{said}");
+    assert_eq!(host.sh("work/project", "cat HEAD"), "mine\n");
+    let is_bare = "git rev-parse --is-bare-repository 2>/dev/null || true";
+    assert_eq!(host.sh("work/project", is_bare), "");
+}
+
+#[test]
+fn what_npm_answers_is_kept_where_the_command_cannot_write_it_alone() {
+    let host = Host::with_repository();
+    let npm = "mkdir ../bin ../log; printf '#!/bin/sh\necho https://registry.example\n' > ../bin/npm; chmod 755 ../bin/npm; chmod 700 ../log";
+    host.sh("work/project", npm);
+    let log = host.at("work/log/a.jsonl").display().to_string();
+    let path = format!("{}:/usr/bin:/bin", host.at("work/bin").display());
+    for (state, is_kept) in [("home/state", true), ("work/project/state", false)] {
+        let mut command = host.exec("work/project", &["--audit", &log], "true");
+        command
+            .env("PATH", &path)
+            .env("XDG_STATE_HOME", host.at(state));
+        let output = command.output().unwrap();
+        // A state that could not be hidden from the command stops it.
+        assert_eq!(output.status.success(), is_kept, "{}", said(&output));
+        let kept = host.at(state).join("gateway/answers/npm");
+        assert_eq!(kept.exists(), is_kept, "{state}\n{}", said(&output));
+    }
+}

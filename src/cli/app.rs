@@ -420,6 +420,6 @@ fn too_many() -> Failure {
         .because("other gateways changed its record again and again")
 }
 
-/// How often a session is opened anew because another process changed its record meanwhile.
 const FRESH: &str = "`--fresh` begins it anew";
+/// How often a session is opened anew because another process changed its record meanwhile.
 const TRIES: usize = 8;

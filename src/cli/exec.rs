@@ -22,6 +22,7 @@ use super::launching::{not_launched, start};
 use super::learn::{self, Learn};
 use super::overview::Overview;
 use super::profile::Profile;
+use super::project::{changeable, working_directory};
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
@@ -304,7 +305,11 @@ impl Exec {
 /// cannot be created, the gateway process says so.
 fn state_folders(config: &Config) -> Result<Vec<PathBuf>, Failure> {
     let mut hidden = Vec::new();
-    let folders = [config.state_folder(), state::granted_directory()];
+    let folders = [
+        config.state_folder(),
+        state::granted_directory(),
+        state::answers_directory(),
+    ];
     for folder in folders.into_iter().flatten() {
         if !changeable(config, &folder)? {
             let _ = crate::files::private_folder(&folder);
@@ -354,21 +359,6 @@ fn keeping(config: &Config) -> Result<Keeping, Failure> {
         Some(folder) if changeable(config, &folder)? => Ok(Keeping::Nothing),
         _ => Ok(Keeping::Project(working_directory()?)),
     }
-}
-
-/// Whether a folder lies in one that the command may change.
-fn changeable(config: &Config, folder: &Path) -> Result<bool, Failure> {
-    let project = working_directory()?;
-    let mut shared = config.sandbox.write.iter().chain([&project]);
-    Ok(shared.any(|shared| {
-        let real = shared.canonicalize();
-        folder.starts_with(shared) || real.is_ok_and(|real| folder.starts_with(real))
-    }))
-}
-
-fn working_directory() -> Result<PathBuf, Failure> {
-    std::env::current_dir()
-        .map_err(|error| Failure::new("the working directory is gone").because(error.to_string()))
 }
 
 /// Refuses to write to a folder that the command could read or change. Creates the folder, so that

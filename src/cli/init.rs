@@ -95,7 +95,7 @@ fn proposed(folder: &Path) -> String {
 
 /// Why a preset cannot be used here: nothing names its registry's host.
 fn without_host(name: &str) -> Option<String> {
-    let failure = resolve::registry(preset::named(name)?).err()?;
+    let failure = resolve::registry(preset::named(name)?, None).err()?;
     Some(format!(
         "{}: {}",
         failure.what,

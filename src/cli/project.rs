@@ -1,11 +1,13 @@
-//! Which project a command runs in, for the phantoms that are kept for it.
+//! Which project a command runs in: for the phantoms that are kept for it, and for what it may
+//! change.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::config::state;
+use super::failure::Failure;
+use crate::config::{Config, state};
 use crate::names::{SessionId, hex};
 
 /// The id of a project's record: of the user who runs the gateway, the user who runs the command,
@@ -42,4 +44,19 @@ pub(super) fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
     };
     let above = folder.ancestors().skip(1).take_while(may_be);
     std::iter::once(folder).chain(above)
+}
+
+/// Whether a folder lies in one that the command may change.
+pub(super) fn changeable(config: &Config, folder: &Path) -> Result<bool, Failure> {
+    let project = working_directory()?;
+    let mut shared = config.sandbox.write.iter().chain([&project]);
+    Ok(shared.any(|shared| {
+        let real = shared.canonicalize();
+        folder.starts_with(shared) || real.is_ok_and(|real| folder.starts_with(real))
+    }))
+}
+
+pub(super) fn working_directory() -> Result<PathBuf, Failure> {
+    std::env::current_dir()
+        .map_err(|error| Failure::new("the working directory is gone").because(error.to_string()))
 }

@@ -2,8 +2,10 @@
 //! places, and hosts.
 
 use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
+use super::project::changeable;
 use crate::config::{self, Allowed, Config, state};
 use crate::credential::preset::{self, Preset, PresetCredential, UserConfig};
 use crate::credential::{SecretRef, SecretUnsafe, Stored, unfit};
@@ -25,6 +27,8 @@ pub struct ResolvedConfig {
     pub unset: Vec<&'static PresetCredential>,
     /// Variables that presets know and nobody asked for, and why they are not lent.
     pub unfit: Vec<(String, SecretUnsafe)>,
+    /// Where the answers of package managers are kept.
+    answers: Option<PathBuf>,
 }
 
 impl ResolvedConfig {
@@ -34,7 +38,10 @@ impl ResolvedConfig {
     /// # Errors
     /// Returns a [`Failure`] for the first preset or credential that is invalid.
     pub fn of(config: &Config, known_variables: bool) -> Result<Self, Failure> {
+        let answers = state::answers_directory();
         let mut resolved = Self {
+            // A command could name a registry of its own there.
+            answers: answers.filter(|folder| changeable(config, folder).is_ok_and(|is| !is)),
             allowed: config.allow.clone(),
             offered: config.offered.clone(),
             ..Self::default()
@@ -169,7 +176,7 @@ impl ResolvedConfig {
             let origins = preset.credentials.iter().flat_map(|one| &one.origins);
             self.encoded_slash.extend(origins.cloned());
             self.encoded_slash
-                .extend(registry(preset).unwrap_or_default());
+                .extend(registry(preset, self.answers.as_deref()).unwrap_or_default());
         }
     }
 
@@ -186,7 +193,7 @@ impl ResolvedConfig {
     /// Returns the hosts that a preset needs beside those of its credentials, and notes how its
     /// clients write paths.
     fn hosts_of(&mut self, preset: &'static Preset) -> Result<Vec<Allowed>, Failure> {
-        let registry = registry(preset)?;
+        let registry = registry(preset, self.answers.as_deref())?;
         if preset.encoded_slash {
             let origins = preset.credentials.iter().flat_map(|one| &one.origins);
             self.encoded_slash.extend(origins.chain(&registry).cloned());
@@ -200,7 +207,7 @@ impl ResolvedConfig {
         preset: &'static Preset,
         bound: &mut HashSet<CredentialName>,
     ) -> Result<(), Failure> {
-        let registry = registry(preset)?;
+        let registry = registry(preset, self.answers.as_deref())?;
         for credential in &preset.credentials {
             let mut variables = credential.variables.iter();
             let Some(variable) = variables.find(|variable| is_set(variable)) else {
@@ -234,14 +241,17 @@ fn unlendable(variable: &str) -> Option<(String, SecretUnsafe)> {
     Some((variable.to_owned(), unfit(variable)?))
 }
 
-/// Returns the hosts that the user's own package manager configuration names for this preset.
-pub(super) fn registry(preset: &Preset) -> Result<Vec<OriginPattern>, Failure> {
+/// Returns the hosts that the user's own package manager configuration names for this preset. What
+/// a package manager says of itself is kept in the folder `answers`.
+pub(super) fn registry(
+    preset: &Preset,
+    answers: Option<&Path>,
+) -> Result<Vec<OriginPattern>, Failure> {
     let Some(kind) = preset.registry else {
         return Ok(Vec::new());
     };
     let name = &preset.name;
-    let answers = state::directory().map(|folder| folder.join("answers"));
-    let user = UserConfig::of_this_user(answers).ok_or_else(|| {
+    let user = UserConfig::of_this_user(answers.map(Path::to_owned)).ok_or_else(|| {
         Failure::new(format!("preset `{name}` needs your home directory"))
             .because("HOME is not set")
     })?;

@@ -65,11 +65,6 @@ impl Exchange {
         let session = connection.session.clone();
         self.to = self.to.or_else(|| named_by_itself(&connection, &request));
         let refusal = self.admit(&connection).err().or(refusal);
-        // Where the connection goes, until the request is read and says it.
-        if let Some(Origin { authority, .. }) = &self.to {
-            self.trail
-                .authority(authority.host.as_str(), authority.port);
-        }
         let guard = self.guard.clone();
         let result = match refusal {
             // Nothing of the request was read.
@@ -92,7 +87,14 @@ impl Exchange {
                     Err(error) => Refusal::Audit(error),
                 }
             }
-            Err(refusal) => self.heed(&session, self.blame(refusal)),
+            Err(refusal) => {
+                // The request's, or that of its connection if the request was not read.
+                if let Some(Origin { authority, .. }) = &self.to {
+                    self.trail
+                        .authority(authority.host.as_str(), authority.port);
+                }
+                self.heed(&session, self.blame(refusal))
+            }
         };
         let recent = RecentRefusal {
             id: self.trail.id(),

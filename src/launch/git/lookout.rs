@@ -56,6 +56,7 @@ impl Lookout {
             kept: survey.barred.iter().chain(&survey.apart).cloned().collect(),
             absent: BTreeSet::new(),
             links: survey.links.keys().cloned().collect(),
+            parts: in_folder(&survey.parts, working_directory.as_deref()),
             folder: working_directory.filter(|one| !survey.repositories.contains_key(one)),
             aside: BTreeMap::new(),
         };
@@ -96,6 +97,8 @@ struct Watched {
     links: BTreeSet<PathBuf>,
     /// The working directory, unless it is a bare repository.
     folder: Option<PathBuf>,
+    /// What it has of one that is not the command's.
+    parts: BTreeSet<PathBuf>,
     aside: Aside,
 }
 
@@ -128,7 +131,7 @@ impl Watched {
         let mut found = self.submodules();
         found.extend(self.absent.iter().cloned());
         found.extend(self.new_links());
-        found.extend(self.head_of_bare());
+        found.extend(self.part_of_bare());
         for git in found {
             if self.kept.contains(&git) || !is_in(&git, &self.projects) {
                 continue;
@@ -183,13 +186,16 @@ impl Watched {
         links.filter(|link| !self.links.contains(link)).collect()
     }
 
-    /// Returns what makes the working directory a bare repository, if it is one now.
-    fn head_of_bare(&mut self) -> Option<PathBuf> {
+    /// Returns what is new of that which makes the working directory a bare repository, if it is one
+    /// now.
+    fn part_of_bare(&mut self) -> Option<PathBuf> {
         let folder = self.folder.as_ref()?;
         watch(&mut self.events, folder, APPEARS);
         let has = |name: &str| exists(&folder.join(name));
         let is_bare = has("HEAD") && (has("commondir") || (has("objects") && has("refs")));
-        is_bare.then(|| folder.join("HEAD"))
+        let parts = ["HEAD", "commondir", "objects", "refs"].map(|name| folder.join(name));
+        let is_new = |part: &PathBuf| exists(part) && !self.parts.contains(part);
+        parts.into_iter().find(|part| is_bare && is_new(part))
     }
 
     /// Reads the indexes that have changed.
@@ -257,6 +263,11 @@ fn watch(events: &mut Option<OwnedFd>, folder: &Path, flags: WatchFlags) {
     if matches!(watched, Some(Err(Errno::NOSPC | Errno::NOMEM))) {
         *events = None;
     }
+}
+
+fn in_folder(parts: &BTreeMap<PathBuf, Mark>, folder: Option<&Path>) -> BTreeSet<PathBuf> {
+    let parts = parts.keys().filter(|part| part.parent() == folder);
+    parts.cloned().collect()
 }
 
 fn is_of_git(path: &Path) -> bool {
