@@ -186,8 +186,8 @@ impl Watched {
         links.filter(|link| !self.links.contains(link)).collect()
     }
 
-    /// Returns what is new of that which makes the working directory a bare repository, if it is one
-    /// now.
+    /// Returns what is new of that which makes the working directory a bare repository, if it is
+    /// one now.
     fn part_of_bare(&mut self) -> Option<PathBuf> {
         let folder = self.folder.as_ref()?;
         watch(&mut self.events, folder, APPEARS);
