@@ -46,7 +46,7 @@ pub use phase_times::PhaseTimes;
 pub use read::{Follower, read};
 pub use record::{Injected, Record, Text, Word};
 pub use redact::Redact;
-pub use refusals::Refusals;
+pub use refusals::{NextRefusal, RefusalStop, Refusals};
 pub use share::{Account, Allowance};
 pub use shared::Durability;
 pub use trail::Trail;

@@ -19,7 +19,7 @@ use super::file::{LogFile, OpenedChain};
 use super::lasting::Lasting;
 use super::memory::Memory;
 use super::record::{Record, Word};
-use super::refusals::{RefusalTap, Refusals};
+use super::refusals::{RefusalStop, RefusalTap, Refusals};
 use super::share::{Account, Allowance, FreeSpace};
 use super::shared::{Durability, Promise, Shared, keep_synced};
 use super::sink::Sink;
@@ -226,9 +226,10 @@ impl Log {
         self.event(event).inspect_err(|_| account.suppress(count))
     }
 
-    /// The refusals that are written from now on. `None` if they were asked for before.
+    /// The refusals that are written from now on, and what ends the wait for them. `None` if they
+    /// were asked for before.
     #[must_use]
-    pub fn refusals(&self) -> Option<Refusals> {
+    pub fn refusals(&self) -> Option<(Refusals, RefusalStop)> {
         self.0.refused.open()
     }
 

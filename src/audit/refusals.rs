@@ -2,27 +2,68 @@
 //! read the file for them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use super::record::Record;
 
 /// The refusals that were written since they were asked for.
 pub struct Refusals {
-    records: Receiver<Vec<u8>>,
+    written: Receiver<Written>,
     missed: Arc<AtomicU64>,
+}
+
+/// What a thread that waits for refusals wakes for.
+pub enum NextRefusal {
+    /// A refusal. Its place in the chain is not known.
+    Record(Box<Record>),
+    /// None came in time.
+    Late,
+    /// Nobody waits for more.
+    Stopped,
+}
+
+/// Ends the wait of the thread that takes the refusals.
+pub struct RefusalStop(SyncSender<Written>);
+
+enum Written {
+    Record(Vec<u8>),
+    Stop,
 }
 
 /// Where a log puts its refusals, once somebody asked for them.
 #[derive(Default)]
-pub(super) struct RefusalTap(OnceLock<(SyncSender<Vec<u8>>, Arc<AtomicU64>)>);
+pub(super) struct RefusalTap(OnceLock<(SyncSender<Written>, Arc<AtomicU64>)>);
+
+impl RefusalStop {
+    /// Those that were written before are taken first.
+    pub fn stop(self) {
+        // Without a receiver, nobody waits.
+        let _ = self.0.send(Written::Stop);
+    }
+}
 
 impl Refusals {
-    /// The next one, if there is one. Its place in the chain is not known.
+    /// Waits for the next one, until a time or for ever.
     #[must_use]
-    pub fn take(&self) -> Option<Record> {
-        let mut records = self.records.try_iter();
-        records.find_map(|record| serde_json::from_slice(&record).ok())
+    pub fn next(&self, until: Option<Instant>) -> NextRefusal {
+        let written = match until {
+            None => self.written.recv().map_err(RecvTimeoutError::from),
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                self.written.recv_timeout(left)
+            }
+        };
+        match written {
+            Ok(Written::Record(record)) => match serde_json::from_slice(&record) {
+                Ok(record) => NextRefusal::Record(record),
+                // Our own record is always readable.
+                Err(_) => NextRefusal::Late,
+            },
+            Err(RecvTimeoutError::Timeout) => NextRefusal::Late,
+            Ok(Written::Stop) | Err(RecvTimeoutError::Disconnected) => NextRefusal::Stopped,
+        }
     }
 
     /// How many there were since the last call that nobody took in time.
@@ -34,17 +75,18 @@ impl Refusals {
 
 impl RefusalTap {
     /// `None` if they were asked for before.
-    pub(super) fn open(&self) -> Option<Refusals> {
-        let (sender, records) = sync_channel(MOST_WAITING);
+    pub(super) fn open(&self) -> Option<(Refusals, RefusalStop)> {
+        let (sender, written) = sync_channel(MOST_WAITING);
         let missed = Arc::new(AtomicU64::new(0));
+        let stop = RefusalStop(sender.clone());
         self.0.set((sender, missed.clone())).ok()?;
-        Some(Refusals { records, missed })
+        Some((Refusals { written, missed }, stop))
     }
 
     /// Never waits: what nobody takes in time is counted.
     pub(super) fn put(&self, record: &[u8]) {
         if let Some((sender, missed)) = self.0.get()
-            && sender.try_send(record.to_vec()).is_err()
+            && sender.try_send(Written::Record(record.to_vec())).is_err()
         {
             missed.fetch_add(1, Ordering::Relaxed);
         }
@@ -61,14 +103,20 @@ mod tests {
     fn a_flood_of_refusals_takes_bounded_memory_and_all_are_counted() {
         let tap = RefusalTap::default();
         tap.put(b"{}");
-        let refusals = tap.open().unwrap();
+        let (refusals, stop) = tap.open().unwrap();
         assert!(tap.open().is_none());
         for n in 0..3 * MOST_WAITING {
             tap.put(format!(r#"{{"kind":"exchange","port":{}}}"#, n % 60_000).as_bytes());
         }
-        let taken: Vec<Record> = std::iter::from_fn(|| refusals.take()).collect();
+        let next = || match refusals.next(Some(Instant::now())) {
+            NextRefusal::Record(record) => Some(record),
+            NextRefusal::Late | NextRefusal::Stopped => None,
+        };
+        let taken: Vec<_> = std::iter::from_fn(next).collect();
         assert_eq!((taken.len(), taken[5].port), (MOST_WAITING, Some(5)));
         assert_eq!(refusals.missed(), 2 * MOST_WAITING as u64);
         assert_eq!(refusals.missed(), 0);
+        stop.stop();
+        assert!(matches!(refusals.next(None), NextRefusal::Stopped));
     }
 }

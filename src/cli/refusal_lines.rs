@@ -4,31 +4,29 @@
 //! number of lines is bounded, and nothing in them steers a terminal or a journal.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::terminal::{Paint, Terminal, safe};
-use crate::audit::{Log, Record, Refusals};
+use crate::audit::{Log, NextRefusal, Record, RefusalStop, Refusals};
 
 /// The thread that prints. It ends, after what there is to print, when this is dropped.
 pub(super) struct RefusalLines {
-    stop: Option<Sender<()>>,
+    stop: Option<RefusalStop>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl RefusalLines {
     /// Prints what a log gets from now on. `None` if that is done already.
     pub(super) fn start(log: &Log, terminal: Terminal) -> Option<Self> {
-        let refusals = log.refusals()?;
-        let (stop, stopped) = channel();
+        let (refusals, stop) = log.refusals()?;
         let printer = Printer {
             refusals,
             terminal,
             kinds: RefusalKinds::default(),
         };
         let thread = std::thread::Builder::new().name("refusals".to_owned());
-        let thread = thread.spawn(move || printer.run(&stopped)).ok()?;
+        let thread = thread.spawn(move || printer.run()).ok()?;
         Some(Self {
             stop: Some(stop),
             thread: Some(thread),
@@ -38,7 +36,9 @@ impl RefusalLines {
 
 impl Drop for RefusalLines {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        if let Some(stop) = self.stop.take() {
+            stop.stop();
+        }
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -50,21 +50,21 @@ struct Printer {
 }
 
 impl Printer {
-    fn run(mut self, stopped: &Receiver<()>) {
-        loop {
-            let stops = stopped.recv_timeout(LOOKS_EVERY) != Err(RecvTimeoutError::Timeout);
-            let written = std::iter::from_fn(|| self.refusals.take());
-            for record in written.take(MOST_AT_ONCE) {
-                if let Some(line) = self.kinds.take(&record, Instant::now()) {
-                    self.note(&line);
+    fn run(mut self) {
+        let mut stops = false;
+        while !stops {
+            match self.refusals.next(self.kinds.summed_up_at()) {
+                NextRefusal::Record(record) => {
+                    if let Some(line) = self.kinds.take(&record, Instant::now()) {
+                        self.note(&line);
+                    }
                 }
+                NextRefusal::Late => {}
+                NextRefusal::Stopped => stops = true,
             }
             self.kinds.miss(self.refusals.missed(), Instant::now());
             for line in self.kinds.due(Instant::now(), stops) {
                 self.note(&line);
-            }
-            if stops {
-                return;
             }
         }
     }
@@ -110,10 +110,14 @@ impl RefusalKinds {
         }
     }
 
+    /// When the next summary is due, if anything was counted.
+    fn summed_up_at(&self) -> Option<Instant> {
+        self.since.map(|since| since + SUMMED_UP_EVERY)
+    }
+
     /// Returns the lines about what was counted and not printed, once a minute and at the end.
     fn due(&mut self, now: Instant, stops: bool) -> Vec<String> {
-        let over = |since: Instant| stops || now.duration_since(since) >= SUMMED_UP_EVERY;
-        if !self.since.is_some_and(over) {
+        if !self.summed_up_at().is_some_and(|at| stops || now >= at) {
             return Vec::new();
         }
         let Self { counts, unread, .. } = std::mem::take(self);
@@ -158,9 +162,6 @@ fn shown(text: &str) -> String {
     format!("{}{more}", safe(&text[..cut]))
 }
 
-/// How many records are looked at before the summaries that are due.
-const MOST_AT_ONCE: usize = 10_000;
-const LOOKS_EVERY: Duration = Duration::from_millis(250);
 const SUMMED_UP_EVERY: Duration = Duration::from_secs(60);
 /// How many kinds get a line in a minute.
 const MOST_KINDS: usize = 64;

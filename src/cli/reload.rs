@@ -81,7 +81,11 @@ impl App {
     pub async fn watch(self: Arc<Self>, tell: impl Fn(Result<Applied, Failure>)) {
         let mut changed = None;
         loop {
-            tokio::time::sleep(LOOKED_AT_EVERY).await;
+            let pause = match changed {
+                None => LOOKED_AT_EVERY,
+                Some(_) => LOOKED_AT_AGAIN,
+            };
+            tokio::time::sleep(pause).await;
             let (watched, known) = {
                 let latest = self.reloading.latest.lock().await;
                 (latest.watched.clone(), latest.files.clone())
@@ -274,5 +278,7 @@ fn missing(of: &Snapshot, other: &Snapshot) -> Vec<CredentialName> {
     gone.map(|binding| binding.credential.clone()).collect()
 }
 
-/// How often the files of the configuration are looked at. A change is applied after two looks.
-const LOOKED_AT_EVERY: Duration = Duration::from_millis(500);
+/// How often the files of the configuration are looked at.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
+/// When they are looked at again after a change, which is applied if they stayed the same.
+const LOOKED_AT_AGAIN: Duration = Duration::from_millis(250);

@@ -210,7 +210,7 @@ impl Shared {
 
 /// How often it is looked whether something was decided. After a machine slept for longer than a
 /// lifetime, requests are refused for so long at most.
-const EVERY: Duration = Duration::from_millis(250);
+const EVERY: Duration = Duration::from_secs(1);
 /// How often it is looked which sessions are due, of which there may be many. A lifetime has a
 /// minute or more.
 const LOOK: Duration = Duration::from_secs(2);
