@@ -58,14 +58,15 @@ pub fn serve(
 pub fn tend(shared: &Arc<SharedState>) {
     let shared = shared.clone();
     tokio::spawn(async move {
-        let mut known = BTreeSet::new();
+        let (mut known, mut changes) = (BTreeSet::new(), shared.changes());
         loop {
-            tokio::time::sleep(TENDED_EVERY).await;
             // A reload may add a store that must be tended.
-            let snapshot = shared.current();
-            if !snapshot.credentials.stores().must_be_tended() {
-                continue;
+            while !must_be_tended(&shared) {
+                // The sender lives in `shared`.
+                let _ = changes.changed().await;
             }
+            tokio::time::sleep(TENDED_EVERY).await;
+            let snapshot = shared.current();
             snapshot.credentials.stores().tend().await;
             let now = live(&shared);
             for over in known.difference(&now) {
@@ -77,6 +78,10 @@ pub fn tend(shared: &Arc<SharedState>) {
             known = now;
         }
     });
+}
+
+fn must_be_tended(shared: &SharedState) -> bool {
+    shared.current().credentials.stores().must_be_tended()
 }
 
 fn live(shared: &SharedState) -> BTreeSet<SessionId> {
