@@ -12,8 +12,7 @@ use std::time::SystemTime;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use gateway::message::{EncodedSlash, Host, RequestTarget, Scheme};
 use gateway::names::{CredentialName, SessionId};
-use gateway::policy::{Declared, Facts, Policies, Source};
-use http::HeaderMap;
+use gateway::policy::{Declared, Facts, OwnedFacts, Policies, Source};
 
 /// One session and one host a policy, as a fleet has; and one policy for a domain.
 fn load(count: usize, condition: &str) -> Policies {
@@ -31,53 +30,26 @@ fn load(count: usize, condition: &str) -> Policies {
     Policies::load(&[Source::new("bench.cedar", text)], Declared::default()).unwrap()
 }
 
-struct Asked {
-    session: SessionId,
-    groups: [std::sync::Arc<str>; 1],
-    fields: HeaderMap,
-    credentials: [CredentialName; 1],
-    target: RequestTarget,
-}
-
-impl Asked {
-    fn new() -> Self {
-        let mut fields = HeaderMap::new();
-        fields.insert("accept", "application/json".parse().unwrap());
-        fields.insert("user-agent", "bench/1".parse().unwrap());
-        fields.insert("authorization", "Bearer ghp_phantom".parse().unwrap());
-        Self {
-            session: SessionId::new("s0").unwrap(),
-            groups: ["ci".into()],
-            fields,
-            credentials: [CredentialName::new("github").unwrap()],
-            target: RequestTarget::parse(
-                b"/repos/octo/hello/issues?page=2&per_page=100",
-                EncodedSlash::Refuse,
-            )
-            .unwrap(),
-        }
+fn asked() -> OwnedFacts {
+    let target = b"/repos/octo/hello/issues?page=2&per_page=100";
+    let mut asked = OwnedFacts::new(
+        SessionId::new("s0").unwrap(),
+        Scheme::Https,
+        "api.github.com".parse().unwrap(),
+        RequestTarget::parse(target, EncodedSlash::Refuse).unwrap(),
+    );
+    asked.groups = vec!["ci".into()];
+    asked.now = SystemTime::UNIX_EPOCH;
+    asked.content = None;
+    asked.credentials = vec![CredentialName::new("github").unwrap()];
+    for (name, value) in [
+        ("accept", "application/json"),
+        ("user-agent", "bench/1"),
+        ("authorization", "Bearer ghp_phantom"),
+    ] {
+        asked.fields.insert(name, value.parse().unwrap());
     }
-
-    fn facts<'a>(&'a self, host: &'a Host) -> Facts<'a> {
-        Facts {
-            session: &self.session,
-            groups: &self.groups,
-            entry: "exec",
-            now: SystemTime::UNIX_EPOCH,
-            scheme: Scheme::Https,
-            host,
-            port: 443,
-            method: "GET",
-            target: &self.target,
-            fields: &self.fields,
-            content_length: Some(0),
-            content: None,
-            upgrade: "",
-            credentials: &self.credentials,
-            batch: false,
-            actions: &[],
-        }
-    }
+    asked
 }
 
 fn authorize(criterion: &mut Criterion) {
@@ -86,8 +58,8 @@ fn authorize(criterion: &mut Criterion) {
         .sample_size(40)
         .measurement_time(std::time::Duration::from_secs(2));
     group.warm_up_time(std::time::Duration::from_millis(500));
-    let asked = Asked::new();
-    let known: Host = "api.github.com".parse().unwrap();
+    let asked = asked();
+    let known = asked.facts();
     let stranger: Host = "evil.example.org".parse().unwrap();
     let context = "when { context.port == 443 && context.prefixes.contains(\"/repos/octo/hello\") && \
         context.query.unique.contains(\"page=2\") && context.fields.names.contains(\"accept\") }";
@@ -104,16 +76,19 @@ fn authorize(criterion: &mut Criterion) {
                 continue;
             }
             let generation = load(count, condition).current();
-            assert!(generation.ask(&asked.facts(&known)).allowed());
+            assert!(generation.ask(&known).allowed());
             group.bench_function(BenchmarkId::new(format!("{name}/hit"), count), |bench| {
-                bench.iter(|| generation.ask(black_box(&asked.facts(&known))));
+                bench.iter(|| generation.ask(black_box(&known)));
             });
             let mut nth = 0_u64;
             group.bench_function(BenchmarkId::new(format!("{name}/miss"), count), |bench| {
                 bench.iter(|| {
                     nth += 1;
                     let host = format!("h{nth}.github.com").parse().unwrap();
-                    generation.ask(black_box(&asked.facts(&host)))
+                    generation.ask(black_box(&Facts {
+                        host: &host,
+                        ..known
+                    }))
                 });
             });
         }
@@ -129,11 +104,16 @@ fn authorize(criterion: &mut Criterion) {
     let hundred = Policies::load(&[Source::new("hundred", hundred)], Declared::default());
     let hundred = hundred.unwrap().current();
     group.bench_function("hundred", |bench| {
-        bench.iter(|| hundred.ask(black_box(&asked.facts(&known))));
+        bench.iter(|| hundred.ask(black_box(&known)));
     });
     let generation = load(10_000, "when { context.secure }").current();
     group.bench_function("unpermitted_host/10000", |bench| {
-        bench.iter(|| generation.ask(black_box(&asked.facts(&stranger))));
+        bench.iter(|| {
+            generation.ask(black_box(&Facts {
+                host: &stranger,
+                ..known
+            }))
+        });
     });
     group.bench_function("may_resolve/10000", |bench| {
         bench.iter(|| generation.may_resolve(&asked.session, &asked.groups, black_box(&stranger)));

@@ -10,7 +10,7 @@ use super::record::Record;
 
 /// The refusals that were written since they were asked for.
 pub struct Refusals {
-    written: Receiver<Written>,
+    written: Receiver<Message>,
     missed: Arc<AtomicU64>,
 }
 
@@ -25,22 +25,22 @@ pub enum NextRefusal {
 }
 
 /// Ends the wait of the thread that takes the refusals.
-pub struct RefusalStop(SyncSender<Written>);
+pub struct RefusalStop(SyncSender<Message>);
 
-enum Written {
+enum Message {
     Record(Vec<u8>),
     Stop,
 }
 
 /// Where a log puts its refusals, once somebody asked for them.
 #[derive(Default)]
-pub(super) struct RefusalTap(OnceLock<(SyncSender<Written>, Arc<AtomicU64>)>);
+pub(super) struct RefusalTap(OnceLock<(SyncSender<Message>, Arc<AtomicU64>)>);
 
 impl RefusalStop {
     /// Those that were written before are taken first.
     pub fn stop(self) {
         // Without a receiver, nobody waits.
-        let _ = self.0.send(Written::Stop);
+        let _ = self.0.send(Message::Stop);
     }
 }
 
@@ -56,13 +56,13 @@ impl Refusals {
             }
         };
         match written {
-            Ok(Written::Record(record)) => match serde_json::from_slice(&record) {
+            Ok(Message::Record(record)) => match serde_json::from_slice(&record) {
                 Ok(record) => NextRefusal::Record(record),
                 // Our own record is always readable.
                 Err(_) => NextRefusal::Late,
             },
             Err(RecvTimeoutError::Timeout) => NextRefusal::Late,
-            Ok(Written::Stop) | Err(RecvTimeoutError::Disconnected) => NextRefusal::Stopped,
+            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => NextRefusal::Stopped,
         }
     }
 
@@ -86,7 +86,7 @@ impl RefusalTap {
     /// Never waits: what nobody takes in time is counted.
     pub(super) fn put(&self, record: &[u8]) {
         if let Some((sender, missed)) = self.0.get()
-            && sender.try_send(Written::Record(record.to_vec())).is_err()
+            && sender.try_send(Message::Record(record.to_vec())).is_err()
         {
             missed.fetch_add(1, Ordering::Relaxed);
         }

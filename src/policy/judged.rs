@@ -3,42 +3,27 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
-use std::time::SystemTime;
 
-use http::{HeaderMap, Method};
+use http::HeaderMap;
 
 use super::content::ContentFacts;
 use super::fact::{Fact, OF_FIELDS};
 use super::fault::Fault;
 use super::generation::Generation;
-use super::question::{Facts, Loan};
+use super::question::{Facts, KeptFacts, Loan};
 use super::verdict::{Outcome, Verdict};
 use crate::audit::Text;
-use crate::intercept::{ConnectionContext, Request};
-use crate::message::{Origin, RequestTarget};
+use crate::intercept::Request;
 use crate::names::CredentialName;
-use crate::session::{Bindings, CredentialUse, DetectedCredentials, Session};
+use crate::session::{Bindings, DetectedCredentials, Session};
 
 /// Everything policies can read from one request.
 ///
 /// Fields are kept only if a rule read them when the request was first judged. They alone share the
 /// client's read buffer.
 pub struct JudgedRequest {
-    connection: Arc<ConnectionContext>,
-    session: Arc<Session>,
-    origin: Origin,
-    method: Method,
-    target: RequestTarget,
+    kept: KeptFacts,
     fields: Option<Box<HeaderMap>>,
-    content_length: Option<u64>,
-    /// The facts read from the content. `None` if it was not read.
-    content: Option<ContentFacts>,
-    websocket: bool,
-    batch: bool,
-    credentials: Arc<[CredentialName]>,
-    /// The place of each credential.
-    places: Box<[Text]>,
-    actions: Box<[String]>,
 }
 
 static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
@@ -56,21 +41,9 @@ impl JudgedRequest {
         session: Arc<Session>,
         presented: &DetectedCredentials,
     ) -> Self {
-        let lends = presented.lends();
         Self {
-            connection: request.connection.clone(),
-            session,
-            origin: request.head.origin.clone(),
-            method: request.head.method.clone(),
-            target: request.head.target.detached(),
+            kept: KeptFacts::new(request, session, presented),
             fields: None,
-            content_length: request.content_length(),
-            content: request.content.is_empty().then(ContentFacts::default),
-            websocket: request.upgrade.is_some(),
-            batch: presented.batch,
-            credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
-            places: lends.iter().map(|lend| lend.place_text().clone()).collect(),
-            actions: lends.iter().flat_map(CredentialUse::actions).collect(),
         }
     }
 
@@ -83,35 +56,39 @@ impl JudgedRequest {
 
     /// Keeps the facts read from the content.
     pub(super) fn keep_content(&mut self, content: ContentFacts) {
-        self.content = Some(content);
+        self.kept.content = Some(content);
     }
 
     /// The session it belongs to.
     #[must_use]
     pub fn session(&self) -> &Arc<Session> {
-        &self.session
+        &self.kept.session
     }
 
     /// The credentials that it is lent.
     #[must_use]
     pub fn credentials(&self) -> &Arc<[CredentialName]> {
-        &self.credentials
+        &self.kept.credentials
     }
 
     /// Whether these bindings also let it have each of its credentials, in the same places.
     #[must_use]
     pub fn is_bound_by(&self, bindings: &Bindings) -> bool {
         self.loans().all(|(credential, place)| {
-            let path = self.target.path();
-            bindings.still_lends(&self.origin, &self.method, path, (credential, place))
+            let path = self.kept.target.path();
+            bindings.still_lends(
+                &self.kept.origin,
+                &self.kept.method,
+                path,
+                (credential, place),
+            )
         })
     }
 
     /// The loans that policy judges: each credential, with the place where it would appear.
     pub(super) fn loans(&self) -> impl Iterator<Item = (&CredentialName, &str)> {
-        self.credentials
-            .iter()
-            .zip(self.places.iter().map(Text::as_str))
+        let places = self.kept.places.iter().map(Text::as_str);
+        self.kept.credentials.iter().zip(places)
     }
 
     /// Whether a rule that can apply to the request, or to one of its credentials, reads any of
@@ -131,28 +108,11 @@ impl JudgedRequest {
 
     /// The groups of its session in a generation.
     pub(super) fn groups(&self, generation: &Generation) -> Arc<[Arc<str>]> {
-        self.session.groups(generation.number())
+        self.kept.session.groups(generation.number())
     }
 
     pub(super) fn facts<'a>(&'a self, groups: &'a [Arc<str>], fields: &'a HeaderMap) -> Facts<'a> {
-        Facts {
-            session: self.session.id(),
-            groups,
-            entry: self.connection.entry.as_str(),
-            now: SystemTime::now(),
-            scheme: self.origin.scheme,
-            host: &self.origin.authority.host,
-            port: self.origin.authority.port,
-            method: self.method.as_str(),
-            target: &self.target,
-            fields,
-            content_length: self.content_length,
-            content: self.content.as_ref(),
-            upgrade: if self.websocket { "websocket" } else { "" },
-            credentials: &self.credentials,
-            batch: self.batch,
-            actions: &self.actions,
-        }
+        self.kept.facts(groups, fields)
     }
 }
 
@@ -239,41 +199,13 @@ impl Generation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intercept::Entry;
-    use crate::message::{Authority, EncodedSlash, Scheme};
-    use crate::names::SessionId;
     use crate::policy::generation::tests::policies;
-    use crate::session::phantom::{Issue, PhantomKey};
+    use crate::policy::question::tests::kept;
 
     fn judged(path: &str) -> JudgedRequest {
-        let id = SessionId::new("s1").unwrap();
-        let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
-        let session = Session::new(id.clone(), Vec::new(), phantoms, None);
         JudgedRequest {
-            connection: Arc::new(ConnectionContext {
-                session: id,
-                entry: Entry::Connect,
-                scheme: Scheme::Https,
-                named: None,
-                sni: None,
-                destination: None,
-                client: None,
-            }),
-            session: Arc::new(session),
-            origin: Origin {
-                scheme: Scheme::Https,
-                authority: Authority::parse(b"api.github.com", Some(443)).unwrap(),
-            },
-            method: Method::GET,
-            target: RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap(),
+            kept: kept(path),
             fields: None,
-            content_length: Some(0),
-            content: Some(ContentFacts::default()),
-            websocket: false,
-            batch: false,
-            credentials: Arc::from([CredentialName::new("github").unwrap()]),
-            places: [Text::new("header:authorization:Bearer")].into(),
-            actions: [].into(),
         }
     }
 
@@ -315,10 +247,10 @@ mod tests {
     fn a_request_whose_content_was_not_read_is_judged_by_its_head() {
         let reads = "forbid(principal, action, resource) when { context.path == \"/pay\" && context.content.amount > 5 };";
         let mut one = judged("/pay");
-        one.content = None;
+        one.kept.content = None;
         assert!(!allows(&format!("{ASK}{LEND}{reads}"), &one));
         let mut other = judged("/");
-        other.content = None;
+        other.kept.content = None;
         assert!(allows(&format!("{ASK}{LEND}{reads}"), &other));
     }
 

@@ -38,8 +38,8 @@ pub use generation::{Generation, HostScope};
 pub use judged::JudgedRequest;
 pub use operators::{Operation, Operators};
 pub use policies::Policies;
-pub use question::Facts;
-pub(crate) use question::OwnedFacts;
+pub use question::{Facts, OwnedFacts};
+
 pub use schema::schema_text;
 pub use source::{GRANTED, Problem, Problems, Settings, Source};
 pub use stages::{Authorized, Decision, Denied, Grant};

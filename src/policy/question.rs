@@ -1,14 +1,17 @@
-//! The facts of a request as the caller knows them. They are parsed further only if a policy reads
-//! them.
+//! What is known of a request: borrowed while it is judged, kept while it is in progress, or owned
+//! where there is no request. It is parsed further only if a policy reads it.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 
 use super::content::ContentFacts;
-use crate::message::{Host, RequestTarget, Scheme, is_batch};
+use crate::audit::Text;
+use crate::intercept::{ConnectionContext, Request};
+use crate::message::{Host, Origin, RequestTarget, Scheme, is_batch};
 use crate::names::{CredentialName, SessionId};
+use crate::session::{CredentialUse, DetectedCredentials, Session};
 
 /// One request in canonical form, as it will be forwarded, with phantoms in place of credentials.
 ///
@@ -51,10 +54,74 @@ pub struct Facts<'a> {
     pub actions: &'a [String],
 }
 
+/// [`Facts`] of a request in progress, without its fields.
+pub(super) struct KeptFacts {
+    connection: Arc<ConnectionContext>,
+    pub(super) session: Arc<Session>,
+    pub(super) origin: Origin,
+    pub(super) method: Method,
+    pub(super) target: RequestTarget,
+    content_length: Option<u64>,
+    /// The facts read from the content. `None` if it was not read.
+    pub(super) content: Option<ContentFacts>,
+    websocket: bool,
+    batch: bool,
+    pub(super) credentials: Arc<[CredentialName]>,
+    /// The place of each credential.
+    pub(super) places: Box<[Text]>,
+    actions: Box<[String]>,
+}
+
+impl KeptFacts {
+    pub(super) fn new(
+        request: &Request,
+        session: Arc<Session>,
+        presented: &DetectedCredentials,
+    ) -> Self {
+        let lends = presented.lends();
+        Self {
+            connection: request.connection.clone(),
+            session,
+            origin: request.head.origin.clone(),
+            method: request.head.method.clone(),
+            target: request.head.target.detached(),
+            content_length: request.content_length(),
+            content: request.content.is_empty().then(ContentFacts::default),
+            websocket: request.upgrade.is_some(),
+            batch: presented.batch,
+            credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
+            places: lends.iter().map(|lend| lend.place_text().clone()).collect(),
+            actions: lends.iter().flat_map(CredentialUse::actions).collect(),
+        }
+    }
+
+    /// The facts to judge.
+    pub(super) fn facts<'a>(&'a self, groups: &'a [Arc<str>], fields: &'a HeaderMap) -> Facts<'a> {
+        Facts {
+            session: self.session.id(),
+            groups,
+            entry: self.connection.entry.as_str(),
+            now: SystemTime::now(),
+            scheme: self.origin.scheme,
+            host: &self.origin.authority.host,
+            port: self.origin.authority.port,
+            method: self.method.as_str(),
+            target: &self.target,
+            fields,
+            content_length: self.content_length,
+            content: self.content.as_ref(),
+            upgrade: if self.websocket { "websocket" } else { "" },
+            credentials: &self.credentials,
+            batch: self.batch,
+            actions: &self.actions,
+        }
+    }
+}
+
 /// Owned [`Facts`], for requests that are not in progress.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are those of Facts")]
 pub struct OwnedFacts {
-    /// As in [`Facts`], like all other fields.
     pub session: SessionId,
     pub groups: Vec<Arc<str>>,
     pub entry: String,
@@ -128,4 +195,44 @@ pub(super) struct Loan<'a> {
     pub credential: &'a CredentialName,
     /// The place's text form.
     pub place: &'a str,
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::intercept::Entry;
+    use crate::message::{Authority, EncodedSlash};
+    use crate::session::phantom::{Issue, PhantomKey};
+
+    /// A `GET` request to api.github.com that carries the credential `github`.
+    pub(in crate::policy) fn kept(path: &str) -> KeptFacts {
+        let id = SessionId::new("s1").unwrap();
+        let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
+        let session = Session::new(id.clone(), Vec::new(), phantoms, None);
+        KeptFacts {
+            connection: Arc::new(ConnectionContext {
+                session: id,
+                entry: Entry::Connect,
+                scheme: Scheme::Https,
+                named: None,
+                sni: None,
+                destination: None,
+                client: None,
+            }),
+            session: Arc::new(session),
+            origin: Origin {
+                scheme: Scheme::Https,
+                authority: Authority::parse(b"api.github.com", Some(443)).unwrap(),
+            },
+            method: Method::GET,
+            target: RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap(),
+            content_length: Some(0),
+            content: Some(ContentFacts::default()),
+            websocket: false,
+            batch: false,
+            credentials: Arc::from([CredentialName::new("github").unwrap()]),
+            places: [Text::new("header:authorization:Bearer")].into(),
+            actions: [].into(),
+        }
+    }
 }

@@ -42,6 +42,7 @@ use keyring::KeyringStore;
 use material::Material;
 
 /// The store for each kind of reference.
+#[derive(Clone)]
 struct Backends {
     env: Arc<dyn SecretStore>,
     file: Arc<dyn SecretStore>,

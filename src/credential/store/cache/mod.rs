@@ -62,11 +62,10 @@ impl Stores {
         let (mine, theirs) = (&self.0.backends, &before.0.backends);
         let vault = if same_vault { theirs } else { mine };
         let backends = Backends {
+            // Variables were read anew.
             env: mine.env.clone(),
-            file: theirs.file.clone(),
-            keyring: theirs.keyring.clone(),
-            command: theirs.command.clone(),
             vault: vault.vault.clone(),
+            ..theirs.clone()
         };
         let known = before.places();
         let kept = references.into_iter().filter_map(|reference| {
