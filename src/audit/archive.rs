@@ -56,6 +56,14 @@ pub struct Pruned {
 /// # Errors
 /// [`Error::Exposed`] if others can reach the folder, [`Error::Open`] if it cannot be read.
 pub fn stored(folder: &Path) -> Result<Vec<StoredLog>, Error> {
+    stored_but(folder, |_, _| false)
+}
+
+/// Lists the logs but those that are `left_out`, by their paths and the names in the folder.
+fn stored_but(
+    folder: &Path,
+    left_out: impl Fn(&Path, &BTreeSet<OsString>) -> bool,
+) -> Result<Vec<StoredLog>, Error> {
     let mut logs = Vec::new();
     if !folder.exists() {
         return Ok(logs);
@@ -66,8 +74,9 @@ pub fn stored(folder: &Path) -> Result<Vec<StoredLog>, Error> {
     let names: BTreeSet<OsString> = names.collect::<io::Result<_>>().map_err(opening(folder))?;
     for name in &names {
         let text = name.as_encoded_bytes();
-        if !text.starts_with(b".") && text.ends_with(b".jsonl") {
-            logs.extend(look(&folder.join(name), &names));
+        let path = folder.join(name);
+        if !text.starts_with(b".") && text.ends_with(b".jsonl") && !left_out(&path, &names) {
+            logs.extend(look(&path, &names));
         }
     }
     logs.sort_by_key(|log| std::cmp::Reverse(log.written));
@@ -84,12 +93,12 @@ pub fn stored(folder: &Path) -> Result<Vec<StoredLog>, Error> {
 /// As [`stored`].
 pub fn prune(folder: &Path, keep: Keep, dry: bool) -> Result<Pruned, Error> {
     let mut pruned = Pruned::default();
-    let logs = stored(folder)?;
+    let (mut bytes, now) = (0, SystemTime::now());
+    let logs = stored_but(folder, |path, names| keep.keeps_as_it_is(path, names, now))?;
     if logs.is_empty() {
         return Ok(pruned);
     }
     let directory = private_directory(folder)?;
-    let (mut bytes, now) = (0, SystemTime::now());
     let own = logs.into_iter().filter(|log| is_of_a_session(&log.path));
     for (place, log) in own.enumerate() {
         bytes += log.bytes;
@@ -105,6 +114,23 @@ pub fn prune(folder: &Path, keep: Keep, dry: bool) -> Result<Pruned, Error> {
         }
     }
     Ok(pruned)
+}
+
+impl Keep {
+    /// Whether nothing is to be done about a log, by what can be seen without opening it. There are
+    /// many, and each `exec` looks.
+    fn keeps_as_it_is(self, path: &Path, names: &BTreeSet<OsString>, now: SystemTime) -> bool {
+        let is_recent = |about: &Metadata| {
+            let written = about.modified().ok();
+            let age = written.and_then(|written| now.duration_since(written).ok());
+            self.within
+                .is_none_or(|within| age.is_some_and(|age| age <= within))
+        };
+        self.bytes.is_none()
+            && self.logs.is_none()
+            && !names.contains(&lock_name(path))
+            && regular(path).is_some_and(|about| is_recent(&about) && reserved(&about) == 0)
+    }
 }
 
 impl Pruned {
@@ -205,7 +231,7 @@ fn remove(directory: &File, log: &StoredLog) -> io::Result<bool> {
 /// Gives back what a crash left reserved behind a log's end. Its age stays.
 fn mend(directory: &File, log: &StoredLog) -> io::Result<u64> {
     let about = fs::symlink_metadata(&log.path)?;
-    let reserved = (about.blocks() * BLOCK).saturating_sub(about.len() + SLACK);
+    let reserved = reserved(&about);
     if reserved == 0 && fs::symlink_metadata(log.path.with_file_name(lock_name(&log.path))).is_err()
     {
         return Ok(0);
@@ -220,6 +246,11 @@ fn mend(directory: &File, log: &StoredLog) -> io::Result<u64> {
     }
     let now = file.metadata()?.blocks();
     Ok((about.blocks().saturating_sub(now)) * BLOCK)
+}
+
+/// How many bytes are reserved behind the end of a file.
+fn reserved(about: &Metadata) -> u64 {
+    (about.blocks() * BLOCK).saturating_sub(about.len() + SLACK)
 }
 
 /// The name of the lock that earlier versions left beside a log.

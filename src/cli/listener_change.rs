@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::binding::{self, BoundListener};
 use super::failure::Failure;
 use super::listening::{Listening, OpenListener};
 use super::opened::OpenedSession;
+use super::project_file;
 use super::publishing::Publication;
 use crate::audit::Event;
 use crate::config::{Config, Listener, ListenerKind, ProxyLogin};
@@ -384,7 +386,17 @@ pub(super) fn refuse_none(config: &Config) -> Result<(), Failure> {
     if !config.listeners.is_empty() {
         return Ok(());
     }
-    Err(Failure::usage("there is nothing to listen on")
+    let failure = Failure::usage("there is nothing to listen on");
+    // It is not taken up by itself: a workload may have written it.
+    if config.file.is_none() && Path::new(project_file::NAME).is_file() {
+        return Err(failure
+            .because(format!(
+                "no configuration is named, and `serve` does not read ./{0} by itself",
+                project_file::NAME
+            ))
+            .next(format!("name it: `--config {}`", project_file::NAME)));
+    }
+    Err(failure
         .because("the configuration has no `[[listener]]`")
         .next("add one: kind = \"proxy\", address = \"127.0.0.1:8080\", session = \"agent-1\""))
 }

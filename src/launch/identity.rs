@@ -165,11 +165,20 @@ impl std::str::FromStr for User {
     }
 }
 
+/// The home directory of a user by name, from `/etc/passwd`.
+pub fn home_of(name: &str) -> Option<PathBuf> {
+    home_where(&std::fs::read("/etc/passwd").ok()?, (0, name))
+}
+
 fn home_in(passwd: &[u8], uid: u32) -> Option<PathBuf> {
-    let uid = uid.to_string();
+    home_where(passwd, (2, &uid.to_string()))
+}
+
+/// The home directory in the first line in which this field is so.
+fn home_where(passwd: &[u8], (nth, is): (usize, &str)) -> Option<PathBuf> {
     passwd.split(|b| *b == b'\n').find_map(|line| {
         let fields: Vec<&[u8]> = line.split(|b| *b == b':').collect();
-        (fields.len() >= 6 && fields[2] == uid.as_bytes())
+        (fields.len() >= 6 && fields[nth] == is.as_bytes())
             .then(|| PathBuf::from(OsStr::from_bytes(fields[5])))
     })
 }
@@ -233,5 +242,6 @@ mod tests {
         let passwd = b"root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n";
         assert_eq!(home_in(passwd, 1000), Some("/home/ann".into()));
         assert_eq!(home_in(passwd, 1), None);
+        assert_eq!(home_where(passwd, (0, "ann")), Some("/home/ann".into()));
     }
 }

@@ -5,9 +5,14 @@
 //! (`MAVEN_OPTS`, `GIT_CONFIG_VALUE_0`), and what a CI runner reads after the command
 //! (`GITHUB_ENV`).
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
 /// Whether a variable of this name passes.
 pub fn passes(name: &str) -> bool {
-    words(PASSED).any(|known| matches(name, known))
+    static KNOWN: LazyLock<BTreeSet<&str>> = LazyLock::new(|| words(PASSED).collect());
+    let patterns = || KNOWN.iter().filter(|known| known.ends_with('*'));
+    KNOWN.contains(name) && !name.ends_with('*') || patterns().any(|pattern| matches(name, pattern))
 }
 
 /// Whether sessions and terminals set the variable automatically, so that nobody misses it.
@@ -26,7 +31,9 @@ pub fn matches(name: &str, pattern: &str) -> bool {
 }
 
 fn words(groups: &'static [&'static str]) -> impl Iterator<Item = &'static str> {
-    groups.iter().flat_map(|group| group.split_whitespace())
+    groups
+        .iter()
+        .flat_map(|group| group.split_ascii_whitespace())
 }
 
 const PASSED: &[&str] = &[

@@ -466,6 +466,17 @@ fn a_change_that_leaves_no_listener_is_refused() {
     program.reload();
 }
 
+#[test]
+fn serve_without_a_configuration_names_the_one_that_lies_there() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("gateway.toml"), "").unwrap();
+    let mut serve = command(folder.path());
+    let output = serve.arg("serve").output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("name it: `--config gateway.toml`"), "{told}");
+}
+
 /// Begins a reload that waits for a store.
 fn waiting_reload(program: &Program) -> std::process::Child {
     program.edit(|text| text.to_owned() + SLOW);

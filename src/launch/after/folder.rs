@@ -2,12 +2,13 @@
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat,
+    Access, AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom, Stat,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -92,12 +93,17 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::open`].
-    pub fn child(&self, name: impl Arg, to: To) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Self::of(
-            rustix::fs::openat(&self.file, name, flags, Mode::empty())?,
-            to,
-        )
+    pub fn child(&self, name: impl Arg + Copy, to: To) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = |how| rustix::fs::openat(&self.file, name, flags | how, Mode::empty());
+        // A search opens many, of which nearly all may be read by everybody.
+        if matches!(to, To::Read)
+            && let Ok(file) = open(OFlags::RDONLY)
+            && is_for_all(&file)
+        {
+            return Ok(Self { _given: None, file });
+        }
+        Self::of(open(OFlags::PATH)?, to)
     }
 
     fn of(known: OwnedFd, to: To) -> io::Result<Self> {
@@ -116,22 +122,32 @@ impl Folder {
         })
     }
 
-    /// Returns what is in it, with the kinds. A kind that the file system does not tell is looked
-    /// up.
+    /// Returns what is in it, up to so many entries, with the kinds. A kind that the file system
+    /// does not tell is looked up.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn entries(&self) -> io::Result<impl Iterator<Item = (CString, FileType)> + '_> {
-        let entries = Dir::read_from(&self.file)?.filter_map(Result::ok);
-        let entries = entries.map(|entry| (entry.file_name().to_owned(), entry.file_type()));
-        let entries = entries.filter(|(name, _)| !matches!(name.to_bytes(), b"." | b".."));
-        Ok(entries.map(|(name, kind)| match kind {
-            FileType::Unknown => {
-                let kind = self.look(&name).map_or(kind, kind_of);
-                (name, kind)
+    pub fn entries(&self, most: usize) -> io::Result<Vec<(CString, FileType)>> {
+        // It may have been listed before.
+        rustix::fs::seek(&self.file, SeekFrom::Start(0))?;
+        let mut buffer = [MaybeUninit::uninit(); LISTED_AT_ONCE];
+        let mut entries = RawDir::new(&self.file, &mut buffer);
+        let mut found = Vec::new();
+        while found.len() < most
+            && let Some(entry) = entries.next()
+        {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
             }
-            kind => (name, kind),
-        }))
+            let kind = match entry.file_type() {
+                FileType::Unknown => self.look(name).map_or(FileType::Unknown, kind_of),
+                kind => kind,
+            };
+            found.push((name.to_owned(), kind));
+        }
+        Ok(found)
     }
 
     /// Returns the names in it.
@@ -139,7 +155,8 @@ impl Folder {
     /// # Errors
     /// The kernel's error.
     pub fn names(&self) -> io::Result<Vec<CString>> {
-        Ok(self.entries()?.map(|(name, _)| name).collect())
+        let entries = self.entries(usize::MAX)?.into_iter();
+        Ok(entries.map(|(name, _)| name).collect())
     }
 
     /// Looks at an entry, and not through it if it is a link.
@@ -185,6 +202,12 @@ impl AsFd for Folder {
     }
 }
 
+/// Whether everybody, so also its owner, may list a folder and look at what is in it.
+fn is_for_all(folder: &OwnedFd) -> bool {
+    let all = Mode::RUSR | Mode::XUSR | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
+    rustix::fs::fstat(folder).is_ok_and(|found| Mode::from_raw_mode(found.st_mode).contains(all))
+}
+
 /// Returns the kind of what was looked at.
 pub fn kind_of(found: Stat) -> FileType {
     FileType::from_raw_mode(found.st_mode)
@@ -194,3 +217,6 @@ pub fn kind_of(found: Stat) -> FileType {
 pub fn path_in(folder: &Path, name: &CStr) -> PathBuf {
     folder.join(OsStr::from_bytes(name.to_bytes()))
 }
+
+/// How many bytes of a listing the kernel is asked for at once. A name has 255 at most.
+const LISTED_AT_ONCE: usize = 16 << 10;

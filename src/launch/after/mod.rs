@@ -156,7 +156,8 @@ impl Inspection {
         else {
             return Aftermath::default();
         };
-        let aside = lookout.map(git::Lookout::end).unwrap_or_default();
+        // The file is closed at the end of this, when the kernel is done with its watches.
+        let (aside, _events) = lookout.map(git::Lookout::end).unwrap_or_default();
         let gained = record.absent.iter().map(PathBuf::from);
         for path in gained.filter(|path| vouched(path)) {
             before.absent.remove(&path);

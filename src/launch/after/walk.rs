@@ -232,11 +232,10 @@ impl<'a> Walk<'a> {
     }
 
     fn entries(&mut self, folder: &Folder, path: &Path) -> Vec<(CString, FileType)> {
-        let Ok(entries) = folder.entries() else {
+        let Ok(found) = folder.entries(self.left) else {
             self.miss(path);
             return Vec::new();
         };
-        let found: Vec<_> = entries.take(self.left).collect();
         self.left -= found.len();
         if self.left == 0 {
             self.miss(path);

@@ -35,7 +35,7 @@ pub type Aside = BTreeMap<PathBuf, io::Result<OsString>>;
 #[derive(Debug)]
 pub struct Lookout {
     stop: UnixStream,
-    thread: JoinHandle<Aside>,
+    thread: JoinHandle<(Aside, Option<OwnedFd>)>,
 }
 
 impl Lookout {
@@ -50,7 +50,12 @@ impl Lookout {
     ) -> io::Result<Self> {
         let (stop, stopped) = UnixStream::pair()?;
         let mut watched = Watched {
-            events: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok(),
+            events: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
+                .ok()
+                .map(|file| Events {
+                    file,
+                    watches: BTreeSet::new(),
+                }),
             projects: projects.to_owned(),
             trees: BTreeMap::new(),
             kept: survey.barred.iter().chain(&survey.apart).cloned().collect(),
@@ -76,8 +81,9 @@ impl Lookout {
         Ok(Self { stop, thread })
     }
 
-    /// Ends the watch, and returns what was set aside.
-    pub fn end(self) -> Aside {
+    /// Ends the watch, and returns what was set aside, and a file to close some milliseconds later:
+    /// the kernel would wait for up to 20 ms now, until the watches are gone.
+    pub fn end(self) -> (Aside, Option<OwnedFd>) {
         drop(self.stop);
         self.thread.join().unwrap_or_default()
     }
@@ -86,7 +92,7 @@ impl Lookout {
 /// What is watched.
 struct Watched {
     /// Changes in folders; without any, the thread looks often.
-    events: Option<OwnedFd>,
+    events: Option<Events>,
     projects: Vec<PathBuf>,
     trees: BTreeMap<WorkTree, Known>,
     /// The `.git` entries that are not the command's, or that git outside does not see.
@@ -102,6 +108,23 @@ struct Watched {
     aside: Aside,
 }
 
+/// Tells of changes in folders.
+struct Events {
+    file: OwnedFd,
+    watches: BTreeSet<i32>,
+}
+
+impl Events {
+    /// Watches nothing any more.
+    fn end(self) -> OwnedFd {
+        for watch in self.watches {
+            // The kernel removes that of a folder that is gone.
+            let _ = inotify::remove_watch(&self.file, watch);
+        }
+        self.file
+    }
+}
+
 /// What was read of the index of a working tree.
 #[derive(Default)]
 struct Known {
@@ -110,7 +133,7 @@ struct Known {
 }
 
 impl Watched {
-    fn run(mut self, stopped: &UnixStream) -> Aside {
+    fn run(mut self, stopped: &UnixStream) -> (Aside, Option<OwnedFd>) {
         loop {
             let begun = Instant::now();
             self.look();
@@ -118,7 +141,7 @@ impl Watched {
             std::thread::sleep(begun.elapsed().max(PAUSE));
             if self.wait(stopped) {
                 self.look();
-                return self.aside;
+                return (self.aside, self.events.map(Events::end));
             }
         }
     }
@@ -168,7 +191,7 @@ impl Watched {
             // It went meanwhile, or another sandbox's gateway was quicker.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             // The command may go on for days.
-            _ if self.aside.len() >= MOST_TOLD => {}
+            _ if self.aside.len() >= MOST => {}
             done => _ = self.aside.insert(path, done),
         }
     }
@@ -241,14 +264,16 @@ impl Watched {
         events.extend(
             self.events
                 .iter()
-                .map(|one| PollFd::new(one, PollFlags::IN)),
+                .map(|one| PollFd::new(&one.file, PollFlags::IN)),
         );
         let patience = timespec(if self.events.is_some() { LONG } else { SHORT });
         // After an interruption it looks once more.
         let _ = rustix::event::poll(&mut events, Some(&patience));
         let ends = !events[0].revents().is_empty();
         let mut buffer = [0; 4096];
-        let mut more = |one| rustix::io::read(one, &mut buffer[..]).is_ok_and(|bytes| bytes > 0);
+        let mut more = |one: &Events| {
+            rustix::io::read(&one.file, &mut buffer[..]).is_ok_and(|bytes| bytes > 0)
+        };
         while self.events.as_ref().is_some_and(&mut more) {}
         ends
     }
@@ -256,12 +281,13 @@ impl Watched {
 
 /// Watches a folder, if it exists. If that is one too many for the system, nothing is watched any
 /// more, and the thread looks often.
-fn watch(events: &mut Option<OwnedFd>, folder: &Path, flags: WatchFlags) {
-    let watched = events
-        .as_ref()
-        .map(|one| inotify::add_watch(one, folder, flags));
-    if matches!(watched, Some(Err(Errno::NOSPC | Errno::NOMEM))) {
-        *events = None;
+fn watch(events: &mut Option<Events>, folder: &Path, flags: WatchFlags) {
+    let Some(one) = events else { return };
+    match inotify::add_watch(&one.file, folder, flags) {
+        // The command may make folders anew for days. The rest goes when the file is closed.
+        Ok(watch) if one.watches.len() < MOST => _ = one.watches.insert(watch),
+        Err(Errno::NOSPC | Errno::NOMEM) => *events = None,
+        _ => {}
     }
 }
 
@@ -289,8 +315,8 @@ const APPEARS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DONT_FOLLOW)
     .union(WatchFlags::MASK_ADD);
 const CHANGES: WatchFlags = WatchFlags::MODIFY.union(WatchFlags::CLOSE_WRITE);
-/// How many names that were set aside are told.
-const MOST_TOLD: usize = 10_000;
+/// How many names that were set aside are told, and watches remembered.
+const MOST: usize = 10_000;
 /// The least time between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long a look is put off where nothing tells of changes, and where something does.

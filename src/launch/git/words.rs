@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::repository::is_gits_own;
 use super::settings::{Setting, settings};
 use crate::failure::Failure;
+use crate::identity;
 use crate::program::{links, real};
 
 /// A word of a setting that may be a path.
@@ -129,11 +130,16 @@ fn is_in(path: &Path, projects: &[PathBuf]) -> bool {
         .any(|project| path.starts_with(project) && path != project)
 }
 
+/// Returns the path that git and a shell make of `~/` and `~NAME/`.
 fn at_home(word: &str) -> PathBuf {
-    match (word.strip_prefix("~/"), std::env::var_os("HOME")) {
-        (Some(rest), Some(home)) => Path::new(&home).join(rest),
-        _ => word.into(),
-    }
+    let begins = word.strip_prefix('~').and_then(|one| one.split_once('/'));
+    let home = |name: &str| match name {
+        "" => std::env::var_os("HOME").map(PathBuf::from),
+        _ => identity::home_of(name),
+    };
+    begins
+        .and_then(|(name, rest)| Some(home(name)?.join(rest)))
+        .unwrap_or_else(|| word.into())
 }
 
 impl Setting {
@@ -271,6 +277,12 @@ mod tests {
                 false,
             ),
             ("[core]\n\thooksPath = hooks\n", "hooks", true),
+            ("[core]\n\thooksPath = ~root/h\n", "/root/h", true),
+            (
+                "[core]\n\thooksPath = ~nobody-here/h\n",
+                "~nobody-here/h",
+                true,
+            ),
             ("[core]\n\thooksPath = my hooks\n", "my hooks", true),
             (
                 "[core]\n\thooksPath = \"my hooks\" ; mine\n",
