@@ -52,7 +52,7 @@ impl Lookout {
         let mut watched = Watched {
             events: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
                 .ok()
-                .map(|file| Events {
+                .map(|file| Changes {
                     file,
                     watches: BTreeSet::new(),
                 }),
@@ -92,7 +92,7 @@ impl Lookout {
 /// What is watched.
 struct Watched {
     /// Changes in folders; without any, the thread looks often.
-    events: Option<Events>,
+    events: Option<Changes>,
     projects: Vec<PathBuf>,
     trees: BTreeMap<WorkTree, Known>,
     /// The `.git` entries that are not the command's, or that git outside does not see.
@@ -109,12 +109,12 @@ struct Watched {
 }
 
 /// Tells of changes in folders.
-struct Events {
+struct Changes {
     file: OwnedFd,
     watches: BTreeSet<i32>,
 }
 
-impl Events {
+impl Changes {
     /// Watches nothing any more.
     fn end(self) -> OwnedFd {
         for watch in self.watches {
@@ -141,7 +141,7 @@ impl Watched {
             std::thread::sleep(begun.elapsed().max(PAUSE));
             if self.wait(stopped) {
                 self.look();
-                return (self.aside, self.events.map(Events::end));
+                return (self.aside, self.events.map(Changes::end));
             }
         }
     }
@@ -271,7 +271,7 @@ impl Watched {
         let _ = rustix::event::poll(&mut events, Some(&patience));
         let ends = !events[0].revents().is_empty();
         let mut buffer = [0; 4096];
-        let mut more = |one: &Events| {
+        let mut more = |one: &Changes| {
             rustix::io::read(&one.file, &mut buffer[..]).is_ok_and(|bytes| bytes > 0)
         };
         while self.events.as_ref().is_some_and(&mut more) {}
@@ -281,7 +281,7 @@ impl Watched {
 
 /// Watches a folder, if it exists. If that is one too many for the system, nothing is watched any
 /// more, and the thread looks often.
-fn watch(events: &mut Option<Events>, folder: &Path, flags: WatchFlags) {
+fn watch(events: &mut Option<Changes>, folder: &Path, flags: WatchFlags) {
     let Some(one) = events else { return };
     match inotify::add_watch(&one.file, folder, flags) {
         // The command may make folders anew for days. The rest goes when the file is closed.
