@@ -562,6 +562,15 @@ fn meanwhile(host: &Host, folder: &str, script: &str, outside: impl FnOnce()) ->
     said(&output)
 }
 
+/// Starts a command that says `ready` first.
+#[track_caller]
+fn until_ready(mut command: Command) -> std::process::Child {
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    assert_eq!(first_line(&mut child), "ready\n");
+    child
+}
+
 /// The first line of a child's output. The rest is not read.
 fn first_line(child: &mut std::process::Child) -> String {
     let mut line = String::new();
@@ -1206,16 +1215,7 @@ fn the_terminal_is_as_it_was() {
 fn what_one_sandbox_made_is_not_the_users_to_another_one() {
     let host = Host::with_repository();
     host.sh("work/project", "mkfifo go again");
-    let begin = |script: &str| {
-        let mut child = host
-            .exec("work/project", &[], script)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        assert_eq!(first_line(&mut child), "ready\n");
-        child
-    };
+    let begin = |script: &str| until_ready(host.exec("work/project", &[], script));
     let rebase =
         "mkdir .git/rebase-merge; echo exec touch $MARK > .git/rebase-merge/git-rebase-todo";
     let first = begin(&format!(
@@ -1475,16 +1475,7 @@ fn links_of_many_steps_do_not_hold_up_the_end() {
 fn what_looks_like_another_sandboxs_place_is_not_the_users_to_that_one() {
     let host = Host::with_repository();
     host.sh("work/project", "mkfifo go again");
-    let begin = |script: &str| {
-        let mut child = host
-            .exec("work/project", &[], script)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        assert_eq!(first_line(&mut child), "ready\n");
-        child
-    };
+    let begin = |script: &str| until_ready(host.exec("work/project", &[], script));
     let make = |sub: &str| {
         format!(
             "git init -q {sub}; arm {sub}/.git/config; rm {sub}/.git/HEAD; mkdir {sub}/.git/gateway"
@@ -1516,12 +1507,7 @@ fn what_looks_like_another_sandboxs_place_is_not_the_users_to_that_one() {
 fn the_place_of_a_sandbox_within_outlasts_the_outer_one() {
     let host = Host::new();
     host.sh("work/project", "mkdir sub; mkfifo go sub/again");
-    let begin = |folder: &str, script: &str| {
-        let mut exec = host.exec(folder, &["-q"], script);
-        let mut child = exec.stdout(Stdio::piped()).spawn().unwrap();
-        assert_eq!(first_line(&mut child), "ready\n");
-        child
-    };
+    let begin = |folder: &str, script: &str| until_ready(host.exec(folder, &["-q"], script));
     let mut outer = begin("work/project", "echo ready; read line < go");
     let mut inner = begin(
         "work/project/sub",
