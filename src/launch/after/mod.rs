@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 pub(super) mod disarm;
 mod ending;
 mod folder;
+mod path_budget;
 mod running;
 mod settings;
 pub(super) mod stored;

@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::folder::{Folder, To, kind_of, path_in};
+use super::path_budget::{PathBudget, of_usual_length};
 use super::stored::{is_index_of_objects, is_of_bare, is_stored};
 use super::survey::{Kind, Mark, Reader, Repository, Survey};
 use super::tools;
@@ -25,9 +26,9 @@ struct Walk<'a> {
     /// How many more entries are looked at.
     left: usize,
     /// What the paths of repositories may take, of what is in those known before, and the others.
-    repositories: Purse,
-    of_git: Purse,
-    of_others: Purse,
+    repositories: PathBudget,
+    of_git: PathBudget,
+    of_others: PathBudget,
     /// Whether this is in the directory of a repository that is known from before.
     is_in_git: bool,
     /// Whether something around this is new in such a directory, and set aside as a whole.
@@ -91,9 +92,9 @@ impl<'a> Walk<'a> {
         let mut walk = Walk {
             survey: Survey::default(),
             left: ENTRIES,
-            repositories: Purse::full(),
-            of_git: Purse::full(),
-            of_others: Purse::full(),
+            repositories: PathBudget::full(),
+            of_git: PathBudget::full(),
+            of_others: PathBudget::full(),
             is_in_git: false,
             is_in_new: false,
             for_known_links: FOR_LINKS,
@@ -263,7 +264,7 @@ impl<'a> Walk<'a> {
         let Ok(found) = folder.look(name) else {
             return;
         };
-        match self.repositories.pays(path) {
+        match self.repositories.spend(path) {
             true => {
                 let found = Repository::new(kind, found.into());
                 self.survey.repositories.insert(path.to_owned(), found);
@@ -292,11 +293,11 @@ impl<'a> Walk<'a> {
 
     /// Whether there is memory for a path. If not, the folder around it is noted.
     fn keeps(&mut self, path: &Path) -> bool {
-        let purse = match self.is_in_git {
+        let budget = match self.is_in_git {
             true => &mut self.of_git,
             false => &mut self.of_others,
         };
-        let keeps = purse.pays(path);
+        let keeps = budget.spend(path);
         if !keeps {
             let folder = of_usual_length(path.parent().unwrap_or(path));
             self.survey.crowded.insert(folder.to_owned());
@@ -382,7 +383,7 @@ impl<'a> Walk<'a> {
 
     fn note_directory(&mut self, folder: &Folder, path: &Path) {
         if let Ok(found) = folder.look(".")
-            && self.repositories.pays(path)
+            && self.repositories.spend(path)
         {
             let directories = &mut self.survey.directories;
             directories.insert(path.to_owned(), found.into());
@@ -541,41 +542,6 @@ impl Of {
     }
 }
 
-/// How many bytes of paths are kept. Those of unusual length have their own share, so that they
-/// take nothing from the others.
-struct Purse {
-    usual: usize,
-    long: usize,
-}
-
-impl Purse {
-    fn full() -> Self {
-        Self {
-            usual: USUAL_BYTES,
-            long: LONG_BYTES,
-        }
-    }
-
-    fn pays(&mut self, path: &Path) -> bool {
-        let bytes = path.as_os_str().len();
-        let left = match bytes <= USUAL_LENGTH {
-            true => &mut self.usual,
-            false => &mut self.long,
-        };
-        let rest = left.checked_sub(bytes);
-        *left = rest.unwrap_or(*left);
-        rest.is_some()
-    }
-}
-
-/// The path itself, or the longest of the folders above with a path of a usual length.
-fn of_usual_length(path: &Path) -> &Path {
-    let mut above = path.ancestors();
-    above
-        .find(|above| above.as_os_str().len() <= USUAL_LENGTH)
-        .unwrap_or(path)
-}
-
 /// The folders of a project in which the user's shell looks for commands.
 fn searched_for_commands(project: &Path) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -661,10 +627,6 @@ const ENTRIES: usize = 2_000_000;
 /// How long links are resolved. New ones after that count as leading out of the project.
 const FOR_LINKS: Duration = Duration::from_secs(3);
 const DEPTH: usize = 128;
-/// The longest path of a usual length, and the bytes of paths that are kept.
-const USUAL_LENGTH: usize = 1024;
-const USUAL_BYTES: usize = 64 << 20;
-const LONG_BYTES: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {
