@@ -1934,3 +1934,76 @@ fn what_npm_answers_is_kept_where_the_command_cannot_write_it_alone() {
         assert_eq!(kept.exists(), is_kept, "{state}\n{}", said(&output));
     }
 }
+
+#[test]
+fn settings_beyond_what_is_read_of_them_do_not_stay() {
+    let host = Host::new();
+    let script = r#"git init -q; git init -q sub
+        for one in . sub; do perl -e '$end = qq([core]\n) . qq(\tbare = false\n) x 70000;
+            $begin = qq([remote "o"]\n\turl = https://a/); print $begin, q(y) x ((1 << 20) - length($begin . $end)), qq(\n), $end' > $one/.git/config
+            arm $one/.git/config; done"#;
+    let said = held(&host, "work/project", script);
+    assert!(said.contains("new git  .git, sub/.git"), "{said}");
+}
+
+#[test]
+fn a_repository_that_is_made_to_look_like_a_place_is_searched() {
+    let host = Host::with_repository();
+    let script = "mkdir .git/rebase-merge .git/gateway; echo exec touch $MARK > .git/rebase-merge/git-rebase-todo
+        rm .git/HEAD .git/logs/HEAD; ln -s $HOME/x .git/logs/HEAD";
+    let said = held(&host, "work/project", script);
+    assert!(said.contains(".git/rebase-merge (now"), "{said}");
+    assert!(said.contains("unlinked .git/logs/HEAD"), "{said}");
+}
+
+/// A lock that the command took and sent in a message outlives it for some milliseconds.
+#[test]
+fn a_lock_of_the_commands_in_a_message_is_no_other_sandbox() {
+    let host = Host::with_repository();
+    let send = "import array, fcntl, os, socket
+d = os.open('.', os.O_RDONLY); fcntl.flock(d, fcntl.LOCK_SH)
+for i in range(100):
+    a, b = socket.socketpair(); f = array.array('i', [a.fileno(), b.fileno(), d])
+    for s in (a, b): s.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, f)])
+os._exit(0)";
+    let script = format!("mkdir .git/rebase-merge; python3 -c \"{send}\"");
+    let said = held(&host, "work/project", &script);
+    assert!(said.contains(".git/rebase-merge (now"), "{said}");
+}
+
+#[test]
+fn a_new_repository_with_many_names_is_renamed_as_a_whole() {
+    let host = Host::with_repository();
+    let script = "git init -q sub; arm sub/.git/config; cd sub/.git; perl -e 'for (1..20_000) { open F, qq(>n$_) }'";
+    let said = held(&host, "work/project", script);
+    assert!(said.contains("sub/.git (now"), "{said}");
+}
+
+#[test]
+fn folders_that_may_not_be_written_keep_nothing_armed() {
+    let host = Host::new();
+    let script = "git init -q; arm .git/config; for i in 1 2 3 4 5 6 7 8; do mkdir .git/x$i; chmod 555 .git/x$i; done";
+    let said = held(&host, "work/project", script);
+    assert!(said.contains("new git  .git: settings"), "{said}");
+}
+
+#[test]
+fn a_module_that_settings_name_is_guarded() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "git config filter.n.clean 'python3 -m own.strip'; echo '* filter=n' > .gitattributes",
+    );
+    let module = "open(__import__('os').environ['MARK'], 'w')";
+    let script = format!("mkdir own; echo \"{module}\" > own/strip.py; echo 2 > file");
+    let said = held(&host, "work/project", &script);
+    assert!(said.contains("own/strip.py"), "{said}");
+}
+
+#[test]
+fn a_folder_of_a_tool_has_no_folders_that_nobody_reads() {
+    let host = Host::with_repository();
+    let script = "mkdir -p .claude/skills/target; echo x > .claude/skills/target/SKILL.md";
+    let said = host.inside("work/project", &[], script);
+    assert!(said.contains(".claude/skills/target/SKILL.md"), "{said}");
+}

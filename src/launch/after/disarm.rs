@@ -179,7 +179,7 @@ pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
     let is_new = !apart.names()?.is_empty();
     if is_new {
         disarm_directory(&apart, |_| false)?;
-        for name in apart.names()? {
+        for name in few_names(&apart)? {
             apart.rename(&name, &outer, &name)?;
         }
     }
@@ -251,31 +251,39 @@ fn head_of(name: &CStr) -> CString {
     CString::new(path).unwrap_or_default()
 }
 
+/// Goes on after an error, and returns the first.
 fn disarm_directory(directory: &Folder, stays: impl Fn(&CStr) -> bool) -> io::Result<()> {
     let read = read(directory, "config", SETTINGS_BYTES);
     let settings = String::from_utf8_lossy(read.as_deref().unwrap_or_default());
     let harmless = harmless(&settings);
-    let is_harmless = read.is_ok() && harmless == settings;
-    set_aside_but(directory, |name| {
+    let is_harmless = read.is_ok_and(|read| read == harmless.as_bytes());
+    let done = set_aside_but(directory, |name| {
         stays(name) || is_stored(name) || is_harmless && name == c"config"
-    })?;
+    });
     // If a link leads to it, that is removed with the others.
     let objects = directory.child("objects", To::Read);
-    if let Ok(info) = objects.and_then(|objects| objects.child("info", To::Change)) {
-        set_aside_but(&info, is_index_of_objects)?;
+    let info = objects.and_then(|objects| objects.child("info", To::Change));
+    let done = done.and(match info {
+        Ok(info) => set_aside_but(&info, is_index_of_objects),
+        Err(_) => Ok(()),
+    });
+    match is_harmless {
+        true => done,
+        false => done.and(write_settings(directory, &harmless)),
     }
-    if is_harmless {
-        return Ok(());
-    }
+}
+
+fn write_settings(directory: &Folder, settings: &str) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, "config", flags, Mode::from_raw_mode(0o644))?;
     directory.give_owner_of(&file)?;
-    std::fs::File::from(file).write_all(harmless.as_bytes())
+    std::fs::File::from(file).write_all(settings.as_bytes())
 }
 
-/// Moves all but what `stays` to a new folder in it.
+/// Moves all but what `stays` to a new folder in it. Goes on after an error, and returns the first.
+/// Moves nothing if there are too many.
 fn set_aside_but(directory: &Folder, stays: impl Fn(&CStr) -> bool) -> io::Result<()> {
-    let names = directory.names()?;
+    let names = few_names(directory)?;
     let mut going = names.iter().filter(|name| !stays(name)).peekable();
     if going.peek().is_none() {
         return Ok(());
@@ -284,10 +292,22 @@ fn set_aside_but(directory: &Folder, stays: impl Fn(&CStr) -> bool) -> io::Resul
     rustix::fs::mkdirat(directory, &name, Mode::RWXU)?;
     let aside = directory.child(&name, To::Change)?;
     directory.give_owner_of(&aside)?;
-    going.try_for_each(|name| directory.rename(name, &aside, name))
+    let moved: Vec<_> = going
+        .map(|name| directory.rename(name, &aside, name))
+        .collect();
+    moved.into_iter().collect()
 }
 
-/// Reads the start of a regular file; at most one byte more than `limit`.
+/// Returns the names in a folder, unless one by one they would take long.
+fn few_names(folder: &Folder) -> io::Result<Vec<CString>> {
+    let names = folder.names_up_to(NAMES + 1)?;
+    match names.len() <= NAMES {
+        true => Ok(names),
+        false => Err(Errno::TOOBIG.into()),
+    }
+}
+
+/// Reads a regular file. One of more than `limit` bytes is an error.
 fn read(directory: &Folder, name: &str, limit: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = std::fs::File::from(rustix::fs::openat(directory, name, flags, Mode::empty())?);
@@ -296,7 +316,13 @@ fn read(directory: &Folder, name: &str, limit: usize) -> io::Result<Vec<u8>> {
     }
     let mut content = Vec::new();
     file.take(limit as u64 + 1).read_to_end(&mut content)?;
-    Ok(content)
+    match content.len() <= limit {
+        true => Ok(content),
+        false => Err(Errno::FBIG.into()),
+    }
 }
 
+/// The most bytes of settings that are looked through.
 const SETTINGS_BYTES: usize = 1 << 20;
+/// How many names of a folder are set aside one by one.
+const NAMES: usize = 10_000;

@@ -155,7 +155,15 @@ impl Folder {
     /// # Errors
     /// The kernel's error.
     pub fn names(&self) -> io::Result<Vec<CString>> {
-        let entries = self.entries(usize::MAX)?.into_iter();
+        self.names_up_to(usize::MAX)
+    }
+
+    /// Returns up to so many of the names in it.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn names_up_to(&self, most: usize) -> io::Result<Vec<CString>> {
+        let entries = self.entries(most)?.into_iter();
         Ok(entries.map(|(name, _)| name).collect())
     }
 
@@ -188,11 +196,17 @@ impl Folder {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn rename(&self, name: impl Arg, to: &Self, new: impl Arg) -> io::Result<()> {
+    pub fn rename(&self, name: impl Arg + Copy, to: &Self, new: impl Arg + Copy) -> io::Result<()> {
         let flags = RenameFlags::NOREPLACE;
-        Ok(rustix::fs::renameat_with(
-            &self.file, name, &to.file, new, flags,
-        )?)
+        let rename = || rustix::fs::renameat_with(&self.file, name, &to.file, new, flags);
+        match rename() {
+            // A folder must itself be writable for that.
+            Err(Errno::ACCESS) => {
+                let _given = self.child(name, To::Change)?;
+                Ok(rename()?)
+            }
+            done => Ok(done?),
+        }
     }
 }
 

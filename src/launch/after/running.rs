@@ -101,10 +101,23 @@ impl Record {
 
     /// Whether no other sandbox has a lock on the projects. None can start in them while `locks`
     /// are open.
+    ///
+    /// Waits for what this one's command has left: a lock in a message that nobody receives is gone
+    /// some milliseconds after the last process.
     pub fn has_locks_alone(&self, locks: &[OwnedFd]) -> bool {
         let alone =
             |lock| rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
-        locks.len() == self.projects.len() && locks.iter().all(alone)
+        let until = Instant::now() + FOR_MESSAGES;
+        while locks.len() == self.projects.len() {
+            if locks.iter().all(alone) {
+                return true;
+            }
+            if Instant::now() > until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
     }
 
     /// Stores the record where others look for it, and locks it for as long as the file is open
@@ -229,6 +242,8 @@ const LOCK: &str = "lock";
 const HANDED: &str = "handed";
 /// How long a start waits for an ending.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an ending waits for the locks of others, if no record is theirs.
+const FOR_MESSAGES: Duration = Duration::from_secs(3);
 const RECORD_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

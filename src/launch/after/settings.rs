@@ -1,9 +1,12 @@
 //! Reads the settings of a repository that the command made, and keeps those that run nothing.
 
+use std::collections::BTreeSet;
+
 /// Returns the settings that may stay. It uses an allow list of keys, each with plain values.
 ///
 /// Reads a subset of git's syntax, one `key = value` per line. Anything else is dropped.
 pub fn harmless(text: &str) -> String {
+    let remotes = remotes(text);
     let mut kept = String::new();
     let mut section = None;
     let mut written = None;
@@ -17,7 +20,9 @@ pub fn harmless(text: &str) -> String {
             section = None; // It has a key on the same line, or a comment after it.
         } else if let (Some(section), Some((key, value))) = (&section, line.split_once('=')) {
             let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
-            if !section.keeps(&key, value) {
+            let leads_elsewhere = section.name == "branch" && key == "remote";
+            let is_remote = value == "." || remotes.contains(value);
+            if !section.keeps(&key, value) || leads_elsewhere && !is_remote {
                 continue;
             }
             if written.as_ref() != Some(section) {
@@ -28,6 +33,24 @@ pub fn harmless(text: &str) -> String {
         }
     }
     kept
+}
+
+/// Returns the names of remotes with a URL that stays. Any other name is a path to git.
+fn remotes(text: &str) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    let mut section = None;
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            let header = line.strip_prefix("[remote \"");
+            section = header.and_then(|rest| rest.strip_suffix("\"]"));
+        } else if let (Some(name), Some((key, value))) = (section, line.split_once('='))
+            && key.trim().eq_ignore_ascii_case("url")
+            && is_plain_url(value.trim())
+        {
+            found.insert(name);
+        }
+    }
+    found
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -64,7 +87,13 @@ impl Section {
             ("branch", Some(_)) => &["remote", "merge", "rebase"],
             _ => &[],
         };
-        keys.contains(&key) && is_plain(value) && (key != "url" || is_plain_url(value))
+        let fits = match key {
+            "url" => is_plain_url(value),
+            "objectformat" => matches!(value, "sha1" | "sha256"),
+            "refstorage" => matches!(value, "files" | "reftable"),
+            _ => true,
+        };
+        keys.contains(&key) && is_plain(value) && fits
     }
 }
 
@@ -135,6 +164,9 @@ mod tests {
             "[credential]\n\thelper = !x\n",
             "[gpg]\n\tprogram = x\n",
             "[remote.o]\n\turl = https://a/\n",
+            "[branch \"m\"]\n\tremote = ../x\n",
+            "[branch \"m\"]\n\tremote = x\n[remote \"x\"]\n\turl = ../y\n",
+            "[extensions]\n\trefstorage = files:///x\n\tobjectformat = x\n",
         ] {
             let kept = harmless(text);
             assert!(

@@ -184,7 +184,10 @@ impl<'a> Walk<'a> {
         let of = here.of.folder(text);
         if text.eq_ignore_ascii_case(".git") {
             self.repository(here.folder, name, kind.into(), &path);
-            if kind.is_dir() && !git::is_set_apart(&path) {
+            // The command can make a repository that is known look like a place.
+            let is_known = |before: &Survey| before.directories.contains_key(&path);
+            let is_known = self.before.is_some_and(is_known);
+            if kind.is_dir() && (is_known || !git::is_set_apart(&path)) {
                 self.within(here.folder, name, &path, here.depth, Self::dot_git);
             }
         } else if kind.is_dir() {
@@ -520,9 +523,8 @@ impl<'a> Walk<'a> {
 impl Of {
     fn folder(self, name: &OsStr) -> Self {
         match self {
-            Self::Nobody => self,
+            Self::Nobody | Self::Reader(Reader::Tool(_)) => self,
             _ if BUILT.iter().any(|built| name == *built) => Self::Nobody,
-            Self::Reader(Reader::Tool(_)) => self,
             _ => tools::folder(name)
                 .map(Reader::Tool)
                 .or(is_dotted(name).then_some(Reader::Unknown))

@@ -184,19 +184,33 @@ impl Setting {
 fn words_of_command(text: &str) -> Vec<Word> {
     let parts = |c: char| c.is_whitespace() || "\"'`\\;|&()<>=$!{},".contains(c);
     let mut found = Vec::new();
-    let mut before = None;
+    let (mut before, mut before_option) = (None, None);
     for word in text.split(parts).filter(|word| !word.is_empty()) {
         let is_option = word.starts_with('-');
         let is_argument = before.is_some() && !is_option;
         let is_script = before.is_some_and(is_interpreter);
+        if before_option == Some("-m") && is_script {
+            found.extend(module(word));
+        }
         if word.contains('/') || (is_argument && (word.contains('.') || is_script)) {
             found.push(Word::file(at_home(word)));
         }
+        before_option = Some(word);
         if !is_option {
             before = Some(word);
         }
     }
     found
+}
+
+/// The places in which Python looks for a module beside where it runs.
+fn module(name: &str) -> [Word; 2] {
+    let path = name.replace('.', "/");
+    let package = Word {
+        path: path.clone().into(),
+        may_be_folder: true,
+    };
+    [Word::file(format!("{path}.py")), package]
 }
 
 fn is_interpreter(word: &str) -> bool {
@@ -275,6 +289,16 @@ mod tests {
                 "[alias]\n\tx = \"!f() { sh s/al.sh; }; f\"\n",
                 "s/al.sh",
                 false,
+            ),
+            (
+                "[filter \"n\"] clean = \\\"/usr/bin/python3\\\" -m nb.strip\n",
+                "nb/strip.py",
+                false,
+            ),
+            (
+                "[filter \"n\"] clean = python3 -m nbstrip\n",
+                "nbstrip",
+                true,
             ),
             ("[core]\n\thooksPath = hooks\n", "hooks", true),
             ("[core]\n\thooksPath = ~root/h\n", "/root/h", true),
