@@ -303,7 +303,7 @@ fn few_names(folder: &Folder) -> io::Result<Vec<CString>> {
     let names = folder.names_up_to(NAMES + 1)?;
     match names.len() <= NAMES {
         true => Ok(names),
-        false => Err(Errno::TOOBIG.into()),
+        false => Err(io::Error::other(format!("it has more than {NAMES} names"))),
     }
 }
 
