@@ -188,7 +188,7 @@ const FILES: &[(&str, &[&str])] = &[
     ("CocoaPods", &["Podfile"]),
     ("CodeBuild", &["buildspec.yml"]),
     (
-        "coding agents",
+        "a coding agent",
         &[
             "AGENTS.md",
             "AGENTS.override.md",
@@ -448,7 +448,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("Cline", &[".clinerules"]),
     ("CodeSandbox", &[".codesandbox"]),
     ("Codex", &[".codex"]),
-    ("coding agents", &[".agents", ".agent", ".mcp"]),
+    ("a coding agent", &[".agents", ".agent", ".mcp"]),
     ("Continue", &[".continue"]),
     ("Cursor", &[".cursor"]),
     ("Darcs", &["_darcs"]),
