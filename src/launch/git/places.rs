@@ -188,10 +188,10 @@ impl WorkTree {
     /// The length of its hashes. The command cannot write the settings.
     fn hash_bytes(&self) -> usize {
         let config = settings(&common(&self.git).join("config")).unwrap_or_default();
-        let formats = config.iter().filter(|one| {
+        let mut formats = config.iter().filter(|one| {
             (one.section.as_str(), one.key.as_str()) == ("extensions", "objectformat")
         });
-        let last = formats.last();
+        let last = formats.next_back();
         let is_sha256 = last.is_some_and(|one| one.value.eq_ignore_ascii_case("sha256"));
         if is_sha256 { SHA256_BYTES } else { SHA1_BYTES }
     }
