@@ -1934,7 +1934,7 @@ date +%s"#;
 #[test]
 fn a_merge_of_the_users_outside_of_the_project_goes_on_meanwhile() {
     let host = Host::with_repository();
-    host.sh("work/project", "git config rerere.enabled true; git checkout -qb other; echo 2 > file; git commit -qam 2; git checkout -q main; echo 3 > file; git commit -qam 3; git worktree add -qb tree ../tree");
+    host.sh("work/project", "git checkout -qb other; echo 2 > file; git commit -qam 2; git checkout -q main; echo 3 > file; git commit -qam 3; git worktree add -qb tree ../tree; git config rerere.enabled true");
     let list = "ls .git | grep MERGE_RR";
     let said = meanwhile(&host, "work/tree", "true", || {
         host.sh("work/project", "git merge other || true; sleep 0.5");
@@ -2007,6 +2007,23 @@ fn no_index_that_git_writes_is_taken_for_a_forged_one() {
         let log = host.sh("work/project", "git log --oneline; git status --short");
         assert!(log.contains("new1 -> moved"), "{settings}\n{log}");
     }
+}
+
+#[test]
+fn a_large_index_with_a_table_of_offsets_stays() {
+    let host = Host::with_repository();
+    let script = r#"id=$(git hash-object -w file)
+for version in 2 4; do
+    seq 30000 | sed "s/.*/100644 $id 0\tmany\/&/" | git -c index.threads=4 update-index --index-version $version --index-info
+    grep -c IEOT .git/index; sleep 1
+    seq 30000 | sed "s/.*/0 $id 0\tmany\/&/" | git -c index.threads=4 update-index --index-info; sleep 0.5
+done
+seq 30000 | sed "s/.*/100644 $id 0\tmany\/&/" | git -c index.threads=4 update-index --split-index --index-info"#;
+    let said = host.inside("work/project", &[], script);
+    assert!(said.starts_with("1\n1\n"), "{said}");
+    assert!(!said.contains("set aside"), "{said}");
+    let count = host.sh("work/project", "git ls-files | wc -l");
+    assert_eq!(count, "30001\n", "{said}");
 }
 
 #[test]

@@ -59,6 +59,7 @@ impl Lookout {
                 }),
             projects: projects.to_owned(),
             trees: BTreeMap::new(),
+            shared: BTreeSet::new(),
             kept: survey.barred.iter().chain(&survey.apart).cloned().collect(),
             absent: BTreeSet::new(),
             links: survey.links.keys().cloned().collect(),
@@ -67,6 +68,9 @@ impl Lookout {
             aside: BTreeMap::new(),
         };
         for tree in all_with_index(projects, survey) {
+            if tree.is_shared(projects, survey) {
+                watched.shared.insert(tree.clone());
+            }
             watched.trees.insert(tree, ReadIndex::default());
         }
         watched.read_indexes();
@@ -97,6 +101,8 @@ struct Watched {
     projects: Vec<PathBuf>,
     /// What was read of the index of each working tree.
     trees: BTreeMap<WorkTree, ReadIndex>,
+    /// Those that checkouts outside of the projects use.
+    shared: BTreeSet<WorkTree>,
     /// The `.git` entries that are not the command's, or that git outside does not see.
     kept: BTreeSet<PathBuf>,
     /// What settings name in `.git` directories, and what was not there.
@@ -187,7 +193,10 @@ impl Watched {
     /// Returns the files that make a commit read others. In a directory that checkouts elsewhere
     /// share, it may be the user's own, and is told at the end.
     fn resolutions(&self) -> Vec<PathBuf> {
-        let own = self.trees.keys().filter(|tree| tree.is_of(&self.projects));
+        let own = self
+            .trees
+            .keys()
+            .filter(|tree| !self.shared.contains(*tree));
         let files = own.map(|tree| tree.git.join(RESOLUTIONS));
         files.filter(|file| exists(file)).collect()
     }

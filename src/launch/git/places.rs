@@ -119,9 +119,17 @@ impl WorkTree {
         Self { top: None, git }
     }
 
-    /// Whether it or its directory lies in a project.
-    pub fn is_of(&self, projects: &[PathBuf]) -> bool {
-        is_in(&self.git, projects) || self.top.iter().any(|top| is_in(top, projects))
+    /// Whether checkouts outside of the projects use its directory: that of a repository which is
+    /// itself outside, or of another worktree.
+    pub fn is_shared(&self, projects: &[PathBuf], survey: &Survey) -> bool {
+        let is_outside = |one: &PathBuf| survey.directories.contains_key(one);
+        let mut around = projects.iter().filter(|one| self.git.starts_with(one));
+        let of_worktree = self
+            .git
+            .parent()
+            .is_some_and(|one| one.ends_with("worktrees"));
+        let is_ours = self.top.iter().any(|top| is_in(top, projects));
+        !is_ours && (of_worktree || around.any(is_outside))
     }
 
     fn submodules(&self) -> BTreeSet<PathBuf> {
