@@ -1842,6 +1842,111 @@ fn while_the_command_runs_a_forged_index_is_set_aside_at_once() {
     assert!(!host.at("work/project/.git/hooks/post-checkout").exists());
 }
 
+/// A script of the workload: the function `raw MODE`, which writes an index that leads to
+/// `../outside` in a way that a reader may overlook.
+const RAW: &str = r#"
+raw() { id=$(echo evil | git hash-object -w --stdin); python3 - "$id" "$@" <<'P'
+import struct, sys
+id, mode, file = bytes.fromhex(sys.argv[1]), sys.argv[2], sys.argv[3]
+name = b"../outside"
+def index(flags, name, rest):
+    entry = bytes(24) + struct.pack(">I", 0o100644) + bytes(12) + id + struct.pack(">H", flags) + name
+    return b"DIRC" + struct.pack(">II", 2, 1) + entry + rest
+plain = index(len(name), name, bytes(8 - (62 + len(name)) % 8))
+with open(file, "wb") as out:
+    if mode == "plain": out.write(plain + bytes(20))
+    if mode == "end": out.write(index(0xfff, name, b""))
+    if mode == "large":
+        out.write(plain + b"ZZZZ" + struct.pack(">I", 256 << 20)); out.seek(256 << 20, 1); out.write(bytes(20))
+P
+}
+"#;
+
+#[test]
+fn an_index_is_read_as_git_reads_it() {
+    for script in [
+        "raw end .git/index",
+        "raw large .git/index",
+        "chmod 0311 .git; raw plain .git/index",
+        "raw plain .git/index; chmod 0 .git",
+        "raw plain .git/index; chmod 0 .git/index",
+        "git init -q new; raw plain new/.git/index; chmod 0311 new/.git",
+        "git init -q new; raw plain new/.git/index; chmod 0 new/.git",
+        "git init -q new; raw plain new/.git/index; printf '[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n\tobjectformat = sha1\n' > new/.git/config",
+        "git init -q new; raw plain new/.git/index; printf '[core]\n\trepositoryformatversion = 1\n[extensions \"x\"]\n\tobjectformat = sha256\n' > new/.git/config",
+        "git init -q new; raw plain new/.git/index; printf '[extensions]\n\tobjectformat = sha256\n' > new/.git/config",
+    ] {
+        let host = Host::with_repository();
+        let said = host.inside("work/project", &[], &format!("{RAW}\n{script}"));
+        assert!(
+            said.contains(".git/index (now index.set-aside-"),
+            "{script}\n{said}"
+        );
+        let checkout = "chmod u+rwx .git; git checkout -q . || true
+            [ ! -d new ] || { chmod u+rwx new/.git; cd new; git checkout -q . || true; }";
+        host.sh("work/project", checkout);
+        let outside = "ls ../outside outside 2>/dev/null || true";
+        assert_eq!(host.sh("work/project", outside), "", "{script}");
+    }
+}
+
+#[test]
+fn an_index_that_changes_through_a_mapping_is_read_again_at_the_end() {
+    let host = Host::with_repository();
+    let script = r#"raw plain .git/new; python3 - <<'P'
+import mmap, os, time
+content = open(".git/new", "rb").read().replace(b"../outside", b"aa/outside")
+open(".git/new", "wb").write(content)
+mapped = mmap.mmap(os.open(".git/new", os.O_RDWR), 0)
+at = content.index(b"aa/outside")
+os.rename(".git/new", ".git/index")
+time.sleep(0.2)
+mapped[at:at + 1] = b"a"
+time.sleep(0.2)
+open(".git/x.lock", "w").close()
+time.sleep(0.5)
+mapped[at:at + 2] = b".."
+P"#;
+    let said = host.inside("work/project", &[], &format!("{RAW}\n{script}"));
+    assert!(said.contains(".git/index (now index.set-aside-"), "{said}");
+}
+
+#[test]
+fn many_shared_indexes_do_not_hold_up_the_end() {
+    let host = Host::with_repository();
+    let script = r#"python3 - <<'P'
+import struct
+entry = bytes(24) + struct.pack(">I", 0o160000) + bytes(32) + struct.pack(">H", 8)
+for file in range(20):
+    with open(".git/sharedindex.%040x" % file, "wb") as out:
+        out.write(b"DIRC" + struct.pack(">II", 2, 100000))
+        out.write(b"".join(entry + b"%08x\0\0" % at for at in range(100000)) + bytes(20))
+P
+date +%s"#;
+    let said = host.inside("work/project", &[], script);
+    let ended = said.lines().find_map(|line| line.parse::<u64>().ok());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let took = now.unwrap().as_secs() - ended.unwrap();
+    assert!(took < 10, "{took} s\n{said}");
+    assert!(!said.contains("index (now"), "{said}");
+}
+
+#[test]
+fn a_merge_of_the_users_outside_of_the_project_goes_on_meanwhile() {
+    let host = Host::with_repository();
+    host.sh("work/project", "git checkout -qb other; echo 2 > file; git commit -qam 2; git checkout -q main; echo 3 > file; git commit -qam 3; git worktree add -qb tree ../tree; git config rerere.enabled true");
+    let list = "ls .git | grep MERGE_RR";
+    let said = meanwhile(&host, "work/tree", "true", || {
+        host.sh("work/project", "git merge other || true; sleep 0.5");
+        assert_eq!(host.sh("work/project", list), "MERGE_RR\n");
+    });
+    assert_eq!(host.sh("work/project", list), "MERGE_RR\n", "{said}");
+    assert!(said.contains("MERGE_RR"), "{said}");
+    let script = "echo > $(git rev-parse --git-dir)/MERGE_RR";
+    let said = host.inside("work/tree", &[], script);
+    assert!(said.contains("MERGE_RR (now"), "{said}");
+}
+
 #[test]
 fn no_commit_outside_copies_what_the_command_named_into_the_repository() {
     let host = Host::with_repository();
@@ -1893,6 +1998,7 @@ fn no_index_that_git_writes_is_taken_for_a_forged_one() {
         "git config index.threads 4; git config feature.manyFiles true",
         "mkdir d1 e1; echo x > d1/x; echo x > e1/x; git add -A; git commit -qm all; git sparse-checkout set --cone --sparse-index d1",
         "rm -rf .git; git init -q --object-format=sha256; git add -A; git commit -qm one",
+        "git config splitIndex.maxPercentChange 1; git config index.threads 4; git config core.splitIndex true; git update-index --split-index",
     ] {
         let host = Host::with_repository();
         host.sh("work/project", settings);
@@ -1900,6 +2006,40 @@ fn no_index_that_git_writes_is_taken_for_a_forged_one() {
         assert!(!said.contains("index.set-aside"), "{settings}\n{said}");
         let log = host.sh("work/project", "git log --oneline; git status --short");
         assert!(log.contains("new1 -> moved"), "{settings}\n{log}");
+    }
+}
+
+#[test]
+fn a_large_index_with_a_table_of_offsets_stays() {
+    let host = Host::with_repository();
+    let script = r#"id=$(git hash-object -w file)
+for version in 2 4; do
+    seq 30000 | sed "s/.*/100644 $id 0\tmany\/&/" | git -c index.threads=4 update-index --index-version $version --index-info
+    grep -c IEOT .git/index; sleep 1
+    seq 30000 | sed "s/.*/0 $id 0\tmany\/&/" | git -c index.threads=4 update-index --index-info; sleep 0.5
+done
+seq 30000 | sed "s/.*/100644 $id 0\tmany\/&/" | git -c index.threads=4 update-index --split-index --index-info"#;
+    let said = host.inside("work/project", &[], script);
+    assert!(said.starts_with("1\n1\n"), "{said}");
+    assert!(!said.contains("set aside"), "{said}");
+    let count = host.sh("work/project", "git ls-files | wc -l");
+    assert_eq!(count, "30001\n", "{said}");
+}
+
+#[test]
+fn the_index_of_a_new_repository_stays() {
+    let host = Host::with_repository();
+    let work = "git add -A; git -c user.name=n -c user.email=e commit -qm one; git update-index --split-index; echo 2 >> x; git add x; cd ..";
+    for (folder, options) in [
+        ("one", ""),
+        ("two", "--object-format=sha256"),
+        ("three", "--object-format=sha1"),
+    ] {
+        let script = format!("git init -q {options} {folder}; cd {folder}; echo 1 > x; {work}");
+        let said = host.inside("work/project", &[], &script);
+        assert!(!said.contains("index.set-aside"), "{folder}\n{said}");
+        let status = host.sh(&format!("work/project/{folder}"), "git status --short");
+        assert_eq!(status, "M  x\n", "{folder}\n{said}");
     }
 }
 

@@ -4,12 +4,15 @@
 //! The command can write an index, and git checks no path in one: `git checkout .` writes what it
 //! names, into `.git/hooks` or out of the working tree. So every reading that git may take counts:
 //! with either length of hashes, in order, and from each offset that a table for several threads
-//! names.
+//! names. Git reads on behind the end of the file, where its page is empty; so what does not end in
+//! the file is no sound index.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+
+use gateway_names::hex;
 
 /// What an index says.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub struct Index {
     pub submodules: BTreeSet<PathBuf>,
     /// Whether git would write where it must not, or whether no git wrote this index.
     pub is_forged: bool,
+    /// The names of the files with the rest of it, if it is split.
+    pub shared: BTreeSet<String>,
 }
 
 impl Index {
@@ -29,7 +34,7 @@ impl Index {
         else {
             return found;
         };
-        for length in HASHES {
+        for &length in HASHES {
             let mut entries = Entries {
                 index,
                 version,
@@ -37,13 +42,18 @@ impl Index {
                 // Each entry is read twice at the most: in order, and by the table.
                 left: index.len() / (FIXED_BYTES + length) * 2 + FURTHER,
                 name_bytes: MOST_NAME_BYTES,
+                submodule_bytes: MOST_SUBMODULE_BYTES,
                 submodules: &mut found.submodules,
                 is_forged: false,
             };
-            entries.block(HEADER_BYTES, count);
+            let end = entries.block(HEADER_BYTES, count);
+            entries.is_forged |= end.is_none();
             entries.tables();
             // Read with the other length, a sound index says anything.
-            found.is_forged |= entries.is_forged && length == hash_bytes;
+            if length == hash_bytes {
+                found.shared = entries.shared(end);
+                found.is_forged = entries.is_forged || found.shared.len() > 1;
+            }
         }
         found
     }
@@ -58,25 +68,22 @@ struct Entries<'a> {
     left: usize,
     /// How long all names together may still become.
     name_bytes: usize,
+    /// How much memory the submodules may still take.
+    submodule_bytes: usize,
     submodules: &'a mut BTreeSet<PathBuf>,
     is_forged: bool,
 }
 
 impl Entries<'_> {
-    /// Reads a number of entries from an offset, as far as they are ones.
-    fn block(&mut self, mut at: usize, count: u32) {
+    /// Reads a number of entries from an offset, and returns where they end. Returns `None` if one
+    /// of them is not sound.
+    fn block(&mut self, mut at: usize, count: u32) -> Option<usize> {
         let mut name = None;
         for _ in 0..count {
-            if self.left == 0 {
-                self.is_forged = true;
-                return;
-            }
-            self.left -= 1;
-            let Some(length) = self.entry(at, &mut name) else {
-                return;
-            };
-            at += length;
+            self.left = self.left.checked_sub(1)?;
+            at += self.entry(at, &mut name)?;
         }
+        (at <= self.index.len()).then_some(at)
     }
 
     /// Reads the blocks that a table of offsets names.
@@ -86,16 +93,56 @@ impl Entries<'_> {
             let (Some(length), Some(1)) = (word(index, at + 4), word(index, at + 8)) else {
                 continue;
             };
-            let end = at.saturating_add(8 + length as usize).min(index.len());
-            for block in index.get(at + 12..end).unwrap_or_default().chunks_exact(8) {
+            let end = at.saturating_add(8 + length as usize);
+            self.is_forged |= end > index.len();
+            let table = index.get(at + 12..end.min(index.len()));
+            for block in table.unwrap_or_default().chunks_exact(8) {
                 if let (Some(offset), Some(count)) = (word(block, 0), word(block, 4)) {
-                    // One that counts none costs as much to look at.
-                    self.block(offset as usize, count.max(1));
+                    self.listed(offset as usize, count);
                 }
                 if self.left == 0 {
                     return;
                 }
             }
+        }
+    }
+
+    /// Reads a block that a table names. One that counts none costs as much to look at.
+    fn listed(&mut self, offset: usize, count: u32) {
+        let end = match count {
+            0 => self.left.checked_sub(1).map(|left| self.left = left),
+            _ => self.block(offset, count).map(|_| ()),
+        };
+        self.is_forged |= end.is_none() || self.left == 0;
+    }
+
+    /// Returns the names of the files with the rest of a split index. The extensions that say so
+    /// begin behind the entries, or where the last extension says.
+    fn shared(&self, end: Option<usize>) -> BTreeSet<String> {
+        let ends = HASHES.iter().filter_map(|length| {
+            let at = self
+                .index
+                .len()
+                .checked_sub(12 + length + self.hash_bytes)?;
+            let is_end = self.index.get(at..at + 4) == Some(b"EOIE");
+            Some(word(self.index, at + 8).filter(|_| is_end)? as usize)
+        });
+        let mut found = BTreeSet::new();
+        for start in ends.chain(end) {
+            self.links(start, &mut found);
+        }
+        found
+    }
+
+    /// Goes through the extensions from an offset on, until more than one names a file.
+    fn links(&self, mut at: usize, found: &mut BTreeSet<String>) {
+        let last = self.index.len().checked_sub(self.hash_bytes + 8);
+        while last.is_some_and(|last| at <= last) && found.len() < 2 {
+            if self.index.get(at..at + 4) == Some(b"link") {
+                let hash = self.index.get(at + 8..at + 8 + self.hash_bytes);
+                found.insert(format!("sharedindex.{}", hex(hash.unwrap_or_default())));
+            }
+            at += 8 + word(self.index, at + 4).unwrap_or(u32::MAX) as usize;
         }
     }
 
@@ -120,15 +167,15 @@ impl Entries<'_> {
             whole => whole.checked_sub(own.len())?,
         };
         own.extend(rest.get(..length)?);
-        let left = self.name_bytes.checked_sub(own.len());
-        let Some(left) = left.filter(|_| own.len() <= LONGEST_NAME) else {
-            self.is_forged = true;
+        self.name_bytes = self.name_bytes.checked_sub(own.len())?;
+        if own.len() > LONGEST_NAME {
             return None;
-        };
-        self.name_bytes = left;
+        }
         let text = own.split(|byte| *byte == 0).next().unwrap_or_default();
         self.is_forged |= leads_astray(text);
         if mode & FORMAT_MASK == SUBMODULE {
+            let bytes = text.len() + SUBMODULE_BYTES;
+            self.submodule_bytes = self.submodule_bytes.checked_sub(bytes)?;
             self.submodules.insert(OsStr::from_bytes(text).into());
         }
         *name = Some(own);
@@ -184,13 +231,17 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 pub const SHA1_BYTES: usize = 20;
 /// The length of a SHA-256.
 pub const SHA256_BYTES: usize = 32;
-const HASHES: [usize; 2] = [SHA1_BYTES, SHA256_BYTES];
+/// The lengths of all hashes that git knows.
+pub const HASHES: &[usize] = &[SHA1_BYTES, SHA256_BYTES];
 /// How many entries more than fit into an index are looked for.
 const FURTHER: usize = 1024;
 /// The longest name of a sound index: twice the kernel's longest path.
 const LONGEST_NAME: usize = 8192;
 /// How long all names of a sound index may be together.
 const MOST_NAME_BYTES: usize = 256 << 20;
+/// How much memory the submodules of a sound index may take, and one of them beside its name.
+const MOST_SUBMODULE_BYTES: usize = 2 << 20;
+const SUBMODULE_BYTES: usize = 64;
 const HEADER_BYTES: usize = 12;
 /// What an entry has before its hash.
 const FIXED_BYTES: usize = 40;
@@ -264,6 +315,7 @@ mod tests {
                 let expected = Index {
                     submodules: BTreeSet::from(["a/module".into(), PathBuf::from(&long)]),
                     is_forged: false,
+                    shared: BTreeSet::new(),
                 };
                 let found = Index::read(&index, hash_bytes);
                 assert_eq!(found, expected, "{hash}, version {version}");
@@ -321,6 +373,58 @@ mod tests {
             assert!(Index::read(&[head, content].concat(), SHA1_BYTES).is_forged);
         }
         assert!(began.elapsed() < std::time::Duration::from_secs(20));
+    }
+
+    #[test]
+    fn an_index_that_does_not_end_in_its_file_is_a_forged_one() {
+        for (settings, hash, bytes) in [
+            (&[][..], "sha1", SHA1_BYTES),
+            (&["index.version=4"], "sha1", SHA1_BYTES),
+            (&[], "sha256", SHA256_BYTES),
+        ] {
+            let index = written(settings, hash, "last");
+            assert!(!Index::read(&index, bytes).is_forged, "{settings:?}");
+            let name = memchr::memmem::rfind(&index, b"last").unwrap();
+            for end in HEADER_BYTES..name + 4 {
+                assert!(
+                    Index::read(&index[..end], bytes).is_forged,
+                    "{settings:?} {end}"
+                );
+            }
+        }
+        let mut index = written(&[], "sha1", "last");
+        index.extend(b"IEOT\0\0\0\x0C\0\0\0\x01\0\0");
+        assert!(Index::read(&index, SHA1_BYTES).is_forged);
+    }
+
+    #[test]
+    fn more_submodules_than_anybody_has_are_not_remembered() {
+        let entry = |at: u32| {
+            let start = [&[0; MODE_AT][..], &SUBMODULE.to_be_bytes(), &[0; 32]].concat();
+            [&start[..], b"\0\x08", format!("{at:08}\0\0").as_bytes()].concat()
+        };
+        for (count, is_forged) in [(10_000_u32, false), (100_000, true)] {
+            let head = [&b"DIRC\0\0\0\x02"[..], &count.to_be_bytes()].concat();
+            let entries: Vec<u8> = (0..count).flat_map(entry).collect();
+            let found = Index::read(&[head, entries].concat(), SHA1_BYTES);
+            assert_eq!(found.is_forged, is_forged, "{count}");
+            assert!(found.submodules.len() < 50_000, "{count}");
+        }
+    }
+
+    #[test]
+    fn a_split_index_names_one_file() {
+        let mut index = written(&[], "sha1", "last");
+        let trailer = index.split_off(index.len() - SHA1_BYTES);
+        let link = |byte: u8| [&b"link\0\0\0\x14"[..], &[byte; 20]].concat();
+        let read = |links: &[Vec<u8>]| {
+            let index = [&index[..], &links.concat(), &trailer].concat();
+            Index::read(&index, SHA1_BYTES)
+        };
+        let one = read(&[link(0xAB)]);
+        let name = format!("sharedindex.{}", "ab".repeat(20));
+        assert_eq!((one.is_forged, one.shared), (false, BTreeSet::from([name])));
+        assert!(read(&[link(1), link(2)]).is_forged);
     }
 
     proptest::proptest! {

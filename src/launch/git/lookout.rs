@@ -21,6 +21,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 
+use super::leave::Leave;
 use super::places::{ReadIndex, WorkTree, all_with_index, is_in};
 use super::repository::RESOLUTIONS;
 use crate::after::disarm::set_aside;
@@ -58,6 +59,7 @@ impl Lookout {
                 }),
             projects: projects.to_owned(),
             trees: BTreeMap::new(),
+            shared: BTreeSet::new(),
             kept: survey.barred.iter().chain(&survey.apart).cloned().collect(),
             absent: BTreeSet::new(),
             links: survey.links.keys().cloned().collect(),
@@ -66,7 +68,10 @@ impl Lookout {
             aside: BTreeMap::new(),
         };
         for tree in all_with_index(projects, survey) {
-            watched.trees.insert(tree, Known::default());
+            if tree.is_shared(projects, survey) {
+                watched.shared.insert(tree.clone());
+            }
+            watched.trees.insert(tree, ReadIndex::default());
         }
         watched.read_indexes();
         let present = watched.submodules().into_iter().filter(|git| exists(git));
@@ -94,7 +99,10 @@ struct Watched {
     /// Changes in folders; without any, the thread looks often.
     events: Option<Changes>,
     projects: Vec<PathBuf>,
-    trees: BTreeMap<WorkTree, Known>,
+    /// What was read of the index of each working tree.
+    trees: BTreeMap<WorkTree, ReadIndex>,
+    /// Those that checkouts outside of the projects use.
+    shared: BTreeSet<WorkTree>,
     /// The `.git` entries that are not the command's, or that git outside does not see.
     kept: BTreeSet<PathBuf>,
     /// What settings name in `.git` directories, and what was not there.
@@ -125,25 +133,27 @@ impl Changes {
     }
 }
 
-/// What was read of the index of a working tree.
-#[derive(Default)]
-struct Known {
-    files: Vec<(PathBuf, Option<Mark>)>,
-    read: ReadIndex,
-}
-
 impl Watched {
     fn run(mut self, stopped: &UnixStream) -> (Aside, Option<OwnedFd>) {
         loop {
             let begun = Instant::now();
             self.look();
             // A command that changes much takes half of one processor at most.
-            std::thread::sleep(begun.elapsed().max(PAUSE));
-            if self.wait(stopped) {
-                self.look();
-                return (self.aside, self.events.map(Changes::end));
+            if is_stopped(stopped, begun.elapsed().max(PAUSE)) || self.wait(stopped) {
+                return self.end();
             }
         }
+    }
+
+    /// Looks once more, when the command is gone. It may have changed what was read, and no time
+    /// with it, through a mapping.
+    fn end(mut self) -> (Aside, Option<OwnedFd>) {
+        let events = self.events.take();
+        for read in self.trees.values_mut() {
+            *read = ReadIndex::default();
+        }
+        self.look();
+        (self.aside, events.map(Changes::end))
     }
 
     /// Sets aside each forged index and each new `.git` of a submodule, and what came into a `.git`
@@ -169,20 +179,25 @@ impl Watched {
     }
 
     fn set_forged_aside(&mut self) {
-        let known = self.trees.values_mut();
-        let forged = known.flat_map(|known| std::mem::take(&mut known.read.forged));
+        let read = self.trees.values_mut();
+        let forged = read.flat_map(|read| std::mem::take(&mut read.forged));
         let mut forged: Vec<PathBuf> = forged.collect();
         let new = self.resolutions().into_iter();
         forged.extend(new.filter(|file| !self.kept.contains(file)));
         for file in forged {
-            let done = set_aside(file.parent().unwrap_or(&file), &file);
+            let done = set_forged_file_aside(&file);
             self.note(file, done);
         }
     }
 
-    /// Returns the files that make a commit read others.
+    /// Returns the files that make a commit read others. In a directory that checkouts elsewhere
+    /// share, it may be the user's own, and is told at the end.
     fn resolutions(&self) -> Vec<PathBuf> {
-        let files = self.trees.keys().map(|tree| tree.git.join(RESOLUTIONS));
+        let own = self
+            .trees
+            .keys()
+            .filter(|tree| !self.shared.contains(*tree));
+        let files = own.map(|tree| tree.git.join(RESOLUTIONS));
         files.filter(|file| exists(file)).collect()
     }
 
@@ -200,7 +215,7 @@ impl Watched {
     /// through them.
     fn new_links(&self) -> Vec<PathBuf> {
         let directories = self.trees.keys().map(|tree| &tree.git);
-        let entries = directories.flat_map(|git| fs::read_dir(git).into_iter().flatten().flatten());
+        let entries = directories.flat_map(|git| listed(git).into_iter().flatten().flatten());
         let links = entries.filter(|entry| {
             let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
             is_link && !is_aside(entry.file_name().as_encoded_bytes())
@@ -223,30 +238,26 @@ impl Watched {
 
     /// Reads the indexes that have changed.
     fn read_indexes(&mut self) {
-        for (tree, known) in &mut self.trees {
+        for (tree, read) in &mut self.trees {
             watch(&mut self.events, &tree.git, APPEARS | CHANGES);
-            let files = tree.indexes().into_iter();
-            let files = files.map(|file| (mark(&file), file));
-            let files: Vec<_> = files.map(|(mark, file)| (file, mark)).collect();
-            if files != known.files {
-                *known = Known {
-                    files,
-                    read: tree.read(),
-                };
+            if !read.is_current() {
+                *read = tree.read();
             }
         }
     }
 
     /// Returns the paths of the `.git` entries of all submodules.
     fn submodules(&self) -> BTreeSet<PathBuf> {
-        let known = self.trees.values();
-        known
-            .flat_map(|known| known.read.submodules.clone())
+        let read = self.trees.values();
+        read.flat_map(|read| read.submodules.iter().cloned())
             .collect()
     }
 
     /// Watches the existing folders in which something must appear for this path to exist.
     fn watch_way_to(&mut self, git: &Path) {
+        if self.events.is_none() {
+            return;
+        }
         let folders: Vec<&Path> = git.ancestors().skip(1).collect();
         let inner = folders.into_iter().rev();
         let projects = &self.projects;
@@ -304,8 +315,24 @@ fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-fn mark(path: &Path) -> Option<Mark> {
-    rustix::fs::lstat(path).ok().map(Mark::from)
+/// Lists a folder, also if its owner may only enter it.
+fn listed(folder: &Path) -> io::Result<fs::ReadDir> {
+    fs::read_dir(folder).or_else(|_| {
+        let _leave = Leave::to_list(folder);
+        fs::read_dir(folder)
+    })
+}
+
+/// Waits, and returns whether the watch ends.
+fn is_stopped(stopped: &UnixStream, patience: Duration) -> bool {
+    let mut events = [PollFd::new(stopped, PollFlags::IN)];
+    rustix::event::poll(&mut events, Some(&timespec(patience))).is_ok_and(|count| count > 0)
+}
+
+fn set_forged_file_aside(file: &Path) -> io::Result<OsString> {
+    let folder = file.parent().unwrap_or(file);
+    let _leave = Leave::to_enter(folder);
+    set_aside(folder, file)
 }
 
 /// What is watched in a folder: new names, and beside them changed files.
@@ -325,7 +352,7 @@ const LONG: Duration = Duration::from_secs(5);
 
 /// Sets aside the forged indexes in a repository that the command made.
 pub fn set_forged_aside(git: &Path) -> Aside {
-    let forged = WorkTree::in_directory(git.to_owned()).read().forged;
-    let done = |file: PathBuf| (file.clone(), set_aside(git, &file));
+    let forged = WorkTree::in_directory(git.to_owned()).read_new().forged;
+    let done = |file: PathBuf| (file.clone(), set_forged_file_aside(&file));
     forged.into_iter().map(done).collect()
 }

@@ -8,6 +8,7 @@
 
 mod guard;
 mod index;
+mod leave;
 mod lookout;
 mod named;
 mod places;

@@ -5,13 +5,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::index::{Index, SHA1_BYTES, SHA256_BYTES};
+use super::index::{HASHES, Index, SHA1_BYTES, SHA256_BYTES};
+use super::leave::Leave;
 use super::repository::{directory_named_by, is_set_apart, line_of};
-use super::settings::{read_within, settings};
-use crate::after::survey::{Kind, Survey};
+use super::settings::{read, read_within, settings};
+use crate::after::survey::{Kind, Mark, Survey};
 use crate::paths::lexical;
 
 /// Returns the paths of the missing `.git` entries in existing folders of submodules.
@@ -56,6 +58,20 @@ pub struct ReadIndex {
     pub submodules: BTreeSet<PathBuf>,
     /// The files with which git would write where it must not.
     pub forged: Vec<PathBuf>,
+    /// The files that git reads, each as it was just before it was read.
+    files: Vec<(PathBuf, Option<Mark>)>,
+}
+
+impl ReadIndex {
+    /// Whether the files seem to be as they were when they were read.
+    pub fn is_current(&self) -> bool {
+        let mut files = self.files.iter();
+        !self.files.is_empty() && files.all(|(file, was)| mark(file) == *was)
+    }
+}
+
+fn mark(path: &Path) -> Option<Mark> {
+    rustix::fs::lstat(path).ok().map(Mark::from)
 }
 
 /// Returns the working trees of the projects' repositories, and of those above.
@@ -103,48 +119,135 @@ impl WorkTree {
         Self { top: None, git }
     }
 
+    /// Whether checkouts outside of the projects use its directory: that of a repository which is
+    /// itself outside, or of another worktree.
+    pub fn is_shared(&self, projects: &[PathBuf], survey: &Survey) -> bool {
+        let is_outside = |one: &PathBuf| survey.directories.contains_key(one);
+        let mut around = projects.iter().filter(|one| self.git.starts_with(one));
+        let of_worktree = self
+            .git
+            .parent()
+            .is_some_and(|one| one.ends_with("worktrees"));
+        let is_ours = self.top.iter().any(|top| is_in(top, projects));
+        !is_ours && (of_worktree || around.any(is_outside))
+    }
+
     fn submodules(&self) -> BTreeSet<PathBuf> {
         self.read().submodules
     }
 
     /// Reads its index.
     pub fn read(&self) -> ReadIndex {
+        self.read_as(&[self.hash_bytes()])
+    }
+
+    /// Reads the index of a repository that the command made, with its settings.
+    pub fn read_new(&self) -> ReadIndex {
+        self.read_as(hashes_of_new(&read(&self.git.join("config"))))
+    }
+
+    /// Reads what git would with hashes of one of these lengths: the index, and the file with the
+    /// rest of it.
+    fn read_as(&self, hashes: &[usize]) -> ReadIndex {
+        let _leave = Leave::to_enter(&self.git);
         let mut read = ReadIndex::default();
-        let hash_bytes = self.hash_bytes();
-        for file in self.indexes() {
-            let content = read_within(&file, INDEX_BYTES).unwrap_or_default();
-            let index = Index::read(&content, hash_bytes);
-            let top = self.top.iter();
-            let submodules = top.flat_map(|top| index.submodules.iter().map(|name| top.join(name)));
-            read.submodules
-                .extend(submodules.map(|folder| lexical(&folder).join(".git")));
-            if index.is_forged {
-                read.forged.push(file);
-            }
+        let mut left = INDEX_BYTES;
+        for name in self.read_file("index", hashes, &mut left, &mut read) {
+            self.read_file(&name, hashes, &mut left, &mut read);
         }
         read
+    }
+
+    /// Reads one file, and returns the names of those with the rest.
+    fn read_file(
+        &self,
+        name: &str,
+        hashes: &[usize],
+        left: &mut u64,
+        read: &mut ReadIndex,
+    ) -> BTreeSet<String> {
+        let file = self.git.join(name);
+        read.files.push((file.clone(), mark(&file)));
+        let content = match content(&file, *left) {
+            Ok(content) => content,
+            Err(_) => {
+                read.forged.push(file);
+                return BTreeSet::new();
+            }
+        };
+        *left -= content.len() as u64;
+        let found = hashes.iter().map(|length| Index::read(&content, *length));
+        let found: Vec<Index> = found.collect();
+        let submodules = found.iter().flat_map(|index| &index.submodules);
+        read.submodules
+            .extend(submodules.filter_map(|name| self.submodule(name)));
+        if found.iter().any(|index| index.is_forged) {
+            read.forged.push(file);
+        }
+        found.into_iter().flat_map(|index| index.shared).collect()
+    }
+
+    /// Returns the path of the `.git` entry of a submodule.
+    fn submodule(&self, name: &Path) -> Option<PathBuf> {
+        let folder = self.top.as_ref()?.join(name);
+        Some(lexical(&folder).join(".git"))
     }
 
     /// The length of its hashes. The command cannot write the settings.
     fn hash_bytes(&self) -> usize {
         let config = settings(&common(&self.git).join("config")).unwrap_or_default();
-        let is_sha256 = config.iter().any(|one| {
+        let mut formats = config.iter().filter(|one| {
             (one.section.as_str(), one.key.as_str()) == ("extensions", "objectformat")
-                && one.value.eq_ignore_ascii_case("sha256")
         });
+        let last = formats.next_back();
+        let is_sha256 = last.is_some_and(|one| one.value.eq_ignore_ascii_case("sha256"));
         if is_sha256 { SHA256_BYTES } else { SHA1_BYTES }
     }
+}
 
-    /// Returns the files of its index, which may be split in two.
-    pub fn indexes(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(&self.git).into_iter().flatten().flatten();
-        let is_index = |name: &[u8]| name == b"index" || name.starts_with(b"sharedindex.");
-        let names = entries.map(|entry| entry.file_name());
-        names
-            .filter(|name| is_index(name.as_encoded_bytes()))
-            .map(|name| self.git.join(name))
-            .collect()
+/// Reads a file of an index, also through a link. One that git cannot read either says nothing.
+///
+/// # Errors
+/// If it is no file, too large, or unreadable only until somebody gives leave.
+fn content(file: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let content = fs::canonicalize(file).and_then(|real| read_within(&real, most));
+    content.or_else(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(Vec::new()),
+        ErrorKind::PermissionDenied if !is_own(file) => Ok(Vec::new()),
+        _ => Err(error),
+    })
+}
+
+/// Whether this user can take and give the leave to read a file.
+fn is_own(file: &Path) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    fs::metadata(file).is_ok_and(|found| found.uid() == user)
+}
+
+/// Returns which hashes git may take for those of a repository with these settings, which the
+/// command wrote. Both, if no git wrote them so.
+fn hashes_of_new(config: &io::Result<Vec<u8>>) -> &'static [usize] {
+    let text = match config {
+        Ok(text) => String::from_utf8_lossy(text).to_ascii_lowercase(),
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        Err(_) => return HASHES,
+    };
+    let is_plain = says_once(&text, "[extensions]", "objectformat", "sha256")
+        && says_once(&text, "[core]", "repositoryformatversion", "1");
+    match (text.contains("objectformat"), is_plain) {
+        (false, _) => &[SHA1_BYTES],
+        (true, true) => &[SHA256_BYTES],
+        (true, false) => HASHES,
     }
+}
+
+/// Whether settings say this in the form that git writes, and nothing else of the kind.
+fn says_once(text: &str, section: &str, key: &str, value: &str) -> bool {
+    let line = format!("{key} = {value}");
+    let before = text.lines().map(str::trim).take_while(|one| *one != line);
+    let header = before.filter(|one| one.starts_with('[')).last();
+    let has = text.lines().any(|one| one.trim() == line);
+    has && header == Some(section) && text.matches(key).count() == 1 && !text.contains('\\')
 }
 
 /// Whether a path lies in a project.
@@ -180,5 +283,5 @@ fn has_real_folder(git: &Path) -> bool {
 
 /// The most submodules that are barred; each takes mounts.
 const MOST_BARRED: usize = 1000;
-/// The largest index that is read.
+/// The largest index that is read, with all its files.
 const INDEX_BYTES: u64 = 256 << 20;
