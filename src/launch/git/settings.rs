@@ -98,7 +98,10 @@ pub fn read_within(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let mut content = Vec::new();
-    if file.metadata()?.is_file() {
+    let found = file.metadata()?;
+    if found.is_file() && found.len() <= most {
+        // A large one takes no more memory than it has bytes.
+        content.reserve_exact(found.len() as usize + 1);
         file.take(most + 1).read_to_end(&mut content)?;
         if content.len() as u64 <= most {
             return Ok(content);
