@@ -43,6 +43,7 @@ mod identity;
 mod init;
 pub mod kept;
 mod kept_home;
+mod leave;
 mod mount_plan;
 mod mount_request;
 mod mounts;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::path::Arg;
 use rustix::process::{Gid, Uid};
+
+use crate::leave::Leave;
 
 /// What is to be done with a folder. Its owner may have taken the leave away, or the command in the
 /// owner's name: then it is given for as long as the folder is open.
@@ -39,24 +41,8 @@ impl To {
 /// An open folder.
 pub struct Folder {
     // Before the descriptor, so that the mode is put back while it is open.
-    _given: Option<Given>,
+    _given: Option<Leave>,
     file: OwnedFd,
-}
-
-/// A mode that is put back.
-struct Given {
-    of: OwnedFd,
-    mode: Mode,
-}
-
-impl Drop for Given {
-    fn drop(&mut self) {
-        let _ = rustix::fs::chmod(path_of(&self.of), self.mode);
-    }
-}
-
-fn path_of(file: &impl AsRawFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 impl Folder {
@@ -108,14 +94,11 @@ impl Folder {
 
     fn of(known: OwnedFd, to: To) -> io::Result<Self> {
         let (access, needed) = to.needed();
-        let mode = Mode::from_raw_mode(rustix::fs::fstat(&known)?.st_mode & 0o7777);
-        let given = rustix::fs::accessat(&known, ".", access, AtFlags::EACCESS).is_err()
-            && !mode.contains(needed)
-            // Only the owner may do so. Without it, what follows fails and is reported.
-            && rustix::fs::chmod(path_of(&known), mode | needed).is_ok();
+        let lacks = rustix::fs::accessat(&known, ".", access, AtFlags::EACCESS).is_err();
+        // Without it, what follows fails and is reported.
+        let given = lacks.then(|| Leave::on(&known, needed)).flatten();
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&known, ".", flags, Mode::empty());
-        let given = given.then(|| Given { of: known, mode });
         Ok(Self {
             _given: given,
             file: file?,

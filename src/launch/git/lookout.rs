@@ -21,12 +21,12 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::leave::Leave;
 use super::places::{ReadIndex, WorkTree, all_with_index, is_in};
 use super::repository::RESOLUTIONS;
 use crate::after::disarm::set_aside;
 use crate::after::stored::is_aside;
 use crate::after::survey::{Mark, Survey};
+use crate::leave::Leave;
 use crate::wait::timespec;
 
 /// What was set aside, with its new name; or why it could not be.

@@ -8,7 +8,6 @@
 
 mod guard;
 mod index;
-mod leave;
 mod lookout;
 mod named;
 mod places;

@@ -10,10 +10,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::index::{HASHES, Index, SHA1_BYTES, SHA256_BYTES};
-use super::leave::Leave;
 use super::repository::{directory_named_by, is_set_apart, line_of};
 use super::settings::{read, read_within, settings};
 use crate::after::survey::{Kind, Mark, Survey};
+use crate::leave::Leave;
 use crate::paths::lexical;
 
 /// Returns the paths of the missing `.git` entries in existing folders of submodules.

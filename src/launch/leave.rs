@@ -1,5 +1,5 @@
-//! Leave to enter folders whose owner has none: the command can take it away in the owner's name,
-//! and whoever runs git later gives it back.
+//! Leave to use folders whose owner has none: the command can take it away in the owner's name, and
+//! whoever runs git later gives it back.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -31,11 +31,17 @@ impl Leave {
     fn give(folder: &Path, more: Mode) -> Option<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let no_link = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let of = rustix::fs::openat2(CWD, folder, flags, Mode::empty(), no_link).ok()?;
-        let mode = Mode::from_raw_mode(rustix::fs::fstat(&of).ok()?.st_mode & 0o7777);
+        let folder = rustix::fs::openat2(CWD, folder, flags, Mode::empty(), no_link).ok()?;
+        Self::on(&folder, more)
+    }
+
+    /// Gives leave for an open folder. `None` if its owner has it, or this user cannot give it.
+    pub fn on(folder: &OwnedFd, more: Mode) -> Option<Self> {
+        let mode = Mode::from_raw_mode(rustix::fs::fstat(folder).ok()?.st_mode & 0o7777);
+        let of = folder.try_clone().ok()?;
         // Only the owner may do so.
-        rustix::fs::chmod(path_of(&of), mode | more).ok()?;
-        Some(Self { of, mode })
+        let given = !mode.contains(more) && rustix::fs::chmod(path_of(&of), mode | more).is_ok();
+        given.then(|| Self { of, mode })
     }
 }
 
