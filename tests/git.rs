@@ -2147,3 +2147,56 @@ fn a_folder_of_a_tool_has_no_folders_that_nobody_reads() {
     let said = host.inside("work/project", &[], script);
     assert!(said.contains(".claude/skills/target/SKILL.md"), "{said}");
 }
+
+/// As the test before, but a program outside, which is the command's standard input, keeps the lock
+/// for as long as it likes.
+#[test]
+fn a_lock_of_the_commands_in_a_message_to_a_program_outside_is_no_other_sandbox() {
+    let host = Host::with_repository();
+    let send = "import array, fcntl, os, socket
+d = os.open('.', os.O_RDONLY); fcntl.flock(d, fcntl.LOCK_SH)
+socket.socket(fileno=0).sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [d]))])
+os._exit(0)";
+    let script = format!("mkdir .git/rebase-merge; python3 -c \"{send}\"");
+    let (ours, outside) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut exec = host.exec("work/project", &[], &script);
+    let output = exec
+        .stdin(std::os::fd::OwnedFd::from(ours))
+        .output()
+        .unwrap();
+    drop(outside);
+    let told = said(&output);
+    // In a namespace of processes of its own, the gateway cannot know who has the lock.
+    let is_first = *fs::read_link("/proc/self/ns/pid").unwrap() == *"pid:[4026531836]";
+    let expected = match is_first {
+        true => ".git/rebase-merge (now",
+        false => "a program outside has a lock",
+    };
+    assert!(
+        told.contains("rebase-merge") && told.contains(expected),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_index_that_the_user_writes_in_place_stays_meanwhile() {
+    let host = Host::with_repository();
+    let told = meanwhile(&host, "work/project", "true", || {
+        host.sh(
+            "work/project",
+            "cp .git/index i; head -c 40 i > .git/index; sleep 0.3; cat i > .git/index; rm i",
+        );
+    });
+    assert!(!told.contains("index"), "{told}");
+    assert_eq!(host.sh("work/project", "git status --short file"), "");
+}
+
+#[test]
+fn what_cannot_be_brought_out_is_no_repository_where_it_stays() {
+    let host = Host::new();
+    let script =
+        "git init -q; arm .git/config; cd .git; perl -e 'for (1..11_000) { open F, qq(>n$_) }'";
+    let said = held(&host, "work/project", script);
+    assert!(said.contains("armed    .git"), "{said}");
+    host.git_runs_nothing_of_the_workloads(&["work/project/.git/gateway"]);
+}

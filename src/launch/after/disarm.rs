@@ -4,7 +4,7 @@
 //! All of it goes through open directories and never through a link: another sandbox may still
 //! write there.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -178,10 +178,10 @@ pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
     let apart = outer.child(APART, To::Change)?;
     let is_new = !apart.names()?.is_empty();
     if is_new {
-        disarm_directory(&apart, |_| false)?;
-        for name in few_names(&apart)? {
-            apart.rename(&name, &outer, &name)?;
-        }
+        move_out(&apart, &outer).inspect_err(|_| {
+            // git finds no repository there then.
+            let _ = aside(OsStr::new("HEAD")).map(|new| apart.rename(c"HEAD", &apart, &new));
+        })?;
     }
     rustix::fs::unlinkat(&outer, APART, AtFlags::REMOVEDIR)?;
     if !is_new {
@@ -189,6 +189,14 @@ pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
         rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?;
     }
     Ok(is_new)
+}
+
+fn move_out(apart: &Folder, outer: &Folder) -> io::Result<()> {
+    disarm_directory(apart, |_| false)?;
+    let names = few_names(apart)?;
+    names
+        .iter()
+        .try_for_each(|name| apart.rename(name, outer, name))
 }
 
 /// Whether the command created anything instead of a missing `.git`.

@@ -36,6 +36,16 @@ impl Aftermath {
         new.map(|(path, _)| path.clone()).collect()
     }
 
+    /// Says of what git may obey why it was left: somebody has a lock on the project whose sandbox
+    /// is not known here, and it may be that one's.
+    pub(super) fn tell_locked(&mut self) {
+        for (_, found) in &mut self.found {
+            if *found == Found::New(Reader::Git) {
+                *found = Found::Armed("a program outside has a lock on the project".to_owned());
+            }
+        }
+    }
+
     /// Adds what was set aside while the command ran. What could not be then counts unless the end
     /// has dealt with it.
     pub(super) fn add(&mut self, aside: git::Aside) {

@@ -165,13 +165,16 @@ impl Inspection {
         }
         record.end(|alone, handed| {
             // The record covers nested projects. The locks cover other users and home directories.
-            let alone = alone && record.has_locks_alone(&locks);
+            let is_locked = alone && !record.has_locks_alone(&locks);
+            let alone = alone && !is_locked;
             handed.iter().for_each(|path| before.forget(path));
             let mut aftermath = Ending::new(&record, &before, alone).settle();
             aftermath.add(aside);
+            if is_locked {
+                aftermath.tell_locked();
+            }
             let new = aftermath.disarmed();
-            let forged = new.iter().flat_map(|git| git::set_forged_aside(git));
-            aftermath.add(forged.collect());
+            aftermath.add(git::set_forged_aside(&new));
             let made = aftermath.made();
             (aftermath, made)
         })

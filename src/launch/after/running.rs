@@ -5,12 +5,14 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gateway_names::hex;
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use rustix::process::Pid;
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +81,7 @@ impl Record {
             };
             let until = Instant::now() + PATIENCE;
             while let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-                if error != rustix::io::Errno::WOULDBLOCK || Instant::now() > until {
+                if error != Errno::WOULDBLOCK || Instant::now() > until {
                     return Err(error.into());
                 }
                 std::thread::sleep(Duration::from_millis(20));
@@ -113,11 +115,31 @@ impl Record {
                 return true;
             }
             if Instant::now() > until {
-                return false;
+                return self.only_the_dead_have_locks();
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         false
+    }
+
+    /// Whether no living process but this one's launcher has locked the projects. The command may
+    /// have left its lock in a message to a program outside.
+    fn only_the_dead_have_locks(&self) -> bool {
+        let (locks, namespace) = ("/proc/locks", "/proc/self/ns/pid");
+        // In a namespace of its own, the kernel shows only some locks.
+        let shows_all = fs::read_link(namespace).is_ok_and(|one| one == Path::new(FIRST));
+        let locks = fs::read_to_string(locks).unwrap_or_default();
+        let own = rustix::process::getppid();
+        let is_gone = |holder: &Pid| {
+            let found = rustix::process::test_kill_process(*holder);
+            Some(*holder) == own || found == Err(Errno::SRCH)
+        };
+        let projects = self.projects();
+        shows_all
+            && projects.iter().all(|project| {
+                let holders = holders(&locks, project);
+                !holders.is_empty() && holders.iter().all(is_gone)
+            })
     }
 
     /// Stores the record where others look for it, and locks it for as long as the file is open
@@ -206,6 +228,22 @@ impl Record {
     }
 }
 
+/// Returns the processes that took a lock on a folder, as `/proc/locks` tells them.
+fn holders(locks: &str, folder: &Path) -> Vec<Pid> {
+    let Ok(inode) = fs::metadata(folder).map(|found| found.ino().to_string()) else {
+        return Vec::new();
+    };
+    let one = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, process, place, ..] = fields[..] else {
+            return None;
+        };
+        let is_here = place.rsplit(':').next() == Some(&inode);
+        Pid::from_raw(process.parse().ok().filter(|_| is_here)?)
+    };
+    locks.lines().filter_map(one).collect()
+}
+
 /// Removes a record. One that stays is removed by the next one that looks.
 fn forget(record: &Path) {
     let _ = fs::remove_file(record);
@@ -242,6 +280,8 @@ const LOCK: &str = "lock";
 const HANDED: &str = "handed";
 /// How long a start waits for an ending.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The name of the first namespace of processes, in which all have numbers.
+const FIRST: &str = "pid:[4026531836]";
 /// How long an ending waits for the locks of others, if no record is theirs.
 const FOR_MESSAGES: Duration = Duration::from_secs(3);
 const RECORD_BYTES: usize = 1 << 20;
@@ -252,6 +292,23 @@ mod tests {
 
     fn record(project: &str) -> Record {
         Record::new(&[project.into()], None, true, false)
+    }
+
+    #[test]
+    fn the_holders_of_a_lock_are_found_by_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let inode = fs::metadata(folder.path()).unwrap().ino();
+        let locks = format!(
+            "1: FLOCK  ADVISORY  READ 12 fe:00:{inode} 0 EOF\n2: FLOCK  ADVISORY  READ 13 fe:00:1{inode} 0 EOF\n\
+             3: POSIX  ADVISORY  READ 14 fe:00:{inode} 0 EOF\n4: -> FLOCK  ADVISORY  WRITE 15 fe:00:{inode} 0 EOF\n\
+             5: FLOCK  ADVISORY  READ 16 fe:00:{inode} 0 EOF\n"
+        );
+        let found = holders(&locks, folder.path());
+        let found: Vec<_> = found.into_iter().map(Pid::as_raw_nonzero).collect();
+        assert_eq!(
+            found.iter().map(|one| one.get()).collect::<Vec<_>>(),
+            [12, 16]
+        );
     }
 
     #[test]

@@ -36,18 +36,21 @@ pub fn harmless(text: &str) -> String {
 }
 
 /// Returns the names of remotes with a URL that stays. Any other name is a path to git.
-fn remotes(text: &str) -> BTreeSet<&str> {
+fn remotes(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut section = None;
     for line in text.lines().map(str::trim) {
         if line.starts_with('[') {
-            let header = line.strip_prefix("[remote \"");
-            section = header.and_then(|rest| rest.strip_suffix("\"]"));
-        } else if let (Some(name), Some((key, value))) = (section, line.split_once('='))
+            let header = line
+                .strip_prefix('[')
+                .and_then(|rest| rest.strip_suffix(']'));
+            section = header.and_then(Section::parse);
+        } else if let (Some(section), Some((key, value))) = (&section, line.split_once('='))
+            && let (Some(name), "remote") = (&section.of, section.name.as_str())
             && key.trim().eq_ignore_ascii_case("url")
-            && is_plain_url(value.trim())
+            && section.keeps("url", value.trim())
         {
-            found.insert(name);
+            found.insert(name.clone());
         }
     }
     found
@@ -110,7 +113,8 @@ fn is_plain_url(url: &str) -> bool {
         .find_map(|scheme| url.strip_prefix(scheme));
     let scp = || {
         let (host, path) = url.split_once(':')?;
-        (!host.contains('/') && !path.starts_with(':')).then_some(url)
+        let is_scheme = path.starts_with("//") || path.starts_with(':');
+        (!host.contains('/') && !is_scheme).then_some(url)
     };
     rest.or_else(scp)
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
@@ -166,6 +170,9 @@ mod tests {
             "[remote.o]\n\turl = https://a/\n",
             "[branch \"m\"]\n\tremote = ../x\n",
             "[branch \"m\"]\n\tremote = x\n[remote \"x\"]\n\turl = ../y\n",
+            "[remote \"x\"]\n\turl = https://a/#x\n[branch \"m\"]\n\tremote = x\n",
+            "[remote \"x]y\"]\n\turl = https://a/\n[branch \"m\"]\n\tremote = x]y\n",
+            "[remote \"o\"]\n\turl = file:///x\n",
             "[extensions]\n\trefstorage = files:///x\n\tobjectformat = x\n",
         ] {
             let kept = harmless(text);

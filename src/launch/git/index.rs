@@ -21,6 +21,8 @@ pub struct Index {
     pub submodules: BTreeSet<PathBuf>,
     /// Whether git would write where it must not, or whether no git wrote this index.
     pub is_forged: bool,
+    /// Whether a name in it says so. What is forged otherwise may not be written to the end yet.
+    pub leads_astray: bool,
     /// The names of the files with the rest of it, if it is split.
     pub shared: BTreeSet<String>,
 }
@@ -45,13 +47,16 @@ impl Index {
                 submodule_bytes: MOST_SUBMODULE_BYTES,
                 submodules: &mut found.submodules,
                 is_forged: false,
+                leads_astray: false,
             };
             let end = entries.block(HEADER_BYTES, count);
             entries.is_forged |= end.is_none();
             entries.tables();
+            entries.is_forged |= entries.leads_astray;
             // Read with the other length, a sound index says anything.
             if length == hash_bytes {
                 found.shared = entries.shared(end);
+                found.leads_astray = entries.leads_astray;
                 found.is_forged = entries.is_forged || found.shared.len() > 1;
             }
         }
@@ -72,6 +77,7 @@ struct Entries<'a> {
     submodule_bytes: usize,
     submodules: &'a mut BTreeSet<PathBuf>,
     is_forged: bool,
+    leads_astray: bool,
 }
 
 impl Entries<'_> {
@@ -172,7 +178,7 @@ impl Entries<'_> {
             return None;
         }
         let text = own.split(|byte| *byte == 0).next().unwrap_or_default();
-        self.is_forged |= leads_astray(text);
+        self.leads_astray |= leads_astray(text);
         if mode & FORMAT_MASK == SUBMODULE {
             let bytes = text.len() + SUBMODULE_BYTES;
             self.submodule_bytes = self.submodule_bytes.checked_sub(bytes)?;
@@ -237,8 +243,8 @@ pub const HASHES: &[usize] = &[SHA1_BYTES, SHA256_BYTES];
 const FURTHER: usize = 1024;
 /// The longest name of a sound index: twice the kernel's longest path.
 const LONGEST_NAME: usize = 8192;
-/// How long all names of a sound index may be together.
-const MOST_NAME_BYTES: usize = 256 << 20;
+/// How long all names of a sound index may be together, each counted twice.
+const MOST_NAME_BYTES: usize = 512 << 20;
 /// How much memory the submodules of a sound index may take, and one of them beside its name.
 const MOST_SUBMODULE_BYTES: usize = 2 << 20;
 const SUBMODULE_BYTES: usize = 64;
@@ -315,6 +321,7 @@ mod tests {
                 let expected = Index {
                     submodules: BTreeSet::from(["a/module".into(), PathBuf::from(&long)]),
                     is_forged: false,
+                    leads_astray: false,
                     shared: BTreeSet::new(),
                 };
                 let found = Index::read(&index, hash_bytes);

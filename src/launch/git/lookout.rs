@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::places::{ReadIndex, WorkTree, all_with_index, is_in};
+use super::places::{INDEX_BYTES, ReadIndex, WorkTree, all_with_index, is_in};
 use super::repository::RESOLUTIONS;
 use crate::after::disarm::set_aside;
 use crate::after::stored::is_aside;
@@ -66,6 +66,7 @@ impl Lookout {
             parts: in_folder(&survey.parts, working_directory.as_deref()),
             folder: working_directory.filter(|one| !survey.repositories.contains_key(one)),
             aside: BTreeMap::new(),
+            is_over: false,
         };
         for tree in all_with_index(projects, survey) {
             if tree.is_shared(projects, survey) {
@@ -114,6 +115,8 @@ struct Watched {
     /// What it has of one that is not the command's.
     parts: BTreeSet<PathBuf>,
     aside: Aside,
+    /// Whether the command is gone.
+    is_over: bool,
 }
 
 /// Tells of changes in folders.
@@ -149,6 +152,7 @@ impl Watched {
     /// with it, through a mapping.
     fn end(mut self) -> (Aside, Option<OwnedFd>) {
         let events = self.events.take();
+        self.is_over = true;
         for read in self.trees.values_mut() {
             *read = ReadIndex::default();
         }
@@ -179,9 +183,13 @@ impl Watched {
     }
 
     fn set_forged_aside(&mut self) {
-        let read = self.trees.values_mut();
-        let forged = read.flat_map(|read| std::mem::take(&mut read.forged));
-        let mut forged: Vec<PathBuf> = forged.collect();
+        let mut forged = Vec::new();
+        for read in self.trees.values_mut() {
+            forged.append(&mut read.forged);
+            if self.is_over || read.is_settled() {
+                forged.append(&mut read.unfinished);
+            }
+        }
         let new = self.resolutions().into_iter();
         forged.extend(new.filter(|file| !self.kept.contains(file)));
         for file in forged {
@@ -277,7 +285,9 @@ impl Watched {
                 .iter()
                 .map(|one| PollFd::new(&one.file, PollFlags::IN)),
         );
-        let patience = timespec(if self.events.is_some() { LONG } else { SHORT });
+        let mut read = self.trees.values();
+        let is_sure = self.events.is_some() && read.all(|read| read.unfinished.is_empty());
+        let patience = timespec(if is_sure { LONG } else { SHORT });
         // After an interruption it looks once more.
         let _ = rustix::event::poll(&mut events, Some(&patience));
         let ends = !events[0].revents().is_empty();
@@ -350,9 +360,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(5);
 
-/// Sets aside the forged indexes in a repository that the command made.
-pub fn set_forged_aside(git: &Path) -> Aside {
-    let forged = WorkTree::in_directory(git.to_owned()).read_new().forged;
+/// Sets aside the forged indexes in repositories that the command made.
+pub fn set_forged_aside(new: &[PathBuf]) -> Aside {
+    let mut left = INDEX_BYTES;
+    let forged = new.iter().flat_map(|git| {
+        let tree = WorkTree::in_directory(git.clone());
+        tree.forged_of_new(&mut left)
+    });
     let done = |file: PathBuf| (file.clone(), set_forged_file_aside(&file));
-    forged.into_iter().map(done).collect()
+    forged.map(done).collect()
 }

@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::index::{HASHES, Index, SHA1_BYTES, SHA256_BYTES};
 use super::repository::{directory_named_by, is_set_apart, line_of};
@@ -58,11 +59,19 @@ pub struct ReadIndex {
     pub submodules: BTreeSet<PathBuf>,
     /// The files with which git would write where it must not.
     pub forged: Vec<PathBuf>,
+    /// Those that no git wrote so, but that somebody may be about to write.
+    pub unfinished: Vec<PathBuf>,
     /// The files that git reads, each as it was just before it was read.
     files: Vec<(PathBuf, Option<Mark>)>,
+    at: Option<Instant>,
 }
 
 impl ReadIndex {
+    /// Whether nobody has written the files for a while, if they are current.
+    pub fn is_settled(&self) -> bool {
+        self.at.is_some_and(|at| at.elapsed() >= SETTLED)
+    }
+
     /// Whether the files seem to be as they were when they were read.
     pub fn is_current(&self) -> bool {
         let mut files = self.files.iter();
@@ -138,22 +147,26 @@ impl WorkTree {
 
     /// Reads its index.
     pub fn read(&self) -> ReadIndex {
-        self.read_as(&[self.hash_bytes()])
+        self.read_as(&[self.hash_bytes()], &mut { INDEX_BYTES })
     }
 
-    /// Reads the index of a repository that the command made, with its settings.
-    pub fn read_new(&self) -> ReadIndex {
-        self.read_as(hashes_of_new(&read(&self.git.join("config"))))
+    /// Returns the forged files of the index of a repository that the command made, with its
+    /// settings. So many bytes are `left` for all of them: one that is larger counts as forged.
+    pub fn forged_of_new(&self, left: &mut u64) -> Vec<PathBuf> {
+        let read = self.read_as(hashes_of_new(&read(&self.git.join("config"))), left);
+        [read.forged, read.unfinished].concat()
     }
 
     /// Reads what git would with hashes of one of these lengths: the index, and the file with the
     /// rest of it.
-    fn read_as(&self, hashes: &[usize]) -> ReadIndex {
+    fn read_as(&self, hashes: &[usize], left: &mut u64) -> ReadIndex {
         let _leave = Leave::to_enter(&self.git);
-        let mut read = ReadIndex::default();
-        let mut left = INDEX_BYTES;
-        for name in self.read_file("index", hashes, &mut left, &mut read) {
-            self.read_file(&name, hashes, &mut left, &mut read);
+        let mut read = ReadIndex {
+            at: Some(Instant::now()),
+            ..ReadIndex::default()
+        };
+        for name in self.read_file("index", hashes, left, &mut read) {
+            self.read_file(&name, hashes, left, &mut read);
         }
         read
     }
@@ -181,8 +194,10 @@ impl WorkTree {
         let submodules = found.iter().flat_map(|index| &index.submodules);
         read.submodules
             .extend(submodules.filter_map(|name| self.submodule(name)));
-        if found.iter().any(|index| index.is_forged) {
+        if found.iter().any(|index| index.leads_astray) {
             read.forged.push(file);
+        } else if found.iter().any(|index| index.is_forged) {
+            read.unfinished.push(file);
         }
         found.into_iter().flat_map(|index| index.shared).collect()
     }
@@ -232,12 +247,15 @@ fn hashes_of_new(config: &io::Result<Vec<u8>>) -> &'static [usize] {
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         Err(_) => return HASHES,
     };
-    let is_plain = says_once(&text, "[extensions]", "objectformat", "sha256")
-        && says_once(&text, "[core]", "repositoryformatversion", "1");
-    match (text.contains("objectformat"), is_plain) {
-        (false, _) => &[SHA1_BYTES],
-        (true, true) => &[SHA256_BYTES],
-        (true, false) => HASHES,
+    let says = |value| {
+        says_once(&text, "[extensions]", "objectformat", value)
+            && says_once(&text, "[core]", "repositoryformatversion", "1")
+    };
+    match text.contains("objectformat") {
+        false => &[SHA1_BYTES],
+        true if says("sha256") => &[SHA256_BYTES],
+        true if says("sha1") => &[SHA1_BYTES],
+        true => HASHES,
     }
 }
 
@@ -284,4 +302,6 @@ fn has_real_folder(git: &Path) -> bool {
 /// The most submodules that are barred; each takes mounts.
 const MOST_BARRED: usize = 1000;
 /// The largest index that is read, with all its files.
-const INDEX_BYTES: u64 = 256 << 20;
+pub const INDEX_BYTES: u64 = 256 << 20;
+/// How long an index that no git wrote so is left to whoever may be writing it.
+const SETTLED: Duration = Duration::from_secs(1);

@@ -184,18 +184,24 @@ impl Setting {
 fn words_of_command(text: &str) -> Vec<Word> {
     let parts = |c: char| c.is_whitespace() || "\"'`\\;|&()<>=$!{},".contains(c);
     let mut found = Vec::new();
-    let (mut before, mut before_option) = (None, None);
+    let (mut before, mut is_module, mut runs) = (None, false, false);
     for word in text.split(parts).filter(|word| !word.is_empty()) {
         let is_option = word.starts_with('-');
         let is_argument = before.is_some() && !is_option;
         let is_script = before.is_some_and(is_interpreter);
-        if before_option == Some("-m") && is_script {
-            found.extend(module(word));
+        runs |= is_interpreter(word);
+        // `-m NAME`, `-mNAME`, `-um NAME`
+        let options = word.strip_prefix('-').filter(|one| !one.starts_with('-'));
+        let named = options.and_then(|one| one.split_once('m'));
+        match named.filter(|_| runs) {
+            _ if std::mem::take(&mut is_module) => found.extend(module(word)),
+            Some((_, "")) => is_module = true,
+            Some((_, name)) => found.extend(module(name)),
+            None => {}
         }
         if word.contains('/') || (is_argument && (word.contains('.') || is_script)) {
             found.push(Word::file(at_home(word)));
         }
-        before_option = Some(word);
         if !is_option {
             before = Some(word);
         }
@@ -204,13 +210,15 @@ fn words_of_command(text: &str) -> Vec<Word> {
 }
 
 /// The places in which Python looks for a module beside where it runs.
-fn module(name: &str) -> [Word; 2] {
+fn module(name: &str) -> [Word; 3] {
     let path = name.replace('.', "/");
+    let files = [".py", ".pyc"].map(|ending| Word::file(format!("{path}{ending}")));
+    let [source, compiled] = files;
     let package = Word {
-        path: path.clone().into(),
+        path: path.into(),
         may_be_folder: true,
     };
-    [Word::file(format!("{path}.py")), package]
+    [source, compiled, package]
 }
 
 fn is_interpreter(word: &str) -> bool {
