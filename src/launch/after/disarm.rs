@@ -34,7 +34,7 @@ fn disarm(project: &Path, git: &Path) -> io::Result<()> {
 pub fn disarm_around_place(project: &Path, git: &Path) -> io::Result<bool> {
     let directory = Folder::open(project, git, To::Change)?;
     let is_place = |name: &CStr| name.to_bytes() == APART.as_bytes();
-    if directory.names()?.iter().all(|name| is_place(name)) {
+    if directory.has_only(is_place)? {
         return Ok(false);
     }
     disarm_directory(&directory, is_place).map(|()| true)
@@ -47,7 +47,7 @@ pub fn disarm_around_place(project: &Path, git: &Path) -> io::Result<bool> {
 /// As [`disarm`].
 fn disarm_bare(project: &Path, git: &Path) -> io::Result<()> {
     let directory = Folder::open(project, git, To::Change)?;
-    match directory.names()?.iter().all(|name| is_of_bare(name)) {
+    match directory.has_only(is_of_bare)? {
         true => disarm_directory(&directory, |_| false),
         false => Err(Errno::NOTEMPTY.into()),
     }
@@ -100,7 +100,7 @@ pub fn new_parts(
     is_new: impl Fn(&Path, Mark) -> bool,
 ) -> io::Result<Vec<PathBuf>> {
     let open = Folder::open(project, folder, To::Read)?;
-    let parts = open.names()?.into_iter().filter(|name| is_part(name));
+    let parts = open.names(usize::MAX, is_part)?.into_iter();
     let found = parts.filter_map(|name| Some((path_in(folder, &name), open.look(&*name).ok()?)));
     let new = found.filter(|(path, found)| is_new(path, Mark::from(*found)));
     Ok(new.map(|(path, _)| path).collect())
@@ -176,7 +176,7 @@ fn remove(project: &Path, path: &Path, kind: FileType) -> io::Result<()> {
 pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
     let outer = Folder::open(project, git, To::Change)?;
     let apart = outer.child(APART, To::Change)?;
-    let is_new = !apart.names()?.is_empty();
+    let is_new = !apart.has_only(|_| false)?;
     if is_new {
         move_out(&apart, &outer).inspect_err(|_| {
             // git finds no repository there then.
@@ -193,7 +193,7 @@ pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
 
 fn move_out(apart: &Folder, outer: &Folder) -> io::Result<()> {
     disarm_directory(apart, |_| false)?;
-    let names = few_names(apart)?;
+    let names = few_names(apart, |_| true)?;
     names
         .iter()
         .try_for_each(|name| apart.rename(name, outer, name))
@@ -202,7 +202,7 @@ fn move_out(apart: &Folder, outer: &Folder) -> io::Result<()> {
 /// Whether the command created anything instead of a missing `.git`.
 pub fn is_apart(project: &Path, git: &Path) -> bool {
     Folder::open(project, &git.join(APART), To::Read)
-        .is_ok_and(|apart| apart.names().is_ok_and(|names| !names.is_empty()))
+        .is_ok_and(|apart| apart.has_only(|_| false).is_ok_and(|is_empty| !is_empty))
 }
 
 /// Removes the placeholders from a repository's directory, and from the repositories in it.
@@ -240,7 +240,7 @@ fn tidy_below(project: &Path, folder: &Path, depth: usize, is_ours: &dyn Fn(&Pat
     let Ok(directory) = Folder::open(project, folder, To::Change) else {
         return;
     };
-    for name in directory.names().unwrap_or_default() {
+    for name in directory.names(usize::MAX, |_| true).unwrap_or_default() {
         let path = path_in(folder, &name);
         let is_directory = directory
             .look(&name)
@@ -291,9 +291,8 @@ fn write_settings(directory: &Folder, settings: &str) -> io::Result<()> {
 /// Moves all but what `stays` to a new folder in it. Goes on after an error, and returns the first.
 /// Moves nothing if there are too many.
 fn set_aside_but(directory: &Folder, stays: impl Fn(&CStr) -> bool) -> io::Result<()> {
-    let names = few_names(directory)?;
-    let mut going = names.iter().filter(|name| !stays(name)).peekable();
-    if going.peek().is_none() {
+    let going = few_names(directory, |name| !stays(name))?;
+    if going.is_empty() {
         return Ok(());
     }
     let name = folder_for_aside()?;
@@ -301,14 +300,15 @@ fn set_aside_but(directory: &Folder, stays: impl Fn(&CStr) -> bool) -> io::Resul
     let aside = directory.child(&name, To::Change)?;
     directory.give_owner_of(&aside)?;
     let moved: Vec<_> = going
+        .iter()
         .map(|name| directory.rename(name, &aside, name))
         .collect();
     moved.into_iter().collect()
 }
 
-/// Returns the names in a folder, unless one by one they would take long.
-fn few_names(folder: &Folder) -> io::Result<Vec<CString>> {
-    let names = folder.names_up_to(NAMES + 1)?;
+/// Returns the names in a folder that are `wanted`, unless one by one they would take long.
+fn few_names(folder: &Folder, wanted: impl Fn(&CStr) -> bool) -> io::Result<Vec<CString>> {
+    let names = folder.names(NAMES + 1, wanted)?;
     match names.len() <= NAMES {
         true => Ok(names),
         false => Err(io::Error::other(format!("it has more than {NAMES} names"))),

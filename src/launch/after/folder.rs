@@ -105,12 +105,16 @@ impl Folder {
         })
     }
 
-    /// Returns what is in it, up to so many entries, with the kinds. A kind that the file system
-    /// does not tell is looked up.
+    /// Returns what is `wanted` of what is in it, up to so many entries, with the kinds. A kind
+    /// that the file system does not tell is looked up. The rest takes no memory.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn entries(&self, most: usize) -> io::Result<Vec<(CString, FileType)>> {
+    pub fn entries(
+        &self,
+        most: usize,
+        wanted: impl Fn(&CStr) -> bool,
+    ) -> io::Result<Vec<(CString, FileType)>> {
         // It may have been listed before.
         rustix::fs::seek(&self.file, SeekFrom::Start(0))?;
         let mut buffer = [MaybeUninit::uninit(); LISTED_AT_ONCE];
@@ -121,7 +125,7 @@ impl Folder {
         {
             let entry = entry?;
             let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
+            if matches!(name.to_bytes(), b"." | b"..") || !wanted(name) {
                 continue;
             }
             let kind = match entry.file_type() {
@@ -133,21 +137,21 @@ impl Folder {
         Ok(found)
     }
 
-    /// Returns the names in it.
+    /// Returns up to so many of the names in it, of those that are `wanted`.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn names(&self) -> io::Result<Vec<CString>> {
-        self.names_up_to(usize::MAX)
+    pub fn names(&self, most: usize, wanted: impl Fn(&CStr) -> bool) -> io::Result<Vec<CString>> {
+        let entries = self.entries(most, wanted)?.into_iter();
+        Ok(entries.map(|(name, _)| name).collect())
     }
 
-    /// Returns up to so many of the names in it.
+    /// Whether all names in it are such ones.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn names_up_to(&self, most: usize) -> io::Result<Vec<CString>> {
-        let entries = self.entries(most)?.into_iter();
-        Ok(entries.map(|(name, _)| name).collect())
+    pub fn has_only(&self, such: impl Fn(&CStr) -> bool) -> io::Result<bool> {
+        Ok(self.names(1, |name| !such(name))?.is_empty())
     }
 
     /// Looks at an entry, and not through it if it is a link.

@@ -102,24 +102,24 @@ impl Record {
     }
 
     /// Whether no other sandbox has a lock on the projects. None can start in them while `locks`
-    /// are open.
+    /// are open, but where only the dead have locks: there one of another user's can.
     ///
     /// Waits for what this one's command has left: a lock in a message that nobody receives is gone
     /// some milliseconds after the last process.
     pub fn has_locks_alone(&self, locks: &[OwnedFd]) -> bool {
         let alone =
             |lock| rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if locks.len() != self.projects.len() {
+            return false;
+        }
         let until = Instant::now() + FOR_MESSAGES;
-        while locks.len() == self.projects.len() {
-            if locks.iter().all(alone) {
-                return true;
-            }
+        while !locks.iter().all(alone) {
             if Instant::now() > until {
                 return self.only_the_dead_have_locks();
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        false
+        true
     }
 
     /// Whether no living process but this one's launcher has locked the projects. The command may

@@ -185,8 +185,8 @@ impl<'a> Walk<'a> {
         if text.eq_ignore_ascii_case(".git") {
             self.repository(here.folder, name, kind.into(), &path);
             // The command can make a repository that is known look like a place.
-            let is_known = |before: &Survey| before.directories.contains_key(&path);
-            let is_known = self.before.is_some_and(is_known);
+            let before = self.before;
+            let is_known = before.is_some_and(|before| before.directories.contains_key(&path));
             if kind.is_dir() && (is_known || !git::is_set_apart(&path)) {
                 self.within(here.folder, name, &path, here.depth, Self::dot_git);
             }
@@ -236,7 +236,7 @@ impl<'a> Walk<'a> {
     }
 
     fn entries(&mut self, folder: &Folder, path: &Path) -> Vec<(CString, FileType)> {
-        let Ok(found) = folder.entries(self.left) else {
+        let Ok(found) = folder.entries(self.left, |_| true) else {
             self.miss(path);
             return Vec::new();
         };

@@ -193,11 +193,13 @@ fn words_of_command(text: &str) -> Vec<Word> {
         // `-m NAME`, `-mNAME`, `-um NAME`
         let options = word.strip_prefix('-').filter(|one| !one.starts_with('-'));
         let named = options.and_then(|one| one.split_once('m'));
-        match named.filter(|_| runs) {
-            _ if std::mem::take(&mut is_module) => found.extend(module(word)),
-            Some((_, "")) => is_module = true,
-            Some((_, name)) => found.extend(module(name)),
-            None => {}
+        if std::mem::take(&mut is_module) {
+            found.extend(module(word));
+        } else if let Some((_, name)) = named.filter(|_| runs) {
+            match name {
+                "" => is_module = true,
+                name => found.extend(module(name)),
+            }
         }
         if word.contains('/') || (is_argument && (word.contains('.') || is_script)) {
             found.push(Word::file(at_home(word)));
