@@ -199,6 +199,10 @@ impl Sink for LogFile {
         self.due_at = bytes;
     }
 
+    fn is_away(&self) -> bool {
+        self.current().is_moved()
+    }
+
     fn turn(&mut self, seq: u64, moved: bool) -> Result<(), Error> {
         // After a failure, wait for another `rotate_bytes` instead of retrying at each record.
         self.due_at = self.position + self.rotate_bytes;

@@ -28,6 +28,11 @@ pub(super) trait Sink: Send {
         false
     }
 
+    /// Whether a file that somebody else took away is still away.
+    fn is_away(&self) -> bool {
+        true
+    }
+
     /// Begins a new file for the record `seq`. If that fails, the old file stays in use.
     ///
     /// `moved` means that somebody else took the file away from its path.

@@ -184,8 +184,9 @@ impl Writer {
     /// Begins a new file if the old one is full or gone.
     ///
     /// If rotation by size fails, the old file stays in use. A file that was taken away must be
-    /// replaced.
+    /// replaced, unless it is back: its disk was mounted anew.
     fn turn(&mut self) -> Result<(), Error> {
+        self.moved = self.moved && self.sink.is_away();
         let sound = self.torn.is_none() && !self.begins_file;
         if !(self.moved || self.sink.is_due() && sound) {
             return Ok(());

@@ -26,7 +26,7 @@ pub(super) enum AuditCommand {
 #[derive(Args)]
 pub(super) struct Verify {
     /// The files of one log or of several, in any order, with what they were rotated into [default:
-    /// that of `--config`, or those of your state directory]
+    /// that of `--config`, or those of the running gateways and of your state directory]
     files: Vec<PathBuf>,
     /// A record that must be there, as `gateway audit verify` printed it earlier: finds a cut end
     #[arg(long, value_name = "SEQ:HASH")]

@@ -58,14 +58,14 @@ impl ChosenGateway {
     /// Returns a [`Failure`] if the folder of the sockets is not safe to use.
     pub(super) fn find(&self) -> Result<Vec<Gateway>, Failure> {
         if let Some(path) = self.gateway.as_deref().filter(|name| name.contains('/')) {
-            return Ok(vec![Gateway::at(Path::new(path))]);
+            return Ok(vec![Gateway::at(Client::named(Path::new(path)))]);
         }
         let Some(folder) = state::run_directory() else {
             return Ok(Vec::new());
         };
         let paths = sockets(&folder)
             .map_err(|unusable| Failure::of("the running gateways cannot be found", &unusable))?;
-        let all = paths.iter().map(|path| Gateway::at(path));
+        let all = paths.iter().map(|path| Gateway::at(Client::new(path)));
         let wanted = |gateway: &Gateway| match &self.gateway {
             None => true,
             Some(named) => {
@@ -108,12 +108,18 @@ pub(super) fn only(mut all: Vec<Gateway>) -> Result<Gateway, Failure> {
 }
 
 impl Gateway {
-    fn at(path: &Path) -> Self {
+    fn at(client: Client) -> Self {
+        let path = client.path();
         let name = path.file_stem().unwrap_or(path.as_os_str());
         Self {
             name: name.to_string_lossy().into_owned(),
-            client: Client::new(path),
+            client,
         }
+    }
+
+    /// Leaves out a gateway of another user, even if root named it.
+    pub(super) fn of_this_user(self) -> Self {
+        Self::at(Client::new(self.client.path()))
     }
 
     /// Reads a document.

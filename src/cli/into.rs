@@ -20,6 +20,8 @@ pub(super) fn enter(
     command: Vec<OsString>,
 ) -> Result<Code, Failure> {
     let (gateway, id) = find(session, gateway)?;
+    // The command's streams are handed over, and a socket is made in that user's folder.
+    let gateway = gateway.of_this_user();
     let unopened = |error: std::io::Error| {
         Failure::of("the sandbox cannot be entered", &error).coded(LAUNCHER_FAILED)
     };

@@ -1,7 +1,7 @@
 //! `gateway log`: what the audit log holds, and what comes.
 
 use std::io::stdout;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -133,8 +133,7 @@ impl LogCommand {
     fn past(&self, gateway: &Gateway, terminal: &Terminal) -> Result<Option<u64>, Failure> {
         let mut records = Vec::new();
         let mut last = None;
-        if let Some(path) = log_of(gateway)? {
-            let files = audit::files(&path).map_err(unreadable)?;
+        if let Some(files) = logs::of_gateway(gateway)? {
             audit::read(&files, |record| {
                 last = Some(record.seq);
                 if self.wants(&record) {
@@ -147,30 +146,15 @@ impl LogCommand {
         Ok(last)
     }
 
-    /// Returns the logs to read: those that are named, or those of the running gateways and those
-    /// that the state directory holds.
+    /// Returns the logs to read: those that are named, that of the named gateway, or all.
     fn chains(&self) -> Result<Vec<logs::Chain>, Failure> {
         let config = self.config.find()?;
-        if !self.audit.is_empty() || config.is_some() {
+        if !self.chosen.is_named() || !self.audit.is_empty() || config.is_some() {
             return logs::chains(&self.audit, config.as_ref());
         }
-        let mut chains = Vec::new();
-        for gateway in self.chosen.find()? {
-            if let Some(path) = log_of(&gateway)? {
-                chains.push(audit::files(&path).map_err(unreadable)?);
-            }
-        }
-        if self.chosen.is_named() {
-            return Ok(chains);
-        }
-        match logs::chains(&[], None) {
-            Ok(stored) => chains.extend(stored),
-            Err(failure) if chains.is_empty() => return Err(failure),
-            Err(_) => {}
-        }
-        chains.sort();
-        chains.dedup();
-        Ok(chains)
+        let chosen = self.chosen.find()?;
+        let chains = chosen.iter().map(logs::of_gateway);
+        chains.filter_map(Result::transpose).collect()
     }
 
     fn read(&self, chain: &logs::Chain, records: &mut Vec<Record>) -> Result<(), Failure> {
@@ -207,14 +191,6 @@ impl LogCommand {
             LogFormat::Text => print(terminal, record),
         }
     }
-}
-
-/// Returns the audit log of a running gateway.
-fn log_of(gateway: &Gateway) -> Result<Option<PathBuf>, Failure> {
-    let state = gateway.get("/v1/status")?;
-    Ok(state["audit"]
-        .as_str()
-        .map(|path| Path::new(path).to_owned()))
 }
 
 fn unreadable(error: audit::Error) -> Failure {

@@ -1,4 +1,5 @@
-//! Finds the audit logs for a command: named, configured, or in the user's state directory.
+//! Finds the audit logs for a command: named, configured, or those of the running gateways and of
+//! the user's state directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,12 +11,14 @@ use crate::names::ExchangeId;
 
 use super::denials::ToldDenials;
 use super::failure::Failure;
+use super::gateways::{ChosenGateway, Gateway};
 
 /// The files of one chain: the log and its rotated files.
 pub(super) type Chain = Vec<PathBuf>;
 
 /// Returns the chains to read. Named files are told apart by the ids of their chains, and come with
-/// what they were rotated into.
+/// what they were rotated into. If neither files nor a configuration are named, these are the logs
+/// of the running gateways and of the state directory.
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no log at all, or its folder cannot be read.
@@ -26,6 +29,34 @@ pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<C
     if let Some(path) = config.and_then(|config| config.audit.path.as_deref()) {
         return files_of(path).map(|chain| vec![chain]);
     }
+    // A gateway that does not answer is left out: its log may be named.
+    let running = ChosenGateway::default().find()?;
+    let running = running
+        .iter()
+        .filter_map(|gateway| of_gateway(gateway).ok());
+    let mut chains: Vec<Chain> = running.flatten().collect();
+    match stored() {
+        Ok(stored) => chains.extend(stored),
+        Err(failure) if chains.is_empty() => return Err(failure),
+        Err(_) => {}
+    }
+    chains.sort();
+    chains.dedup();
+    Ok(chains)
+}
+
+/// Returns the log of a running gateway.
+///
+/// # Errors
+/// Returns a [`Failure`] if the gateway does not answer, or the log cannot be read.
+pub(super) fn of_gateway(gateway: &Gateway) -> Result<Option<Chain>, Failure> {
+    let state = gateway.get("/v1/status")?;
+    let path = state["audit"].as_str();
+    path.map(|path| files_of(Path::new(path))).transpose()
+}
+
+/// Returns the logs of the state directory.
+fn stored() -> Result<Vec<Chain>, Failure> {
     let directory = state::audit_directory().ok_or_else(|| {
         Failure::no_state_folder("there is no audit log to look at").next("name the files")
     })?;
@@ -51,7 +82,6 @@ pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<C
             .because(why)
             .next("name the files"));
     }
-    chains.sort();
     Ok(chains)
 }
 

@@ -30,8 +30,8 @@ pub(super) struct Why {
     /// Explain a code instead, such as `policy_default_deny`
     #[arg(long, value_name = "CODE")]
     code: Option<String>,
-    /// An audit log, with what it was rotated into [default: that of `--config`, or those of your
-    /// state directory]
+    /// An audit log, with what it was rotated into [default: that of `--config`, or those of the
+    /// running gateways and of your state directory]
     #[arg(long, value_name = "FILE")]
     audit: Vec<PathBuf>,
     #[command(flatten)]

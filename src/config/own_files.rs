@@ -87,6 +87,7 @@ impl Config {
             &self.state.path,
             &self.ca.certificate,
             &self.phantoms.env_file,
+            &self.control.path,
         ];
         let mut files = self.own_files();
         files.retain(|file| !written.iter().any(|output| output.as_ref() == Some(file)));

@@ -45,19 +45,35 @@ pub enum Unanswered {
 
 /// A control socket of another process.
 #[derive(Clone, Debug)]
-pub struct Client(PathBuf);
+pub struct Client {
+    path: PathBuf,
+    /// Whether root named the socket itself, and so chose whose gateway it is.
+    any_owner: bool,
+}
 
 impl Client {
-    /// Will call the gateway at this path.
+    /// Will call the gateway at this path, if it is this user's or root's.
     #[must_use]
     pub fn new(path: &Path) -> Self {
-        Self(path.to_owned())
+        Self {
+            path: path.to_owned(),
+            any_owner: false,
+        }
+    }
+
+    /// Will call the gateway at a path that the user named. Root may name any user's.
+    #[must_use]
+    pub fn named(path: &Path) -> Self {
+        Self {
+            any_owner: rustix::process::geteuid().is_root(),
+            ..Self::new(path)
+        }
     }
 
     /// The socket.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Makes a call, with JSON as its content, and returns the status and the JSON of the answer.
@@ -98,14 +114,14 @@ impl Client {
         content: Option<&Value>,
     ) -> Result<Response<Incoming>, Unanswered> {
         let unreachable = |source| Unanswered::Unreachable {
-            path: self.0.clone(),
+            path: self.path.clone(),
             source,
         };
-        let stream = UnixStream::connect(&self.0).await.map_err(unreachable)?;
+        let stream = UnixStream::connect(&self.path).await.map_err(unreachable)?;
         let uid = stream.peer_cred().map_err(unreachable)?.uid();
-        if !crate::files::trusted(uid) {
+        if !self.any_owner && !crate::files::trusted(uid) {
             return Err(Unanswered::Stranger {
-                path: self.0.clone(),
+                path: self.path.clone(),
                 uid,
             });
         }

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use gateway::control::ROUTES;
 
-use crate::program::{CANARY, Program, command};
+use crate::program::{self, CANARY, Program, command};
+use crate::sandbox;
 
 #[test]
 fn another_user_is_not_heard_even_if_the_socket_stands_open() {
@@ -31,6 +33,49 @@ fn another_user_is_not_heard_even_if_the_socket_stands_open() {
     fs::set_permissions(&program.socket, fs::Permissions::from_mode(0o666)).unwrap();
     assert_eq!(ask(), "connected\nclosed\n");
     assert_eq!(program.call("GET", "/healthz", "").0, 200);
+}
+
+#[test]
+fn root_operates_the_gateway_of_another_user_by_its_socket_and_enters_no_sandbox_of_his() {
+    let folder = sandbox::folder(12345);
+    let mut command = sandbox::user_command(folder.path(), 12345);
+    command.args(["exec", "-q", "--", "sleep", "60"]);
+    let mut child = sandbox::exec(folder.path(), command);
+    let name = format!("run/gateway/exec-{}.sock", gateway_process(&child));
+    let socket = folder.path().join(name).display().to_string();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let root = |arguments: &[&str]| program::gateway(elsewhere.path(), arguments);
+    let (code, said) = root(&["sessions", "--gateway", &socket]);
+    assert!(code == 0 && said.contains("exec"), "{said}");
+    let (code, said) = root(&["pause", "exec", "--gateway", &socket]);
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = root(&["exec", "--into", "exec", "--gateway", &socket, "--", "true"]);
+    assert_eq!(code, 125, "{said}");
+    assert!(said.contains("belongs to user 12345"), "{said}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn the_socket_that_a_gateway_makes_where_it_is_told_to_is_no_change_of_its_configuration() {
+    let mut program = Program::start("");
+    let config = fs::read_to_string(program.path("gateway.toml")).unwrap();
+    program.configure(&format!(
+        "[control]\npath = \"run/gateway/serve-1.sock\"\n{config}"
+    ));
+    // Files are looked at every second.
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(program.json(&["status"])["gateways"][0]["policies"]["generation"], 1);
+    let log = fs::read_to_string(program.path("log")).unwrap();
+    assert!(!log.contains("reloaded"), "{log}");
+}
+
+/// The only child of the launcher that is no sandbox: its gateway process.
+fn gateway_process(launcher: &Child) -> u32 {
+    let children = format!("/proc/{0}/task/{0}/children", launcher.id());
+    let children = fs::read_to_string(children).unwrap();
+    let first = children.split_whitespace().next().unwrap();
+    first.parse().unwrap()
 }
 
 /// Calls the socket, and tells what became of it.

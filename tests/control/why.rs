@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
+use crate::program::Program;
 use crate::sandbox::{exec, folder, user_command, wait_for};
 
 const USER: u32 = 12345;
@@ -137,4 +138,41 @@ fn id(summary: &str, host: &str) -> String {
         .find(|line| line.contains(&format!(" {host}: ")));
     let rest = line.and_then(|line| line.split("gateway why ").nth(1));
     rest.expect("the summary names it").trim().to_owned()
+}
+
+#[test]
+fn a_log_whose_folder_was_away_for_a_moment_goes_on() {
+    let program = Program::start("");
+    let (audit, away) = (program.path("audit"), program.path("away"));
+    fs::rename(&audit, &away).unwrap();
+    wait_for("the log was never missed", || {
+        program.ask("http://stream.test/").0 == 503
+    });
+    fs::rename(&away, &audit).unwrap();
+    wait_for("the log does not go on", || {
+        program.ask("http://stream.test/").0 == 200
+    });
+    assert_eq!(program.ask("http://forbidden.test/later").0, 403);
+    let (code, said) = program.gateway(&["audit", "verify"]);
+    assert_eq!(code, 0, "{said}");
+    let (_, why) = program.gateway(&["why", "--last"]);
+    assert!(why.contains("/later"), "{why}");
+}
+
+#[test]
+fn the_command_that_serve_names_finds_the_log_of_the_gateway_that_runs() {
+    let program = Program::start("");
+    let (status, refusal) = program.ask("http://forbidden.test/x");
+    assert_eq!(status, 403, "{refusal}");
+    let log = fs::read_to_string(program.path("log")).unwrap();
+    let (_, told) = log.split_once("; gateway why ").unwrap();
+    let (id, _) = told.split_once('\n').unwrap();
+    for asked in [id, &id[..6], "--last"] {
+        let (code, why) = program.gateway(&["why", asked]);
+        assert_eq!(code, 0, "{asked}: {why}");
+        assert!(why.contains("http://forbidden.test:80/x"), "{why}");
+    }
+    let verified = program.gateway(&["audit", "verify"]);
+    assert_eq!(verified.0, 0, "{}", verified.1);
+    assert!(verified.1.contains("log.jsonl"), "{}", verified.1);
 }
