@@ -44,6 +44,11 @@ impl Allow {
                 .lines()
                 .for_each(|line| terminal.line(safe(line)));
         }
+        if rule.policy.len() > SEEN_WHOLE {
+            let begins: Vec<&str> = rule.policy.lines().take(HEAD).map(str::trim).collect();
+            let told = format!("the rule is long; it begins: {}", safe(&begins.join(" ")));
+            terminal.warning("careful", &told);
+        }
         for denied in &rule.denied {
             let told = format!("{} was refused to this session before", safe(denied));
             terminal.warning("careful", &told);
@@ -112,3 +117,8 @@ pub(super) fn ask(gateway: &Gateway, asked: &AllowRequest) -> Result<GrantedRule
     serde_json::from_value(answer)
         .map_err(|error| Failure::of("the gateway's answer cannot be read", &error))
 }
+
+/// A rule of so many bytes is seen whole above the question.
+const SEEN_WHOLE: usize = 1000;
+/// The lines that name the rule, the session, the method and the host.
+const HEAD: usize = 5;

@@ -6,8 +6,9 @@ use super::failure::Failure;
 use super::generation;
 use super::lending;
 use super::resolve::ResolvedConfig;
-use super::terminal::{Paint, Terminal, safe};
+use super::terminal::{Paint, Terminal, rows_of_peer, safe};
 use crate::config::Config;
+use crate::credential::preset::{self, PresetCredential};
 use crate::policy::HostScope;
 use crate::session::Role;
 
@@ -23,7 +24,14 @@ impl Effect {
         let resolved = ResolvedConfig::of(config, false)?;
         let hosts = generation::hosts(config, &resolved)?;
         let hosts = hosts.map_or_else(|| vec!["any host".to_owned()], |scopes| names(&scopes));
-        let mut told = vec![("reaches", listed(&hosts))];
+        // What it opens stands last, where no length of what it hides moves it out of sight.
+        let mut told = Vec::new();
+        let hidden = config.sandbox.hide.iter();
+        let hidden: Vec<String> = hidden.map(|path| path.display().to_string()).collect();
+        if !hidden.is_empty() {
+            told.push(("hides", listed(&hidden)));
+        }
+        told.push(("reaches", listed(&hosts)));
         let lends: Vec<String> = resolved
             .stored
             .iter()
@@ -39,12 +47,11 @@ impl Effect {
                 format!("{name} ({}) to {}{asks}", stored.from, listed(&origins))
             })
             .collect();
+        let lends: Vec<String> = lends
+            .into_iter()
+            .chain(waiting(config, &resolved))
+            .collect();
         told.push(("lends", listed(&lends)));
-        let hidden = config.sandbox.hide.iter();
-        let hidden: Vec<String> = hidden.map(|path| path.display().to_string()).collect();
-        if !hidden.is_empty() {
-            told.push(("hides", listed(&hidden)));
-        }
         Ok(Self(told))
     }
 
@@ -57,10 +64,39 @@ impl Effect {
 
     pub(super) fn print(&self, terminal: &Terminal) {
         for (name, text) in &self.0 {
-            let name = terminal.paint(Paint::Bold, &format!("{name:<8}"));
-            terminal.line(format!("{name} {}", safe(text)));
+            for row in rows_of_peer(&format!("{name:<8} {}", safe(text))) {
+                match row.strip_prefix(name) {
+                    Some(text) => terminal.line(terminal.paint(Paint::Bold, name) + text),
+                    None => terminal.line(row),
+                }
+            }
         }
     }
+}
+
+/// Returns the credentials of its presets that it will lend once their variables are set.
+fn waiting<'a>(
+    config: &'a Config,
+    resolved: &'a ResolvedConfig,
+) -> impl Iterator<Item = String> + 'a {
+    let presets = config.presets.iter().filter_map(|name| preset::named(name));
+    let all = presets.flat_map(|preset| &preset.credentials);
+    let is_stored = |one: &PresetCredential| {
+        let mut stored = resolved.stored.iter();
+        stored.any(|stored| stored.binding.credential == one.name)
+    };
+    all.filter(move |one| !is_stored(one)).map(|one| {
+        let origins: Vec<String> = one.origins.iter().map(ToString::to_string).collect();
+        let to = match origins.as_slice() {
+            [] => "its registry".to_owned(),
+            origins => listed(origins),
+        };
+        format!(
+            "{} to {to}, once `{}` is set",
+            one.name,
+            one.variables.join("` or `")
+        )
+    })
 }
 
 fn names(scopes: &[HostScope]) -> Vec<String> {

@@ -23,6 +23,7 @@ use super::learn::{self, Learn};
 use super::overview::Overview;
 use super::profile::Profile;
 use super::project::{changeable, working_directory};
+use super::project_file::AllowedFile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
@@ -100,7 +101,7 @@ impl Exec {
         if let Some(session) = self.into {
             return into::enter(session, self.gateway, self.command);
         }
-        let config = self.config()?;
+        let config = self.config(project_file::in_force)?;
         if self.learn.is_some() && !self.is_learning {
             return learn::run(&config, self.yes, terminal);
         }
@@ -153,7 +154,7 @@ impl Exec {
     pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
         let terminal = Terminal::new(false, super::Color::Auto);
         let runtime = serving::runtime()?;
-        let app = self.config().and_then(|config| {
+        let app = self.config(project_file::decided).and_then(|config| {
             let known_variables = !self.no_lend;
             let launch = self.launch(&config)?;
             let summary = launch::summary(&launch).map_err(not_launched)?;
@@ -198,10 +199,14 @@ impl Exec {
         }
     }
 
-    fn config(&self) -> Result<Config, Failure> {
+    /// Reads the configuration, with the project's file that `found` finds.
+    fn config(&self, found: FindProjectFile) -> Result<Config, Failure> {
         let known = &super::presets::known_variable;
-        let file = self.project_file()?;
-        let mut config = self.run.config_in(file.as_deref(), &self.sandbox, known)?;
+        let is_out = self.no_project || self.run.names_file();
+        let folder = std::fs::canonicalize(working_directory()?).ok();
+        let folder = folder.filter(|_| !is_out);
+        let file = folder.map_or(Ok(None), |folder| found(&folder))?;
+        let mut config = self.run.config_in(file.as_ref(), &self.sandbox, known)?;
         let project = std::env::current_dir().and_then(std::fs::canonicalize);
         config.granted = project
             .ok()
@@ -221,14 +226,6 @@ impl Exec {
         }
         config.open = self.learn == Some(Learn::Permit);
         Ok(config)
-    }
-
-    /// Returns the project's file, if a person allowed what it says.
-    fn project_file(&self) -> Result<Option<PathBuf>, Failure> {
-        let is_out = self.no_project || self.run.names_file();
-        let folder = std::fs::canonicalize(working_directory()?).ok();
-        let folder = folder.filter(|_| !is_out);
-        folder.map_or(Ok(None), |folder| project_file::in_force(&folder))
     }
 
     fn profile(&self) -> Result<Option<Profile>, Failure> {
@@ -300,6 +297,9 @@ impl Exec {
         })
     }
 }
+
+/// Finds the project's file that is in force in a folder.
+type FindProjectFile = fn(&Path) -> Result<Option<AllowedFile>, Failure>;
 
 /// Returns the folders of the state, created so that the sandbox hides each as a whole. If one
 /// cannot be created, the gateway process says so.

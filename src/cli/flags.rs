@@ -8,7 +8,7 @@ use crate::config::{Config, Flags, SandboxFlags};
 
 use super::consent;
 use super::failure::Failure;
-use super::project_file;
+use super::project_file::AllowedFile;
 use super::terminal::Terminal;
 
 /// Names the configuration file of a command that reads settings and no flags.
@@ -84,20 +84,19 @@ impl RunFlags {
     /// Returns the configuration of the project's file and the flags together.
     ///
     /// # Errors
-    /// Returns a [`Failure`] unless a person allowed what the file says, or with every mistake of
-    /// both.
+    /// Returns a [`Failure`] with every mistake of both.
     pub(super) fn config_in(
         &self,
-        project: Option<&Path>,
+        project: Option<&AllowedFile>,
         sandbox: &SandboxFlags,
         known: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Config, Failure> {
-        let Some(path) = project else {
+        let Some(file) = project else {
             return self.config(sandbox, known);
         };
-        let read = project_file::configuration(path)?;
+        let read = file.configuration();
         let mut config = self.flags.added_to(Some(read), sandbox, known)?;
-        config.consent = consent::kept_at(path);
+        config.consent = consent::kept_at(&file.path);
         Ok(config)
     }
 

@@ -267,19 +267,16 @@ fn of_record(app: &App, asked: &RuleSubject) -> Result<NewRule, ControlRefusal> 
             ReasonCode::PolicyDefaultDeny | ReasonCode::DnsName | ReasonCode::HostNotPermitted,
         ) => {}
         _ => {
-            let next = code.map_or("", ReasonCode::next_step);
+            let host = record.host.as_deref().unwrap_or_default();
+            let id = record.id.as_deref().unwrap_or_default();
+            let next = code.map(|code| code.step_for_operator(host, id));
             let what = format!("it was refused for `{reason}`, which no further rule changes");
-            return Err(conflict(what).next(next));
+            return Err(conflict(what).next(next.unwrap_or_default()));
         }
     }
     let named = record.session.as_deref();
     let id = session(app, named)?;
     let Ok(mut request) = proposal::request(record, Some(&app.config)) else {
-        if record.path.is_some() {
-            let what = "the log does not hold the request's whole path, so no rule is for it alone";
-            return Err(conflict(what.to_owned()).next("allow the host: `gateway allow HOST`"));
-        }
-        // There was no request yet: only a name, or a tunnel.
         let host = record.host.as_deref().unwrap_or_default();
         let port = record.port.filter(|port| *port != 0).unwrap_or(443);
         let pattern = if host.contains(':') {
@@ -287,6 +284,11 @@ fn of_record(app: &App, asked: &RuleSubject) -> Result<NewRule, ControlRefusal> 
         } else {
             format!("{host}:{port}")
         };
+        if !proposal::is_host_alone(record) {
+            let what = "the log does not hold the request's whole path, so no rule is for it alone";
+            let next = format!("allow the host with every path: `gateway allow {pattern}`");
+            return Err(conflict(what.to_owned()).next(next));
+        }
         let asked = AllowRequest {
             session: Some(id.to_string()),
             ..AllowRequest::default()

@@ -11,7 +11,7 @@ use super::effect::Effect;
 use super::failure::{Code, Failure};
 use super::line_diff::{DiffLine, diff};
 use super::project_file::{self, FileStanding};
-use super::terminal::{Paint, Terminal, safe};
+use super::terminal::{Paint, Terminal, rows_of_peer, safe};
 use crate::config::Config;
 
 /// The commands about the project's file.
@@ -179,6 +179,8 @@ fn show(terminal: &Terminal, before: Option<&Consent>, text: &str) {
             DiffLine::Removed(text) => ('-', Paint::Red, text),
             DiffLine::Added(text) => ('+', Paint::Green, text),
         };
-        terminal.line(terminal.paint(paint, &format!("{mark} {}", safe(text))));
+        for row in rows_of_peer(&format!("{mark} {}", safe(text))) {
+            terminal.line(terminal.paint(paint, &row));
+        }
     }
 }

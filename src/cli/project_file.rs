@@ -13,6 +13,23 @@ use crate::files;
 /// The name of a project's file.
 pub(super) const NAME: &str = "gateway.toml";
 
+/// A project's file, and the very text that a person allowed.
+#[derive(Debug)]
+pub(super) struct AllowedFile {
+    pub path: PathBuf,
+    text: String,
+}
+
+impl AllowedFile {
+    /// Reads its configuration.
+    ///
+    /// # Errors
+    /// Returns every mistake of the text.
+    pub(super) fn configuration(&self) -> Result<Config, ConfigError> {
+        Config::of_project(&self.text, &self.path)
+    }
+}
+
 /// How a project's file stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FileStanding {
@@ -28,32 +45,51 @@ pub(super) enum FileStanding {
 
 /// Returns the file of the project that a folder is in: the folder's own, else the nearest above.
 pub(super) fn find(folder: &Path) -> Option<PathBuf> {
-    all(folder).next()
+    places(folder).find(|path| is_there(path))
 }
 
-/// Returns the files of the projects that a folder is in, the nearest first.
-fn all(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let files = project_folders(folder).map(|folder| folder.join(NAME));
-    files.filter(|file| file.symlink_metadata().is_ok())
+/// Returns where the files of the projects are that a folder is in, the nearest first.
+fn places(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    project_folders(folder).map(|folder| folder.join(NAME))
+}
+
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 /// Returns the file of the project that a folder is in, if a person allowed what it says now. One
 /// that is ignored leaves the place to the next above.
 ///
 /// # Errors
-/// Returns a [`Failure`] if the file is not the one that was allowed, or if one that nobody decided
-/// about stands before it: a command may have put it there, against what the other restricts.
-pub(super) fn in_force(folder: &Path) -> Result<Option<PathBuf>, Failure> {
+/// Returns a [`Failure`] if the file is gone or is not the one that was allowed, or if one that
+/// nobody decided about stands before it: a command may have done that, against what it restricts.
+pub(super) fn in_force(folder: &Path) -> Result<Option<AllowedFile>, Failure> {
     let mut undecided: Option<PathBuf> = None;
-    for path in all(folder) {
+    for path in places(folder) {
         match standing(&path)? {
-            FileStanding::Allowed(_) => match undecided {
-                None => return Ok(Some(path)),
+            FileStanding::Allowed(text) => match undecided {
+                None => return Ok(Some(AllowedFile { path, text })),
                 Some(nearer) => return Err(shadowed(&nearer, &path)),
             },
             FileStanding::Changed => return Err(changed(&path)),
-            FileStanding::Undecided => undecided = undecided.or(Some(path)),
-            FileStanding::Denied => {}
+            FileStanding::Undecided if is_there(&path) => undecided = undecided.or(Some(path)),
+            FileStanding::Undecided | FileStanding::Denied => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Returns what [`in_force`] returned to the process that started this one. It looks at what was
+/// decided alone: the command of an older sandbox may change the file in between.
+///
+/// # Errors
+/// Returns a [`Failure`] if what was decided cannot be read.
+pub(super) fn decided(folder: &Path) -> Result<Option<AllowedFile>, Failure> {
+    for path in places(folder) {
+        let consent = Consent::of(&path)?;
+        if let Some(consent) = consent.filter(|one| one.choice == Choice::Allowed) {
+            let text = consent.text;
+            return Ok(Some(AllowedFile { path, text }));
         }
     }
     Ok(None)
@@ -135,20 +171,29 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
         .map_err(|unfit| refused(unfit.to_string()).next(unfit.remedy(path)))
 }
 
-/// Reads the configuration of a file that a person allowed. The text that is judged is the text
-/// that is read.
+/// Reads a file that is in force anew. The text that is judged is the text that is read.
 ///
 /// # Errors
-/// Returns a [`Failure`] unless exactly this text was allowed; else what is wrong with it.
-pub(super) fn configuration(path: &Path) -> Result<Result<Config, ConfigError>, Failure> {
-    match standing(path)? {
-        FileStanding::Allowed(text) => Ok(Config::of_project(&text, path)),
-        _ => Err(changed(path)),
+/// Returns a [`Failure`] unless exactly this text was allowed.
+pub(super) fn again(path: &Path) -> Result<AllowedFile, Failure> {
+    let path = path.to_owned();
+    match standing(&path)? {
+        FileStanding::Allowed(text) => Ok(AllowedFile { path, text }),
+        _ => Err(changed(&path)),
     }
 }
 
 /// Says that a file is not what a person allowed.
-pub(super) fn changed(path: &Path) -> Failure {
+fn changed(path: &Path) -> Failure {
+    if !is_there(path) {
+        let path = path.display();
+        return Failure::usage(format!("`{path}`, which you allowed, is gone"))
+            .because("what it restricts would not hold without it")
+            .next(format!(
+                "put it back, or forget it: `gateway project forget {path}`; `--no-project` runs \
+                 without it"
+            ));
+    }
     Failure::usage(format!("`{}` is not what you allowed", path.display()))
         .because("it was changed since then, and what it restricts would not hold without it")
         .next("see what changed: `gateway project allow`; `--no-project` runs without it")

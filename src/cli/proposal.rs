@@ -20,6 +20,8 @@ pub(super) enum Unallowable {
     Floor(ReasonCode),
     /// An unknown setting of the gateway could lift this.
     Setting(ReasonCode),
+    /// A policy reads the content of the request.
+    Content,
 }
 
 /// Returns the policy that would allow a refused exchange; `None` if no rule decided against it.
@@ -27,6 +29,11 @@ pub(super) enum Unallowable {
 /// # Errors
 /// Returns why the gateway refuses it whatever policies permit.
 pub(super) fn of(record: &Record, config: Option<&Config>) -> Result<Option<String>, Unallowable> {
+    let is_denied = record.reason.as_deref() == Some(ReasonCode::PolicyDefaultDeny.as_str());
+    // A rule would permit every content.
+    if is_denied && !record.facts.is_empty() {
+        return Err(Unallowable::Content);
+    }
     proposed(record, config).map_err(|why| match why {
         ReasonCode::Metadata | ReasonCode::OwnAddress => Unallowable::Floor(why),
         why if config.is_some() => Unallowable::Floor(why),
@@ -41,14 +48,20 @@ fn proposed(record: &Record, config: Option<&Config>) -> Result<Option<String>, 
     match code {
         Some(ReasonCode::PolicyDefaultDeny) => match request(record, config) {
             Ok(request) => of_request(&request, record.unlent.as_ref(), &settings),
-            // A tunnel was refused before there was a request.
-            Err(_) if record.path.is_none() => by_name(),
+            Err(_) if is_host_alone(record) => by_name(),
             // A rule for the host would allow more than this request.
             Err(_) => Ok(None),
         },
         Some(ReasonCode::DnsName | ReasonCode::HostNotPermitted) => by_name(),
         _ => Ok(None),
     }
+}
+
+/// Whether only a host was asked for: a name, or a tunnel. A request whose path could not be read
+/// is more than that, and a rule for its host would permit more than the request.
+pub(super) fn is_host_alone(record: &Record) -> bool {
+    let is_tunnel = |method: &str| method == "CONNECT";
+    record.path.is_none() && record.method.as_deref().is_none_or(is_tunnel)
 }
 
 /// Returns the settings for origins of a configuration, if they can be had.

@@ -11,6 +11,7 @@ use tokio::sync::Mutex;
 use super::failure::Failure;
 use super::flags::RunFlags;
 use super::profile::Profile;
+use super::project_file;
 use super::resolve::ResolvedConfig;
 use super::watched::{Watched, WatchedFiles};
 use crate::config::{Config, SandboxFlags};
@@ -147,9 +148,9 @@ impl ConfigSource {
     /// Returns a [`Failure`] with every mistake.
     pub fn read(&self) -> Result<(Config, ResolvedConfig), Failure> {
         let known = &super::presets::known_variable;
-        let mut config = self
-            .run
-            .config_in(self.project.as_deref(), &self.sandbox, known)?;
+        let project = self.project.as_deref();
+        let project = project.map(project_file::again).transpose()?;
+        let mut config = self.run.config_in(project.as_ref(), &self.sandbox, known)?;
         config.granted = self.granted.clone();
         config.open = self.open;
         if let Some(profile) = &self.profile {

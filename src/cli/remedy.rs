@@ -51,6 +51,11 @@ impl Remedy {
             Err(Unallowable::Floor(why)) => {
                 Self::None(format!("no policy would allow it: {}", why.meaning()))
             }
+            Err(Unallowable::Content) => Self::None(
+                "a policy reads the content of the request; change that policy, as a rule without \
+                 it would permit every content"
+                    .to_owned(),
+            ),
             Err(Unallowable::Setting(why)) => Self::None(format!(
                 "no policy alone would allow it, unless an `[[origin]]` of the gateway does: {} \
                  Name its configuration: `--config FILE`.",

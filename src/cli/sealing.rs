@@ -9,6 +9,7 @@ use super::failure::Failure;
 use super::terminal::Terminal;
 use super::{Color, generation};
 use crate::config::Config;
+use crate::config::state::KEY_IN_RING;
 use crate::credential::{DEFAULT_SERVICE, SecretRef, Stores, Unavailable, ring};
 use crate::gateway::chain;
 use crate::names::CredentialName;
@@ -45,7 +46,7 @@ impl<'c> KeyPlaces<'c> {
         Self {
             config,
             file: SecretRef::file(folder.join("key")),
-            ring: SecretRef::keyring(DEFAULT_SERVICE, RING_NAME),
+            ring: SecretRef::keyring(DEFAULT_SERVICE, KEY_IN_RING),
         }
     }
 
@@ -180,11 +181,11 @@ impl<'c> KeyPlaces<'c> {
 fn in_ring() -> Result<(), String> {
     let set = || {
         let names = ring::list().map_err(|error| error.to_string())?;
-        if names.iter().any(|name| name == RING_NAME) {
+        if names.iter().any(|name| name == KEY_IN_RING) {
             return Ok(());
         }
         let text = SealingKey::draw().map_err(|error| error.to_string())?;
-        let name = CredentialName::new(RING_NAME).map_err(|error| error.to_string())?;
+        let name = CredentialName::new(KEY_IN_RING).map_err(|error| error.to_string())?;
         let value = zeroize::Zeroizing::new(text.as_bytes().to_vec());
         ring::set(&name, value).map_err(|error| error.to_string())
     };
@@ -215,5 +216,3 @@ const UNMADE: &str = "there is no key to seal the state with";
 const IN_RING: &str = "keyring";
 const IN_FILE: &str = "file";
 const DEADLINE: Duration = Duration::from_secs(30);
-/// The name of the key in the key ring, beside the secrets of `gateway secret`.
-const RING_NAME: &str = "gateway-state";

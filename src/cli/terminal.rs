@@ -138,8 +138,7 @@ impl Terminal {
 
     /// As [`Terminal::line`], with words of a peer: none of them begins a row.
     pub fn line_of_peer(&self, text: &str) {
-        let rows = folded(text, width(std::io::stdout()));
-        rows.iter().for_each(|row| self.line(row));
+        rows_of_peer(text).iter().for_each(|row| self.line(row));
     }
 
     fn named(&self, paint: Paint, name: &str, text: &str) {
@@ -230,6 +229,11 @@ impl Terminal {
             safe(&mistake.remedy),
         )
     }
+}
+
+/// Returns the rows of [`Terminal::line_of_peer`], to be painted.
+pub fn rows_of_peer(text: &str) -> Vec<String> {
+    folded(text, width(std::io::stdout()))
 }
 
 /// Whether some line did not reach standard output, although its reader was there.

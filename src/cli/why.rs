@@ -176,7 +176,7 @@ fn explain(terminal: &mut Terminal, code: &str) -> Result<Code, Failure> {
         terminal.document(&json!({
             "code": code.as_str(), "status": code.status().as_u16(),
             "side": code.blame().as_str(), "meaning": code.meaning(),
-            "next": code.next_step(), "retry": !code.is_final(),
+            "next": own_step(code, "", "ID"), "retry": !code.is_final(),
         }));
         return Ok(Code::Ok);
     }
@@ -185,7 +185,7 @@ fn explain(terminal: &mut Terminal, code: &str) -> Result<Code, Failure> {
     terminal.line(format!("{name} status {status}, side: {side}"));
     terminal.line(format!("  {}", code.meaning()));
     let next = terminal.paint(Paint::Bold, "next");
-    terminal.line(format!("{next} {}", code.next_step()));
+    terminal.line(format!("{next} {}", own_step(code, "", "ID")));
     Ok(Code::Ok)
 }
 
@@ -355,7 +355,20 @@ fn next_step(record: &Record, reason: &str, remedy: &Remedy) -> String {
         }
         _ => remedy
             .of_the_past(to, record.unlent.is_some())
-            .unwrap_or_else(|| code.next_step_for(to, id)),
+            .unwrap_or_else(|| own_step(code, to, id)),
     };
     format!("{} {step}", code.meaning())
+}
+
+/// What the user can do, who reads this. A refusal names this very command for some codes.
+fn own_step(code: ReasonCode, to: &str, id: &str) -> String {
+    match code {
+        ReasonCode::PolicyError | ReasonCode::PolicyUnjudged => {
+            "Look at the policies that decided: one reads a value that the request does not say in \
+             exactly one way, or fails to evaluate."
+                .to_owned()
+        }
+        ReasonCode::Revoked => "Send it again: the policies now in force judge it.".to_owned(),
+        code => code.step_for_operator(to, id),
+    }
 }

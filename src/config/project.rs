@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::diagnostic::{Hint, Severity};
 use super::document::Document;
-use super::{Config, ConfigError, keys};
+use super::{Config, ConfigError, keys, state};
 
 impl Config {
     /// Reads and checks the text of a project's file.
@@ -93,6 +93,12 @@ fn reference(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
         );
         let what = "such a reference may not stand in a project's file";
         document.error(&value.span(), what, hint);
+    } else if text.strip_prefix("keyring:gateway/") == Some(state::KEY_IN_RING) {
+        let hint = Hint::new(
+            "it is the key that seals the state of the gateway",
+            "name a secret of your own",
+        );
+        document.error(&value.span(), "no such secret may be lent", hint);
     }
 }
 
@@ -201,6 +207,10 @@ mod tests {
                 "4:8",
             ),
             (format!("{credential}from = \"file:/srv/key\"\n"), "4:8"),
+            (
+                format!("{credential}from = \"keyring:gateway/gateway-state\"\n"),
+                "4:8",
+            ),
             (format!("{credential}allow_short = true\n"), "4:1"),
         ] {
             let refused = read(&text).expect_err(&text);

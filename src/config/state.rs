@@ -7,6 +7,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::names::hex;
 
+/// The name of the key of the state in the key ring, beside the secrets of `gateway secret`.
+pub const KEY_IN_RING: &str = "gateway-state";
+
 /// Returns the audit log folder of `gateway exec`: `$XDG_STATE_HOME/gateway/audit`, else
 /// `~/.local/state/gateway/audit`.
 ///

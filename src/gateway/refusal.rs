@@ -143,7 +143,7 @@ impl Refusal {
                          lends `{credential}` to it."
                     ),
                     (Some(_), None) => usual,
-                    (None, _) => why.next_step.clone(),
+                    (None, _) => sentence(&why.next_step),
                 }
             }
             Self::Unreachable {
@@ -264,4 +264,16 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 fn ascii(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).expect("reason codes and ids are visible ASCII")
+}
+
+/// What an explanation says to do, as a sentence of its own.
+fn sentence(step: &str) -> String {
+    let mut letters = step.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    let end = if step.is_empty() || step.ends_with('.') {
+        ""
+    } else {
+        "."
+    };
+    first.unwrap_or_default() + letters.as_str() + end
 }

@@ -107,6 +107,17 @@ macro_rules! reasons {
                 !matches!(self.status().as_u16(), 408 | 429 | 502..=504)
             }
 
+            /// Returns the next step for the user, who looks at a refusal outside the sandbox.
+            #[must_use]
+            pub fn step_for_operator(self, to: &str, id: &str) -> String {
+                let step = self.next_step_for(to, id);
+                let Some(asked) = step.strip_prefix("Ask your user to ") else {
+                    return step;
+                };
+                let (first, rest) = asked.split_at(1);
+                first.to_uppercase() + rest
+            }
+
             /// Returns the next step of one refusal of a request to a host, with its port if it is
             /// not the usual one. An empty `to` leaves the word as it is.
             #[must_use]

@@ -61,6 +61,10 @@ impl Generation {
         verdict: &Verdict,
     ) -> Explanation {
         let policies = listed(verdict.policies.iter().map(PolicyId::as_str));
+        let is_unpermitted = verdict.outcome == Outcome::Unpermitted;
+        // A rule for the request would permit every content.
+        let by_content =
+            is_unpermitted && self.by_content(facts, loan).iter().any(|rule| rule.permits);
         let (reason, next_step) = match verdict.outcome {
             Outcome::Allowed => (format!("{policies} allows this"), String::new()),
             Outcome::Forbidden => (
@@ -70,19 +74,22 @@ impl Generation {
             Outcome::PolicyError => self.failed(facts, verdict, &policies),
             Outcome::Unjudged(Fault::ContentUnread) => (
                 format!("{policies} reads the content of the request, which is not known here"),
-                String::new(),
+                BY_CONTENT.to_owned(),
             ),
             Outcome::Unjudged(fault) => (
                 format!("the request cannot be judged: {fault}"),
                 "change the request".to_owned(),
             ),
+            Outcome::Unpermitted if by_content => {
+                (self.nearest(facts, loan), BY_CONTENT.to_owned())
+            }
             Outcome::Unpermitted => (
                 self.nearest(facts, loan),
                 "if this is wanted, add the proposed policy, which permits exactly this".to_owned(),
             ),
         };
-        let proposal =
-            (verdict.outcome == Outcome::Unpermitted).then(|| generate::exactly(facts, loan));
+        let is_proposed = is_unpermitted && !by_content;
+        let proposal = is_proposed.then(|| generate::exactly(facts, loan));
         Explanation {
             reason,
             next_step,
@@ -161,6 +168,10 @@ impl Generation {
         )
     }
 }
+
+/// What to do where the content of a request decides.
+const BY_CONTENT: &str =
+    "send other content, or change that policy: a rule without it would permit every content";
 
 /// A method, shortened for a refusal: a method token may have any length.
 fn shown(method: &str) -> String {

@@ -266,6 +266,14 @@ impl Generation {
     /// The names of the facts of content that the answer to a question depends on: those read by
     /// rules whose conditions on the head are met.
     pub(super) fn content_read(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Vec<&str> {
+        let rules = self.by_content(facts, loan);
+        let names = rules.into_iter().flat_map(|rule| &rule.reads.content);
+        names.map(String::as_str).collect()
+    }
+
+    /// The rules of which the content decides whether they hold: they read it, and their conditions
+    /// on the head are met.
+    pub(super) fn by_content(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Vec<&Rule> {
         // A batch is not judged by content.
         if facts.content.is_none() || facts.batch {
             return Vec::new();
@@ -278,9 +286,7 @@ impl Generation {
             return Vec::new();
         };
         let hold = response.diagnostics().reason().filter_map(number_of);
-        hold.flat_map(|nth| &self.rules[nth as usize].reads.content)
-            .map(String::as_str)
-            .collect()
+        hold.map(|nth| &self.rules[nth as usize]).collect()
     }
 
     /// Reads Cedar's answer. Any evaluation error is a denial, whatever the decision.

@@ -88,6 +88,40 @@ fn nothing_that_a_rule_cannot_or_must_not_allow_is_granted() {
 }
 
 #[test]
+fn a_request_whose_path_cannot_be_read_makes_no_rule_for_its_host() {
+    let program = Program::start("");
+    for path in ["v1/.;/models", "v1/models;a%2Fb", "%0a"] {
+        let (status, said) = program.ask(&format!("http://later.test/{path}"));
+        assert_eq!(status, 403, "{path}: {said}");
+        let (code, said) = program.gateway(&["allow", "--last", "--yes"]);
+        assert_eq!(code, 1, "{path}: {said}");
+        assert!(
+            said.contains("no rule is for it alone")
+                && said.contains("`gateway allow later.test:80`"),
+            "{path}: {said}"
+        );
+        let (_, why) = program.gateway(&["why", "--last"]);
+        assert!(!why.contains("permit("), "{path}: {why}");
+    }
+    assert!(!program.path("gateway.granted.cedar").exists());
+}
+
+#[test]
+fn a_rule_that_fills_the_screen_says_below_whom_it_is_for() {
+    let program = Program::start("");
+    let path = "a/".repeat(600);
+    assert_eq!(program.ask(&format!("http://later.test/{path}")).0, 403);
+    let (_, said) = program.gateway(&["allow", "--last"]);
+    let (_, below) = said
+        .split_once("the rule is long; it begins:")
+        .expect(&said);
+    let below = below.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["agent-1", "GET", "later.test"] {
+        assert!(below.contains(part), "{below}");
+    }
+}
+
+#[test]
 fn advice_for_clear_text_names_the_port_and_the_address_as_a_url_has_them() {
     let program = Program::start("");
     for to in ["evil.test:8080", "[2606:4700::1111]:8080", "evil.test:443"] {
@@ -180,7 +214,7 @@ fn a_request_whose_path_is_cut_in_the_log_gets_no_rule_for_its_host() {
             said.contains("does not hold the request's whole path"),
             "{said}"
         );
-        assert!(said.contains("gateway allow HOST"), "{said}");
+        assert!(said.contains("gateway allow later.test:80"), "{said}");
     }
     assert!(!program.path("gateway.granted.cedar").exists());
     assert_eq!(program.ask("http://later.test/").0, 403);

@@ -65,7 +65,10 @@ fn the_socket_that_a_gateway_makes_where_it_is_told_to_is_no_change_of_its_confi
     ));
     // Files are looked at every second.
     std::thread::sleep(Duration::from_secs(3));
-    assert_eq!(program.json(&["status"])["gateways"][0]["policies"]["generation"], 1);
+    assert_eq!(
+        program.json(&["status"])["gateways"][0]["policies"]["generation"],
+        1
+    );
     let log = fs::read_to_string(program.path("log")).unwrap();
     assert!(!log.contains("reloaded"), "{log}");
 }

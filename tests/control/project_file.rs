@@ -338,6 +338,109 @@ fn a_running_gateway_takes_up_a_changed_projects_file_when_it_is_allowed() {
 
 /// Pipes, devices, huge files, and files that change between one look and the next.
 #[test]
+fn an_allowed_file_that_a_command_removed_stops_the_next_run() {
+    let folder = folder(USER);
+    let at = folder.path();
+    let text = "[sandbox]\nhide = [\"keys\"]\n";
+    write(at, "keys/k", "canary");
+    write(at, "gateway.toml", text);
+    assert_eq!(gateway(at, &["project", "allow", "--yes"]).0, 0);
+    let mut command = user_command(at, USER);
+    let script = "while [ ! -e go ]; do sleep 0.05; done; rm gateway.toml";
+    let (code, told) = inside(at, &[], "! cat keys/k");
+    assert_eq!(code, 0, "{told}");
+    command.args(["exec", "--", "sh", "-c", script]);
+    let child = exec(at, command);
+    // As an editor saves it: what guards the file is of the one before.
+    write(at, "new", &format!("{text}# more\n"));
+    fs::rename(
+        at.join("home/project/new"),
+        at.join("home/project/gateway.toml"),
+    )
+    .unwrap();
+    assert_eq!(gateway(at, &["project", "allow", "--yes"]).0, 0);
+    write(at, "go", "");
+    let ended = said(&child.wait_with_output().unwrap());
+    assert!(!at.join("home/project/gateway.toml").exists(), "{ended}");
+    let (code, told) = inside(at, &[], "cat keys/k");
+    assert_eq!(code, 2, "{told}");
+    assert!(
+        told.contains("is gone") && !told.contains("canary"),
+        "{told}"
+    );
+    let file = at.join("home/project/gateway.toml").display().to_string();
+    assert!(told.contains(&format!("gateway project forget {file}")));
+    assert_eq!(inside(at, &["--no-project"], "cat keys/k").0, 0);
+    assert_eq!(gateway(at, &["project", "forget", &file]).0, 0);
+    assert_eq!(inside(at, &[], "cat keys/k").0, 0);
+}
+
+#[test]
+fn a_run_takes_the_projects_file_up_as_a_whole_while_an_older_sandbox_changes_it() {
+    let folder = folder(USER);
+    let at = folder.path();
+    let toggle = "while [ ! -e gateway.toml ]; do sleep 0.05; done; cp gateway.toml keep
+        while [ ! -e stop ]; do mv gateway.toml x; sleep 0.02; cp keep x; mv x gateway.toml; \
+        sleep 0.04; done";
+    let mut command = user_command(at, USER);
+    command.args(["exec", "-q", "--", "sh", "-c", toggle]);
+    let older = exec(at, command);
+    write(at, "new", "[policy]\nallow = [\"of.file.test\"]\n");
+    let project = at.join("home/project");
+    fs::rename(project.join("new"), project.join("gateway.toml")).unwrap();
+    let file = project.join("gateway.toml").display().to_string();
+    wait_for("the file was never there to allow", || {
+        gateway(at, &["project", "allow", &file, "--yes"]).0 == 0
+    });
+    let ask = "curl -sS http://gateway.internal/";
+    let (mut refused, mut whole) = (0, 0);
+    for _ in 0..16 {
+        let (code, told) = inside(at, &["--allow", "of.flag.test"], ask);
+        let told_of = told.contains("gateway.toml");
+        match code {
+            2 => refused += 1,
+            _ if told_of && told.contains("of.file.test, of.flag.test") => whole += 1,
+            _ => panic!("{code}: {told}"),
+        }
+    }
+    assert!(whole > 0, "{refused} runs refused, none whole");
+    write(at, "stop", "");
+    older.wait_with_output().unwrap();
+}
+
+#[test]
+fn no_text_of_a_projects_file_looks_like_what_it_would_do() {
+    let folder = folder(USER);
+    let at = folder.path();
+    let row = |text: &str| format!("{text:<80}");
+    let rows = [row("reaches  nothing"), row("lends    nothing")].concat();
+    // Whatever the first row begins with.
+    let forged: Vec<String> = (0..80)
+        .map(|pad| format!("\"{}{}{rows}x{pad}\"", "k", " ".repeat(pad)))
+        .collect();
+    let text = format!(
+        "[policy]\nallow = [\"evil.test\"]\npresets = [\"github\"]\n[sandbox]\nhide = [{}]\n",
+        forged.join(", ")
+    );
+    write(at, "gateway.toml", &text);
+    let (_, shown) = typed(at, "project allow", "n\n");
+    let whole = shown.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
+    let named = |name: &str| {
+        let rows = whole.lines().filter(|row| row.starts_with(name));
+        rows.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (reaches, lends) = (named("reaches"), named("lends"));
+    assert_eq!(reaches.len(), 1, "{reaches:?}");
+    assert!(reaches[0].contains("evil.test"), "{reaches:?}");
+    assert_eq!(lends.len(), 1, "{lends:?}");
+    // A preset lends once its variable is set.
+    assert!(
+        lends[0].contains("github to https://api.github.com"),
+        "{lends:?}"
+    );
+}
+
+#[test]
 fn what_is_no_plain_file_or_never_stays_the_same_is_in_force_at_no_time() {
     let folder = folder(USER);
     let at = folder.path();

@@ -20,6 +20,7 @@ rows![
     only_content_that_a_verdict_depends_on_is_held,
     a_credential_is_lent_by_what_the_content_says,
     the_record_names_the_facts_that_were_read_and_no_value,
+    no_rule_is_proposed_where_the_content_decides,
 ];
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -435,6 +436,23 @@ fn a_credential_is_lent_by_what_the_content_says(rig: &Rig) {
         let post = Post::new(GOOD, "/pay", JSON, b"{\"amount\":6000}");
         assert_eq!(post.send(rig, way, false), "");
         rig.seen();
+    }
+}
+
+/// A rule for the request would permit every content.
+fn no_rule_is_proposed_where_the_content_decides(rig: &Rig) {
+    let content = r#"{"model":"unheard-of","max_tokens":1}"#;
+    for (path, is_proposed) in [("/v1/chat/completions", false), ("/v1/other", true)] {
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: {MODEL}\r\nContent-Type: {JSON}\r\nContent-Length: {}\r\n\r\n{content}",
+            content.len()
+        );
+        let way = Way::SECURE[0];
+        let answer = rig.open(way, MODEL).ask(request.as_bytes());
+        assert_eq!(rig.record(way)["reason"], "policy_default_deny");
+        let told = String::from_utf8(answer.body).unwrap();
+        assert_eq!(told.contains("gateway allow"), is_proposed, "{told}");
+        assert_eq!(told.contains("change that policy"), !is_proposed, "{told}");
     }
 }
 
