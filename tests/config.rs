@@ -29,7 +29,7 @@ fn read_in(folder: &Path, text: &str) -> Result<Config, Vec<String>> {
         let errors = refused
             .mistakes
             .into_iter()
-            .filter(|mistake| mistake.severity == Severity::Error);
+            .filter(|mistake| mistake.severity != Severity::Warning);
         errors
             .map(|mistake| {
                 let position = mistake.position;

@@ -156,7 +156,7 @@ impl From<ConfigError> for Failure {
         let errors = refused
             .mistakes
             .iter()
-            .filter(|mistake| mistake.severity == Severity::Error)
+            .filter(|mistake| mistake.severity != Severity::Warning)
             .count();
         let what = match errors {
             1 => String::from("the configuration has a mistake"),

@@ -214,7 +214,7 @@ impl Terminal {
 
     fn mistake(&self, mistake: &Diagnostic) -> String {
         let paint = match mistake.severity {
-            Severity::Error => Paint::Red,
+            Severity::Error | Severity::Unusable => Paint::Red,
             Severity::Warning => Paint::Yellow,
         };
         let bold = |text: &str| painted(self.err, Paint::Bold, text);

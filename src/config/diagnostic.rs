@@ -11,6 +11,9 @@ use crate::policy::Problems;
 pub enum Severity {
     /// The configuration is refused.
     Error,
+    /// A secret cannot be used as things are. Who lends it refuses the configuration; who reads a
+    /// log or a policy does not need it.
+    Unusable,
     /// The configuration is accepted, but the operator should look at it.
     Warning,
 }
@@ -117,7 +120,7 @@ impl fmt::Display for Position {
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Error => "error",
+            Self::Error | Self::Unusable => "error",
             Self::Warning => "warning",
         })
     }

@@ -41,6 +41,11 @@ impl<'t> Document<'t> {
         self.note(Severity::Error, span, what.into(), hint);
     }
 
+    /// Records at a place in the file that a secret cannot be used.
+    pub fn unusable(&self, span: &Range<usize>, what: impl Into<String>, hint: Hint) {
+        self.note(Severity::Unusable, span, what.into(), hint);
+    }
+
     /// Records a warning at a place in the file.
     pub fn warn(&self, span: &Range<usize>, what: impl Into<String>, hint: Hint) {
         self.note(Severity::Warning, span, what.into(), hint);

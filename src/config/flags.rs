@@ -145,6 +145,7 @@ impl Flags {
             directory: std::path::absolute(".").unwrap_or_else(|_| PathBuf::from("/")),
             found: Vec::new(),
         };
+        mistakes.append(&mut config.unusable);
         config.state.fresh = self.fresh;
         self.credentials(&mut config, &mut line, known);
         self.reach(&mut config, &mut line);
@@ -152,7 +153,7 @@ impl Flags {
         mistakes.append(&mut line.found);
         if mistakes
             .iter()
-            .any(|mistake| mistake.severity == Severity::Error)
+            .any(|mistake| mistake.severity != Severity::Warning)
         {
             return Err(ConfigError { mistakes });
         }
@@ -438,7 +439,11 @@ fn secret(
     let credential_name =
         CredentialName::new(name).map_err(|malformed| name_hint(malformed.to_string()))?;
     let from = match kept {
-        Some(text) => reference::parse(text, |path| resolve_path(path, directory, home))?,
+        Some(text) => {
+            let read = reference::parse(text, |path| resolve_path(path, directory, home))?;
+            read.check()?;
+            read
+        }
         None => SecretRef::env(variable_name.clone()),
     };
     let mut credential = Credential::named(credential_name, from);

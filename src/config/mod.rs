@@ -117,6 +117,8 @@ pub struct Config {
     pub groups: Vec<String>,
     /// Warnings for the operator.
     pub warnings: Vec<Diagnostic>,
+    /// The secrets that cannot be used as things are.
+    unusable: Vec<Diagnostic>,
     /// The user's home, which `~` stands for.
     home: Option<PathBuf>,
 }

@@ -90,7 +90,8 @@ impl Config {
         {
             return Err(ConfigError { mistakes: found });
         }
-        config.warnings = found;
+        let is_warning = |one: &Diagnostic| one.severity == Severity::Warning;
+        (config.warnings, config.unusable) = found.into_iter().partition(is_warning);
         Ok(config)
     }
 }

@@ -1,9 +1,10 @@
 //! Reads references to secrets from text and checks them.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::diagnostic::Hint;
-use super::document::literal_hint;
+use super::document::{Document, literal_hint};
 use super::literal::{known_prefix, looks_secret};
 use super::section::Section;
 use super::units;
@@ -47,12 +48,31 @@ pub(super) fn read(
     }
     let text = section.text(key)?;
     match parse(text.get_ref(), |path| section.document.path(path)) {
-        Ok(reference) => Some(reference),
+        Ok(reference) => {
+            check(section.document, &text.span(), key, &reference);
+            Some(reference)
+        }
         Err(hint) => {
-            section.error(key, format!("`{key}` refers to no usable secret"), hint);
+            section.error(key, unusable(key), hint);
             None
         }
     }
+}
+
+/// Notes a secret that cannot be used as things are.
+pub(super) fn check(
+    document: &Document<'_>,
+    span: &Range<usize>,
+    key: &str,
+    reference: &SecretRef,
+) {
+    if let Err(malformed) = reference.check() {
+        document.unusable(span, unusable(key), malformed.into());
+    }
+}
+
+pub(super) fn unusable(key: &str) -> String {
+    format!("`{key}` refers to no usable secret")
 }
 
 fn command(section: &Section<'_, '_>) -> Option<SecretRef> {
@@ -130,7 +150,9 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<SecretRef, Hint> {
-        super::parse(text, |path| Ok(PathBuf::from(path)))
+        let read = super::parse(text, |path| Ok(PathBuf::from(path)))?;
+        read.check()?;
+        Ok(read)
     }
 
     #[test]

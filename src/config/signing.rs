@@ -277,10 +277,12 @@ fn named_source(
 ) -> Option<SecretRef> {
     let read = reference::parse(text.get_ref(), |path| section.document.path(path));
     let refused = |hint| {
-        let what = format!("`{}` refers to no usable secret", part.name);
+        let what = reference::unusable(&part.name);
         section.document.error(&text.span(), what, hint);
     };
-    read.map_err(refused).ok()
+    let read = read.map_err(refused).ok()?;
+    reference::check(section.document, &text.span(), &part.name, &read);
+    Some(read)
 }
 
 /// Returns the default source of a part: the variable that clients read.

@@ -1,6 +1,7 @@
 //! `gateway why` says what would allow a request as its gateway sees it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -175,4 +176,41 @@ fn the_command_that_serve_names_finds_the_log_of_the_gateway_that_runs() {
     let verified = program.gateway(&["audit", "verify"]);
     assert_eq!(verified.0, 0, "{}", verified.1);
     assert!(verified.1.contains("log.jsonl"), "{}", verified.1);
+}
+
+#[test]
+fn a_missing_secret_stops_nobody_who_reads_a_log_or_a_policy() {
+    let mut program = Program::start("");
+    let secret = program.path("secret");
+    fs::write(&secret, "canary-of-a-file-123456").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let config = fs::read_to_string(program.path("gateway.toml")).unwrap();
+    program.configure(&format!(
+        "[control]\npath = \"run/gateway/serve-1.sock\"\n[ca]\ncertificate = \"ca.pem\"\n{config}\n[[credential]]\nname = \"file\"\n\
+         from = \"file:secret\"\norigins = [\"https://of.file.test\"]\n"
+    ));
+    assert_eq!(program.ask("http://forbidden.test/x").0, 403);
+    fs::remove_file(&secret).unwrap();
+    for command in [
+        "why --last",
+        "log",
+        "audit verify",
+        "ca",
+        "env",
+        "policy check",
+    ] {
+        let words = command.split(' ').chain(["--config", "gateway.toml"]);
+        let (code, said) = program.gateway(&words.collect::<Vec<_>>());
+        assert_eq!(code, 0, "{command}: {said}");
+    }
+    let (_, said) = program.gateway(&["doctor", "--config", "gateway.toml"]);
+    assert!(said.contains("file") && said.contains("key"), "{said}");
+    let refused = program.refuse();
+    assert!(
+        refused.contains("`from` refers to no usable secret"),
+        "{refused}"
+    );
+    let (code, said) = program.gateway(&["serve", "--config", "gateway.toml"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("`from` refers to no usable secret"), "{said}");
 }

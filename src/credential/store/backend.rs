@@ -46,7 +46,7 @@ impl Backend {
             "vault" => return Ok(vault(VaultPath::parse(rest)?)),
             "vault-lease" => return Ok(vault(VaultPath::parse_issued(rest)?)),
             "env" => Self::Env(variable_name(rest)?.to_owned()),
-            "file" => Self::File(SecretFile::checked(path(rest)?)?),
+            "file" => Self::File(SecretFile::at(path(rest)?)),
             "keyring" => Self::Keyring(KeyringItem::parse(rest)?),
             "command" => return Err(CommandLine::not_a_text().into()),
             _ => return Err(unknown_scheme().into()),
@@ -78,20 +78,21 @@ impl SecretFile {
         Self(path)
     }
 
-    /// Checks the file's owner and permissions, so that a reference that no fetch could use is
-    /// refused at once.
+    /// Checks the file's owner and permissions, so that a reference that no fetch could use is told
+    /// at once.
     ///
     /// # Errors
     /// [`ReferenceMalformed`] if it is missing, not a regular file, owned by another user, or
     /// accessible to others.
-    pub(super) fn checked(path: PathBuf) -> Result<Self, ReferenceMalformed> {
-        let about = std::fs::metadata(&path).map_err(|error| {
+    pub(super) fn check(&self) -> Result<(), ReferenceMalformed> {
+        let path = &self.0;
+        let about = std::fs::metadata(path).map_err(|error| {
             let why = format!("the file cannot be looked at: {error}");
             ReferenceMalformed::new(why, "create it, or correct the path")
         })?;
         let checked = check_private(&about);
-        match checked.and_then(|()| Ok(files::check_folders(&path)?)) {
-            Ok(()) => Ok(Self(path)),
+        match checked.and_then(|()| Ok(files::check_folders(path)?)) {
+            Ok(()) => Ok(()),
             Err(why) => {
                 let remedy = match why {
                     StoreError::Permissions => format!("run `chmod 600 {}`", path.display()),

@@ -41,6 +41,17 @@ impl SecretRef {
         })
     }
 
+    /// Checks what can be checked without a fetch: a file's owner and permissions.
+    ///
+    /// # Errors
+    /// [`ReferenceMalformed`] if no fetch could use it now.
+    pub fn check(&self) -> Result<(), ReferenceMalformed> {
+        match &self.backend {
+            Backend::File(file) => file.check(),
+            _ => Ok(()),
+        }
+    }
+
     /// A reference to a variable of the gateway's environment: `env:NAME`.
     #[must_use]
     pub fn env(name: impl Into<String>) -> Self {
