@@ -154,7 +154,10 @@ fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<NewRule, Contr
             },
         )?;
     }
-    let session = session(app, asked.session.as_deref())?;
+    let session = match &asked.session {
+        None => refused_at(app, &allowed)?,
+        named => session(app, named.as_deref())?,
+    };
     let policy = permit(&session, &allowed.host.to_string(), allowed.port);
     let denied = denials::permitted(app, &session, &policy, &[]);
     Ok(NewRule { policy, denied })
@@ -196,6 +199,28 @@ fn session(app: &App, named: Option<&str>) -> Result<SessionId, ControlRefusal> 
             Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what)
                 .next("name one: `--session NAME`"))
         }
+    }
+}
+
+/// Returns the only session, else the only one that was refused a host. A refusal names the host,
+/// and leaves the session to this.
+fn refused_at(app: &App, allowed: &Allowed) -> Result<SessionId, ControlRefusal> {
+    let all = app.shared.sessions.all();
+    let HostPattern::Exact(host) = &allowed.host else {
+        return session(app, None);
+    };
+    if all.len() < 2 {
+        return session(app, None);
+    }
+    let mut refused = refused(app, |sessions: &mut BTreeSet<String>, record| {
+        if record.host.as_deref() == Some(host.as_str()) {
+            sessions.extend(record.session.as_deref().map(str::to_owned));
+        }
+    })?;
+    refused.retain(|name| all.iter().any(|session| session.id().as_str() == name));
+    match (refused.pop_first(), refused.pop_first()) {
+        (Some(only), None) => session(app, Some(&only)),
+        _ => session(app, None),
     }
 }
 

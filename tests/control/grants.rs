@@ -1,6 +1,6 @@
 //! `gateway allow`: the narrowest rule for what was refused, in force at once and after a restart.
 
-use crate::program::Program;
+use crate::program::{Program, free};
 
 #[test]
 fn what_was_refused_last_is_allowed_exactly_and_stays_so_after_a_restart() {
@@ -119,6 +119,27 @@ fn a_rule_that_fills_the_screen_says_below_whom_it_is_for() {
     for part in ["agent-1", "GET", "later.test"] {
         assert!(below.contains(part), "{below}");
     }
+}
+
+#[test]
+fn of_several_sessions_a_host_is_allowed_to_the_one_that_was_refused_it() {
+    let program = Program::start("");
+    let second = "[[listener]]\nkind = \"proxy\"\nsession = \"agent-2\"\n";
+    program.edit(|text| {
+        let text = text.replace("phantoms.env", "phantoms-{session}.env");
+        format!("{text}\n{second}address = \"{}\"\n", free())
+    });
+    program.reload();
+    let (code, said) = program.gateway(&["allow", "later.test:80", "--yes"]);
+    assert!(code == 2 && said.contains("--session NAME"), "{said}");
+    assert_eq!(program.ask("http://later.test/").0, 403);
+    let (code, said) = program.gateway(&["allow", "later.test:80", "--yes"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains("agent-1") && !said.contains("agent-2"),
+        "{said}"
+    );
+    assert_eq!(program.ask("http://later.test/").0, 200);
 }
 
 #[test]
