@@ -22,7 +22,8 @@ impl Effect {
     /// Returns a [`Failure`] if its policies or credentials are refused.
     pub(super) fn of(config: &Config) -> Result<Self, Failure> {
         let resolved = ResolvedConfig::of(config, false)?;
-        let hosts = generation::hosts(config, &resolved)?;
+        // Those of every group: a flag may put a run into any.
+        let hosts = generation::of_exec(config, &resolved)?.hosts();
         let hosts = hosts.map_or_else(|| vec!["any host".to_owned()], |scopes| names(&scopes));
         // What it opens stands last, where no length of what it hides moves it out of sight.
         let mut told = Vec::new();

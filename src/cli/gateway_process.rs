@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::app::App;
 use super::failure::{Code, Failure};
+use super::generation::EXEC;
 use super::launching::END_WITHIN;
 use super::ports::BoundPorts;
 use super::reloading::Applied;
@@ -108,7 +109,7 @@ async fn sandbox(
     app: &Arc<App>,
     inspection: &mut Option<Inspection>,
 ) -> Result<(First, Arc<Worker>, Option<control::OpenControl>), Failure> {
-    let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
+    let id = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     if let Some(kept) = &app.kept_home {
         kept.begin(&phantoms(app), None)?;
@@ -271,9 +272,6 @@ async fn gone(gateway: GatewayEnd) {
         move || while rustix::io::read(&socket, &mut [0; 4096]).is_ok_and(|count| count > 0) {};
     let _ = tokio::task::spawn_blocking(waiting).await;
 }
-
-/// The session name of `exec`.
-const SESSION: &str = "exec";
 
 /// The number of names that the sandbox may resolve, each with its own synthetic address.
 const NAMES: usize = 16_384;

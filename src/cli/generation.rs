@@ -12,7 +12,7 @@ use crate::gateway::{Snapshot, chain};
 use crate::message::OriginPattern;
 use crate::origin::resolve::StubResolver;
 use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
-use crate::policy::{HostScope, Policies, Problems, Source, generate};
+use crate::policy::{Generation, Policies, Problems, Source, generate};
 use crate::session::{BindingMalformed, Bindings};
 
 /// Makes the first generation, with the given origin rules before those of the configuration.
@@ -149,21 +149,21 @@ fn refused(what: &str, problems: &Problems) -> Failure {
         .next("gateway policy check")
 }
 
-/// Returns the hosts that some policy permits, or `None` for any host.
+/// The session name of `exec`.
+pub(super) const EXEC: &str = "exec";
+
+/// Returns the policies of a run of `exec` with this configuration, to say what they permit.
 ///
 /// # Errors
 /// As [`first`].
-pub fn hosts(
-    config: &Config,
-    resolved: &ResolvedConfig,
-) -> Result<Option<Vec<HostScope>>, Failure> {
+pub fn of_exec(config: &Config, resolved: &ResolvedConfig) -> Result<Arc<Generation>, Failure> {
     let bindings = resolved.stored.iter().map(|stored| stored.binding.clone());
     let bindings = Bindings::new(bindings.collect()).map_err(|error| ambiguous(&error))?;
     let mut sources = sources(config, resolved, &bindings)?;
     sources.extend(granted(config)?);
     let policies = Policies::load(&sources, config.facts.clone());
     let policies = policies.map_err(|problems| refused("the policies", &problems))?;
-    Ok(policies.generation().hosts())
+    Ok(policies.current())
 }
 
 /// The rules that operators grant stand in a file beside the configuration: `gateway.granted.cedar`

@@ -1,7 +1,7 @@
 //! The summary of `exec` before the command starts: what applies, and what a person might miss.
 
 use super::failure::Failure;
-use super::generation;
+use super::generation::{self, EXEC};
 use super::known_commands;
 use super::lending;
 use super::ports;
@@ -15,7 +15,7 @@ use crate::credential::{SecretUnsafe, Stored, unexpected_reach};
 use crate::gateway::floor;
 use crate::launch::{self, Launch};
 use crate::message::{Authority, HostPattern, Origin, Scheme};
-use crate::names::ReasonCode;
+use crate::names::{ReasonCode, SessionId};
 use crate::origin::OriginSettings;
 use crate::policy::HostScope;
 use crate::session::Role;
@@ -97,13 +97,20 @@ impl Overview<'_> {
 
     /// What policies allow: those of files, and those that flags and presets stand for.
     fn network(&self) -> Result<String, Failure> {
-        let Some(scopes) = generation::hosts(self.config, self.resolved)? else {
+        let policies = generation::of_exec(self.config, self.resolved)?;
+        let session = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
+        let groups = self.config.groups.iter().map(|group| group.as_str().into());
+        let Some(scopes) = policies.hosts_of(&session, &groups.collect::<Vec<_>>()) else {
             return Ok(String::from("any host, as the policies say"));
         };
         let mut hosts: Vec<String> = scopes.iter().map(|scope| self.reached(scope)).collect();
         hosts.sort();
         hosts.dedup();
-        let nothing = "nothing: name a host with --allow, or a credential with --secret";
+        let is_for_others = policies.hosts().is_none_or(|all| !all.is_empty());
+        let nothing = match is_for_others {
+            true => "nothing: the policies are about other sessions or groups; see --group",
+            false => "nothing: name a host with --allow, or a credential with --secret",
+        };
         Ok(match hosts.is_empty() {
             true => nothing.to_owned(),
             false => some_of(&hosts, HOSTS_SHOWN, ", "),

@@ -390,6 +390,26 @@ fn the_summary_says_what_policies_allow_and_what_the_project_shows() {
         !said.contains("sk_live") && !said.contains("user     uid"),
         "{said}"
     );
+    let of_a_group = r#"permit(principal in Gateway::Group::"agents", action in Gateway::Action::"ask",
+        resource == Gateway::Host::"group.test");"#;
+    desk.write("home/group.cedar", of_a_group);
+    let policy = desk.at("home/group.cedar");
+    let in_it = [
+        "--policy",
+        policy.to_str().unwrap(),
+        "--group",
+        "agents",
+        "--",
+        "true",
+    ];
+    let member = self::said(desk.command("one", &in_it));
+    assert!(member.contains("network  group.test\n"), "{member}");
+    let without = [&in_it[..2], &in_it[4..]].concat();
+    let stranger = self::said(desk.command("one", &without));
+    assert!(
+        stranger.contains("network  nothing: the policies are about other"),
+        "{stranger}"
+    );
     let nothing = desk
         .command("two", &["--no-lend", "--", "true"])
         .output()
