@@ -71,6 +71,11 @@ impl RecordBuilder {
         self.record.path_bytes = (path.len() > MOST_PATH).then_some(path.len() as u64);
     }
 
+    pub(super) fn cause(&mut self, mut words: String) {
+        words.truncate(words.floor_char_boundary(MOST_CAUSE));
+        self.record.cause = Some(words.into());
+    }
+
     /// The method and the path, redacted and cut.
     pub(super) fn request(&self) -> Option<(String, String)> {
         let redact = self.redact.as_deref();
@@ -279,6 +284,8 @@ const CONCEALED: &[u8] = b"[phantom]";
 const MOST_KEPT: usize = 32 * 1024;
 const TRACEPARENT_BYTES: usize = 55;
 const MOST_METHOD: usize = 32;
+/// The cause of a refusal, in bytes.
+const MOST_CAUSE: usize = 400;
 const MOST_HOST: usize = 255;
 const MOST_PATH: usize = 2048;
 const MOST_NAME: usize = 64;

@@ -137,7 +137,7 @@ record! {
     version: Option<Word>,
     /// Process id of the writer.
     pid: Option<u32>,
-    /// Why the log had to recover.
+    /// Why the log had to recover; of a refusal, what failed.
     cause: Option<Word>,
     /// Offset of the torn bytes in the file.
     torn_at: Option<u64>,

@@ -188,6 +188,11 @@ impl Trail {
         self.builder.record.blame = Some(reason.blame().as_str().into());
     }
 
+    /// Notes in words what failed. They hold no text from the request or the origin.
+    pub fn cause(&mut self, words: String) {
+        self.builder.cause(words);
+    }
+
     /// Notes the length of the request content, as announced or counted.
     pub fn request_bytes(&mut self, bytes: u64) {
         self.builder.record.request_bytes = Some(bytes);

@@ -234,6 +234,9 @@ fn print(terminal: &Terminal, found: &Found, remedy: &Remedy) {
     print_request(terminal, record);
     let verdict = verdict(terminal, record);
     terminal.line(format!("{} {verdict}", bold("verdict")));
+    if let Some(cause) = &record.cause {
+        terminal.line(format!("  because {}", safe(cause)));
+    }
     if !record.policies.is_empty() {
         let policies: Vec<_> = record.policies.iter().map(|policy| safe(policy)).collect();
         terminal.line(format!("  decided by {}", policies.join(", ")));

@@ -116,7 +116,7 @@ fn happened(list: &mut List, record: &Record) {
     list.number("gateway.count", record.count);
     list.text("gateway.audit.chain", record.chain.as_deref());
     list.number("process.pid", record.pid.map(u64::from));
-    list.text("gateway.recover.cause", record.cause.as_deref());
+    list.text("gateway.cause", record.cause.as_deref());
     list.number("gateway.recover.torn_bytes", record.torn_bytes);
     list.number("gateway.recover.lost", record.lost);
 }

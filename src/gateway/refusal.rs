@@ -127,6 +127,22 @@ impl Refusal {
         }
     }
 
+    /// Says in words what failed, where the reason alone does not. The operator reads it in the log.
+    pub(super) fn failure(&self) -> Option<String> {
+        let fails = match self {
+            Self::Origin(_) => true,
+            Self::Credential(_) => self.reason().status().is_server_error(),
+            Self::Denied(_) => {
+                matches!(
+                    self.reason(),
+                    ReasonCode::PolicyError | ReasonCode::PolicyUnjudged
+                )
+            }
+            _ => false,
+        };
+        fails.then(|| self.cause())
+    }
+
     /// Says what to do next, and who does it. `to` is the host and port that the request is for.
     fn next_step(&self, to: &str, id: &str) -> String {
         let usual = self.reason().next_step_for(to, id);

@@ -195,6 +195,9 @@ impl Exchange {
         let counts = &self.worker.shared.refused;
         counts.count_of(to, reason, id, refusal.is_grantable());
         self.trail.refuse(reason);
+        if let Some(cause) = refusal.failure() {
+            self.trail.cause(cause);
+        }
         refusal.log(id);
         let (status, fields, content) = refusal.answer(id, version, self.error_format, to);
         let length = Length::Known(content.len() as u64);

@@ -478,6 +478,9 @@ fn the_record_names_the_facts_that_were_read_and_no_value(rig: &Rig) {
         ] {
             let record = post.record(rig, way, false);
             assert_eq!(record["facts"], facts, "{way:?} {record}");
+            let cause = record["cause"].as_str().unwrap_or_default();
+            let is_error = record["reason"] == "policy_error";
+            assert_eq!(cause.contains("reads `amount` of the content"), is_error);
             let shown = record.to_string();
             assert!(
                 !shown.contains("unheard-of") && !shown.contains("ch_3Nx"),

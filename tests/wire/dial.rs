@@ -191,7 +191,7 @@ fn an_origin_without_a_good_certificate_gets_no_secret(rig: &Rig) {
                 &host,
                 "GET {T}/x?secret-looking=1 HTTP/1.1\r\nHost: {H}\r\n\r\n",
             );
-            rig.record(way);
+            let record = rig.record(way);
             assert_eq!(
                 (answer.status, answer.reason().as_str()),
                 (502, "origin_tls"),
@@ -199,6 +199,7 @@ fn an_origin_without_a_good_certificate_gets_no_secret(rig: &Rig) {
             );
             let told = format!("the origin's certificate {why}");
             assert!(answer.text().contains(&told), "{host} {answer:?}");
+            assert_eq!(record["cause"], format!("{told}."));
             // The refusal names the host in canonical form, and nothing else of the request.
             assert!(!answer.text().contains("secret-looking"), "{answer:?}");
         }
