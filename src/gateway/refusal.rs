@@ -127,7 +127,7 @@ impl Refusal {
         }
     }
 
-    /// Says in words what failed, where the reason alone does not: the operator reads it in the log.
+    /// Says in words what failed, if the reason alone does not. The log shows it to the operator.
     pub(super) fn failure(&self) -> Option<String> {
         let fails = match self {
             Self::Origin(_) => true,
