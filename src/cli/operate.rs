@@ -186,8 +186,12 @@ impl OneSession {
 impl Reload {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let reloaded = self.chosen.one()?.post("/v1/reload", None)?;
-        let generation = &reloaded["generation"];
-        terminal.answer(&reloaded, format!("reloaded, generation {generation}"));
+        let mut line = format!("reloaded, generation {}", reloaded["generation"]);
+        for change in texts(&reloaded["changes"]) {
+            line.push_str("; ");
+            line.push_str(&change);
+        }
+        terminal.answer(&reloaded, line);
         Ok(Code::Ok)
     }
 }

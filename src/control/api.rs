@@ -301,8 +301,7 @@ impl<O: Operations> Control<O> {
         self.record(peer, Operation::Reload, None, ("", Decision::Allow))?;
         let reloaded = self.operations.reload().await;
         let failed = |_: &_| self.failed(peer, Operation::Reload, None, "");
-        let generation = reloaded.inspect_err(failed)?;
-        Ok(document(&json!({ "generation": generation })))
+        Ok(document(&reloaded.inspect_err(failed)?))
     }
 
     /// Revokes a credential, even if that cannot be recorded.

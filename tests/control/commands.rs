@@ -70,6 +70,22 @@ fn a_reload_applies_changed_policies_or_says_what_is_wrong_with_them() {
     let (code, said) = program.gateway(&["reload"]);
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("rules.cedar:"), "{said}");
+    let holds = format!("what held still holds (generation {generation})");
+    let first = said.lines().next().unwrap();
+    assert!(
+        first.contains("the change is refused") && first.contains(&holds),
+        "{said}"
+    );
+    let check = said.split_once("next: ").unwrap().1.trim_end();
+    let file = program.path("gateway.toml");
+    let wanted = format!("gateway policy check --config {}", file.display());
+    assert_eq!(check, wanted);
+    let words: Vec<&str> = check.split(' ').skip(1).collect();
+    let (code, found) = program.gateway(&words);
+    assert!(code == 1 && found.contains("rules.cedar:"), "{found}");
+    let told = std::fs::read_to_string(program.path("log")).unwrap();
+    let applied = format!("gateway: configuration reloaded, generation {generation}\n");
+    assert!(told.contains(&applied) && told.contains(&holds), "{told}");
     assert!(
         !said.contains("\\u{a}"),
         "each mistake has its line: {said}"
