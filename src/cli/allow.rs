@@ -72,7 +72,7 @@ impl Allow {
         Ok(Code::Ok)
     }
 
-    /// Says how to allow it to a command that has ended.
+    /// Says how to allow it if no gateway runs.
     fn again(&self, failure: Failure) -> Failure {
         let runs = !self.chosen.find().unwrap_or_default().is_empty();
         if runs || self.chosen.is_named() {
@@ -82,8 +82,10 @@ impl Allow {
             Some(host) if !is_id(host) => format!("`gateway exec --allow {} -- CMD`", safe(host)),
             _ => "`gateway exec -- CMD`, with the `--allow HOST` that its summary named".to_owned(),
         };
-        let failure = failure.because("the command has ended");
-        failure.next(format!("run it again: {again}"))
+        let failure = failure.because("only a gateway that runs can allow it");
+        failure.next(format!(
+            "start it again: {again}; or `gateway serve --config FILE`"
+        ))
     }
 
     fn request(&self) -> AllowRequest {

@@ -21,6 +21,8 @@ fn without_a_gateway_each_command_says_that_none_runs_and_how_to_start_one() {
         assert_eq!(code, 1, "{arguments:?}: {said}");
         assert!(said.contains("no gateway of yours runs"), "{said}");
         assert!(said.contains("gateway exec -- CMD"), "{said}");
+        // It may have been a `serve`.
+        assert!(said.contains("gateway serve --config FILE"), "{said}");
     }
 }
 
