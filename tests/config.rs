@@ -725,6 +725,23 @@ fn what_can_never_happen_is_warned_of() {
 }
 
 #[test]
+fn an_allowed_url_with_a_path_is_warned_of_where_it_stands() {
+    let text = "[policy]\nallow = [\"a.test\", \"https://x.test/\", \"https://x.test/path\"]\n";
+    let warnings = read(text).unwrap().warnings;
+    let told: Vec<_> = warnings
+        .iter()
+        .map(|warning| {
+            (
+                warning.position.line,
+                warning.position.column,
+                &*warning.what,
+            )
+        })
+        .collect();
+    assert_eq!(told, [(2, 39, "every path of `x.test` is allowed")]);
+}
+
+#[test]
 fn a_private_key_is_taken_as_a_part_and_what_nobody_could_sign_with_is_warned_of() {
     let text = |env: &str| {
         format!(
