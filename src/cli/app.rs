@@ -331,7 +331,7 @@ impl App {
     }
 
     pub(super) async fn keeper(&self) -> Result<&Keeper, Failure> {
-        let open = || Keeper::open(&self.config, self.keeping.clone());
+        let open = || Keeper::open(&self.config, self.keeping.clone(), &self.shared);
         self.keeper.get_or_try_init(open).await
     }
 }

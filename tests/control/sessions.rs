@@ -160,6 +160,16 @@ fn a_session_that_one_gateway_uses_does_not_end_because_another_one_idles() {
         assert_eq!(used.ask("http://stream.test/").0, 200);
         std::thread::sleep(Duration::from_millis(100));
     }
+    wait_for("the end has no record", || {
+        let log = fs::read_to_string(used.path("other/log.jsonl")).unwrap();
+        log.contains(r#""subject":"it was not used for too long""#)
+    });
+    let (status, told) = idle.call("POST", "/v1/sessions/agent-1/pause", "");
+    assert!(
+        status == 409 && told.contains("gateway resume agent-1"),
+        "{told}"
+    );
+    assert!(told.contains("not used for too long"), "{told}");
     // Where it was idle it stays ended until an operator resumes it there.
     assert_eq!(idle.ask("http://stream.test/").0, 403);
     let resumed = idle.call("POST", "/v1/sessions/agent-1/resume", "");
