@@ -69,8 +69,14 @@ impl StatusCommand {
 fn print(terminal: &Terminal, state: &Value) {
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     let policies = &state["policies"];
+    let drains = state["state"] == "draining";
+    let state_of = if drains {
+        "draining, no connection is taken; "
+    } else {
+        ""
+    };
     terminal.line(format!(
-        "{}  up {}, generation {} of {} policies",
+        "{}  {state_of}up {}, generation {} of {} policies",
         terminal.paint(Paint::Bold, &shown(&state["name"])),
         duration(number(&state["uptime_seconds"])),
         number(&policies["generation"]),

@@ -57,6 +57,24 @@ fn status_and_sessions_tell_a_person_and_a_machine() {
 }
 
 #[test]
+fn a_gateway_that_drains_says_so() {
+    let program = Program::start("");
+    let state = || program.json(&["status"])["gateways"][0]["state"].clone();
+    assert_eq!(state(), "serving");
+    let (status, _stream) = program.begin("http://stream.test/events");
+    assert_eq!(status, 200);
+    let pid = rustix::process::Pid::from_child(&program.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let until = Instant::now() + Duration::from_secs(5);
+    while state() != "draining" {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (_, said) = program.gateway(&["status"]);
+    assert!(said.contains("draining"), "{said}");
+}
+
+#[test]
 fn a_reload_applies_changed_policies_or_says_what_is_wrong_with_them() {
     let program = Program::start("");
     assert_eq!(program.ask("http://later.test/").0, 403);
