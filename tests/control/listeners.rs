@@ -107,6 +107,9 @@ fn an_added_listener_serves_a_new_session_and_its_files_are_there_first() {
     assert_eq!(code, 0, "{said}");
     // The files are watched too, so that it may have been applied a moment before.
     let added = format!("; listeners added: {address}\n");
+    until("serve's line about it", || {
+        read(&program, "log").contains(&added)
+    });
     let log = read(&program, "log");
     let (before, after) = log.split_once(&added).unwrap();
     let was_applied = after.contains("configuration reloaded");
