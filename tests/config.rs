@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use gateway::audit::Durability;
@@ -1029,6 +1030,29 @@ fn exit_codes_are_those_that_the_help_promises() {
         at,
         2,
         "\"line\":2,\"column\":1",
+    );
+}
+
+#[test]
+fn a_short_secret_for_the_key_ring_is_refused_without_advice_that_the_ring_does_not_take() {
+    let mut set = Command::new(env!("CARGO_BIN_EXE_gateway"));
+    let mut set = set
+        .args(["secret", "set", "X"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    set.stdin.take().unwrap().write_all(b"short\n").unwrap();
+    let output = set.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(
+        said.contains("why: the secret has fewer than 8 characters\n"),
+        "{said}"
+    );
+    assert!(
+        said.contains("and a file does: `allow_short = true`"),
+        "{said}"
     );
 }
 
