@@ -452,6 +452,12 @@ fn serve_has_no_flags_of_a_sandbox() {
 }
 
 #[test]
+fn allow_without_an_argument_names_each_that_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    ends_with(&["allow"], folder.path(), 2, &["<HOST|ID|--last>"]);
+}
+
+#[test]
 fn nothing_is_proposed_after_a_log_that_does_not_hold() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

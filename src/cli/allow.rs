@@ -1,6 +1,6 @@
 //! `gateway allow`: allows a running session what it was refused, by the narrowest rule.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 
 use super::confirm::confirmed;
@@ -12,14 +12,11 @@ use crate::control::{AllowRequest, GrantedRule};
 
 /// Allow a running session what it was refused: shows the narrowest rule, asks, and applies it
 #[derive(Args)]
+#[command(group = ArgGroup::new("asked").args(["what", "last"]).required(true))]
 pub(super) struct Allow {
     /// A host (`api.example.com`, `api.example.com:8443`, `*.example.com`), or the id of a refused
     /// exchange or a proposal
-    #[arg(
-        value_name = "HOST|ID",
-        required_unless_present = "last",
-        conflicts_with = "last"
-    )]
+    #[arg(value_name = "HOST|ID")]
     what: Option<String>,
     /// What was refused last
     #[arg(long)]
