@@ -1,5 +1,6 @@
 //! `gateway log`: what the audit log holds, and what comes.
 
+use std::cell::Cell;
 use std::io::stdout;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -106,11 +107,15 @@ impl LogCommand {
             .map_err(|(status, answer)| gateway.refused(status, &answer))?;
         let past = self.past(gateway, terminal)?;
         let mut unread = Vec::new();
+        let has_reader = Cell::new(true);
         let mut next = || {
             runtime.block_on(async {
                 tokio::select! {
                     frame = content.frame() => frame,
-                    () = reader_gone() => None,
+                    () = reader_gone() => {
+                        has_reader.set(false);
+                        None
+                    }
                 }
             })
         };
@@ -126,6 +131,9 @@ impl LogCommand {
                     self.print(terminal, &record);
                 }
             }
+        }
+        if has_reader.get() {
+            terminal.note(format!("gateway: `{}` has ended", gateway.name));
         }
         Ok(Code::Ok)
     }

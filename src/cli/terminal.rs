@@ -232,6 +232,14 @@ impl Terminal {
     }
 }
 
+/// A number of things, in words: `1 policy`, `2 policies`.
+pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
+    }
+}
+
 /// Whether some line did not reach standard output, although its reader was there.
 static UNWRITTEN: AtomicBool = AtomicBool::new(false);
 

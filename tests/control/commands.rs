@@ -39,7 +39,7 @@ fn status_and_sessions_tell_a_person_and_a_machine() {
     assert_eq!(code, 0);
     for part in [
         "serve-",
-        "generation 1 of 2 policies",
+        "generation 1, 2 policies",
         "session agent-1",
         "audit/log.jsonl",
     ] {
@@ -213,6 +213,7 @@ fn the_log_is_read_with_and_without_a_gateway_and_followed() {
     let mut following = command(program.folder.path())
         .args(["log", "-f", "--json", "--refused", "-n", "1"])
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
@@ -223,7 +224,13 @@ fn the_log_is_read_with_and_without_a_gateway_and_followed() {
     assert_eq!(next()["host"], "worse.test");
     program.child.kill().unwrap();
     program.child.wait().unwrap();
-    assert!(following.wait().unwrap().success());
+    let ended = following.wait_with_output().unwrap();
+    assert!(ended.status.success());
+    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(
+        told.starts_with("gateway: `serve-") && told.ends_with("` has ended\n"),
+        "{told}"
+    );
     let arguments = ["log", "--config", "gateway.toml", "--refused"];
     let (code, said) = program.gateway(&arguments);
     assert_eq!(code, 0, "{said}");
