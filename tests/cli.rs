@@ -452,6 +452,22 @@ fn serve_has_no_flags_of_a_sandbox() {
 }
 
 #[test]
+fn a_path_that_is_not_there_is_told_with_its_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    for flag in ["--see", "--write"] {
+        let told = format!("{flag} /nothere: No such file");
+        let run = ["exec", "-q", flag, "/nothere", "--", "true"];
+        ends_with(&run, folder.path(), 2, &[&told]);
+    }
+}
+
+#[test]
+fn allow_without_an_argument_names_each_that_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    ends_with(&["allow"], folder.path(), 2, &["<HOST|ID|--last>"]);
+}
+
+#[test]
 fn nothing_is_proposed_after_a_log_that_does_not_hold() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
@@ -595,7 +611,7 @@ fn policy_check_reports_every_problem_and_counts_what_holds() {
         &["policy", "check", "good.cedar"],
         at,
         0,
-        &["1 policies load, 0 warnings"],
+        &["1 policy loads, 0 warnings"],
     );
     fs::write(
         at.join("bad.cedar"),
@@ -635,7 +651,7 @@ fn policy_check_reports_every_problem_and_counts_what_holds() {
         at,
         0,
         &[
-            "1 policies load, 1 warnings",
+            "1 policy loads, 1 warning",
             "no policy permits anything on https://other.example.com, where `A` is bound to",
         ],
     );

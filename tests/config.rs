@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use gateway::audit::Durability;
@@ -725,6 +726,23 @@ fn what_can_never_happen_is_warned_of() {
 }
 
 #[test]
+fn an_allowed_url_with_a_path_is_warned_of_where_it_stands() {
+    let text = "[policy]\nallow = [\"a.test\", \"https://x.test/\", \"https://x.test/path\"]\n";
+    let warnings = read(text).unwrap().warnings;
+    let told: Vec<_> = warnings
+        .iter()
+        .map(|warning| {
+            (
+                warning.position.line,
+                warning.position.column,
+                &*warning.what,
+            )
+        })
+        .collect();
+    assert_eq!(told, [(2, 39, "every path of `x.test` is allowed")]);
+}
+
+#[test]
 fn a_private_key_is_taken_as_a_part_and_what_nobody_could_sign_with_is_warned_of() {
     let text = |env: &str| {
         format!(
@@ -1012,6 +1030,29 @@ fn exit_codes_are_those_that_the_help_promises() {
         at,
         2,
         "\"line\":2,\"column\":1",
+    );
+}
+
+#[test]
+fn a_short_secret_for_the_key_ring_is_refused_without_advice_that_the_ring_does_not_take() {
+    let mut set = Command::new(env!("CARGO_BIN_EXE_gateway"));
+    let mut set = set
+        .args(["secret", "set", "X"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    set.stdin.take().unwrap().write_all(b"short\n").unwrap();
+    let output = set.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(
+        said.contains("why: the secret has fewer than 8 characters\n"),
+        "{said}"
+    );
+    assert!(
+        said.contains("and a file does: `allow_short = true`"),
+        "{said}"
     );
 }
 

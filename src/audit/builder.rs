@@ -137,7 +137,8 @@ impl RecordBuilder {
             .texts()
             .map(|(text, most)| text.len().min(most) * LONGEST_ESCAPE)
             .sum();
-        (texts + 160 * lists + 4096) as u64
+        // An `end` record may name the request once more.
+        (2 * texts + 160 * lists + 4096) as u64
     }
 
     /// Whether the record made at the answer already describes this end.
@@ -167,8 +168,19 @@ impl RecordBuilder {
         record.encode()
     }
 
-    /// Makes the `end` record.
+    /// Makes the `end` record. Unless the content was whole, it names the request.
     pub(super) fn end(&self, status: Option<u16>, end: &End) -> Vec<u8> {
+        let about = match end.outcome {
+            Outcome::Whole => Record::default(),
+            _ => Record {
+                method: self.record.method.clone(),
+                host: self.record.host.clone(),
+                port: self.record.port,
+                path: self.record.path.clone(),
+                path_bytes: self.record.path_bytes,
+                ..Record::default()
+            },
+        };
         Record {
             kind: "end".into(),
             id: self.record.id.clone(),
@@ -182,7 +194,7 @@ impl RecordBuilder {
             response_bytes: end.response_bytes,
             scrubbed: Some(end.scrubbed),
             us: [(TOTAL.into(), self.elapsed_us())].into(),
-            ..Record::default()
+            ..about
         }
         .encode()
     }

@@ -1,6 +1,6 @@
 //! `gateway allow`: allows a running session what it was refused, by the narrowest rule.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 
 use super::confirm::confirmed;
@@ -12,14 +12,11 @@ use crate::control::{AllowRequest, GrantedRule};
 
 /// Allow a running session what it was refused: shows the narrowest rule, asks, and applies it
 #[derive(Args)]
+#[command(group = ArgGroup::new("asked").args(["what", "last"]).required(true))]
 pub(super) struct Allow {
     /// A host (`api.example.com`, `api.example.com:8443`, `*.example.com`), or the id of a refused
     /// exchange or a proposal
-    #[arg(
-        value_name = "HOST|ID",
-        required_unless_present = "last",
-        conflicts_with = "last"
-    )]
+    #[arg(value_name = "HOST|ID")]
     what: Option<String>,
     /// What was refused last
     #[arg(long)]
@@ -77,7 +74,7 @@ impl Allow {
         Ok(Code::Ok)
     }
 
-    /// Says how to allow it to a command that has ended.
+    /// Says how to allow it if no gateway runs.
     fn again(&self, failure: Failure) -> Failure {
         let runs = !self.chosen.find().unwrap_or_default().is_empty();
         if runs || self.chosen.is_named() {
@@ -87,8 +84,10 @@ impl Allow {
             Some(host) if !is_id(host) => format!("`gateway exec --allow {} -- CMD`", safe(host)),
             _ => "`gateway exec -- CMD`, with the `--allow HOST` that its summary named".to_owned(),
         };
-        let failure = failure.because("the command has ended");
-        failure.next(format!("run it again: {again}"))
+        let failure = failure.because("only a gateway that runs can allow it");
+        failure.next(format!(
+            "start it again: {again}; or `gateway serve --config FILE`"
+        ))
     }
 
     fn request(&self) -> AllowRequest {

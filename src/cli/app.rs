@@ -22,7 +22,7 @@ use super::standing::StandingRules;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};
 use crate::config::{self, Config, SandboxDns};
-use crate::credential::IssueFailure;
+use crate::credential::{IssueFailure, StoreError};
 use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::intercept::{CaSettings, SessionCa};
 use crate::launch::Entrance;
@@ -331,7 +331,7 @@ impl App {
     }
 
     pub(super) async fn keeper(&self) -> Result<&Keeper, Failure> {
-        let open = || Keeper::open(&self.config, self.keeping.clone());
+        let open = || Keeper::open(&self.config, self.keeping.clone(), &self.shared);
         self.keeper.get_or_try_init(open).await
     }
 }
@@ -354,13 +354,22 @@ async fn issue(
 /// Describes why phantoms were not issued, with advice for where the secret is kept.
 fn unissued(what: String, error: &IssueFailure) -> Failure {
     let variable = match error {
+        // The reason says what to do.
+        IssueFailure::Unavailable { cause, .. } if matches!(cause.cause, StoreError::Unsafe(_)) => {
+            return Failure::new(what).because(chain(error));
+        }
         IssueFailure::Unavailable { cause, .. } => cause.reference.env_name(),
         IssueFailure::Phantom(_) => None,
     };
     let later = "with `shape = \"…\"` the secret need not be looked at now";
     let next = variable.map_or_else(
         || format!("check the credential's `from`; {later}"),
-        |name| format!("set the variable `{name}` to the credential alone"),
+        // A process that runs gets no new variable.
+        |name| {
+            format!(
+                "set the variable `{name}` to the credential alone, and start anew; or keep it in a file: `file:/PATH`"
+            )
+        },
     );
     Failure::new(what).because(chain(error)).next(next)
 }

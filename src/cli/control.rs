@@ -10,19 +10,24 @@ use std::time::{Instant, SystemTime};
 
 use http::StatusCode;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::app::App;
 use super::failure::{Code, Failure};
+use super::reloading::Applied;
 use super::{grant, serving, settling};
 use crate::config::state;
 use crate::control::{
-    About, AllowRequest, Control, ControlRefusal, ControlSocket, GrantedRule, Operations, Unusable,
+    About, AllowRequest, Control, ControlRefusal, ControlSocket, GrantedRule, Operations, Reloaded,
+    Unusable,
 };
 use crate::gateway::chain;
 use crate::names::SessionId;
 use crate::policy::{Operators, Source};
 use crate::session::SessionStatus;
+
+/// Where the outcome of a reload goes.
+pub(super) type TellReload = mpsc::UnboundedSender<Result<Applied, Failure>>;
 
 /// The control socket and the metrics port, served until this is dropped.
 pub struct OpenControl {
@@ -44,13 +49,19 @@ impl Drop for OpenControl {
 
 /// Opens the control socket and the metrics port, and serves them on a thread of their own.
 ///
+/// `tell` gets the outcome of each reload that an operator asks for.
+///
 /// Without a configured path, a gateway that can have no socket runs without one, and its log says
 /// why.
 ///
 /// # Errors
 /// Returns a [`Failure`] if the configured socket or port cannot be had, or if the policies for
 /// operators are refused. Must be called on the runtime that serves.
-pub fn open(app: &Arc<App>, kind: &'static str) -> Result<Option<OpenControl>, Failure> {
+pub fn open(
+    app: &Arc<App>,
+    kind: &'static str,
+    tell: Option<TellReload>,
+) -> Result<Option<OpenControl>, Failure> {
     let settings = &app.config.control;
     let permitted = operators(settings.policy.as_ref())?;
     app.operators.store(Arc::new(permitted));
@@ -83,6 +94,7 @@ pub fn open(app: &Arc<App>, kind: &'static str) -> Result<Option<OpenControl>, F
     let operations = AppOperations {
         app: app.clone(),
         main: Handle::current(),
+        tell,
     };
     let control = Control::new(about, app.shared.clone(), app.operators.clone(), operations);
     let (stop, thread) = start(control, listener, port)?;
@@ -186,6 +198,7 @@ struct AppOperations {
     app: Arc<App>,
     /// The runtime that serves. What changes the data path runs there.
     main: Handle,
+    tell: Option<TellReload>,
 }
 
 impl AppOperations {
@@ -206,9 +219,21 @@ impl Operations for AppOperations {
         self.app.listeners()
     }
 
-    async fn reload(&self) -> Result<u64, ControlRefusal> {
-        let reload = |app: Arc<App>| async move { Ok(app.reload().await?.generation) };
-        self.on_main(reload).await
+    async fn reload(&self) -> Result<Reloaded, ControlRefusal> {
+        let tell = self.tell.clone();
+        let reload = |app: Arc<App>| async move {
+            let outcome = app.reload().await;
+            if let Some(tell) = tell {
+                // Nobody hears it once the gateway drains.
+                let _ = tell.send(outcome.clone());
+            }
+            outcome
+        };
+        let applied = self.on_main(reload).await?;
+        Ok(Reloaded {
+            generation: applied.generation,
+            changes: applied.changes(),
+        })
     }
 
     async fn keep_status(

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::signals::Signals;
-use super::terminal::Terminal;
+use super::terminal::{Terminal, counted};
 use crate::config::show_duration;
 use crate::gateway::{SharedState, Worker};
 
@@ -28,9 +28,13 @@ pub async fn drain(
     let most = shared.look().limits.drain_timeout;
     shared.draining.cancel();
     terminal.note(format!(
-        "gateway: draining: {} exchanges on {} connections, for at most {}; another signal cuts them",
-        underway(workers),
-        shared.open.load(Ordering::Relaxed),
+        "gateway: draining: {} on {}, for at most {}; another signal cuts them",
+        counted(underway(workers) as u64, "exchange", "exchanges"),
+        counted(
+            shared.open.load(Ordering::Relaxed) as u64,
+            "connection",
+            "connections"
+        ),
         show_duration(most),
     ));
     let is_over = || {
@@ -42,7 +46,8 @@ pub async fn drain(
         () = tokio::time::sleep(most) => {}
         () = signals.stop() => {}
     }
-    terminal.note(format!("gateway: cut {} exchanges", underway(workers)));
+    let cuts = counted(underway(workers) as u64, "exchange", "exchanges");
+    terminal.note(format!("gateway: cut {cuts}"));
     cut(workers).await;
 }
 

@@ -8,8 +8,6 @@
 use std::path::Path;
 use std::process::Command;
 
-use clap::Args;
-
 use super::app::App;
 use super::failure::{Code, Failure};
 use super::reloading::RunsAs;
@@ -20,10 +18,6 @@ use crate::config::{Config, state};
 use crate::launch::enroll::GatewayEnd;
 use crate::launch::escape::{self, Fixtures, TARGETS_VARIABLE, Targets};
 use crate::launch::{self, Launch, environment};
-
-/// The sandbox in which the probes run; for `doctor` itself
-#[derive(Args)]
-pub struct EscapeRun {}
 
 /// Tries every way out, and reports which ones were blocked.
 ///
@@ -48,11 +42,11 @@ pub fn check(terminal: &Terminal) -> Result<Code, Failure> {
     }
     let told = serde_json::to_string(&targets).map_err(|error| failed(error.into()))?;
     let mut command = Command::new("/proc/self/exe");
+    command.arg(SUBCOMMAND);
     if terminal.json() {
         command.arg("--json");
     }
     let ended = command
-        .arg(SUBCOMMAND)
         .envs(targets.environment())
         .env(TARGETS_VARIABLE, told)
         .stdin(fixtures.input().map_err(failed)?)
@@ -75,42 +69,40 @@ pub fn check(terminal: &Terminal) -> Result<Code, Failure> {
     }
 }
 
-/// The hidden command that runs the probes in a sandbox.
+/// The first argument of the image that runs the probes in a sandbox.
 pub const SUBCOMMAND: &str = "__probe";
 
-impl EscapeRun {
-    /// Starts the sandbox with the probes inside. Returns only if that fails.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] with the step that failed.
-    pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let mut arguments = vec!["gateway".into(), escape::SUBCOMMAND.into()];
-        if terminal.json() {
-            arguments.push("--json".into());
-        }
-        let launch = Launch {
-            arguments,
-            own_program: true,
-            ports: ports::of(&config()?.sandbox)?,
-            environment: environment::Rules {
-                allow: vec![TARGETS_VARIABLE.to_owned()],
-            },
-            ..Launch::default()
-        };
-        launching::start(launch, &[])
+/// Starts the sandbox with the probes inside. Returns only if that fails.
+///
+/// # Errors
+/// Returns a [`Failure`] with the step that failed.
+pub fn start(json: bool) -> Result<Code, Failure> {
+    let mut arguments = vec!["gateway".into(), escape::SUBCOMMAND.into()];
+    if json {
+        arguments.push("--json".into());
     }
+    let launch = Launch {
+        arguments,
+        own_program: true,
+        ports: ports::of(&config()?.sandbox)?,
+        environment: environment::Rules {
+            allow: vec![TARGETS_VARIABLE.to_owned()],
+        },
+        ..Launch::default()
+    };
+    launching::start(launch, &[])
+}
 
-    /// Serves that sandbox and allows nothing but two ports.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] that the launcher has already been told.
-    pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
-        let app = config().and_then(|config| {
-            let resolved = ResolvedConfig::of(&config, false)?;
-            App::new(config, resolved, RunsAs::Exec)
-        });
-        gateway_process::serve_on(&super::serving::runtime()?, gateway, app, None)
-    }
+/// Serves that sandbox and allows nothing but two ports.
+///
+/// # Errors
+/// Returns a [`Failure`] that the launcher has already been told.
+pub fn serve(gateway: GatewayEnd) -> Result<Code, Failure> {
+    let app = config().and_then(|config| {
+        let resolved = ResolvedConfig::of(&config, false)?;
+        App::new(config, resolved, RunsAs::Exec)
+    });
+    gateway_process::serve_on(&super::serving::runtime()?, gateway, app, None)
 }
 
 /// The configuration of the sandbox: the ports that were planted.

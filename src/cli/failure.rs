@@ -106,6 +106,21 @@ impl Failure {
 }
 
 impl Failure {
+    /// Says first that it refuses a change, and which generation goes on. All that was said
+    /// becomes the reason.
+    #[must_use]
+    pub fn of_a_change(self, generation: u64) -> Self {
+        let mistakes = self.mistakes.iter().map(ToString::to_string);
+        let said = std::iter::once(self.what.clone()).chain(mistakes);
+        let said: Vec<String> = said.chain(self.why).collect();
+        Self {
+            what: format!("the change is refused; what held still holds (generation {generation})"),
+            why: Some(said.join("\n")),
+            mistakes: Vec::new(),
+            ..self
+        }
+    }
+
     /// Writes the failure for the launcher, which tells it to the user.
     pub fn sent(&self) -> String {
         let mistakes = self

@@ -34,7 +34,7 @@ impl ConfigFile {
 pub struct RunFlags {
     #[command(flatten)]
     flags: Flags,
-    /// Print no summary
+    /// Print no summary, and with `serve` no lines of listeners, refusals and cuts
     #[arg(long, short)]
     pub quiet: bool,
 }

@@ -128,7 +128,7 @@ async fn sandbox(
     serve_network(app, &worker, &session, &ca, listeners)?;
     // Before anything can reload.
     app.exports.start(&app.shared, &app.config, false)?;
-    let control = control::open(app, "exec")?;
+    let control = control::open(app, "exec", None)?;
     if let Some(inspection) = inspection {
         inspection.begin().map_err(|error| {
             Failure::new("the projects cannot be watched").because(error.to_string())

@@ -16,7 +16,7 @@ use crate::control::{Client, sockets};
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct ChosenGateway {
     /// The gateway: its process number, its name, or the path of its control socket [default: the
-    /// only one that runs]
+    /// only one that runs; of what is shown, all]
     #[arg(long, value_name = "PID|NAME|SOCKET")]
     gateway: Option<String>,
 }

@@ -31,7 +31,7 @@ pub fn first(
     sources.extend(granted(config)?);
     let policies = Policies::load(&sources, config.facts.clone());
     Ok(Snapshot {
-        policies: policies.map_err(|problems| refused("the policies", &problems))?,
+        policies: policies.map_err(|problems| refused("the policies", config, &problems))?,
         credentials,
         limits: config.limits.clone(),
         origins,
@@ -55,7 +55,7 @@ pub fn next(
     let mut sources = sources(config, &resolved, credentials.bindings())?;
     sources.extend_from_slice(granted);
     let policies = before.policies.next(&sources, config.facts.clone());
-    let policies = policies.map_err(|problems| refused("the new policies", &problems))?;
+    let policies = policies.map_err(|problems| refused("the new policies", config, &problems))?;
     if origins.resolver != before.origins.resolver {
         StubResolver::new(&origins.resolver).map_err(|error| failed("the resolver", &error))?;
     }
@@ -143,10 +143,25 @@ pub fn failed(what: &str, error: &dyn std::error::Error) -> Failure {
     Failure::of(format!("{what} cannot be set up"), error)
 }
 
-fn refused(what: &str, problems: &Problems) -> Failure {
-    Failure::usage(format!("{what} are refused"))
-        .because(problems.to_string())
-        .next("gateway policy check")
+fn refused(what: &str, config: &Config, problems: &Problems) -> Failure {
+    let failure = Failure::usage(format!("{what} are refused")).because(problems.to_string());
+    checked_by(failure, config)
+}
+
+/// Names the command that checks the policies of a configuration, if they stand in files.
+fn checked_by(failure: Failure, config: &Config) -> Failure {
+    let files = match config.file.as_ref().or(config.project.as_ref()) {
+        Some(file) => format!("--config {}", file.display()),
+        None => {
+            let files = config.policy.files.iter();
+            let files: Vec<_> = files.map(|file| file.display().to_string()).collect();
+            files.join(" ")
+        }
+    };
+    match files.is_empty() {
+        true => failure,
+        false => failure.next(format!("gateway policy check {files}")),
+    }
 }
 
 /// The session name of `exec`.
@@ -162,7 +177,7 @@ pub fn of_exec(config: &Config, resolved: &ResolvedConfig) -> Result<Arc<Generat
     let mut sources = sources(config, resolved, &bindings)?;
     sources.extend(granted(config)?);
     let policies = Policies::load(&sources, config.facts.clone());
-    let policies = policies.map_err(|problems| refused("the policies", &problems))?;
+    let policies = policies.map_err(|problems| refused("the policies", config, &problems))?;
     Ok(policies.current())
 }
 
@@ -194,10 +209,14 @@ pub(super) fn served(config: &Config) -> Result<Vec<Source>, Failure> {
 pub(super) fn granted(config: &Config) -> Result<Vec<Source>, Failure> {
     let is_listed = |path: &Path| config.policy.paths().iter().any(|one| one == path);
     let path = config.granted.as_deref();
-    let path = path.filter(|path| path.exists() && !is_listed(path));
-    let read = path.map(Source::read).transpose();
-    let read = read.map_err(|problems| refused("the granted rules", &problems))?;
-    Ok(read.unwrap_or_default())
+    let Some(path) = path.filter(|path| path.exists() && !is_listed(path)) else {
+        return Ok(Vec::new());
+    };
+    Source::read(path).map_err(|problems| {
+        Failure::usage("the granted rules are refused")
+            .because(problems.to_string())
+            .next(format!("gateway policy check {}", path.display()))
+    })
 }
 
 /// Returns the policies from files, and those that flags and presets stand for.
@@ -207,9 +226,8 @@ fn sources(
     bindings: &Bindings,
 ) -> Result<Vec<Source>, Failure> {
     let mut sources = config.policy.sources().map_err(|problems| {
-        Failure::usage("the policies cannot be read")
-            .because(problems.to_string())
-            .next("gateway policy check")
+        let failure = Failure::usage("the policies cannot be read");
+        checked_by(failure.because(problems.to_string()), config)
     })?;
     let flags = lending::policies(config, resolved, bindings);
     if !flags.is_empty() {

@@ -19,6 +19,7 @@ use super::renewal::Renewal;
 use super::sealing::{KeyPlaces, NoKey};
 use super::terminal::Terminal;
 use crate::config::Config;
+use crate::gateway::SharedState;
 use crate::intercept::SessionCa;
 use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
@@ -62,9 +63,13 @@ impl Keeper {
     ///
     /// # Errors
     /// Returns a [`Failure`] if a state that is there cannot be used, or its key is lost.
-    pub(super) async fn open(config: &Config, keeping: Keeping) -> Result<Self, Failure> {
+    pub(super) async fn open(
+        config: &Config,
+        keeping: Keeping,
+        state: &Arc<SharedState>,
+    ) -> Result<Self, Failure> {
         let with = |store: Arc<dyn StateStore>, key| Self {
-            renewal: Renewal::new(store.clone()),
+            renewal: Renewal::new(store.clone(), state.clone()),
             store,
             key,
             keeping: keeping.clone(),

@@ -13,7 +13,7 @@ use super::listening::{Listening, OpenListener};
 use super::opened::OpenedSession;
 use super::project_file;
 use super::publishing::Publication;
-use crate::audit::Event;
+use super::renewal::record_end;
 use crate::config::{Config, Listener, ListenerKind, ProxyLogin};
 use crate::credential::Stores;
 use crate::gateway::{
@@ -317,16 +317,8 @@ impl App {
 
     fn end_without_listener(&self, session: &Session) {
         self.shared.sessions.leave(session);
-        let recorded = self.shared.log.event(Event {
-            name: "session_ended",
-            session: Some(session.id()),
-            subject: b"no listener has it any more",
-            reason: Some(ReasonCode::ListenerRemoved.as_str()),
-            count: 1,
-        });
-        if let Err(error) = recorded {
-            tracing::error!(%error, "the end of a session was not recorded");
-        }
+        let (how, reason) = ("no listener has it any more", ReasonCode::ListenerRemoved);
+        record_end(&self.shared, session.id(), how, reason);
     }
 }
 

@@ -1,5 +1,6 @@
 //! `gateway log`: what the audit log holds, and what comes.
 
+use std::cell::Cell;
 use std::io::stdout;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -61,7 +62,7 @@ impl LogCommand {
         }
         let mut records = Vec::new();
         for chain in self.chains()? {
-            self.read(&chain, &mut records)?;
+            self.read(&chain, &mut records, terminal)?;
         }
         records.sort_by(|one, other| one.time.cmp(&other.time));
         self.print_last(terminal, &records);
@@ -106,11 +107,15 @@ impl LogCommand {
             .map_err(|(status, answer)| gateway.refused(status, &answer))?;
         let past = self.past(gateway, terminal)?;
         let mut unread = Vec::new();
+        let has_reader = Cell::new(true);
         let mut next = || {
             runtime.block_on(async {
                 tokio::select! {
                     frame = content.frame() => frame,
-                    () = reader_gone() => None,
+                    () = reader_gone() => {
+                        has_reader.set(false);
+                        None
+                    }
                 }
             })
         };
@@ -121,10 +126,14 @@ impl LogCommand {
             for line in std::mem::replace(&mut unread, rest).split(|byte| *byte == b'\n') {
                 let record = serde_json::from_slice::<Record>(line).ok();
                 let is_new = |record: &Record| past.is_none_or(|past| record.seq > past);
-                if let Some(record) = record.filter(|record| is_new(record) && self.wants(record)) {
+                if let Some(record) = record.filter(|one| is_new(one) && self.wants(one, terminal))
+                {
                     self.print(terminal, &record);
                 }
             }
+        }
+        if has_reader.get() {
+            terminal.note(format!("gateway: `{}` has ended", gateway.name));
         }
         Ok(Code::Ok)
     }
@@ -136,7 +145,7 @@ impl LogCommand {
         if let Some(files) = logs::of_gateway(gateway)? {
             audit::read(&files, |record| {
                 last = Some(record.seq);
-                if self.wants(&record) {
+                if self.wants(&record, terminal) {
                     records.push(record);
                 }
             })
@@ -157,9 +166,14 @@ impl LogCommand {
         chains.filter_map(Result::transpose).collect()
     }
 
-    fn read(&self, chain: &logs::Chain, records: &mut Vec<Record>) -> Result<(), Failure> {
+    fn read(
+        &self,
+        chain: &logs::Chain,
+        records: &mut Vec<Record>,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
         audit::read(chain, |record| {
-            if self.wants(&record) {
+            if self.wants(&record, terminal) {
                 records.push(record);
             }
             // Only the last ones are shown.
@@ -170,8 +184,12 @@ impl LogCommand {
         .map_err(unreadable)
     }
 
-    fn wants(&self, record: &Record) -> bool {
-        let is_shown = matches!(record.kind.as_ref(), "exchange" | "end" | "event" | "act");
+    fn wants(&self, record: &Record, terminal: &Terminal) -> bool {
+        let is_whole = record.kind == "end" && record.outcome.as_deref() == Some("whole");
+        // To a person, the line of the exchange says it all.
+        let is_told = terminal.json() || self.format == LogFormat::Ocsf || !is_whole;
+        let is_known = matches!(record.kind.as_ref(), "exchange" | "end" | "event" | "act");
+        let is_shown = is_known && is_told;
         let of_session =
             self.session.is_none() || record.session.as_deref() == self.session.as_deref();
         let refused = record.reason.is_some() || record.decision.as_deref() == Some("deny");
@@ -228,6 +246,9 @@ pub(super) fn line(record: &Record) -> RecordLine {
     let session = shown(record.session.as_deref());
     let (verdict, what) = match record.kind.as_ref() {
         "act" => act(record),
+        "event" if record.name.as_deref() == Some("session_ended") => {
+            ("ended".to_owned(), shown(record.subject.as_deref()))
+        }
         "event" => (
             shown(record.name.as_deref()),
             format!(
@@ -263,8 +284,23 @@ fn act(record: &Record) -> (String, String) {
             "denied".to_owned(),
             format!("{who} refuses {}", safe(subject)),
         ),
-        (false, _) => (shown(verdict), format!("{who} {}", shown(name))),
+        (false, _) => {
+            let verdict = match verdict {
+                Some("allow") => "act".to_owned(),
+                verdict => shown(verdict),
+            };
+            let what = format!("{who} {} {}", shown(name), about(subject));
+            (verdict, what.trim_end().to_owned())
+        }
     }
+}
+
+/// What an act was about: of a rule its id, else its host.
+fn about(subject: &str) -> String {
+    let quoted = |after: &str| subject.split_once(after)?.1.split('"').next();
+    let named = quoted("@id(\"").or_else(|| quoted("Gateway::Host::\""));
+    let named = named.or_else(|| quoted("Gateway::Domain::\""));
+    safe(named.unwrap_or(subject))
 }
 
 /// Prints a record: one line of JSON, or one line for a person.
@@ -333,6 +369,16 @@ const PAST: usize = 50;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_is_named_by_its_id_or_its_host() {
+        let rule = |id: &str| {
+            format!("{id}permit(principal, action, resource == Gateway::Host::\"a.test\");")
+        };
+        assert_eq!(about(&rule("@id(\"allow/it\")\n")), "allow/it");
+        assert_eq!(about(&rule("")), "a.test");
+        assert_eq!(about("FILE_TOKEN"), "FILE_TOKEN");
+    }
 
     #[test]
     fn a_time_of_another_day_has_its_day() {

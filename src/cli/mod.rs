@@ -124,8 +124,6 @@ enum Command {
     Serve(serve::Serve),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
-    #[command(name = escape::SUBCOMMAND, hide = true)]
-    Probe(escape::EscapeRun),
     /// Check, test and explain Cedar policies
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
@@ -190,16 +188,15 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// Runs the further images of `exec`: the launcher, and the gateway process behind it.
 fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
     let terminal = Terminal::new(false, Color::Auto);
+    let json = arguments.iter().any(|argument| argument == "--json");
     let ended = match arguments.get(1)?.to_str()? {
         demo::CLIENT => demo::client(&terminal),
         doctor::CLIENTS => {
-            let json = arguments.iter().any(|argument| argument == "--json");
             let outside = arguments.get(2)?.to_str()?;
             doctor::clients(&Terminal::new(json, Color::Auto), outside)
         }
-        crate::launch::escape::SUBCOMMAND => Ok(escape::inside(
-            arguments.iter().any(|argument| argument == "--json"),
-        )),
+        escape::SUBCOMMAND => escape::start(json),
+        crate::launch::escape::SUBCOMMAND => Ok(escape::inside(json)),
         crate::launch::SUBCOMMAND => launching::resume(&arguments[2..], &terminal),
         launching::GATEWAY_PROCESS => {
             arguments.remove(1);
@@ -228,11 +225,16 @@ fn gateway_process(arguments: &[OsString]) -> Result<Code, Failure> {
     // The terminal belongs to the command. Unless more is requested, only internal errors of the
     // gateway are shown.
     logging::start(tracing::Level::ERROR);
+    if arguments
+        .get(1)
+        .is_some_and(|name| name == escape::SUBCOMMAND)
+    {
+        return escape::serve(socket.into());
+    }
     match Cli::try_parse_from(arguments).map(|cli| cli.command) {
         Ok(Command::Exec(exec)) => exec.serve(socket.into()),
         Ok(Command::Demo(demo)) => demo.serve(socket.into()),
         Ok(Command::Doctor(doctor)) => doctor.serve(socket.into()),
-        Ok(Command::Probe(probe)) => probe.serve(socket.into()),
         _ => Err(Failure::usage(format!(
             "`{}` is for the gateway itself",
             launching::GATEWAY_PROCESS
@@ -247,7 +249,6 @@ impl Command {
             Self::Serve(command) => command.run(terminal),
             Self::Demo(command) => command.run(terminal),
             Self::Doctor(command) => command.run(terminal),
-            Self::Probe(command) => command.run(terminal),
             Self::Policy(command) => command.run(terminal),
             Self::Secret(command) => command.run(terminal),
             Self::Audit(command) => command.run(terminal),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway, in_path, only};
-use super::terminal::{Paint, Terminal, safe};
+use super::terminal::{Paint, Terminal, counted, safe};
 
 /// Show the running gateways
 #[derive(Args)]
@@ -69,12 +69,18 @@ impl StatusCommand {
 fn print(terminal: &Terminal, state: &Value) {
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     let policies = &state["policies"];
+    let drains = state["state"] == "draining";
+    let state_of = if drains {
+        "draining, no connection is taken; "
+    } else {
+        ""
+    };
     terminal.line(format!(
-        "{}  up {}, generation {} of {} policies",
+        "{}  {state_of}up {}, generation {}, {}",
         terminal.paint(Paint::Bold, &shown(&state["name"])),
         duration(number(&state["uptime_seconds"])),
         number(&policies["generation"]),
-        number(&policies["count"]),
+        counted(number(&policies["count"]), "policy", "policies"),
     ));
     for name in ["directory", "config", "audit", "socket"] {
         if !state[name].is_null() {
@@ -91,10 +97,10 @@ fn print(terminal: &Terminal, state: &Value) {
         terminal.line(format!("  revoked   {revoked}"));
     }
     terminal.line(format!(
-        "  load      {} sessions, {} connections, {} exchanges under way; {} refused so far",
-        number(&state["sessions"]),
-        number(&state["connections"]),
-        number(&state["exchanges"]),
+        "  load      {}, {}, {} under way; {} refused so far",
+        counted(number(&state["sessions"]), "session", "sessions"),
+        counted(number(&state["connections"]), "connection", "connections"),
+        counted(number(&state["exchanges"]), "exchange", "exchanges"),
         number(&state["refused"]),
     ));
 }
@@ -136,10 +142,14 @@ fn print_session(terminal: &Terminal, session: &Value) {
         credential.push_str(" (revoked)");
     }
     terminal.line(format!(
-        "{:<16} {status}  {:<12} {} connections, {} under way  {ends}  {}",
+        "{:<16} {status}  {:<12} {}, {} under way  {ends}  {}",
         shown(&session["id"]),
         shown(&session["gateway"]),
-        session["connections"],
+        counted(
+            session["connections"].as_u64().unwrap_or_default(),
+            "connection",
+            "connections"
+        ),
         session["exchanges"],
         credentials.join(", "),
     ));
@@ -186,8 +196,12 @@ impl OneSession {
 impl Reload {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let reloaded = self.chosen.one()?.post("/v1/reload", None)?;
-        let generation = &reloaded["generation"];
-        terminal.answer(&reloaded, format!("reloaded, generation {generation}"));
+        let mut line = format!("reloaded, generation {}", reloaded["generation"]);
+        for change in texts(&reloaded["changes"]) {
+            line.push_str("; ");
+            line.push_str(&change);
+        }
+        terminal.answer(&reloaded, line);
         Ok(Code::Ok)
     }
 }
@@ -197,9 +211,10 @@ impl Revoke {
         let path = format!("/v1/credentials/{}/revoke", in_path(&self.credential));
         let revoked = self.chosen.one()?.post(&path, None)?;
         let name = shown(&revoked["credential"]);
-        let ended = &revoked["connections_severed"];
-        let line =
-            format!("credential `{name}` is revoked; {ended} connections to origins were ended");
+        let ended = revoked["connections_severed"].as_u64().unwrap_or_default();
+        let (one, many) = ("connection to an origin was", "connections to origins were");
+        let ended = counted(ended, one, many);
+        let line = format!("credential `{name}` is revoked; {ended} ended");
         terminal.answer(&revoked, line);
         Ok(Code::Ok)
     }

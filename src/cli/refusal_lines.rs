@@ -1,4 +1,5 @@
-//! Prints one line for each refusal of `serve`, as its audit log gets them.
+//! Prints one line for each refusal, cut and end of a session of `serve`, as its audit log gets
+//! them.
 //!
 //! The text of a refusal is a workload's. So equal refusals are counted instead of repeated, the
 //! number of lines is bounded, and nothing in them steers a terminal or a journal.
@@ -70,8 +71,9 @@ impl Printer {
     }
 
     fn note(&self, line: &str) {
-        let refused = self.terminal.paint_note(Paint::Red, "refused");
-        self.terminal.note(format!("gateway: {refused} {line}"));
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let word = self.terminal.paint_note(Paint::Red, word);
+        self.terminal.note(format!("gateway: {word} {rest}"));
     }
 }
 
@@ -122,24 +124,41 @@ impl RefusalKinds {
         }
         let Self { counts, unread, .. } = std::mem::take(self);
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);
-        let again = counts.map(|(kind, count)| format!("{kind}, {count} more times"));
-        let rest = (unread > 0)
-            .then(|| format!("{unread} more requests of many kinds: gateway log --refused"));
+        let again = counts.map(|(kind, count)| match count {
+            1 => format!("{kind}, once more"),
+            count => format!("{kind}, {count} more times"),
+        });
+        let rest = (unread > 0).then(|| {
+            format!("refused {unread} more requests of many kinds: gateway log --refused")
+        });
         again.chain(rest).collect()
     }
 }
 
-/// What equal refusals have in common. `None` for what is no refusal.
+/// What equal refusals have in common, after the word for what happened. `None` for what is no
+/// refusal.
 fn kind(record: &Record) -> Option<String> {
     let reason = record.reason.as_deref()?;
     let whom = record.session.as_deref().unwrap_or("-");
+    if record.name.as_deref() == Some("session_ended") {
+        let how = record.subject.as_deref().unwrap_or_default();
+        return Some(format!("ended {}: {}", shown(whom), shown(how)));
+    }
+    let word = match record.kind.as_ref() {
+        "end" => record.outcome.as_deref().unwrap_or("cut"),
+        _ => "refused",
+    };
     let what = record.host.as_deref().or(record.subject.as_deref());
     let port = match record.port {
         None | Some(0 | 443) => String::new(),
         Some(port) => format!(":{port}"),
     };
     let (whom, what) = (shown(whom), shown(what.unwrap_or("a request")));
-    Some(format!("{whom} {what}{port}: {}", shown(reason)))
+    Some(format!(
+        "{} {whom} {what}{port}: {}",
+        shown(word),
+        shown(reason)
+    ))
 }
 
 /// The line of one refusal: its kind, the request and the command that explains it.
@@ -184,7 +203,7 @@ mod tests {
     fn equal_refusals_are_counted_and_summed_up() {
         let (mut kinds, now) = (RefusalKinds::default(), Instant::now());
         let first = kinds.take(&record("a", "h.test", "/x"), now).unwrap();
-        let wanted = "a h.test: policy_default_deny (GET /x); gateway why 07";
+        let wanted = "refused a h.test: policy_default_deny (GET /x); gateway why 07";
         assert_eq!(first, wanted);
         for _ in 0..3 {
             assert_eq!(kinds.take(&record("a", "h.test", "/y"), now), None);
@@ -192,8 +211,28 @@ mod tests {
         assert!(kinds.take(&record("b", "h.test", "/x"), now).is_some());
         assert!(kinds.due(now, false).is_empty());
         let summary = kinds.due(now + SUMMED_UP_EVERY, false);
-        assert_eq!(summary, ["a h.test: policy_default_deny, 3 more times"]);
+        assert_eq!(
+            summary,
+            ["refused a h.test: policy_default_deny, 3 more times"]
+        );
         assert!(kinds.take(&record("a", "h.test", "/x"), now).is_some());
+    }
+
+    #[test]
+    fn a_cut_is_no_refusal_and_the_end_of_a_session_is_none_of_a_request() {
+        let mut kinds = RefusalKinds::default();
+        let mut cut = record("a", "h.test", "/slow");
+        (cut.kind, cut.outcome) = ("end".into(), Some("cut".into()));
+        cut.reason = Some("revoked".into());
+        let line = kinds.take(&cut, Instant::now()).unwrap();
+        assert_eq!(line, "cut a h.test: revoked (GET /slow); gateway why 07");
+        let ended = serde_json::json!({
+            "kind": "event", "name": "session_ended", "session": "a",
+            "subject": "no listener has it any more", "reason": "listener_removed",
+        });
+        let ended = serde_json::from_value(ended).unwrap();
+        let line = kinds.take(&ended, Instant::now()).unwrap();
+        assert_eq!(line, "ended a: no listener has it any more");
     }
 
     #[test]
@@ -203,7 +242,7 @@ mod tests {
         let printed = flood.filter_map(|record| kinds.take(&record, now)).count();
         assert_eq!(printed, MOST_KINDS);
         let rest = 50_000 - MOST_KINDS;
-        let told = format!("{rest} more requests of many kinds: gateway log --refused");
+        let told = format!("refused {rest} more requests of many kinds: gateway log --refused");
         assert_eq!(kinds.due(now, true), [told]);
     }
 

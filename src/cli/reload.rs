@@ -66,7 +66,8 @@ impl App {
             Err(Failure::new("the reload broke off").because(error.to_string()))
         });
         self.shared.metrics.reload(reloaded.is_ok());
-        reloaded
+        let generation = self.shared.current().number();
+        reloaded.map_err(|failure| failure.of_a_change(generation))
     }
 
     /// The addresses that are listened on, each with its session. A reload that waits for a store

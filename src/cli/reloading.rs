@@ -100,28 +100,38 @@ pub struct Applied {
     pub exports_ended: Vec<String>,
 }
 
-impl fmt::Display for Applied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "configuration reloaded, generation {}", self.generation)?;
+impl Applied {
+    /// What changed beside the policies, in words.
+    pub fn changes(&self) -> Vec<String> {
+        let mut changes = Vec::new();
         for (what, names) in [("gained", &self.gained), ("removed", &self.lost)] {
             if !names.is_empty() {
                 let names: Vec<&str> = names.iter().map(CredentialName::as_str).collect();
-                write!(f, "; credentials {what}: {}", names.join(", "))?;
+                changes.push(format!("credentials {what}: {}", names.join(", ")));
             }
         }
         for (what, addresses) in [("added", &self.added), ("removed", &self.removed)] {
             if !addresses.is_empty() {
                 let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-                write!(f, "; listeners {what}: {}", addresses.join(", "))?;
+                changes.push(format!("listeners {what}: {}", addresses.join(", ")));
             }
         }
         let (begun, ended) = (&self.exports_begun, &self.exports_ended);
         for (what, servers) in [("begun", begun), ("ended", ended)] {
             if !servers.is_empty() {
-                write!(f, "; exports {what}: {}", servers.join(", "))?;
+                changes.push(format!("exports {what}: {}", servers.join(", ")));
             }
         }
-        Ok(())
+        changes
+    }
+}
+
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "configuration reloaded, generation {}", self.generation)?;
+        self.changes()
+            .iter()
+            .try_for_each(|change| write!(f, "; {change}"))
     }
 }
 

@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 
 use super::kept::status;
-use crate::names::SessionId;
+use crate::audit::Event;
+use crate::gateway::SharedState;
+use crate::names::{ReasonCode, SessionId};
 use crate::session::{EndReason, Moment, Session, SessionStatus};
 use crate::state::{Revision, SessionDecision, StateError, StateStore, unix};
 
@@ -18,6 +20,7 @@ pub(super) struct Renewal(Arc<Shared>);
 
 struct Shared {
     store: Arc<dyn StateStore>,
+    state: Arc<SharedState>,
     tended: Mutex<Vec<Tended>>,
     /// Whether the task that renews them runs.
     runs: AtomicBool,
@@ -32,10 +35,11 @@ struct Tended {
 }
 
 impl Renewal {
-    /// Renews sessions in this store.
-    pub(super) fn new(store: Arc<dyn StateStore>) -> Self {
+    /// Renews sessions in this store. The log gets the ends of those that were idle.
+    pub(super) fn new(store: Arc<dyn StateStore>, state: Arc<SharedState>) -> Self {
         Self(Arc::new(Shared {
             store,
+            state,
             tended: Mutex::default(),
             runs: AtomicBool::new(false),
         }))
@@ -170,7 +174,11 @@ impl Shared {
             was_idle: true,
         };
         match self.store.decide(vec![end]).await {
-            Ok(_) | Err(StateError::Refused(_)) => is_kept.store(true, Ordering::Relaxed),
+            Ok(_) => {
+                is_kept.store(true, Ordering::Relaxed);
+                record_end(&self.state, id, IDLE, ReasonCode::SessionEnded);
+            }
+            Err(StateError::Refused(_)) => is_kept.store(true, Ordering::Relaxed),
             // Each round tries again.
             Err(error) => {
                 tracing::warn!(session = %id, %error, "the end of an idle session could not be kept");
@@ -208,6 +216,21 @@ impl Shared {
     }
 }
 
+/// Records that a session ended by itself.
+pub(super) fn record_end(state: &SharedState, id: &SessionId, how: &str, reason: ReasonCode) {
+    let recorded = state.log.event(Event {
+        name: "session_ended",
+        session: Some(id),
+        subject: how.as_bytes(),
+        reason: Some(reason.as_str()),
+        count: 1,
+    });
+    if let Err(error) = recorded {
+        tracing::error!(%error, "the end of a session was not recorded");
+    }
+}
+
+const IDLE: &str = "it was not used for too long";
 /// How often it is looked whether something was decided. After a machine slept for longer than a
 /// lifetime, requests are refused for so long at most.
 const EVERY: Duration = Duration::from_secs(1);

@@ -5,8 +5,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::config::literal::{looks_secret, shown};
-use crate::credential::StoreError;
 use crate::credential::ring::{self, RingError};
+use crate::credential::{MIN_BYTES, SecretUnsafe, StoreError};
 use crate::names::CredentialName;
 
 use super::failure::{Code, Failure};
@@ -98,6 +98,11 @@ fn done(terminal: &Terminal, name: &CredentialName, what: &str, next: &str) {
 
 fn failed(what: &str, error: &RingError) -> Failure {
     let failure = Failure::of(what, error);
+    if let RingError::Unsafe(SecretUnsafe::TooShort) = error {
+        let why = format!("the secret has fewer than {MIN_BYTES} characters");
+        let next = "use a longer one; the key ring takes no other, and a file does: `allow_short = true` in its `[[credential]]`";
+        return failure.because(why).next(next);
+    }
     match error {
         RingError::Store(StoreError::Absent) => failure.next("`gateway secret list` lists them"),
         RingError::Store(_) => failure

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use clap::Args;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::app::App;
 use super::binding::{self, BoundListener};
-use super::control;
+use super::control::{self, TellReload};
 use super::draining::drain;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
@@ -158,12 +159,13 @@ impl Served<'_> {
         serving::tend(&app.shared);
         // Before anything can reload.
         app.exports.start(&app.shared, &app.config, true)?;
-        let _control = control::open(app, "serve")?;
+        let (tell, told) = mpsc::unbounded_channel();
+        let _control = control::open(app, "serve", Some(tell.clone()))?;
         let lines = || RefusalLines::start(&app.shared.log, *self.terminal);
         let _refusals = (!self.quiet).then(lines).flatten();
         self.announce();
         serving::settle();
-        self.wait().await;
+        self.wait(tell, told).await;
         self.manager.stopping();
         drain(&app.shared, workers, &mut self.signals, self.terminal).await;
         Ok(Code::Ok)
@@ -182,10 +184,14 @@ impl Served<'_> {
         tokio::spawn(self.manager.clone().reassure());
     }
 
-    /// Waits for SIGTERM or SIGINT. SIGHUP reloads meanwhile, and so does a changed file.
-    async fn wait(&mut self) {
-        let (told, mut reloaded) = tokio::sync::mpsc::unbounded_channel();
-        let tell = move |outcome| drop(told.send(outcome));
+    /// Waits for SIGTERM or SIGINT. SIGHUP reloads meanwhile, and so does a changed file, and
+    /// an operator may; what came of it is `told`.
+    async fn wait(
+        &mut self,
+        tell: TellReload,
+        mut told: UnboundedReceiver<Result<Applied, Failure>>,
+    ) {
+        let tell = move |outcome| drop(tell.send(outcome));
         tokio::spawn(self.app.clone().watch(tell));
         loop {
             tokio::select! {
@@ -193,7 +199,7 @@ impl Served<'_> {
                     true => if !self.reload().await { return },
                     false => return,
                 },
-                Some(outcome) = reloaded.recv() => self.show(outcome),
+                Some(outcome) = told.recv() => self.show(outcome),
             }
         }
     }

@@ -236,6 +236,14 @@ pub fn rows_of_peer(text: &str) -> Vec<String> {
     folded(text, width(std::io::stdout()))
 }
 
+/// A number of things, in words: `1 policy`, `2 policies`.
+pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
+    }
+}
+
 /// Whether some line did not reach standard output, although its reader was there.
 static UNWRITTEN: AtomicBool = AtomicBool::new(false);
 

@@ -99,5 +99,10 @@ fn holds(path: &Path, content: &[u8]) -> std::io::Result<bool> {
 }
 
 fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("`{}` cannot be written", path.display())).because(error.to_string())
+    let failure = Failure::new(format!("`{}` cannot be written", path.display()));
+    let failure = failure.because(error.to_string());
+    match path.parent().filter(|folder| !folder.exists()) {
+        Some(folder) => failure.next(format!("make the folder {}", folder.display())),
+        None => failure,
+    }
 }

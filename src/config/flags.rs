@@ -93,7 +93,8 @@ pub struct SandboxFlags {
     /// unread, and no secret is injected
     #[arg(long, value_name = "PORT")]
     pub host_port: Vec<String>,
-    /// Run the workload as this user; needed if you are root
+    /// Run the workload as this user, which root alone may [default for root: the user who called
+    /// sudo, or nobody]
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
 }

@@ -152,8 +152,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
         "audit" => config.audit = settings::audit(section),
         "policy" => {
             config.policy = settings::policy(section);
-            let hosts = section.each("allow", Allowed::parse).into_iter();
-            config.allow = hosts.map(Spanned::into_inner).collect();
+            config.allow = allowed(section);
             let presets = section.each("presets", known_preset).into_iter();
             config.presets = presets.map(Spanned::into_inner).collect();
         }
@@ -207,6 +206,25 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             &mut spans.origins,
         ),
     }
+}
+
+/// The hosts of `[policy] allow`, with a warning where the path of a URL is left out.
+fn allowed(section: &Section<'_, '_>) -> Vec<Allowed> {
+    let read = |text: &str| Ok((Allowed::parse(text)?, Allowed::leaves_out_path(text)));
+    let hosts = section.each("allow", read).into_iter().map(|one| {
+        let span = one.span();
+        let (allowed, leaves_out_path) = one.into_inner();
+        if leaves_out_path {
+            let hint = Hint::new(
+                "`allow` names a host, and the path of the URL is left out",
+                "to allow some paths only, write a policy: `files` of `[policy]`",
+            );
+            let what = format!("every path of `{}` is allowed", allowed.host);
+            section.document.warn(&span, what, hint);
+        }
+        allowed
+    });
+    hosts.collect()
 }
 
 fn take<T>(

@@ -234,14 +234,20 @@ impl<O: Operations> Control<O> {
         let sessions = &self.shared.sessions;
         let session = sessions.get(id).ok_or_else(unknown_session)?;
         let operation = called.route.operation.ok_or_else(unknown_session)?;
-        let ended = |ended: HasEnded| ControlRefusal::new(StatusCode::CONFLICT, ended.to_string());
+        let ended = |ended: HasEnded| {
+            let refusal = ControlRefusal::new(StatusCode::CONFLICT, ended.to_string());
+            match ended {
+                HasEnded::Idle => refusal.next(format!("gateway resume {id}")),
+                HasEnded::ForGood => refusal,
+            }
+        };
         let may_change = match called.route.endpoint {
             Endpoint::End => true,
             Endpoint::Resume => !session.is_over() || session.was_idle(),
             _ => !session.is_over(),
         };
         if !may_change {
-            return Err(ended(HasEnded));
+            return Err(ended(session.has_ended()));
         }
         let recorded = self.record(peer, operation, Some(id), ("", Decision::Allow));
         let done = match called.route.endpoint {
@@ -301,8 +307,7 @@ impl<O: Operations> Control<O> {
         self.record(peer, Operation::Reload, None, ("", Decision::Allow))?;
         let reloaded = self.operations.reload().await;
         let failed = |_: &_| self.failed(peer, Operation::Reload, None, "");
-        let generation = reloaded.inspect_err(failed)?;
-        Ok(document(&json!({ "generation": generation })))
+        Ok(document(&reloaded.inspect_err(failed)?))
     }
 
     /// Revokes a credential, even if that cannot be recorded.

@@ -13,8 +13,8 @@ pub trait Operations: Send + Sync + 'static {
     /// The addresses that the gateway listens on, each with its session.
     fn listeners(&self) -> impl Future<Output = Vec<(String, String)>> + Send;
 
-    /// Applies changed files, all or none. Returns the generation now in force.
-    fn reload(&self) -> impl Future<Output = Result<u64, ControlRefusal>> + Send;
+    /// Applies changed files, all or none.
+    fn reload(&self) -> impl Future<Output = Result<Reloaded, ControlRefusal>> + Send;
 
     /// Keeps for the next start what an operator made of a session.
     fn keep_status(
@@ -41,6 +41,15 @@ pub trait Operations: Send + Sync + 'static {
         session: &SessionId,
         socket: &Path,
     ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
+}
+
+/// What a reload put in force.
+#[derive(Debug, Serialize)]
+pub struct Reloaded {
+    /// The generation now in force.
+    pub generation: u64,
+    /// What changed beside the policies, in words.
+    pub changes: Vec<String>,
 }
 
 /// Who wants to run a further command in a sandbox.

@@ -32,6 +32,7 @@ pub(super) struct GatewayView<'a> {
     version: &'static str,
     pid: u32,
     kind: &'static str,
+    state: &'static str,
     started: Option<String>,
     uptime_seconds: u64,
     directory: &'a Option<PathBuf>,
@@ -90,6 +91,10 @@ impl<'a> GatewayView<'a> {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             kind: about.kind,
+            state: match shared.draining.is_cancelled() {
+                true => "draining",
+                false => "serving",
+            },
             started: OffsetDateTime::from(wall).format(&Rfc3339).ok(),
             uptime_seconds: monotonic.elapsed().as_secs(),
             directory: &about.directory,

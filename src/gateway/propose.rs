@@ -129,6 +129,9 @@ impl Exchange {
         let to = origin(&host)?;
         let is_method = Method::from_bytes(method.as_bytes())
             .is_ok_and(|method| method::check(&method).is_ok() && method != Method::CONNECT);
+        if said.method.is_none() {
+            return Err(malformed("a request has a `method`"));
+        }
         if !is_method {
             return Err(malformed("`method` is no method that is forwarded"));
         }

@@ -54,7 +54,7 @@ impl MountRequest {
     /// A [`Step::Prepare`] failure if something that is to be shown does not exist.
     pub fn of(launch: &Launch, identity: Identity) -> Result<Self, Failure> {
         let (home, other_homes) = homes(identity);
-        let projects = real(&launch.projects)?;
+        let projects = real("--write", &launch.projects)?;
         let working_directory = std::env::current_dir().at(Step::Prepare, "working directory")?;
         // If the table cannot be read, sockets cannot be told apart; the places that are always
         // covered remain.
@@ -65,7 +65,7 @@ impl MountRequest {
             home,
             other_homes,
             projects,
-            see: real(&launch.see)?,
+            see: real("--see", &launch.see)?,
             see_home: launch.see_home.clone(),
             sets: launch.sets.clone(),
             kept: launch.kept.clone(),
@@ -128,15 +128,18 @@ fn hidden(launch: &Launch) -> Vec<PathBuf> {
 
 /// Returns the real paths of what the user passes or shows to the command. Accepts only directories
 /// and files, nothing that a process answers on.
-fn real(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+fn real(flag: &str, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let real = |path: &PathBuf| {
         // The flag is wrong, not the system: no error number, which would say so.
         let refused = |error: std::io::Error| {
-            Failure::new(Step::Prepare, format!("`{}`: {error}", path.display()))
+            Failure::new(Step::Prepare, format!("{flag} {}: {error}", path.display()))
         };
         let found = std::fs::metadata(path).map_err(refused)?;
         if !found.is_dir() && !found.is_file() {
-            let why = format!("`{}` is neither a directory nor a file", path.display());
+            let why = format!(
+                "{flag} {} is neither a directory nor a file",
+                path.display()
+            );
             return Err(Failure::new(Step::Prepare, why));
         }
         std::fs::canonicalize(path).map_err(refused)

@@ -38,6 +38,7 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use toml::Spanned;
+use toml::de::DeTable;
 
 use super::content::{ContentFacts, Declared};
 use super::policies::Policies;
@@ -119,15 +120,16 @@ pub fn run(
     if file.decision.is_empty() {
         return Err(Malformed::Empty);
     }
-    let cases = file.decision.into_iter().map(|decision| {
+    let cases = file.decision.into_iter().enumerate().map(|(at, decision)| {
         let begin = decision.span().start;
         let mut decision = decision.into_inner();
         for (key, value) in &file.request {
             decision.entry(key).or_insert_with(|| value.clone());
         }
-        let decision: WrittenDecision = decision
-            .try_into()
-            .map_err(|error| Malformed::toml(&error, text, Some(begin)))?;
+        let decision: WrittenDecision = decision.try_into().map_err(|error| {
+            let key = key_of(&error).and_then(|key| place_of(text, at, &key));
+            Malformed::toml(&error, text, key.or(Some(begin)))
+        })?;
         let name = decision.name.clone();
         Case::new(decision, policies.declared())
             .map_err(|reason| Malformed::Decision { name, reason })
@@ -145,6 +147,33 @@ pub fn run(
         passed: cases.len() - failed.len(),
         failed,
     })
+}
+
+/// The key that a mistake is about, if it is about one that is there.
+fn key_of(error: &toml::de::Error) -> Option<String> {
+    let told = error.to_string();
+    let mut named = ["\nin `", "unknown field `"].into_iter();
+    let (_, rest) = named.find_map(|before| told.split_once(before))?;
+    rest.split(['`', '.']).next().map(str::to_owned)
+}
+
+/// Where a key of a decision stands: in its own table, or in `[request]`.
+fn place_of(text: &str, decision: usize, key: &str) -> Option<usize> {
+    let file = DeTable::parse(text).ok()?;
+    let file = file.get_ref();
+    let own = file
+        .get("decision")
+        .and_then(|all| all.get_ref().as_array());
+    let own = own.and_then(|all| all.get(decision)?.get_ref().as_table());
+    let defaults = file
+        .get("request")
+        .and_then(|table| table.get_ref().as_table());
+    let keys = [own, defaults]
+        .into_iter()
+        .flatten()
+        .flat_map(DeTable::keys);
+    let mut found = keys.filter(|one| one.get_ref() == key);
+    found.next().map(|one| one.span().start)
 }
 
 #[derive(Deserialize)]
@@ -463,19 +492,21 @@ mod tests {
         assert!(told.starts_with("line 2: unknown field `test`"), "{told}");
         assert!(!told.contains('\n'), "{told}");
         let first = "[[decision]]\nname = \"a\"\nurl = \"https://a.test/\"\nexpect = \"allow\"\n";
-        for (line, what) in [
+        for (line, what, at) in [
             (
                 "mehtod = \"GET\"\nurl = \"https://a.test/\"\nexpect = \"deny\"",
                 "mehtod",
+                8,
             ),
-            ("url = \"https://a.test/\"\nexpect = \"yes\"", "yes"),
-            ("expect = \"deny\"", "url"),
+            ("url = \"https://a.test/\"\nexpect = \"yes\"", "yes", 9),
+            // What is missing has no line but the table's.
+            ("expect = \"deny\"", "url", 6),
         ] {
             let text = format!("{first}\n[[decision]]\nname = \"b\"\n{line}\n");
             let told = run(&policies(POLICY), &text, |_, _| false).err().unwrap();
             let told = told.to_string();
             assert!(
-                told.starts_with("line 6: ") && told.contains(what),
+                told.starts_with(&format!("line {at}: ")) && told.contains(what),
                 "{told}"
             );
         }

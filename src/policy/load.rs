@@ -169,10 +169,12 @@ impl Loading<'_> {
             }
         };
         let result = Validator::new(schema(self.declared)).validate(&set, ValidationMode::Strict);
-        for error in result.validation_errors() {
+        let errors = result.validation_errors().map(|error| {
             let (source, at) = self.place(error.policy_id());
-            self.problems.push(from_diagnostic(source, at, error));
-        }
+            from_diagnostic(source, at, error)
+        });
+        let errors = once_a_place(errors.collect());
+        self.problems.extend(errors);
         let permits: BTreeMap<&str, bool> = self
             .rules
             .iter()
@@ -223,6 +225,43 @@ impl Loading<'_> {
         (&self.sources[nth], at)
     }
 }
+
+/// Sorts what the validator found, and tells of a mistake once: it finds one for each action that
+/// the policy covers, in any order.
+fn once_a_place(mut found: Vec<Problem>) -> Vec<Problem> {
+    found.sort_by(|one, other| {
+        let key = |of: &Problem| (of.file.clone(), of.line, of.column, of.reason.clone());
+        key(one).cmp(&key(other))
+    });
+    let mut told: Vec<(Problem, Vec<String>)> = Vec::new();
+    for mut problem in found {
+        let Some((reason, action)) = without_action(&problem.reason) else {
+            told.push((problem, Vec::new()));
+            continue;
+        };
+        problem.reason = reason;
+        match told.last_mut().filter(|(last, _)| *last == problem) {
+            Some((_, actions)) => actions.push(action),
+            None => told.push((problem, vec![action])),
+        }
+    }
+    let told = told.into_iter().map(|(mut problem, actions)| {
+        problem.reason = problem.reason.replace(ACTION, &actions.join(", "));
+        problem
+    });
+    told.collect()
+}
+
+/// A reason with [`ACTION`] in the place of the action that it names, and that action.
+fn without_action(reason: &str) -> Option<(String, String)> {
+    let (before, rest) = reason.split_once(ACTION)?;
+    let (name, after) = rest.strip_prefix('"')?.split_once('"')?;
+    let reason = format!("{before}{ACTION}{after}");
+    Some((reason, format!("{ACTION}\"{name}\"")))
+}
+
+/// The type of actions, as names of them begin.
+const ACTION: &str = "Gateway::Action::";
 
 /// Whether a warning is about text that displays differently from how it is compared.
 fn deceives(warning: &ValidationWarning) -> bool {

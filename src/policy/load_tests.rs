@@ -257,3 +257,20 @@ fn a_permit_without_a_resource_or_an_origin_is_warned_about() {
 fn text_that_reads_otherwise_than_it_compares_is_refused() {
     assert!(!problems(&permit("context.path == \"/a\u{202e}b\"")).is_empty());
 }
+
+#[test]
+fn an_unknown_attribute_is_told_once_a_place_with_the_actions_that_lack_it() {
+    let text = "permit(principal, action, resource) when { context.nothere == 1 };\n\
+                permit(principal, action in [Gateway::Action::\"GET\", Gateway::Action::\"PUT\"], \
+                resource) when { context.nothere == 1 };\n";
+    let problems = problems(text);
+    let lines: Vec<usize> = problems.iter().map(|one| one.line).collect();
+    assert_eq!(lines, [1, 2]);
+    let all = &problems[0].reason;
+    assert!(
+        all.contains("::\"DELETE\", ") && all.contains("::\"lend\", "),
+        "{all}"
+    );
+    let two = "context for Gateway::Action::\"GET\", Gateway::Action::\"PUT\" not found";
+    assert!(problems[1].reason.contains(two), "{}", problems[1].reason);
+}

@@ -11,8 +11,14 @@ use crate::names::SessionId;
 
 /// The session had ended already, so that it cannot be paused or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the session has ended, and an ended session stays so")]
-pub struct HasEnded;
+pub enum HasEnded {
+    /// It can only be resumed.
+    #[error("the session has ended: it was not used for too long")]
+    Idle,
+    /// Nothing brings it back.
+    #[error("the session has ended, and an ended session stays so")]
+    ForGood,
+}
 
 impl Sessions {
     /// Every session, in the order of the ids.
@@ -88,7 +94,8 @@ impl Session {
     /// [`HasEnded`].
     pub fn resume(&self) -> Result<(), HasEnded> {
         match self.was_idle() {
-            true => self.come_back(Moment::now()).then_some(()).ok_or(HasEnded),
+            true if self.come_back(Moment::now()) => Ok(()),
+            true => Err(self.has_ended()),
             false => self.change(SessionStatus::Active),
         }
     }
@@ -99,8 +106,17 @@ impl Session {
         self.ended() == Some(EndReason::Idle)
     }
 
+    /// How it has ended, for one that cannot be changed.
+    #[must_use]
+    pub fn has_ended(&self) -> HasEnded {
+        match self.was_idle() {
+            true => HasEnded::Idle,
+            false => HasEnded::ForGood,
+        }
+    }
+
     fn change(&self, to: SessionStatus) -> Result<(), HasEnded> {
         let changes = !self.is_over() && self.status.store(to);
-        changes.then_some(()).ok_or(HasEnded)
+        changes.then_some(()).ok_or_else(|| self.has_ended())
     }
 }

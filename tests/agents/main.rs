@@ -342,10 +342,12 @@ fn what_is_named_and_holds_no_credential_is_told_with_its_variable() {
         let output = command.output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(125), "{said}");
-        assert!(
-            said.contains("next: set the variable `FOO` to the credential alone"),
-            "{said}"
-        );
+        let told = match value {
+            None => "next: set the variable `FOO` to the credential alone, and start anew",
+            Some(_) => "fewer than 8 characters; use a longer one",
+        };
+        assert!(said.contains(told), "{said}");
+        assert_eq!(said.contains("set the variable"), value.is_none(), "{said}");
     }
 }
 

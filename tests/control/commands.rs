@@ -21,6 +21,8 @@ fn without_a_gateway_each_command_says_that_none_runs_and_how_to_start_one() {
         assert_eq!(code, 1, "{arguments:?}: {said}");
         assert!(said.contains("no gateway of yours runs"), "{said}");
         assert!(said.contains("gateway exec -- CMD"), "{said}");
+        // It may have been a `serve`.
+        assert!(said.contains("gateway serve --config FILE"), "{said}");
     }
 }
 
@@ -37,7 +39,7 @@ fn status_and_sessions_tell_a_person_and_a_machine() {
     assert_eq!(code, 0);
     for part in [
         "serve-",
-        "generation 1 of 2 policies",
+        "generation 1, 2 policies",
         "session agent-1",
         "audit/log.jsonl",
     ] {
@@ -52,6 +54,24 @@ fn status_and_sessions_tell_a_person_and_a_machine() {
     );
     let sessions = program.json(&["sessions"]);
     assert_eq!(sessions["sessions"][0]["credentials"][0], "key");
+}
+
+#[test]
+fn a_gateway_that_drains_says_so() {
+    let program = Program::start("");
+    let state = || program.json(&["status"])["gateways"][0]["state"].clone();
+    assert_eq!(state(), "serving");
+    let (status, _stream) = program.begin("http://stream.test/events");
+    assert_eq!(status, 200);
+    let pid = rustix::process::Pid::from_child(&program.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let until = Instant::now() + Duration::from_secs(5);
+    while state() != "draining" {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (_, said) = program.gateway(&["status"]);
+    assert!(said.contains("draining"), "{said}");
 }
 
 #[test]
@@ -70,6 +90,24 @@ fn a_reload_applies_changed_policies_or_says_what_is_wrong_with_them() {
     let (code, said) = program.gateway(&["reload"]);
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("rules.cedar:"), "{said}");
+    let holds = format!("what held still holds (generation {generation})");
+    let first = said.lines().next().unwrap();
+    assert!(
+        first.contains("the change is refused") && first.contains(&holds),
+        "{said}"
+    );
+    let check = said.split_once("next: ").unwrap().1.trim_end();
+    let file = program.path("gateway.toml");
+    let wanted = format!("gateway policy check --config {}", file.display());
+    assert_eq!(check, wanted);
+    let words: Vec<&str> = check.split(' ').skip(1).collect();
+    let (code, found) = program.gateway(&words);
+    assert!(code == 1 && found.contains("rules.cedar:"), "{found}");
+    let applied = format!("gateway: configuration reloaded, generation {generation}\n");
+    crate::sandbox::wait_for("serve has no lines about them", || {
+        let told = std::fs::read_to_string(program.path("log")).unwrap();
+        told.contains(&applied) && told.contains(&holds)
+    });
     assert!(
         !said.contains("\\u{a}"),
         "each mistake has its line: {said}"
@@ -81,7 +119,7 @@ fn a_reload_applies_changed_policies_or_says_what_is_wrong_with_them() {
         .collect();
     let last = acts[acts.len() - 2..].join("\n");
     assert!(
-        last.contains("allow ") && acts[acts.len() - 1].contains("failed "),
+        last.contains(" act ") && acts[acts.len() - 1].contains("failed "),
         "{log}"
     );
     let state = program.json(&["status"]);
@@ -175,6 +213,7 @@ fn the_log_is_read_with_and_without_a_gateway_and_followed() {
     let mut following = command(program.folder.path())
         .args(["log", "-f", "--json", "--refused", "-n", "1"])
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
@@ -185,7 +224,13 @@ fn the_log_is_read_with_and_without_a_gateway_and_followed() {
     assert_eq!(next()["host"], "worse.test");
     program.child.kill().unwrap();
     program.child.wait().unwrap();
-    assert!(following.wait().unwrap().success());
+    let ended = following.wait_with_output().unwrap();
+    assert!(ended.status.success());
+    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(
+        told.starts_with("gateway: `serve-") && told.ends_with("` has ended\n"),
+        "{told}"
+    );
     let arguments = ["log", "--config", "gateway.toml", "--refused"];
     let (code, said) = program.gateway(&arguments);
     assert_eq!(code, 0, "{said}");

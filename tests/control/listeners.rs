@@ -105,6 +105,15 @@ fn an_added_listener_serves_a_new_session_and_its_files_are_there_first() {
     program.edit(|text| text.to_owned() + &listener(address, "agent-2", ""));
     let (code, said) = program.gateway(&["reload"]);
     assert_eq!(code, 0, "{said}");
+    // The files are watched too, so that it may have been applied a moment before.
+    let added = format!("; listeners added: {address}\n");
+    until("serve's line about it", || {
+        read(&program, "log").contains(&added)
+    });
+    let log = read(&program, "log");
+    let (before, after) = log.split_once(&added).unwrap();
+    let was_applied = after.contains("configuration reloaded");
+    assert!(was_applied || said.ends_with(&added), "{before}{said}");
     assert!(read(&program, "phantoms-agent-2.env").contains("key="));
     assert!(read(&program, "ca-agent-2.pem").contains("BEGIN CERTIFICATE"));
     assert_ne!(

@@ -68,6 +68,14 @@ fn the_end_of_a_session_cuts_its_streams_within_50_ms_and_its_requests_get_the_r
         assert!(Instant::now() < until, "{} of 21", cut());
         std::thread::sleep(Duration::from_millis(20));
     }
+    // Nothing of them was refused.
+    let (_, log) = program.gateway(&["log"]);
+    let is_cut = |line: &str| line.contains(" cut  ") && line.contains("GET stream.test:80/");
+    assert!(log.lines().any(is_cut), "{log}");
+    wait_for("serve tells of no cut", || {
+        let told = fs::read_to_string(program.path("log")).unwrap();
+        told.contains("gateway: cut agent-1 stream.test:80: session_ended (GET /")
+    });
 }
 
 #[test]
@@ -77,6 +85,7 @@ fn each_act_of_an_operator_is_in_the_chain_before_it_is_done() {
         program.json(&[act, "agent-1"]);
     }
     program.json(&["reload"]);
+    program.json(&["revoke", "key"]);
     let acts = program.records("act");
     let told: Vec<(&str, &str)> = acts
         .iter()
@@ -87,7 +96,13 @@ fn each_act_of_an_operator_is_in_the_chain_before_it_is_done() {
             )
         })
         .collect();
-    let wanted = ["session.pause", "session.resume", "session.end", "reload"];
+    let wanted = [
+        "session.pause",
+        "session.resume",
+        "session.end",
+        "reload",
+        "credential.revoke",
+    ];
     assert_eq!(told, wanted.map(|name| (name, "allow")));
     let uid = rustix::process::getuid().as_raw();
     assert!(
@@ -95,6 +110,11 @@ fn each_act_of_an_operator_is_in_the_chain_before_it_is_done() {
             .all(|act| act["operator"] == format!("uid:{uid}"))
     );
     assert_eq!(acts[0]["session"], "agent-1");
+    let (_, log) = program.gateway(&["log"]);
+    assert!(
+        log.contains(&format!("act       uid:{uid} credential.revoke key")),
+        "{log}"
+    );
     let (code, said) = program.gateway(&["audit", "verify", "audit/log.jsonl"]);
     assert_eq!(code, 0, "{said}");
 }
@@ -160,6 +180,16 @@ fn a_session_that_one_gateway_uses_does_not_end_because_another_one_idles() {
         assert_eq!(used.ask("http://stream.test/").0, 200);
         std::thread::sleep(Duration::from_millis(100));
     }
+    wait_for("the end has no record", || {
+        let log = fs::read_to_string(used.path("other/log.jsonl")).unwrap();
+        log.contains(r#""subject":"it was not used for too long""#)
+    });
+    let (status, told) = idle.call("POST", "/v1/sessions/agent-1/pause", "");
+    assert!(
+        status == 409 && told.contains("gateway resume agent-1"),
+        "{told}"
+    );
+    assert!(told.contains("not used for too long"), "{told}");
     // Where it was idle it stays ended until an operator resumes it there.
     assert_eq!(idle.ask("http://stream.test/").0, 403);
     let resumed = idle.call("POST", "/v1/sessions/agent-1/resume", "");

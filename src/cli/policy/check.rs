@@ -8,7 +8,7 @@ use serde_json::json;
 use super::load::{load, problem_json, tell};
 use crate::cli::failure::{Code, Failure};
 use crate::cli::flags::ConfigFile;
-use crate::cli::terminal::{Paint, Terminal};
+use crate::cli::terminal::{Paint, Terminal, counted};
 use crate::config::Config;
 use crate::message::HostPattern;
 use crate::policy::{Generation, HostScope};
@@ -75,8 +75,9 @@ fn report(terminal: &Terminal, generation: &Generation, unreachable: &[String]) 
     };
     let warnings = generation.lints().len() + unreachable.len();
     terminal.line(format!(
-        "{} policies load, {warnings} warnings{nothing}",
-        generation.len()
+        "{}, {}{nothing}",
+        counted(generation.len() as u64, "policy loads", "policies load"),
+        counted(warnings as u64, "warning", "warnings"),
     ));
 }
 
