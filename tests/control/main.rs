@@ -16,6 +16,7 @@ mod program;
 mod project_file;
 mod proposals;
 mod refusals;
+mod revoked;
 mod sandbox;
 mod servers;
 mod sessions;
