@@ -391,7 +391,10 @@ fn not_kept(status: SessionStatus, why: ControlRefusal) -> ControlRefusal {
         format!("the session is {status}, and that could not be kept for the next start"),
     )
     .because(causes.join(": "))
-    .next("do it again before the gateway is started anew")
+    .next(
+        why.next
+            .unwrap_or_else(|| "do it again before the gateway is started anew".to_owned()),
+    )
 }
 
 fn unknown_session() -> ControlRefusal {
