@@ -94,8 +94,8 @@ pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Fai
     if !text.contains(&rule.policy) {
         write(path, format!("{text}\n{}", rule.policy).as_bytes(), 0o600)?;
     }
-    app.standing.add(&Source::new("the rule", &rule.policy));
-    let applied = app.reload().await.inspect_err(|_| {
+    let granted = Source::new("the rule", &rule.policy);
+    let applied = app.reload_granting(Some(granted)).await.inspect_err(|_| {
         // The reload already fails. If this fails too, the next one tells of the file.
         let _ = match &before {
             Some(before) => write(path, before.as_bytes(), 0o600).map_err(drop),
