@@ -31,6 +31,8 @@ pub struct Control<O> {
     pub(super) streams: Arc<Semaphore>,
     /// The places for pages of metrics, so that some are left for health.
     pub(super) pages: Arc<Semaphore>,
+    /// The places for what may wait for the log.
+    pub(super) beside: Arc<Semaphore>,
 }
 
 /// Who asks.
@@ -58,6 +60,7 @@ impl<O: Operations> Control<O> {
             operations,
             streams: Arc::new(Semaphore::new(STREAMS)),
             pages: Arc::new(Semaphore::new(PAGES)),
+            beside: Arc::new(Semaphore::new(BESIDE)),
         })
     }
 }
@@ -153,6 +156,8 @@ const CONNECTIONS: usize = 64;
 const STREAMS: usize = 16;
 /// How many of them may read the metrics.
 const PAGES: usize = 16;
+/// How many may wait for the log at a time, on a thread each.
+const BESIDE: usize = 16;
 const ACCEPTS_AGAIN: Duration = Duration::from_millis(50);
 /// How long a request's head may take.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);

@@ -4,6 +4,7 @@ mod bounds;
 mod commands;
 mod export_reload;
 mod exports;
+mod frozen;
 mod grants;
 mod keys;
 mod learn;

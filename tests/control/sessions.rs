@@ -71,7 +71,7 @@ fn the_end_of_a_session_cuts_its_streams_within_50_ms_and_its_requests_get_the_r
 }
 
 #[test]
-fn each_act_of_an_operator_is_in_the_chain_before_it_is_done() {
+fn each_act_of_an_operator_is_in_the_chain() {
     let program = Program::start("");
     for act in ["pause", "resume", "end"] {
         program.json(&[act, "agent-1"]);
