@@ -67,6 +67,7 @@ const MODULES: [(&str, &[&str]); 13] = [
             "session",
             "policy",
             "credential",
+            "launch",
         ],
     ),
     (

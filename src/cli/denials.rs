@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use super::app::App;
-use super::{proposal, proposed};
+use super::{proposal, proposed, standing};
 use crate::audit::Record;
 use crate::config::Config;
 use crate::control::ControlRefusal;
@@ -161,27 +161,31 @@ fn of(app: &App, denied: &Proposal) -> Denial {
 }
 
 /// Leaves out of granted rules those that were granted elsewhere and permit what a person refused
-/// here, and says so.
-pub(super) fn withhold(app: &App, granted: &mut [Source]) {
+/// here, and says so. What `allowed` has is granted here. Returns whether there was one.
+pub(super) fn withhold(app: &App, granted: &mut [Source], allowed: &[Source]) -> bool {
     let mut denied = app.shared.proposals.all();
     denied.retain(|one| one.state == ProposalState::Refused);
     if denied.is_empty() {
-        return;
+        return false;
     }
-    let loans = loans(app);
+    let (loans, allowed) = (loans(app), standing::rules(allowed));
+    let stands = |rule: &str| app.standing.has(rule) || allowed.contains(rule);
     let denial = |rule: &str| {
-        let rule = alone(rule).filter(|_| !app.standing.has(rule))?;
+        let rule = alone(rule).filter(|_| !stands(rule))?;
         let permits = |one: &&Proposal| of(app, one).is_permitted_by(&rule, &loans);
         denied.iter().find(permits)
     };
+    let mut withheld = false;
     for source in granted {
         for (place, rule) in source.rules() {
             if let Some(denied) = denial(&rule) {
                 source.leave_out(place);
                 warn(denied);
+                withheld = true;
             }
         }
     }
+    withheld
 }
 
 /// Every credential, in each place that it may have.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -94,8 +94,8 @@ pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Fai
     if !text.contains(&rule.policy) {
         write(path, format!("{text}\n{}", rule.policy).as_bytes(), 0o600)?;
     }
-    app.standing.add(&Source::new("the rule", &rule.policy));
-    let applied = app.reload().await.inspect_err(|_| {
+    let granted = Source::new("the rule", &rule.policy);
+    let applied = app.reload_granting(Some(granted)).await.inspect_err(|_| {
         // The reload already fails. If this fails too, the next one tells of the file.
         let _ = match &before {
             Some(before) => write(path, before.as_bytes(), 0o600).map_err(drop),
@@ -109,8 +109,9 @@ pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Fai
     })
 }
 
-/// Holds the folder of the granted rules until this is dropped. Several gateways may share them,
-/// and each reads them, writes them and takes back what is refused.
+/// Holds the granted rules until this is dropped. Several gateways may share them, and each reads
+/// them, writes them and takes back what is refused. What is locked is a file that no other user
+/// can open: they may read the folder, and what one can open one can lock.
 async fn hold(path: &Path) -> Result<File, Failure> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let made = std::fs::DirBuilder::new()
@@ -118,7 +119,10 @@ async fn hold(path: &Path) -> Result<File, Failure> {
         .mode(0o700)
         .create(folder);
     let unkept = |error| Failure::of("the granted rules cannot be kept", &error);
-    let held = made.and_then(|()| File::open(folder)).map_err(unkept)?;
+    let mut private = File::options();
+    private.create(true).append(true).mode(0o600);
+    let open = || private.open(path.with_extension("lock"));
+    let held = made.and_then(|()| open()).map_err(unkept)?;
     let until = Instant::now() + HELD_AT_MOST;
     loop {
         match held.try_lock() {

@@ -45,6 +45,8 @@ pub(super) struct Keeper {
     store: Arc<dyn StateStore>,
     key: Arc<SealingKey>,
     keeping: Keeping,
+    /// Whether the next start knows of them. Without a place for the state, it does not.
+    outlast: bool,
     fresh: bool,
     /// The sessions that this process opened, which are fresh no more.
     begun: Mutex<HashSet<SessionId>>,
@@ -59,7 +61,8 @@ impl Keeper {
     /// Opens the state of a configuration.
     ///
     /// If no place for it is configured and the usual one cannot be used, sessions are kept in
-    /// memory, and that is said.
+    /// memory, and that is said. `serve` does so only if no state is there: in one that it cannot
+    /// read, a session may be ended or paused.
     ///
     /// # Errors
     /// Returns a [`Failure`] if a state that is there cannot be used, or its key is lost.
@@ -73,6 +76,7 @@ impl Keeper {
             store,
             key,
             keeping: keeping.clone(),
+            outlast: true,
             fresh: config.state.fresh,
             begun: Mutex::default(),
             user: config.sandbox.user.clone(),
@@ -108,11 +112,18 @@ impl Keeper {
                     Err(NoKey::Lost(failure) | NoKey::Unusable(failure)) => Err(failure),
                 }
             }
-            Err(error) if config.state.path.is_none() && error.is_no_place() => {
+            Err(error)
+                if config.state.path.is_none()
+                    && error.is_no_place()
+                    && (keeping != Keeping::Listeners || is_absent(&path)) =>
+            {
                 Terminal::new(false, Color::Auto).note(format!(
                     "gateway: phantoms and CAs will be others at the next start: no place to keep them ({error})"
                 ));
-                Ok(with(Arc::<MemoryState>::default(), passing()?))
+                Ok(Self {
+                    outlast: false,
+                    ..with(Arc::<MemoryState>::default(), passing()?)
+                })
             }
             Err(error) => {
                 let what = format!("the state in {} cannot be used", path.display());
@@ -189,7 +200,8 @@ impl Keeper {
     /// Keeps what an operator made of a session.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if it cannot be written.
+    /// Returns a [`Failure`] if it cannot be written, or if the next start will not know what took
+    /// authority away.
     pub(super) async fn keep_status(
         &self,
         id: &SessionId,
@@ -209,6 +221,10 @@ impl Keeper {
             },
         };
         match self.decide(vec![decision]).await? {
+            true if !self.outlast && status != SessionStatus::Active => Err(Failure::new(
+                "it holds for this process alone, which has no state",
+            )
+            .next("give the state a place: `[state] path`")),
             true => Ok(()),
             false => Err(Failure::new("the session was ended, and that is kept")),
         }
@@ -389,6 +405,13 @@ fn groups(session: &Session) -> Vec<String> {
         .iter()
         .map(|group| group.to_string())
         .collect()
+}
+
+/// Whether there is certainly no file at a path.
+fn is_absent(path: &Path) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    path.symlink_metadata()
+        .is_err_and(|error| matches!(error.kind(), NotFound | NotADirectory))
 }
 
 /// Says that the state of an earlier version was set aside, if it was.

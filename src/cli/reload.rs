@@ -12,13 +12,13 @@ use super::exporting::ExportChange;
 use super::failure::Failure;
 use super::listener_change::ListenerChange;
 use super::publishing::Publication;
-use super::reloading::{Applied, ConfigSource, RunsAs};
+use super::reloading::{Applied, ConfigSource, Latest, RunsAs};
 use super::{denials, generation};
 use crate::config::Config;
 use crate::files;
 use crate::gateway::Snapshot;
 use crate::names::CredentialName;
-use crate::policy::Operators;
+use crate::policy::{Operators, Source};
 use crate::session::phantom::Phantoms;
 use crate::session::{Lifetime, Moment, Session};
 
@@ -53,11 +53,31 @@ impl App {
     /// Returns a [`Failure`] with the reasons, if anything of it is refused. Nothing has changed
     /// then.
     pub async fn reload(self: &Arc<Self>) -> Result<Applied, Failure> {
+        self.reload_granting(None).await
+    }
+
+    /// Does the same where an operator has granted a rule here, which no earlier refusal of a
+    /// person leaves out.
+    ///
+    /// # Errors
+    /// As [`App::reload`].
+    pub(super) async fn reload_granting(
+        self: &Arc<Self>,
+        rule: Option<Source>,
+    ) -> Result<Applied, Failure> {
         let (app, runtime) = (self.clone(), Handle::current());
         // A store may take long. The end of the gateway does not wait for it.
         let run = async move {
+            let reloading = async {
+                let mut latest = app.reloading.latest.lock().await;
+                loop {
+                    if let Some(applied) = app.reload_here(&mut latest, rule.as_slice()).await? {
+                        return Ok(applied);
+                    }
+                }
+            };
             tokio::select! {
-                reloaded = app.reload_here() => reloaded,
+                reloaded = reloading => reloaded,
                 () = app.shared.draining.cancelled() => Err(Failure::new("the gateway stops")),
             }
         };
@@ -102,8 +122,13 @@ impl App {
         }
     }
 
-    async fn reload_here(self: &Arc<Self>) -> Result<Applied, Failure> {
-        let mut latest = self.reloading.latest.lock().await;
+    /// Reloads, unless a person refuses meanwhile what a granted rule would permit. Nothing has
+    /// changed then, and `None` is returned.
+    async fn reload_here(
+        self: &Arc<Self>,
+        latest: &mut Latest,
+        allowed: &[Source],
+    ) -> Result<Option<Applied>, Failure> {
         let source = self.reloading.source.get().ok_or_else(|| {
             Failure::new("this command has no configuration that could be reloaded")
         })?;
@@ -116,7 +141,7 @@ impl App {
         self.refuse_fixed(source, &latest.config, &config, &resolved)?;
         let before = self.shared.current();
         let mut granted = generation::granted(&config)?;
-        denials::withhold(self, &mut granted);
+        denials::withhold(self, &mut granted, allowed);
         let next = generation::next(&before, &latest.config, (&config, resolved), &granted)?;
         let change = self.prepare_change(source, &before, next, config).await?;
         // The last that can fail.
@@ -125,15 +150,18 @@ impl App {
             true => Vec::new(),
             false => self.extended(change.config.ca.lifetime).await?,
         };
+        if denials::withhold(self, &mut granted, allowed) {
+            return Ok(None);
+        }
         let config = change.config.clone();
         let applied = self.put_in_force(&before, change);
-        granted.iter().for_each(|source| self.standing.add(source));
+        self.standing.follow(&granted);
         for (session, lifetime) in extended {
             session.extend(lifetime);
         }
         latest.follow(config);
         tokio::spawn(give_back(before, self.shared.current()));
-        Ok(applied)
+        Ok(Some(applied))
     }
 
     /// Does everything of a change that can fail.

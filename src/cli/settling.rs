@@ -1,7 +1,6 @@
 //! Marks the proposals that a granted rule allows.
 
 use std::collections::{HashMap, HashSet};
-use std::convert::Infallible;
 
 use super::app::App;
 use super::{grant, proposal, proposed};
@@ -29,7 +28,7 @@ pub(super) fn settle(app: &App) {
         if allowed {
             let to = (one.state, ProposalState::Granted);
             // The rule that allows it is recorded.
-            let _ = proposals.settle((&one.session, one.id), to, |_| Ok::<_, Infallible>(()));
+            let _ = proposals.settle((&one.session, one.id), to);
         }
     }
 }

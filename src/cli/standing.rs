@@ -14,18 +14,23 @@ impl StandingRules {
     /// Those that are about to be in force.
     pub(super) fn of(granted: &[Source]) -> Self {
         let standing = Self::default();
-        granted.iter().for_each(|source| standing.add(source));
+        standing.follow(granted);
         standing
     }
 
-    /// Adds the rules of a source.
-    pub(super) fn add(&self, source: &Source) {
-        let rules = source.rules().into_iter().map(|(_, rule)| rule);
-        self.0.lock().extend(rules);
+    /// Follows the granted rules of a generation that is in force.
+    pub(super) fn follow(&self, granted: &[Source]) {
+        *self.0.lock() = rules(granted);
     }
 
     /// Whether a rule is among them.
     pub(super) fn has(&self, rule: &str) -> bool {
         self.0.lock().contains(rule)
     }
+}
+
+/// Each rule of some sources.
+pub(super) fn rules(sources: &[Source]) -> HashSet<String> {
+    let rules = sources.iter().flat_map(Source::rules);
+    rules.map(|(_, rule)| rule).collect()
 }

@@ -1,7 +1,9 @@
 //! Answers the calls: who may make them, and what they do.
 
+use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN};
@@ -13,16 +15,18 @@ use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 
 use super::events::Events;
 use super::exposition;
 use super::operations::{AllowRequest, ControlRefusal, EnterRequest, Operations};
+use super::recording::OperatorAct;
 use super::route::{self, Endpoint, Routed};
 use super::server::{Control, Peer};
 use super::view::{GatewayView, SessionView};
-use crate::audit::{Act, Decision, Follower};
+use crate::audit::Follower;
 use crate::gateway::chain;
-use crate::names::{CredentialName, SessionId};
+use crate::names::CredentialName;
 use crate::policy::Operation;
 use crate::session::{HasEnded, SessionStatus};
 
@@ -63,43 +67,44 @@ impl<O: Operations> Control<O> {
             return Err(bad("a query has no meaning here"));
         }
         let called = route::find(&head.method, head.uri.path()).map_err(not_found)?;
-        self.authorize(&called, peer)?;
+        self.authorize(&called, peer).await?;
         let content = self.read(&head.headers, content).await?;
         match called.route.endpoint {
             Endpoint::Health => Ok(document(&json!({ "status": "ok" }))),
-            Endpoint::Ready => self.ready(),
-            Endpoint::Metrics => self.metrics(),
+            Endpoint::Ready => self.ready().await,
+            Endpoint::Metrics => self.metrics().await,
             Endpoint::Gateway => Ok(self.gateway().await),
             Endpoint::Sessions => Ok(self.sessions()),
             Endpoint::Session => self.session(&called),
             Endpoint::Pause | Endpoint::Resume | Endpoint::End => self.change(&called, peer).await,
             Endpoint::Enter => self.enter(&called, &content, peer).await,
             Endpoint::Reload => self.reload(peer).await,
-            Endpoint::Revoke => self.revoke(&called, peer),
-            Endpoint::Events => self.events(),
+            Endpoint::Revoke => self.revoke(&called, peer).await,
+            Endpoint::Events => self.events().await,
             Endpoint::Allow => self.allow(&content, peer).await,
-            Endpoint::Proposals => Ok(self.proposals()),
-            Endpoint::RefuseProposal => self.refuse_proposal(&content, peer),
+            Endpoint::Proposals => self.proposals().await,
+            Endpoint::RefuseProposal => self.refuse_proposal(&content, peer).await,
         }
     }
 
     /// Returns the metrics. Their page has its place until it is written.
-    fn metrics(&self) -> Answered {
+    async fn metrics(&self) -> Answered {
         let place = self.pages.clone().try_acquire_owned();
         let place = place.map_err(|_| {
             let what = "too many read the metrics now";
             ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, what).next("ask again later")
         })?;
-        let text = exposition::metrics(&self.shared);
-        let written = Bytes::from_owner(MetricsPage {
-            text,
+        let shared = self.shared.clone();
+        let made = self.beside(move || MetricsPage {
+            text: exposition::metrics(&shared),
             _place: place,
         });
+        let written = Bytes::from_owner(made.await?);
         Ok(page(exposition::MEDIA_TYPE, written))
     }
 
     /// Asks the policies for operators. A refused act is recorded.
-    fn authorize(&self, called: &Routed, peer: Peer) -> Result<(), ControlRefusal> {
+    async fn authorize(&self, called: &Routed, peer: Peer) -> Result<(), ControlRefusal> {
         let (route, session) = (called.route, called.session.as_ref());
         let (Some(operation), Peer::User(uid)) = (route.operation, peer) else {
             let offered = route.on_port || peer != Peer::Port;
@@ -116,63 +121,13 @@ impl<O: Operations> Control<O> {
                 .credential
                 .as_ref()
                 .map_or("", CredentialName::as_str);
-            let _ = self.record(peer, operation, session, (credential, Decision::Deny));
+            let act = OperatorAct::new(peer, operation, session, credential);
+            let _ = self.note(act.refused()).await;
         }
         let what = format!("uid {uid} may not do `{}`", operation.name());
         Err(ControlRefusal::new(StatusCode::FORBIDDEN, what)
             .because("no policy for operators permits it")
             .next("see `[control] policy` of the configuration"))
-    }
-
-    /// Records an act. Call it before the act is done.
-    ///
-    /// # Errors
-    /// Returns that it cannot be recorded: then it may not be done.
-    pub(super) fn record(
-        &self,
-        peer: Peer,
-        operation: Operation,
-        session: Option<&SessionId>,
-        (subject, decision): (&str, Decision),
-    ) -> Result<(), ControlRefusal> {
-        self.recorded(peer, operation, session, (subject, decision, false))
-    }
-
-    /// Records that an act was not done, of which there is a record.
-    fn failed(&self, peer: Peer, operation: Operation, session: Option<&SessionId>, subject: &str) {
-        let act = (subject, Decision::Allow, true);
-        if let Err(why) = self.recorded(peer, operation, session, act) {
-            tracing::warn!(what = why.what, "that an act failed cannot be recorded");
-        }
-    }
-
-    fn recorded(
-        &self,
-        peer: Peer,
-        operation: Operation,
-        session: Option<&SessionId>,
-        (subject, decision, failed): (&str, Decision, bool),
-    ) -> Result<(), ControlRefusal> {
-        let operator = match peer {
-            Peer::User(uid) => format!("uid:{uid}"),
-            Peer::Port => "port".to_owned(),
-        };
-        let act = Act {
-            name: operation.name(),
-            operator: &operator,
-            session,
-            subject,
-            decision,
-            failed,
-        };
-        self.shared.log.act(act).map_err(|error| {
-            ControlRefusal::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the act cannot be recorded",
-            )
-            .because(chain(&error))
-            .next("see the disk of the audit log")
-        })
     }
 
     /// Reads the content of a call, which is JSON.
@@ -196,12 +151,13 @@ impl<O: Operations> Control<O> {
         document(&GatewayView::of(&self.about, &self.shared, listeners))
     }
 
-    fn ready(&self) -> Answered {
+    async fn ready(&self) -> Answered {
         if self.shared.draining.is_cancelled() {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             return Err(ControlRefusal::new(status, "the gateway stops"));
         }
-        if self.shared.log.works() {
+        let log = self.shared.log.clone();
+        if self.beside(move || log.works()).await? {
             return Ok(document(&json!({ "status": "ready" })));
         }
         Err(ControlRefusal::new(
@@ -228,7 +184,7 @@ impl<O: Operations> Control<O> {
     }
 
     /// Pauses, resumes or ends a session, and keeps that for the next start. What narrows is done
-    /// even if it cannot be recorded or kept.
+    /// first, even if it cannot be recorded or kept.
     async fn change(&self, called: &Routed, peer: Peer) -> Answered {
         let id = called.session.as_ref().ok_or_else(unknown_session)?;
         let sessions = &self.shared.sessions;
@@ -249,28 +205,36 @@ impl<O: Operations> Control<O> {
         if !may_change {
             return Err(ended(session.has_ended()));
         }
-        let recorded = self.record(peer, operation, Some(id), ("", Decision::Allow));
-        let done = match called.route.endpoint {
-            Endpoint::Pause => session.pause(),
+        let act = OperatorAct::new(peer, operation, Some(id), "");
+        match called.route.endpoint {
             Endpoint::Resume => {
-                recorded?;
+                self.record(&act).await?;
                 let kept = self.operations.keep_status(id, SessionStatus::Active).await;
-                kept.inspect_err(|_| self.failed(peer, operation, Some(id), ""))?;
+                self.followed(&act, kept).await?;
                 if session.was_idle() {
                     // What was issued to it was given back when it ended.
                     self.shared.current().credentials.begin(id);
                 }
-                session.resume()
+                let resumed = session.resume().map_err(ended);
+                self.followed(&act, resumed).await?;
             }
-            _ => {
-                sessions.end(id);
-                Ok(())
+            narrows => {
+                match narrows {
+                    Endpoint::Pause => session.pause().map_err(ended)?,
+                    _ => drop(sessions.end(id)),
+                }
+                if let Err(why) = self.note(act).await {
+                    tracing::warn!(what = why.what, session = %id, "it is {}", session.status().as_str());
+                }
             }
-        };
-        done.inspect_err(|_| self.failed(peer, operation, Some(id), ""))
-            .map_err(ended)?;
+        }
         if session.status() != SessionStatus::Active {
-            let kept = self.operations.keep_status(id, session.status()).await;
+            let keeping = self.operations.keep_status(id, session.status());
+            // The thread that keeps it may wait for the log. It keeps it afterwards.
+            let kept = timeout(KEPT_WITHIN, keeping).await.unwrap_or_else(|_| {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                Err(ControlRefusal::new(status, "it takes too long"))
+            });
             kept.map_err(|why| not_kept(session.status(), why))?;
         }
         Ok(document(&SessionView::of(&session, &self.shared)))
@@ -292,34 +256,31 @@ impl<O: Operations> Control<O> {
             SessionStatus::Paused => return Err(refused("gateway resume SESSION")),
             SessionStatus::Ended(_) => return Err(refused("start another: `gateway exec`")),
         }
-        self.record(
-            peer,
-            Operation::SessionEnter,
-            Some(id),
-            ("", Decision::Allow),
-        )?;
+        let act = OperatorAct::new(peer, Operation::SessionEnter, Some(id), "");
+        self.record(&act).await?;
         let entered = self.operations.enter(id, &asked.socket).await;
-        entered.inspect_err(|_| self.failed(peer, Operation::SessionEnter, Some(id), ""))?;
+        self.followed(&act, entered).await?;
         Ok(document(&json!({ "session": id.as_str() })))
     }
 
     async fn reload(&self, peer: Peer) -> Answered {
-        self.record(peer, Operation::Reload, None, ("", Decision::Allow))?;
+        let act = OperatorAct::new(peer, Operation::Reload, None, "");
+        self.record(&act).await?;
         let reloaded = self.operations.reload().await;
-        let failed = |_: &_| self.failed(peer, Operation::Reload, None, "");
-        Ok(document(&reloaded.inspect_err(failed)?))
+        Ok(document(&self.followed(&act, reloaded).await?))
     }
 
     /// Revokes a credential, even if that cannot be recorded.
-    fn revoke(&self, called: &Routed, peer: Peer) -> Answered {
+    async fn revoke(&self, called: &Routed, peer: Peer) -> Answered {
         let unknown = || {
             ControlRefusal::new(StatusCode::NOT_FOUND, "there is no such credential")
                 .next("gateway sessions")
         };
         let credential = called.credential.as_ref().ok_or_else(unknown)?;
         let severed = self.shared.revoke(credential).ok_or_else(unknown)?;
-        let revoked = (credential.as_str(), Decision::Allow);
-        self.record(peer, Operation::CredentialRevoke, None, revoked)?;
+        let revoked = credential.as_str();
+        let act = OperatorAct::new(peer, Operation::CredentialRevoke, None, revoked);
+        self.note(act).await?;
         Ok(document(&json!({
             "credential": credential.as_str(),
             "connections_severed": severed,
@@ -340,22 +301,23 @@ impl<O: Operations> Control<O> {
             let changed = ControlRefusal::new(StatusCode::CONFLICT, what);
             return Err(changed.next("ask again without `policy`"));
         }
-        self.record(peer, Operation::PolicyAllow, None, (&seen, Decision::Allow))?;
+        let act = OperatorAct::new(peer, Operation::PolicyAllow, None, &seen);
+        self.record(&act).await?;
         let applied = self.operations.apply(rule).await;
-        let failed = |_: &_| self.failed(peer, Operation::PolicyAllow, None, &seen);
-        Ok(document(&applied.inspect_err(failed)?))
+        Ok(document(&self.followed(&act, applied).await?))
     }
 
-    fn events(&self) -> Answered {
+    async fn events(&self) -> Answered {
         let unavailable = |why: String| {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             ControlRefusal::new(status, "the records cannot be followed").because(why)
         };
         let place = self.streams.clone().try_acquire_owned();
         let place = place.map_err(|_| unavailable("too many follow them already".to_owned()))?;
-        let log = self.shared.log.path();
+        let log = self.shared.log.path().map(Path::to_owned);
         let log = log.ok_or_else(|| unavailable("they are in memory alone".to_owned()))?;
-        let follower = Follower::at_end(log).map_err(|error| unavailable(chain(&error)))?;
+        let follower = self.beside(move || Follower::at_end(&log)).await?;
+        let follower = follower.map_err(|error| unavailable(chain(&error)))?;
         let stream = Content::Stream(Box::new(Events::new(follower, place)));
         Ok(typed("application/x-ndjson", Response::new(stream)))
     }
@@ -396,7 +358,10 @@ fn not_kept(status: SessionStatus, why: ControlRefusal) -> ControlRefusal {
         format!("the session is {status}, and that could not be kept for the next start"),
     )
     .because(causes.join(": "))
-    .next("do it again before the gateway is started anew")
+    .next(
+        why.next
+            .unwrap_or_else(|| "do it again before the gateway is started anew".to_owned()),
+    )
 }
 
 fn unknown_session() -> ControlRefusal {
@@ -487,4 +452,6 @@ impl Body for Content {
     }
 }
 
+/// How long the answer to what narrows waits until it is kept for the next start.
+const KEPT_WITHIN: Duration = Duration::from_secs(5);
 const MOST_CONTENT: usize = 64 << 10;

@@ -9,6 +9,7 @@ mod events;
 mod exposition;
 mod operations;
 mod proposed;
+mod recording;
 mod route;
 mod server;
 mod socket;

@@ -1,16 +1,16 @@
 //! What workloads propose, as operators see and refuse it. To grant one, they allow its id.
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::api::{Answered, Content, bad, document};
+use super::api::{Answered, bad, document};
 use super::operations::{ControlRefusal, Operations};
+use super::recording::OperatorAct;
 use super::server::{Control, Peer};
-use crate::audit::Decision;
 use crate::gateway::{Proposal, ProposalState, SharedState};
 use crate::policy::Operation;
 
@@ -26,30 +26,41 @@ struct RefusedProposal {
 }
 
 impl<O: Operations> Control<O> {
-    pub(super) fn proposals(&self) -> Response<Content> {
-        let all = self.shared.proposals.all();
-        let views: Vec<Value> = all.iter().map(|one| view(one, &self.shared)).collect();
-        document(&json!({ "proposals": views }))
+    pub(super) async fn proposals(&self) -> Answered {
+        let shared = self.shared.clone();
+        let views = self.beside(move || {
+            let all = shared.proposals.all();
+            all.iter().map(|one| view(one, &shared)).collect()
+        });
+        let views: Vec<Value> = views.await?;
+        Ok(document(&json!({ "proposals": views })))
     }
 
-    pub(super) fn refuse_proposal(&self, content: &Bytes, peer: Peer) -> Answered {
+    pub(super) async fn refuse_proposal(&self, content: &Bytes, peer: Peer) -> Answered {
         let asked: RefusedProposal = serde_json::from_slice(content)
             .map_err(|error| bad("the content names no proposal").because(error.to_string()))?;
         let (from, to, word) = match asked.undo {
             false => (ProposalState::Waiting, ProposalState::Refused, ""),
             true => (ProposalState::Refused, ProposalState::Waiting, "undo "),
         };
-        let all = self.shared.proposals.all();
-        let is_it = |one: &&Proposal| one.state == from && one.id.to_string() == asked.id;
-        let one = all.iter().find(is_it).ok_or_else(|| unknown(from))?;
-        let record = |one: &Proposal| {
-            let subject = format!("{word}{} {}", one.id, one.wanted.shown());
-            let act = (subject.as_str(), Decision::Allow);
-            self.record(peer, Operation::ProposalRefuse, Some(&one.session), act)
-        };
-        let proposals = &self.shared.proposals;
-        let settled = proposals.settle((&one.session, one.id), (from, to), record)?;
-        let settled = settled.ok_or_else(|| unknown(from))?;
+        let shared = self.shared.clone();
+        let all = self.beside(move || shared.proposals.all()).await?;
+        let is_it = |one: &Proposal| one.state == from && one.id.to_string() == asked.id;
+        let one = all.into_iter().find(is_it).ok_or_else(|| unknown(from))?;
+        let subject = format!("{word}{} {}", one.id, one.wanted.shown());
+        let session = Some(&one.session);
+        let act = OperatorAct::new(peer, Operation::ProposalRefuse, session, &subject);
+        self.record(&act).await?;
+        let shared = self.shared.clone();
+        let settled = self.beside(move || {
+            let proposals = &shared.proposals;
+            proposals.settle((&one.session, one.id), (from, to))
+        });
+        // Somebody may have answered it meanwhile.
+        let settled = settled
+            .await
+            .and_then(|one| one.ok_or_else(|| unknown(from)));
+        let settled = self.followed(&act, settled).await?;
         Ok(document(&view(&settled, &self.shared)))
     }
 }

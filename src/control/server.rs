@@ -14,7 +14,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use super::operations::Operations;
 use super::view::About;
@@ -31,6 +32,8 @@ pub struct Control<O> {
     pub(super) streams: Arc<Semaphore>,
     /// The places for pages of metrics, so that some are left for health.
     pub(super) pages: Arc<Semaphore>,
+    /// The places for what may wait for the log.
+    pub(super) beside: Arc<Semaphore>,
 }
 
 /// Who asks.
@@ -58,6 +61,7 @@ impl<O: Operations> Control<O> {
             operations,
             streams: Arc::new(Semaphore::new(STREAMS)),
             pages: Arc::new(Semaphore::new(PAGES)),
+            beside: Arc::new(Semaphore::new(BESIDE)),
         })
     }
 }
@@ -66,14 +70,20 @@ impl<O: Operations> Control<O> {
 pub async fn serve<O: Operations>(listener: UnixListener, control: Arc<Control<O>>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        let accepted = listener.accept().await.map(|(stream, _)| stream);
-        let Some((stream, place)) = admit(accepted, &places).await else {
+        let Some(stream) = accepted(listener.accept().await).await else {
+            continue;
+        };
+        // Without a place, it is closed at once.
+        let Ok(place) = places.clone().try_acquire_owned() else {
             continue;
         };
         match stream.peer_cred().map(|peer| peer.uid()) {
             Ok(uid) if crate::files::trusted(uid) => {
-                let control = control.clone();
-                tokio::spawn(connection(stream, control, Peer::User(uid), place));
+                let served = connection(stream, control.clone(), Peer::User(uid), Arc::default());
+                tokio::spawn(async move {
+                    let _place = place;
+                    served.await;
+                });
             }
             Ok(uid) => tracing::warn!(uid, "another user's call to the control socket was refused"),
             Err(error) => tracing::debug!(%error, "a caller of the control socket is unknown"),
@@ -82,23 +92,42 @@ pub async fn serve<O: Operations>(listener: UnixListener, control: Arc<Control<O
 }
 
 /// Serves the metrics port until the future is dropped: metrics and health, and nothing else.
+/// Anybody may connect there: where all places are taken, the caller who has been silent for
+/// longest makes room.
 pub async fn serve_metrics<O: Operations>(listener: TcpListener, control: Arc<Control<O>>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut callers: Vec<PortCaller> = Vec::new();
     loop {
-        let accepted = listener.accept().await.map(|(stream, _)| stream);
-        if let Some((stream, place)) = admit(accepted, &places).await {
-            tokio::spawn(connection(stream, control.clone(), Peer::Port, place));
+        let Some(stream) = accepted(listener.accept().await).await else {
+            continue;
+        };
+        callers.retain(|caller| !caller.task.is_finished());
+        if callers.len() >= CONNECTIONS {
+            let silent = callers
+                .iter()
+                .position(|one| !one.asks.load(Ordering::Relaxed));
+            match silent {
+                Some(silent) => callers.remove(silent).task.abort(),
+                None => continue,
+            }
         }
+        let asks = Arc::new(AtomicBool::new(false));
+        let served = connection(stream, control.clone(), Peer::Port, asks.clone());
+        let task = tokio::spawn(served).abort_handle();
+        callers.push(PortCaller { asks, task });
     }
 }
 
-/// Gives an accepted connection its place. Without one, it is closed at once.
-async fn admit<S>(
-    accepted: io::Result<S>,
-    places: &Arc<Semaphore>,
-) -> Option<(S, OwnedSemaphorePermit)> {
+/// A connection to the metrics port.
+struct PortCaller {
+    /// Whether the head of its call is there.
+    asks: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
+/// Returns an accepted connection. Where none can be accepted, waits a little.
+async fn accepted<S, A>(accepted: io::Result<(S, A)>) -> Option<S> {
     match accepted {
-        Ok(stream) => Some((stream, places.clone().try_acquire_owned().ok()?)),
+        Ok((stream, _)) => Some(stream),
         Err(error) => {
             tracing::debug!(%error, "a connection to the control socket was not accepted");
             tokio::time::sleep(ACCEPTS_AGAIN).await;
@@ -107,17 +136,18 @@ async fn admit<S>(
     }
 }
 
-/// Serves one request.
+/// Serves one request. `asks` tells when its head is there.
 async fn connection<O: Operations, S>(
     stream: S,
     control: Arc<Control<O>>,
     peer: Peer,
-    _place: OwnedSemaphorePermit,
+    asks: Arc<AtomicBool>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let streams = AtomicBool::new(false);
     let service = service_fn(|request: http::Request<Incoming>| {
+        asks.store(true, Ordering::Relaxed);
         let answering = control.answer(request, peer);
         let streams = &streams;
         async move {
@@ -153,6 +183,8 @@ const CONNECTIONS: usize = 64;
 const STREAMS: usize = 16;
 /// How many of them may read the metrics.
 const PAGES: usize = 16;
+/// How many may wait for the log at a time, on a thread each.
+const BESIDE: usize = 16;
 const ACCEPTS_AGAIN: Duration = Duration::from_millis(50);
 /// How long a request's head may take.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);

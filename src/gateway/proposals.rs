@@ -217,29 +217,22 @@ impl Proposals {
         self.denied(session).into_iter().find(is_of)
     }
 
-    /// Sets what became of a proposal that is still in a state, and records that first. Returns it
-    /// as it is then; `None` if there is no such proposal.
-    ///
-    /// # Errors
-    /// What `record` returns. Nothing has changed then.
-    pub fn settle<E>(
+    /// Sets what became of a proposal that is still in a state. Returns it as it is then; `None` if
+    /// there is no such proposal.
+    pub fn settle(
         &self,
         (session, id): (&SessionId, ExchangeId),
         (from, to): (ProposalState, ProposalState),
-        record: impl FnOnce(&Proposal) -> Result<(), E>,
-    ) -> Result<Option<Proposal>, E> {
+    ) -> Option<Proposal> {
         let mut all = self.0.lock();
         let own = all
             .peek_mut(session)
             .into_iter()
             .flat_map(|own| &mut own.all);
         let mut fitting = own.filter(|one| one.state == from);
-        let Some(found) = fitting.find(|one| one.id == id) else {
-            return Ok(None);
-        };
-        record(found)?;
+        let found = fitting.find(|one| one.id == id)?;
         found.state = to;
-        Ok(Some(found.clone()))
+        Some(found.clone())
     }
 }
 
@@ -275,8 +268,8 @@ mod tests {
     fn answer(proposals: &Proposals, n: u8, to: ProposalState) -> bool {
         let one = proposal(n);
         let from = ProposalState::Waiting;
-        let settled = proposals.settle((&one.session, one.id), (from, to), |_| Ok::<_, ()>(()));
-        settled.unwrap().is_some()
+        let settled = proposals.settle((&one.session, one.id), (from, to));
+        settled.is_some()
     }
 
     #[test]
@@ -355,17 +348,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_recorded_is_not_settled_and_what_was_refused_may_wait_again() {
+    fn what_was_refused_may_wait_again() {
         let proposals = Proposals::default();
         let session = take(&proposals, 1).unwrap().session;
         let key = (&session, proposal(1).id);
-        let refuse = (ProposalState::Waiting, ProposalState::Refused);
-        assert!(proposals.settle(key, refuse, |_| Err(())).is_err());
-        assert!(proposals.denied(&session).is_empty());
         assert!(answer(&proposals, 1, ProposalState::Refused));
         assert_eq!(proposals.denied(&session).len(), 1);
         let undo = (ProposalState::Refused, ProposalState::Waiting);
-        let undone = proposals.settle(key, undo, |_| Ok::<_, ()>(())).unwrap();
+        let undone = proposals.settle(key, undo);
         assert_eq!(undone.unwrap().state, ProposalState::Waiting);
         assert_eq!(take(&proposals, 1).unwrap().id, proposal(1).id);
     }

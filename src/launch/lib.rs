@@ -2,8 +2,8 @@
 //!
 //! [`reexec()`] replaces the calling process with a fresh, single-threaded one with a scrubbed
 //! environment. [`resume`] continues there, and [`run`] does the work. `launch` shares only
-//! `enroll` with the data path: the sockets that the gateway serves are created inside the sandbox
-//! and passed to it. If a step fails, the command is never started.
+//! `enroll` and [`unsent`] with the data path: the sockets that the gateway serves are created
+//! inside the sandbox and passed to it. If a step fails, the command is never started.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![expect(
@@ -85,6 +85,7 @@ pub use prepare::{Summary, summary};
 pub use reexec::{SUBCOMMAND, reexec, resume};
 pub use request::{Kept, Launch};
 pub use streams::LostOutput;
+pub use syscall::unsent;
 pub use wait::{First, Waited, await_child, await_end};
 
 use failure::At;

@@ -395,6 +395,26 @@ pub fn next_signal(descriptor: &OwnedFd) -> Option<Arrived> {
     })
 }
 
+/// Returns how many bytes a TCP socket was given that its peer has not acknowledged. The end of the
+/// stream counts as one.
+///
+/// # Errors
+/// `EINVAL` if the socket listens.
+pub fn unsent(socket: impl AsFd) -> io::Result<u32> {
+    let mut count = 0_i32;
+    // SAFETY: the request, which sockets know as SIOCOUTQ, writes one `i32`, which lives across the
+    // call.
+    let asked = unsafe {
+        libc::ioctl(
+            socket.as_fd().as_raw_fd(),
+            libc::TIOCOUTQ as _,
+            &raw mut count,
+        )
+    };
+    check(asked.into())?;
+    Ok(count.unsigned_abs())
+}
+
 /// Opens the other side of a terminal, and lets it be used.
 ///
 /// # Errors

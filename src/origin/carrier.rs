@@ -1,22 +1,29 @@
-//! A connection to an origin that ends at once if a credential that it may carry is revoked.
+//! A connection to an origin that ends at once if a credential that it may carry is revoked, even
+//! when the gateway has closed it and the kernel still sends what was written before.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use rustix::net::Shutdown;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::Error;
 use crate::credential::{Revocation, Severable};
+use crate::launch::unsent;
 
 /// A socket that is registered with the revocations of the credentials that it may carry.
 pub(super) struct Carrier {
     io: TcpStream,
-    /// Kept for as long as the connection is open. `None` if it carries no credential.
-    _severed_by: Option<Arc<dyn Severable>>,
+    /// Kept until the kernel has sent everything. `None` if it carries no credential.
+    handle: Option<Arc<Handle>>,
 }
 
 /// A second descriptor of the connection's socket.
@@ -32,6 +39,21 @@ impl Severable for Handle {
     }
 }
 
+impl Handle {
+    /// Waits until the peer has everything. One that takes too long is reset.
+    async fn await_sent(&self, within: Duration) {
+        let deadline = Instant::now() + within;
+        let mut pause = Duration::from_millis(10);
+        while unsent(&self.0).is_ok_and(|count| count > 0) {
+            if Instant::now() > deadline {
+                return self.sever();
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+}
+
 impl Carrier {
     /// Registers a new connection, before anything is written to it.
     ///
@@ -40,21 +62,46 @@ impl Carrier {
     /// no descriptor left.
     pub(super) fn new(io: TcpStream, revocations: &[Arc<Revocation>]) -> Result<Self, Error> {
         if revocations.is_empty() {
-            return Ok(Self {
-                io,
-                _severed_by: None,
-            });
+            return Ok(Self { io, handle: None });
         }
         let second = io.as_fd().try_clone_to_owned();
         let second = second.map_err(|error| Error::Unreachable(Some(error)))?;
-        let handle: Arc<dyn Severable> = Arc::new(Handle(second));
+        let handle = Arc::new(Handle(second));
+        let severable: Arc<dyn Severable> = handle.clone();
         for revocation in revocations {
-            revocation.register(&handle)?;
+            revocation.register(&severable)?;
         }
         Ok(Self {
             io,
-            _severed_by: Some(handle),
+            handle: Some(handle),
         })
+    }
+}
+
+impl Drop for Carrier {
+    /// Ends the connection in order. Bytes that the kernel has yet to send may be an upload's last
+    /// ones, or the secret of an exchange that was given up: until they are sent, a revocation
+    /// still reaches them.
+    fn drop(&mut self) {
+        let Some(handle) = self.handle.take() else {
+            return;
+        };
+        // The gateway's end closes everything.
+        let Ok(runtime) = Runtime::try_current() else {
+            return;
+        };
+        if unsent(&handle.0).is_ok_and(|count| count == 0) {
+            return;
+        }
+        let Ok(place) = ENDING.try_acquire() else {
+            return handle.sever();
+        };
+        // The descriptor that is kept would keep the peer from seeing the end.
+        let _ = rustix::net::shutdown(&handle.0, Shutdown::Write);
+        runtime.spawn(async move {
+            let _place = place;
+            handle.await_sent(SENT_WITHIN).await;
+        });
     }
 }
 
@@ -98,6 +145,11 @@ impl AsyncWrite for Carrier {
     }
 }
 
+/// How long a peer may take for what was written before a connection was closed.
+const SENT_WITHIN: Duration = Duration::from_secs(60);
+/// Connections whose last bytes are being sent. One more is reset: descriptors are finite.
+static ENDING: Semaphore = Semaphore::const_new(1024);
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -105,29 +157,70 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn what_was_written_and_not_sent_yet_is_dropped_when_a_connection_is_severed() {
+    /// A connection whose peer has read nothing of what fills the kernel's buffers, the peer, and
+    /// how much that is.
+    async fn filled(revocation: &Arc<Revocation>) -> (Carrier, TcpStream, usize) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let ours = TcpStream::connect(listener.local_addr().unwrap()).await;
-        let (mut theirs, _) = listener.accept().await.unwrap();
-        let revocation = Arc::new(Revocation::default());
-        let mut ours = Carrier::new(ours.unwrap(), std::slice::from_ref(&revocation)).unwrap();
+        let (theirs, _) = listener.accept().await.unwrap();
+        let mut ours = Carrier::new(ours.unwrap(), std::slice::from_ref(revocation)).unwrap();
         let mut written = 0;
-        // Until the kernel's buffers are full: the peer reads nothing.
-        while let Ok(Ok(count)) = tokio::time::timeout(
-            std::time::Duration::from_millis(50),
-            ours.write(&[7; 64 << 10]),
-        )
-        .await
+        while let Ok(Ok(count)) =
+            tokio::time::timeout(Duration::from_millis(50), ours.write(&[7; 64 << 10])).await
         {
             written += count;
         }
-        let handle = ours._severed_by.clone().unwrap();
-        handle.sever();
-        assert!(ours.write(b"more").await.is_err());
+        (ours, theirs, written)
+    }
+
+    async fn assert_was_cut(mut theirs: TcpStream, written: usize) {
         let mut read = Vec::new();
         let ended = theirs.read_to_end(&mut read).await;
         assert!(ended.is_err(), "the peer is reset");
         assert!(read.len() < written, "{} of {written}", read.len());
+    }
+
+    #[tokio::test]
+    async fn what_was_written_and_not_sent_yet_is_dropped_when_a_connection_is_severed() {
+        let revocation = Arc::new(Revocation::default());
+        let (mut ours, theirs, written) = filled(&revocation).await;
+        ours.handle.clone().unwrap().sever();
+        assert!(ours.write(b"more").await.is_err());
+        assert_was_cut(theirs, written).await;
+    }
+
+    #[tokio::test]
+    async fn a_revocation_reaches_what_a_closed_connection_has_yet_to_send() {
+        let revocation = Arc::new(Revocation::default());
+        let (mut ours, theirs, written) = filled(&revocation).await;
+        let handle = Arc::downgrade(ours.handle.as_ref().unwrap());
+        ours.shutdown().await.unwrap();
+        drop(ours);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        handle.upgrade().unwrap().sever();
+        assert_was_cut(theirs, written).await;
+    }
+
+    #[tokio::test]
+    async fn a_closed_connection_loses_nothing_that_was_written_and_is_forgotten_when_it_is_sent() {
+        let revocation = Arc::new(Revocation::default());
+        let (ours, mut theirs, written) = filled(&revocation).await;
+        let handle = Arc::downgrade(ours.handle.as_ref().unwrap());
+        drop(ours);
+        let mut read = Vec::new();
+        theirs.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read.len(), written);
+        while handle.strong_count() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_never_takes_the_last_bytes_is_reset() {
+        let revocation = Arc::new(Revocation::default());
+        let (ours, theirs, written) = filled(&revocation).await;
+        let handle = ours.handle.clone().unwrap();
+        handle.await_sent(Duration::from_millis(50)).await;
+        assert_was_cut(theirs, written).await;
     }
 }

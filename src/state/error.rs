@@ -47,7 +47,7 @@ pub enum StateError {
 }
 
 impl StateError {
-    /// Whether nothing can be kept at this place at all, so that nothing is lost by not using it.
+    /// Whether this process can keep nothing at this place. Another may have kept something there.
     #[must_use]
     pub fn is_no_place(&self) -> bool {
         matches!(self, Self::Unfit(Unfit::Unreadable(_) | Unfit::Owner(_)))

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
-use crate::program::{Program, command};
+use crate::program::{Program, command, free};
 
 fn resident_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -154,4 +154,26 @@ fn a_reader_of_standard_error_that_stops_holds_up_neither_requests_nor_the_end()
         std::thread::sleep(Duration::from_millis(20));
     }
     drop(unread);
+}
+
+#[test]
+fn silent_callers_of_the_metrics_port_keep_no_probe_of_the_health_away() {
+    let port = free();
+    let program = Program::start(&format!("[control]\nmetrics_address = \"{port}\"\n"));
+    let silent = || {
+        let mut stream = TcpStream::connect(port).unwrap();
+        stream.write_all(b"G").unwrap();
+        stream
+    };
+    let mut held: Vec<TcpStream> = (0..70).map(|_| silent()).collect();
+    for _ in 0..20 {
+        let mut probe = TcpStream::connect(port).unwrap();
+        let head = format!("GET /healthz HTTP/1.1\r\nHost: {port}\r\n\r\n");
+        probe.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        probe.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        held.extend((0..10).map(|_| silent()));
+    }
+    assert_eq!(program.ask("http://stream.test/").0, 200);
 }

@@ -1,5 +1,7 @@
 //! `gateway allow`: the narrowest rule for what was refused, in force at once and after a restart.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use crate::program::{Program, free};
 
 #[test]
@@ -201,7 +203,14 @@ fn no_rule_is_made_from_a_log_that_does_not_hold() {
 #[test]
 fn a_rule_that_another_gateway_grants_at_the_same_time_is_not_lost() {
     let program = Program::start("");
-    let held = std::fs::File::open(program.folder.path()).unwrap();
+    // Who may read the folder can lock it, and keeps nobody waiting.
+    let folder = std::fs::File::open(program.folder.path()).unwrap();
+    folder.lock().unwrap();
+    assert_eq!(program.gateway(&["allow", "first.test", "--yes"]).0, 0);
+    let lock = program.path("gateway.granted.lock");
+    let held = std::fs::File::open(&lock).unwrap();
+    let mode = held.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
     held.lock().unwrap();
     let mut allow = crate::program::command(program.folder.path());
     let mut allow = allow

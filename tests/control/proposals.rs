@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
@@ -393,6 +393,66 @@ fn what_a_person_refused_here_is_not_permitted_by_a_rule_that_was_granted_elsewh
         "{said} {noted}"
     );
     elsewhere.wait_with_output().unwrap();
+}
+
+/// The file of the rules that were granted to `exec`.
+fn granted(folder: &Path) -> std::path::PathBuf {
+    let state = folder.join("home/.local/state/gateway");
+    let found = Command::new("find")
+        .arg(state)
+        .args(["-name", "*.cedar"])
+        .output();
+    text(&found.unwrap().stdout).trim().into()
+}
+
+/// A rule is granted in vain, or taken back. Then a person refuses what it permits, and another
+/// gateway grants it.
+#[test]
+fn only_a_rule_that_is_in_force_stands_against_what_a_person_refuses() {
+    let mut both = String::new();
+    for in_vain in [false, true] {
+        let folder = folder(0);
+        let project = folder.path().join("home/project");
+        let config = folder.path().join("home/gateway.toml");
+        fs::write(&config, "[limits]\n").unwrap();
+        let script = format!(
+            "while [ ! -e begin ]; do sleep 0.05; done; \
+             {PROPOSE} -d 'host=unlisted.test&method=GET&path=/a'; touch sent; \
+             while [ ! -e go ]; do sleep 0.05; done; curl -sS https://unlisted.test/a"
+        );
+        let child = inside_with(&folder, &["--config", "../gateway.toml"], &script);
+        let done = |arguments: &[&str]| {
+            let output = outside(folder.path(), arguments);
+            (output.status.success(), text(&output.stderr))
+        };
+        assert!(done(&["allow", "other.test", "--yes"]).0);
+        let file = granted(folder.path());
+        let before = fs::read_to_string(&file).unwrap();
+        if in_vain {
+            fs::write(&config, "broken =").unwrap();
+            assert!(!done(&["allow", "unlisted.test", "--yes"]).0);
+            fs::write(&config, "[limits]\n").unwrap();
+        } else {
+            assert!(done(&["allow", "unlisted.test", "--yes"]).0);
+            both = fs::read_to_string(&file).unwrap();
+            fs::write(&file, &before).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), before);
+        assert!(done(&["reload"]).0);
+        fs::write(project.join("begin"), "").unwrap();
+        wait_for("no proposal", || project.join("sent").exists());
+        let id = waiting(folder.path(), "GET unlisted.test/a").unwrap();
+        assert!(done(&["deny", &id]).0);
+        fs::write(&file, &both).unwrap();
+        assert!(done(&["reload"]).0);
+        fs::write(project.join("go"), "").unwrap();
+        let output = child.wait_with_output().unwrap();
+        let (said, noted) = (text(&output.stdout), text(&output.stderr));
+        assert!(
+            said.contains("policy_default_deny"),
+            "{in_vain}: {said} {noted}"
+        );
+    }
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn the_end_of_a_session_cuts_its_streams_within_50_ms_and_its_requests_get_the_r
 }
 
 #[test]
-fn each_act_of_an_operator_is_in_the_chain_before_it_is_done() {
+fn each_act_of_an_operator_is_in_the_chain() {
     let program = Program::start("");
     for act in ["pause", "resume", "end"] {
         program.json(&[act, "agent-1"]);
@@ -336,4 +336,77 @@ fn a_session_that_was_paused_is_resumed_by_no_change_of_the_state_file() {
         .stderr(Stdio::null());
     program.follow(fresh.spawn().unwrap());
     assert_eq!(program.ask("http://stream.test/").0, 200);
+}
+
+/// Starts the gateway, which must refuse. Returns what it says.
+fn refused_start(program: &Program) -> String {
+    let mut serve = command(program.folder.path());
+    let serve = serve.args(["serve", "--config", "gateway.toml"]);
+    let mut serve = serve.stderr(Stdio::piped()).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    let ended = loop {
+        match serve.try_wait().unwrap() {
+            None if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
+            ended => break ended,
+        }
+    };
+    serve.kill().unwrap();
+    assert!(ended.is_some_and(|ended| !ended.success()), "it serves");
+    let mut said = String::new();
+    serve.stderr.unwrap().read_to_string(&mut said).unwrap();
+    said
+}
+
+/// Runs a test's part while this user may not use a file or folder.
+fn without(path: &std::path::Path, run: impl FnOnce()) {
+    let change = |owner, mode| {
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(path, Some(owner), None).unwrap();
+        } else {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    let mode = fs::metadata(path).unwrap().permissions().mode();
+    change(12345, 0);
+    run();
+    change(0, mode);
+}
+
+#[test]
+fn a_session_that_was_ended_stays_so_where_the_state_cannot_be_used() {
+    let mut program = Program::start("");
+    assert_eq!(program.gateway(&["end", "agent-1"]).0, 0);
+    let store = stopped(&mut program);
+    for place in [store.as_path(), store.parent().unwrap()] {
+        without(place, || {
+            let said = refused_start(&program);
+            assert!(said.contains("the state in"), "{said}");
+        });
+    }
+    start_with(&mut program, &[]);
+    assert_eq!(program.ask("http://stream.test/").0, 403);
+}
+
+#[test]
+fn without_a_place_for_the_state_an_end_is_said_to_hold_for_the_process_alone() {
+    let mut program = Program::start("");
+    stopped(&mut program);
+    let serve = |program: &mut Program| {
+        let mut serve = command(program.folder.path());
+        let serve = serve.args(["serve", "--config", "gateway.toml"]);
+        let audit = ["--audit", "audit/log.jsonl"];
+        let child = serve.args(audit).env_remove("HOME").spawn().unwrap();
+        program.follow(child);
+    };
+    serve(&mut program);
+    for (act, status) in [("pause", 503), ("end", 403)] {
+        let (code, said) = program.gateway(&[act, "agent-1"]);
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains("for this process alone"), "{said}");
+        assert_eq!(program.ask("http://stream.test/").0, status);
+        if act == "pause" {
+            assert_eq!(program.gateway(&["resume", "agent-1"]).0, 0);
+            assert_eq!(program.ask("http://stream.test/").0, 200);
+        }
+    }
 }

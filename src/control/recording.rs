@@ -1,0 +1,153 @@
+//! Records what operators do, and whatever else of a call may wait for the disk of the audit log:
+//! beside the thread that serves all calls, and no longer than a moment.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::operations::{ControlRefusal, Operations};
+use super::server::{Control, Peer};
+use crate::audit::{self, Act, Decision, Log};
+use crate::gateway::chain;
+use crate::names::SessionId;
+use crate::policy::Operation;
+
+/// What an operator does, as it is recorded.
+#[derive(Clone)]
+pub(super) struct OperatorAct {
+    operation: Operation,
+    operator: String,
+    session: Option<SessionId>,
+    subject: String,
+    decision: Decision,
+}
+
+impl OperatorAct {
+    /// An act that may be done.
+    pub(super) fn new(
+        peer: Peer,
+        operation: Operation,
+        session: Option<&SessionId>,
+        subject: &str,
+    ) -> Self {
+        let operator = match peer {
+            Peer::User(uid) => format!("uid:{uid}"),
+            Peer::Port => "port".to_owned(),
+        };
+        Self {
+            operation,
+            operator,
+            session: session.cloned(),
+            subject: subject.to_owned(),
+            decision: Decision::Allow,
+        }
+    }
+
+    /// The same, which is refused.
+    pub(super) fn refused(self) -> Self {
+        let decision = Decision::Deny;
+        Self { decision, ..self }
+    }
+
+    fn write(&self, log: &Log, failed: bool) -> Result<(), audit::Error> {
+        log.act(Act {
+            name: self.operation.name(),
+            operator: &self.operator,
+            session: self.session.as_ref(),
+            subject: &self.subject,
+            decision: self.decision,
+            failed,
+        })
+    }
+}
+
+impl<O: Operations> Control<O> {
+    /// Records an act. Call it before the act is done.
+    ///
+    /// # Errors
+    /// Returns that it cannot be recorded: then it may not be done. If it is recorded later after
+    /// all, so is that it was not done.
+    pub(super) async fn record(&self, act: &OperatorAct) -> Result<(), ControlRefusal> {
+        let (log, act) = (self.shared.log.clone(), act.clone());
+        let (tell, mut told) = oneshot::channel();
+        let asked = self.beside(move || {
+            if tell.send(act.write(&log, false)).is_err() {
+                tell_failed(&act, &log);
+            }
+        });
+        let asked = asked.await;
+        told.close();
+        // It may have been told after the wait.
+        match told.try_recv() {
+            Ok(written) => written.map_err(|error| unrecorded().because(chain(&error))),
+            Err(_) => asked.and_then(|()| Err(unrecorded())),
+        }
+    }
+
+    /// Records an act that was done already, or that is refused.
+    ///
+    /// # Errors
+    /// Returns that it is not recorded yet.
+    pub(super) async fn note(&self, act: OperatorAct) -> Result<(), ControlRefusal> {
+        let log = self.shared.log.clone();
+        let written = self.beside(move || act.write(&log, false)).await?;
+        written.map_err(|error| unrecorded().because(chain(&error)))
+    }
+
+    /// Returns what became of an act of which there is a record. If it was not done, that is
+    /// recorded too.
+    pub(super) async fn followed<T>(
+        &self,
+        act: &OperatorAct,
+        done: Result<T, ControlRefusal>,
+    ) -> Result<T, ControlRefusal> {
+        if done.is_err() {
+            let (log, act) = (self.shared.log.clone(), act.clone());
+            // The answer says why it was not done, whether or not that can be recorded.
+            let _ = self.beside(move || tell_failed(&act, &log)).await;
+        }
+        done
+    }
+
+    /// Runs what may wait for the disk of the log.
+    ///
+    /// # Errors
+    /// Returns that it takes too long. It may run nevertheless.
+    pub(super) async fn beside<T: Send + 'static>(
+        &self,
+        run: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ControlRefusal> {
+        let places = self.beside.clone();
+        let running = async move {
+            let place = places.acquire_owned().await.ok()?;
+            let running = spawn_blocking(move || {
+                let _place = place;
+                run()
+            });
+            running.await.ok()
+        };
+        let run = timeout(WITHIN, running).await;
+        run.ok().flatten().ok_or_else(|| {
+            let what = "the audit log does not answer";
+            ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, what).next(SEE)
+        })
+    }
+}
+
+fn tell_failed(act: &OperatorAct, log: &Log) {
+    if let Err(error) = act.write(log, true) {
+        tracing::warn!(%error, "that an act failed cannot be recorded");
+    }
+}
+
+fn unrecorded() -> ControlRefusal {
+    let what = "the act cannot be recorded";
+    ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, what).next(SEE)
+}
+
+const SEE: &str = "see the disk of the audit log";
+/// How long a call waits for the log.
+const WITHIN: Duration = Duration::from_secs(5);
