@@ -1,71 +1,52 @@
-//! The audit log lies on a file system that does not answer: what narrows is done, and no call
-//! keeps others waiting.
+//! The disk of the audit log does not answer: what narrows is done, and no call keeps others
+//! waiting.
 
 use std::fs;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::program::Program;
 
-/// A file system of its own that can be frozen. Needs root and a loop device.
-struct Freezing(PathBuf);
+/// Every write to the log of a process, and every sync, waits until this is dropped.
+struct Hangs(Child);
 
-impl Freezing {
-    fn mount(place: &Path) -> Option<Self> {
-        let image = place.with_extension("image");
-        fs::create_dir(place).unwrap();
-        fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
-        let (image, place) = (image.to_str().unwrap(), place.to_str().unwrap());
-        let mounted = run("mkfs.ext4", &["-q", "-F", image])
-            && run("mount", &["-o", "loop", image, place])
-            && run("chmod", &["0700", place]);
-        mounted.then(|| Self(place.into()))
-    }
-
-    fn set(&self, flag: &str) -> bool {
-        run("fsfreeze", &[flag, self.0.to_str().unwrap()])
+impl Hangs {
+    /// Holds them up with the fault injection of strace, as a disk does that no longer answers.
+    fn of(process: u32, log: &Path) -> Self {
+        let waits = "inject=write,fsync,fdatasync,fallocate:delay_enter=60s";
+        let mut strace = Command::new("strace");
+        strace
+            .args(["-f", "-p", &process.to_string(), "-P"])
+            .arg(log);
+        strace.args(["-e", "trace=write,fsync,fdatasync,fallocate", "-e", waits]);
+        strace.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut strace = strace.spawn().expect("strace is installed");
+        let mut told = BufReader::new(strace.stderr.take().unwrap()).lines();
+        let attached = told.find(|line| line.as_ref().is_ok_and(|line| line.contains("attached")));
+        assert!(attached.is_some(), "strace cannot trace the gateway");
+        // It tells of what it holds up, and waits where nobody reads that.
+        std::thread::spawn(move || told.for_each(drop));
+        Self(strace)
     }
 }
 
-/// Thaws it, so that the gateway can end.
-struct Thaws<'a>(&'a Freezing);
-
-impl Drop for Thaws<'_> {
+impl Drop for Hangs {
     fn drop(&mut self) {
-        self.0.set("-u");
+        let strace = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(strace, rustix::process::Signal::TERM).unwrap();
+        self.0.wait().unwrap();
     }
-}
-
-impl Drop for Freezing {
-    fn drop(&mut self) {
-        run("umount", &["-l", self.0.to_str().unwrap()]);
-    }
-}
-
-fn run(program: &str, arguments: &[&str]) -> bool {
-    let done = Command::new(program).args(arguments).output();
-    done.is_ok_and(|done| done.status.success())
 }
 
 #[test]
 fn an_end_does_not_wait_for_a_log_that_hangs_and_no_call_keeps_others_waiting() {
-    // Unmounted after the gateway has ended, which has its log there.
-    let place = tempfile::tempdir().unwrap();
-    let Some(frozen) = Freezing::mount(&place.path().join("log")) else {
-        return println!("not tried: no file system can be mounted here");
-    };
-    let mut program = Program::start("");
-    let log = frozen.0.join("a/log.jsonl").display().to_string();
-    let config = fs::read_to_string(program.path("gateway.toml")).unwrap();
-    let config = config.replace("audit/log.jsonl", &log);
-    let socket = program.path("run/gateway/serve-1.sock");
-    program.configure(&format!("{config}[control]\npath = {socket:?}\n"));
+    let program = Program::start("");
+    let log = program.path("audit/log.jsonl");
     let (status, mut stream) = program.begin("http://stream.test/events");
     assert_eq!(status, 200);
-    let thaws = Thaws(&frozen);
-    assert!(frozen.set("-f"));
+    let hangs = Hangs::of(program.child.id(), &log);
     let began = Instant::now();
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| program.call("POST", "/v1/reload", ""));
@@ -91,7 +72,7 @@ fn an_end_does_not_wait_for_a_log_that_hangs_and_no_call_keeps_others_waiting() 
         "{:?}",
         began.elapsed()
     );
-    drop(thaws);
+    drop(hangs);
     // What was not done in time was not done, and the log says so.
     let acts = || -> Vec<serde_json::Value> {
         let text = fs::read_to_string(&log).unwrap();

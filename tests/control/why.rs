@@ -165,7 +165,9 @@ fn the_command_that_serve_names_finds_the_log_of_the_gateway_that_runs() {
     let program = Program::start("");
     let (status, refusal) = program.ask("http://forbidden.test/x");
     assert_eq!(status, 403, "{refusal}");
-    let log = fs::read_to_string(program.path("log")).unwrap();
+    let log = || fs::read_to_string(program.path("log")).unwrap();
+    wait_for("nothing was told", || log().contains("; gateway why "));
+    let log = log();
     let (_, told) = log.split_once("; gateway why ").unwrap();
     let (id, _) = told.split_once('\n').unwrap();
     for asked in [id, &id[..6], "--last"] {
