@@ -59,11 +59,14 @@ impl Verify {
         } else {
             None
         };
+        let mut is_partial = false;
         let chains = if expected.base.is_some() && !self.files.is_empty() {
             // Older files were archived on purpose, perhaps beside these.
             vec![self.files.clone()]
         } else {
-            logs::chains(&self.files, config.as_ref())?
+            let found = logs::find(&self.files, config.as_ref(), terminal)?;
+            is_partial = found.is_partial;
+            found.chains
         };
         if chains.len() > 1 && (expected.base.is_some() || expected.head.is_some()) {
             return Err(Failure::usage(
@@ -71,7 +74,7 @@ impl Verify {
             )
             .next("name its files"));
         }
-        let mut holds = true;
+        let mut holds = !is_partial;
         let mut documents = Vec::new();
         for chain in chains {
             let report = verify(&chain, expected)

@@ -25,7 +25,7 @@ impl Effect {
         // Those of every group: a flag may put a run into any.
         let hosts = generation::of_exec(config, &resolved)?.hosts();
         let hosts = hosts.map_or_else(|| vec!["any host".to_owned()], |scopes| names(&scopes));
-        // What it opens stands last, where no length of what it hides moves it out of sight.
+        // What it opens stands last, where it is in sight at the question.
         let mut told = Vec::new();
         let hidden = config.sandbox.hide.iter();
         let hidden: Vec<String> = hidden.map(|path| path.display().to_string()).collect();
@@ -65,7 +65,7 @@ impl Effect {
 
     pub(super) fn print(&self, terminal: &Terminal) {
         for (name, text) in &self.0 {
-            for row in rows_of_peer(&format!("{name:<8} {}", safe(text))) {
+            for row in rows_of_peer(&format!("{name:<8} {}", safe(&bounded(text)))) {
                 match row.strip_prefix(name) {
                     Some(text) => terminal.line(terminal.paint(Paint::Bold, name) + text),
                     None => terminal.line(row),
@@ -108,6 +108,17 @@ fn names(scopes: &[HostScope]) -> Vec<String> {
     let names: BTreeSet<String> = scopes.iter().map(name).collect();
     names.into_iter().collect()
 }
+
+/// A text in few rows, so that none of them moves another out of sight.
+fn bounded(text: &str) -> String {
+    match text.char_indices().nth(MOST_SHOWN) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{} … and more: see the text above", &text[..end]),
+    }
+}
+
+/// Eight rows of a usual terminal.
+const MOST_SHOWN: usize = 640;
 
 fn listed(all: &[String]) -> String {
     match all {

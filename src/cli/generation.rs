@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::failure::Failure;
 use super::lending;
 use super::resolve::ResolvedConfig;
+use super::terminal_text::as_argument;
 use crate::config::{self, Config};
 use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
 use crate::gateway::{Snapshot, chain};
@@ -151,10 +152,10 @@ fn refused(what: &str, config: &Config, problems: &Problems) -> Failure {
 /// Names the command that checks the policies of a configuration, if they stand in files.
 fn checked_by(failure: Failure, config: &Config) -> Failure {
     let files = match config.file.as_ref().or(config.project.as_ref()) {
-        Some(file) => format!("--config {}", file.display()),
+        Some(file) => format!("--config {}", as_argument(file)),
         None => {
             let files = config.policy.files.iter();
-            let files: Vec<_> = files.map(|file| file.display().to_string()).collect();
+            let files: Vec<_> = files.map(|file| as_argument(file)).collect();
             files.join(" ")
         }
     };
@@ -215,7 +216,7 @@ pub(super) fn granted(config: &Config) -> Result<Vec<Source>, Failure> {
     Source::read(path).map_err(|problems| {
         Failure::usage("the granted rules are refused")
             .because(problems.to_string())
-            .next(format!("gateway policy check {}", path.display()))
+            .next(format!("gateway policy check {}", as_argument(path)))
     })
 }
 

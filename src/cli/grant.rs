@@ -216,11 +216,20 @@ fn refused_at(app: &App, allowed: &Allowed) -> Result<SessionId, ControlRefusal>
     if all.len() < 2 {
         return session(app, None);
     }
-    let mut refused = refused(app, |sessions: &mut BTreeSet<String>, record| {
-        if record.host.as_deref() == Some(host.as_str()) {
+    let is_here = |record: &Record| {
+        let port = record.port.filter(|port| *port != 0).unwrap_or(443);
+        let code = record.reason.as_deref().and_then(ReasonCode::named);
+        record.host.as_deref() == Some(host.as_str())
+            && port == allowed.port
+            && code.is_some_and(is_for_want_of_a_rule)
+    };
+    let read = refused(app, |sessions: &mut BTreeSet<String>, record| {
+        if is_here(&record) {
             sessions.extend(record.session.as_deref().map(str::to_owned));
         }
-    })?;
+    });
+    // Without the log, a person names the session.
+    let mut refused = read.unwrap_or_default();
     refused.retain(|name| all.iter().any(|session| session.id().as_str() == name));
     match (refused.pop_first(), refused.pop_first()) {
         (Some(only), None) => session(app, Some(&only)),
@@ -275,6 +284,14 @@ pub(super) fn refused<T: Default>(
     })
 }
 
+/// Whether something was refused because no rule permits it.
+fn is_for_want_of_a_rule(code: ReasonCode) -> bool {
+    matches!(
+        code,
+        ReasonCode::PolicyDefaultDeny | ReasonCode::DnsName | ReasonCode::HostNotPermitted
+    )
+}
+
 /// What a rule is made for.
 enum RuleSubject {
     Refused(VerifiedRecord),
@@ -292,9 +309,7 @@ fn of_record(app: &App, asked: &RuleSubject) -> Result<NewRule, ControlRefusal> 
     let reason = record.reason.as_deref().unwrap_or_default();
     let code = ReasonCode::named(reason);
     match code {
-        Some(
-            ReasonCode::PolicyDefaultDeny | ReasonCode::DnsName | ReasonCode::HostNotPermitted,
-        ) => {}
+        Some(code) if is_for_want_of_a_rule(code) => {}
         _ => {
             let host = record.host.as_deref().unwrap_or_default();
             let id = record.id.as_deref().unwrap_or_default();

@@ -127,7 +127,10 @@ impl Keeper {
             }
             Err(error) => {
                 let what = format!("the state in {} cannot be used", path.display());
-                let remedy = error.remedy(&path);
+                let remedy = match error.is_no_place() {
+                    true => "let `HOME` or `XDG_STATE_HOME` name a folder of this user, or name the state: `[state] path`".to_owned(),
+                    false => error.remedy(&path),
+                };
                 Err(Failure::of(what, &error).next(remedy))
             }
         }

@@ -61,7 +61,7 @@ impl LogCommand {
             return self.follow(terminal);
         }
         let mut records = Vec::new();
-        for chain in self.chains()? {
+        for chain in self.chains(terminal)? {
             self.read(&chain, &mut records, terminal)?;
         }
         records.sort_by(|one, other| one.time.cmp(&other.time));
@@ -156,10 +156,11 @@ impl LogCommand {
     }
 
     /// Returns the logs to read: those that are named, that of the named gateway, or all.
-    fn chains(&self) -> Result<Vec<logs::Chain>, Failure> {
+    fn chains(&self, terminal: &Terminal) -> Result<Vec<logs::Chain>, Failure> {
         let config = self.config.find()?;
         if !self.chosen.is_named() || !self.audit.is_empty() || config.is_some() {
-            return logs::chains(&self.audit, config.as_ref());
+            let found = logs::find(&self.audit, config.as_ref(), terminal)?;
+            return Ok(found.chains);
         }
         let chosen = self.chosen.find()?;
         let chains = chosen.iter().map(logs::of_gateway);

@@ -12,29 +12,44 @@ use crate::names::ExchangeId;
 use super::denials::ToldDenials;
 use super::failure::Failure;
 use super::gateways::{ChosenGateway, Gateway};
+use super::terminal::{Terminal, safe};
+use super::terminal_text::as_argument;
 
 /// The files of one chain: the log and its rotated files.
 pub(super) type Chain = Vec<PathBuf>;
 
-/// Returns the chains to read. Named files are told apart by the ids of their chains, and come with
+/// The logs that a command reads.
+pub(super) struct FoundLogs {
+    pub chains: Vec<Chain>,
+    /// Whether the log of a running gateway is missing.
+    pub is_partial: bool,
+}
+
+/// Returns the logs to read. Named files are told apart by the ids of their chains, and come with
 /// what they were rotated into. If neither files nor a configuration are named, these are the logs
-/// of the running gateways and of the state directory.
+/// of the running gateways and of the state directory; one that cannot be had is told.
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no log at all, or its folder cannot be read.
-pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<Chain>, Failure> {
+pub(super) fn find(
+    named: &[PathBuf],
+    config: Option<&Config>,
+    terminal: &Terminal,
+) -> Result<FoundLogs, Failure> {
+    let whole = |chains| FoundLogs {
+        chains,
+        is_partial: false,
+    };
     if !named.is_empty() {
-        return by_chain(named);
+        return by_chain(named).map(whole);
     }
     if let Some(path) = config.and_then(|config| config.audit.path.as_deref()) {
-        return files_of(path).map(|chain| vec![chain]);
+        return files_of(path).map(|chain| whole(vec![chain]));
     }
-    // A gateway that does not answer is left out: its log may be named.
-    let running = ChosenGateway::default().find()?;
-    let running = running
-        .iter()
-        .filter_map(|gateway| of_gateway(gateway).ok());
-    let mut chains: Vec<Chain> = running.flatten().collect();
+    let (mut chains, missing) = running();
+    for failure in &missing {
+        terminal.warning("careful", &safe(&failure.to_string()));
+    }
     match stored() {
         Ok(stored) => chains.extend(stored),
         Err(failure) if chains.is_empty() => return Err(failure),
@@ -42,7 +57,25 @@ pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<C
     }
     chains.sort();
     chains.dedup();
-    Ok(chains)
+    let is_partial = !missing.is_empty();
+    Ok(FoundLogs { chains, is_partial })
+}
+
+/// Returns the logs of the running gateways, and why others are missing.
+fn running() -> (Vec<Chain>, Vec<Failure>) {
+    let (mut chains, mut missing) = (Vec::new(), Vec::new());
+    match ChosenGateway::default().find() {
+        Ok(gateways) => {
+            for gateway in gateways {
+                match of_gateway(&gateway) {
+                    Ok(chain) => chains.extend(chain),
+                    Err(failure) => missing.push(failure),
+                }
+            }
+        }
+        Err(failure) => missing.push(failure),
+    }
+    (chains, missing)
 }
 
 /// Returns the log of a running gateway.
@@ -50,7 +83,7 @@ pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<C
 /// # Errors
 /// Returns a [`Failure`] if the gateway does not answer, or the log cannot be read.
 pub(super) fn of_gateway(gateway: &Gateway) -> Result<Option<Chain>, Failure> {
-    let state = gateway.get("/v1/status")?;
+    let state = gateway.get_soon("/v1/status")?;
     let path = state["audit"].as_str();
     path.map(|path| files_of(Path::new(path))).transpose()
 }
@@ -173,12 +206,7 @@ pub(super) fn advice(id: ExchangeId, log: Option<&Path>) -> String {
     let Some(log) = log else {
         return format!("gateway why {id}");
     };
-    let path = log.display().to_string();
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
-    if path.bytes().all(plain) {
-        return format!("gateway why {id} --audit {path}");
-    }
-    format!("gateway why {id} --audit '{}'", path.replace('\'', r"'\''"))
+    format!("gateway why {id} --audit {}", as_argument(log))
 }
 
 #[cfg(test)]

@@ -143,6 +143,10 @@ fn status(terminal: &Terminal, path: &Path) -> Result<Code, Failure> {
     let (word, next) = match project_file::standing(path)? {
         FileStanding::Allowed(_) => ("allowed", None),
         FileStanding::Denied => ("ignored", Some("`gateway project allow` takes it up")),
+        FileStanding::Changed if project_file::is_gone(path) => (
+            "gone",
+            Some("put it back, or give it up: `gateway project forget`"),
+        ),
         FileStanding::Changed => (
             "changed",
             Some("`gateway project allow` shows what changed"),

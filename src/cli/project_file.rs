@@ -7,6 +7,7 @@ use super::consent::{self, Choice, Consent};
 use super::failure::Failure;
 use super::project::project_folders;
 use super::terminal::{Terminal, safe};
+use super::terminal_text::as_argument;
 use crate::config::{Config, ConfigError};
 use crate::files;
 
@@ -45,7 +46,13 @@ pub(super) enum FileStanding {
 
 /// Returns the file of the project that a folder is in: the folder's own, else the nearest above.
 pub(super) fn find(folder: &Path) -> Option<PathBuf> {
-    places(folder).find(|path| is_there(path))
+    places(folder).find(|path| is_there(path) || is_gone(path))
+}
+
+/// Whether a person allowed a file that is not there any more.
+pub(super) fn is_gone(path: &Path) -> bool {
+    let consent = Consent::of(path).ok().flatten();
+    !is_there(path) && consent.is_some_and(|one| one.choice == Choice::Allowed)
 }
 
 /// Returns where the files of the projects are that a folder is in, the nearest first.
@@ -186,12 +193,13 @@ pub(super) fn again(path: &Path) -> Result<AllowedFile, Failure> {
 /// Says that a file is not what a person allowed.
 fn changed(path: &Path) -> Failure {
     if !is_there(path) {
-        let path = path.display();
-        return Failure::usage(format!("`{path}`, which you allowed, is gone"))
+        let shown = path.display();
+        return Failure::usage(format!("`{shown}`, which you allowed, is gone"))
             .because("what it restricts would not hold without it")
             .next(format!(
-                "put it back, or forget it: `gateway project forget {path}`; `--no-project` runs \
-                 without it"
+                "put it back, or forget it: `gateway project forget {}`; `--no-project` runs \
+                 without it",
+                as_argument(path)
             ));
     }
     Failure::usage(format!("`{}` is not what you allowed", path.display()))

@@ -2,6 +2,7 @@
 //! other letters or changes their order.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use icu_properties::props::{
     BidiClass, DefaultIgnorableCodePoint, EastAsianWidth, GeneralCategory, GeneralCategoryGroup,
@@ -61,6 +62,16 @@ fn misleads(c: char) -> bool {
 /// Letters and signs that are drawn as nothing, and of which no property says so: of Braille, of
 /// music and of hieroglyphs.
 const BLANK: [char; 4] = ['\u{2800}', '\u{1d159}', '\u{13441}', '\u{13442}'];
+
+/// A path as an argument of a command that a person may copy into a shell.
+pub(super) fn as_argument(path: &Path) -> String {
+    let path = path.display().to_string();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
+    match path.bytes().all(plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
 
 /// The whole of a line, in rows of so many columns. Each row but the first begins with a mark, so
 /// that no text of a peer looks like a line of its own.

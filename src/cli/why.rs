@@ -43,7 +43,7 @@ impl Why {
         if let Some(code) = &self.code {
             return explain(terminal, code);
         }
-        let (found, chain) = self.search()?;
+        let (found, chain) = self.search(terminal)?;
         let remedy = Remedy::of(&found, &chain, self.config()?.as_ref());
         if terminal.json() {
             terminal.document(&document(&found, &remedy)?);
@@ -64,8 +64,8 @@ impl Why {
     ///
     /// # Errors
     /// Returns a [`Failure`] if the id is invalid, no log contains it, or the log does not verify.
-    pub(super) fn find_in_whole_log(&self) -> Result<Found, Failure> {
-        let (found, chain) = self.search()?;
+    pub(super) fn find_in_whole_log(&self, terminal: &Terminal) -> Result<Found, Failure> {
+        let (found, chain) = self.search(terminal)?;
         let (record, _) = logs::told(&chain, found.exchange.id.as_deref().unwrap_or_default())?;
         match record {
             Some(record) if *record == found.exchange => Ok(found),
@@ -74,7 +74,7 @@ impl Why {
     }
 
     /// Returns the record of the exchange, and the log that contains it.
-    fn search(&self) -> Result<(Found, Chain), Failure> {
+    fn search(&self, terminal: &Terminal) -> Result<(Found, Chain), Failure> {
         if let Some(id) = self.id.as_deref().filter(|id| !is_beginning(id)) {
             exchange_id(id)?;
         }
@@ -83,7 +83,7 @@ impl Why {
         } else {
             None
         };
-        let chains = logs::chains(&self.audit, config.as_ref())?;
+        let chains = logs::find(&self.audit, config.as_ref(), terminal)?.chains;
         let id = match &self.id {
             Some(id) if id.len() == 20 => exchange_id(id)?,
             begin => whole_id(&chains, begin.as_deref())?,

@@ -123,6 +123,14 @@ pub struct Config {
     home: Option<PathBuf>,
 }
 
+impl Config {
+    /// The secrets that cannot be used as things are, for a command that does not need them.
+    #[must_use]
+    pub fn unusable(&self) -> &[Diagnostic] {
+        &self.unusable
+    }
+}
+
 /// Allows every request to one port of a host or of the names below a domain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Allowed {

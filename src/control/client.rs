@@ -39,8 +39,8 @@ pub enum Unanswered {
     #[error("the answer cannot be read")]
     Unreadable,
     /// There was no answer in time.
-    #[error("there was no answer within {} seconds", WITHIN.as_secs())]
-    Late,
+    #[error("there was no answer within {} seconds", .0.as_secs())]
+    Late(Duration),
 }
 
 /// A control socket of another process.
@@ -49,6 +49,7 @@ pub struct Client {
     path: PathBuf,
     /// Whether root named the socket itself, and so chose whose gateway it is.
     any_owner: bool,
+    within: Duration,
 }
 
 impl Client {
@@ -58,7 +59,14 @@ impl Client {
         Self {
             path: path.to_owned(),
             any_owner: false,
+            within: WITHIN,
         }
+    }
+
+    /// Waits no longer than this for an answer.
+    #[must_use]
+    pub fn within(self, within: Duration) -> Self {
+        Self { within, ..self }
     }
 
     /// Will call the gateway at a path that the user named. Root may name any user's.
@@ -90,8 +98,8 @@ impl Client {
             let answer = self.send(method, path, content).await?;
             read(answer).await
         };
-        let answered = tokio::time::timeout(WITHIN, answering).await;
-        answered.map_err(|_| Unanswered::Late)?
+        let answered = tokio::time::timeout(self.within, answering).await;
+        answered.map_err(|_| Unanswered::Late(self.within))?
     }
 
     /// Follows the records of the audit log: returns the stream, or the answer of a gateway that

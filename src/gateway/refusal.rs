@@ -129,18 +129,16 @@ impl Refusal {
 
     /// Says in words what failed, if the reason alone does not. The log shows it to the operator.
     pub(super) fn failure(&self) -> Option<String> {
-        let fails = match self {
-            Self::Origin(_) => true,
-            Self::Credential(_) => self.reason().status().is_server_error(),
-            Self::Denied(_) => {
-                matches!(
-                    self.reason(),
-                    ReasonCode::PolicyError | ReasonCode::PolicyUnjudged
-                )
+        let failed = [ReasonCode::PolicyError, ReasonCode::PolicyUnjudged];
+        match self {
+            Self::Origin(error @ origin::Error::Unreachable(_)) => Some(chain(error)),
+            Self::Origin(_) => Some(self.cause()),
+            Self::Credential(error) if self.reason().status().is_server_error() => {
+                Some(chain(error))
             }
-            _ => false,
-        };
-        fails.then(|| self.cause())
+            Self::Denied(_) if failed.contains(&self.reason()) => Some(self.cause()),
+            _ => None,
+        }
     }
 
     /// Says what to do next, and who does it. `to` is the host and port that the request is for.

@@ -395,12 +395,15 @@ pub fn next_signal(descriptor: &OwnedFd) -> Option<Arrived> {
     })
 }
 
-/// Returns how many bytes a TCP socket was given that its peer has not acknowledged. The end of the
-/// stream counts as one.
+/// Returns how many bytes a TCP socket was given that its peer has not acknowledged, and may still
+/// get. The end of the stream counts as one. Nothing of a connection that was reset is sent.
 ///
 /// # Errors
 /// `EINVAL` if the socket listens.
 pub fn unsent(socket: impl AsFd) -> io::Result<u32> {
+    if is_closed(&socket)? {
+        return Ok(0);
+    }
     let mut count = 0_i32;
     // SAFETY: the request, which sockets know as SIOCOUTQ, writes one `i32`, which lives across the
     // call.
@@ -414,6 +417,27 @@ pub fn unsent(socket: impl AsFd) -> io::Result<u32> {
     check(asked.into())?;
     Ok(count.unsigned_abs())
 }
+
+/// Whether a TCP socket has no connection any more. What it had to send still counts as unsent.
+fn is_closed(socket: impl AsFd) -> io::Result<bool> {
+    let (mut state, mut length) = (0_u8, 1);
+    // SAFETY: the kernel writes at most `length` bytes, the first of `tcp_info`, which is the
+    // state. Both live across the call.
+    let asked = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut state).cast(),
+            &raw mut length,
+        )
+    };
+    check(asked.into())?;
+    Ok(state == TCP_CLOSE)
+}
+
+/// The state of a connection that was reset or has ended (`TCP_CLOSE` of the kernel's list).
+const TCP_CLOSE: u8 = 7;
 
 /// Opens the other side of a terminal, and lets it be used.
 ///

@@ -90,11 +90,15 @@ impl Drop for Carrier {
         let Ok(runtime) = Runtime::try_current() else {
             return;
         };
-        if unsent(&handle.0).is_ok_and(|count| count == 0) {
+        let unsent = unsent(&handle.0).unwrap_or(u32::MAX);
+        if unsent == 0 {
             return;
         }
         let Ok(place) = ENDING.try_acquire() else {
-            return handle.sever();
+            if unsent > ENDS {
+                handle.sever();
+            }
+            return;
         };
         // The descriptor that is kept would keep the peer from seeing the end.
         let _ = rustix::net::shutdown(&handle.0, Shutdown::Write);
@@ -147,7 +151,10 @@ impl AsyncWrite for Carrier {
 
 /// How long a peer may take for what was written before a connection was closed.
 const SENT_WITHIN: Duration = Duration::from_secs(60);
-/// Connections whose last bytes are being sent. One more is reset: descriptors are finite.
+/// The ends of TLS and of the stream. They hold no secret.
+const ENDS: u32 = 32;
+/// Connections whose last bytes are being sent. One more is reset if it has more than its ends to
+/// send: descriptors are finite.
 static ENDING: Semaphore = Semaphore::const_new(1024);
 
 #[cfg(test)]
@@ -212,6 +219,28 @@ mod tests {
         assert_eq!(read.len(), written);
         while handle.strong_count() > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_its_peer_or_a_revocation_reset_is_forgotten_at_once() {
+        for by_peer in [true, false] {
+            let revocation = Arc::new(Revocation::default());
+            let (ours, theirs, _) = filled(&revocation).await;
+            let handle = Arc::downgrade(ours.handle.as_ref().unwrap());
+            drop(ours);
+            match by_peer {
+                // Unread bytes make it a reset.
+                true => drop(theirs),
+                false => handle.upgrade().unwrap().sever(),
+            }
+            let forgotten = async {
+                while handle.strong_count() > 0 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            let within = tokio::time::timeout(Duration::from_secs(3), forgotten);
+            within.await.expect("the descriptor is let go");
         }
     }
 

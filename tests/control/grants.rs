@@ -135,6 +135,8 @@ fn of_several_sessions_a_host_is_allowed_to_the_one_that_was_refused_it() {
     let (code, said) = program.gateway(&["allow", "later.test:80", "--yes"]);
     assert!(code == 2 && said.contains("--session NAME"), "{said}");
     assert_eq!(program.ask("http://later.test/").0, 403);
+    let (code, said) = program.gateway(&["allow", "later.test:8443", "--yes"]);
+    assert!(code == 2 && said.contains("--session NAME"), "{said}");
     let (code, said) = program.gateway(&["allow", "later.test:80", "--yes"]);
     assert_eq!(code, 0, "{said}");
     assert!(

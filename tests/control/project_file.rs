@@ -364,6 +364,8 @@ fn an_allowed_file_that_a_command_removed_stops_the_next_run() {
     assert!(!at.join("home/project/gateway.toml").exists(), "{ended}");
     let (code, told) = inside(at, &[], "cat keys/k");
     assert_eq!(code, 2, "{told}");
+    let (_, status) = gateway(at, &["project", "status"]);
+    assert!(status.contains("gone"), "{status}");
     assert!(
         told.contains("is gone") && !told.contains("canary"),
         "{told}"

@@ -145,7 +145,13 @@ fn id(summary: &str, host: &str) -> String {
 fn a_log_whose_folder_was_away_for_a_moment_goes_on() {
     let program = Program::start("");
     let (audit, away) = (program.path("audit"), program.path("away"));
+    let kept = program.path(".local/state/gateway/audit");
+    fs::create_dir_all(&kept).unwrap();
+    fs::copy(audit.join("log.jsonl"), kept.join("other.jsonl")).unwrap();
+    assert_eq!(program.gateway(&["audit", "verify"]).0, 0);
     fs::rename(&audit, &away).unwrap();
+    let (code, said) = program.gateway(&["audit", "verify"]);
+    assert!(code == 1 && said.contains("cannot be read"), "{said}");
     wait_for("the log was never missed", || {
         program.ask("http://stream.test/").0 == 503
     });
@@ -205,8 +211,10 @@ fn a_missing_secret_stops_nobody_who_reads_a_log_or_a_policy() {
         let (code, said) = program.gateway(&words.collect::<Vec<_>>());
         assert_eq!(code, 0, "{command}: {said}");
     }
-    let (_, said) = program.gateway(&["doctor", "--config", "gateway.toml"]);
-    assert!(said.contains("file") && said.contains("key"), "{said}");
+    let (code, said) = program.gateway(&["doctor", "--config", "gateway.toml"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("`from` refers to no usable secret"), "{said}");
+    assert!(said.contains("key") && said.contains("file:"), "{said}");
     let refused = program.refuse();
     assert!(
         refused.contains("`from` refers to no usable secret"),

@@ -37,6 +37,7 @@ pub(super) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
     serving::harden()?;
     let config = Config::load(file)?;
     terminal.warn(&config.warnings);
+    terminal.warn(config.unusable());
     let resolved = ResolvedConfig::of(&config, false)?;
     let credentials = generation::credentials(&config, resolved.stored)?;
     let session = SessionId::new("doctor").expect("`doctor` is a name");
@@ -57,7 +58,8 @@ pub(super) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
     } else {
         findings.iter().for_each(|finding| show(terminal, finding));
     }
-    let failed = findings.iter().any(|finding| finding.lacks.is_some());
+    let lacking = findings.iter().any(|finding| finding.lacks.is_some());
+    let failed = lacking || !config.unusable().is_empty();
     Ok(if failed { Code::Failed } else { Code::Ok })
 }
 

@@ -22,7 +22,7 @@ pub(in crate::cli) struct PolicyWhy {
 
 impl PolicyWhy {
     pub(in crate::cli) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let found = self.why.find_in_whole_log()?;
+        let found = self.why.find_in_whole_log(terminal)?;
         let config = self.why.config()?;
         let Some(policies) = load(terminal, &self.named.policies, config.as_ref())? else {
             return Ok(Code::Failed);
