@@ -205,7 +205,11 @@ impl Exec {
         let is_out = self.no_project || self.run.names_file();
         let folder = std::fs::canonicalize(working_directory()?).ok();
         let folder = folder.filter(|_| !is_out);
-        let file = folder.map_or(Ok(None), |folder| found(&folder))?;
+        let file = folder.map_or(Ok(None), |folder| found(&folder));
+        let file = file.map_err(|failure| match failure.code {
+            Code::Usage => failure,
+            _ => failure.coded(launch::LAUNCHER_FAILED),
+        })?;
         let mut config = self.run.config_in(file.as_ref(), &self.sandbox, known)?;
         let project = std::env::current_dir().and_then(std::fs::canonicalize);
         config.granted = project

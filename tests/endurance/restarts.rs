@@ -210,8 +210,14 @@ fn a_session_that_was_idle_for_too_long_says_so_also_after_a_restart_until_it_is
             "and a refused request is no use"
         );
     }
-    let ended = |record: &&serde_json::Value| record["reason"] == "session_ended";
-    assert_eq!(stage.gateway.records().iter().filter(ended).count(), 2);
+    let records = stage.gateway.records();
+    let ended = |kind: &str| {
+        let of_kind = records.iter().filter(|record| record["kind"] == kind);
+        of_kind
+            .filter(|one| one["reason"] == "session_ended")
+            .count()
+    };
+    assert_eq!((ended("exchange"), ended("event")), (2, 1));
     stage.gateway.stop();
     stage.gateway.restart();
     assert_eq!(said(&stage), StatusCode::FORBIDDEN);
