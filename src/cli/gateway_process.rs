@@ -11,12 +11,12 @@ use super::ports::BoundPorts;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{control, draining, last_run, project_file, proposed, serving, summary};
+use super::{control, draining, last_run, proposed, serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
-use crate::launch::after::Inspection;
 use crate::launch::enroll::{GatewayEnd, Listeners, Ready};
+use crate::launch::repository::Inspection;
 use crate::launch::{self, Entrance, First};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
 use crate::session::Session;
@@ -38,7 +38,7 @@ pub fn serve_on(
     // process.
     rustix::process::setsid()
         .map_err(|error| Failure::new("cannot leave the terminal").because(error.to_string()))?;
-    let mut inspection = Inspection::adopt(std::io::stdout());
+    let mut inspection = None;
     let served = app.map(Arc::new).and_then(|app| {
         match runtime.block_on(sandbox(&gateway, &app, &mut inspection)) {
             Ok(started) => Ok((app, started)),
@@ -49,8 +49,8 @@ pub fn serve_on(
             }
         }
     });
-    let aftermath = |inspection: Option<Inspection>| {
-        let ended = inspection.map(|inspection| inspection.end(project_file::is_in_force));
+    let sweep = |inspection: Option<Inspection>| {
+        let ended = inspection.map(Inspection::end);
         ended.unwrap_or_default()
     };
     match served {
@@ -69,7 +69,7 @@ pub fn serve_on(
             lived?;
             launch::await_end(&first, END_WITHIN);
             // First of all: until then, git on the host may obey what the command wrote.
-            let aftermath = aftermath(inspection);
+            let left = sweep(inspection);
             terminal.iter().for_each(|terminal| terminal.reset());
             if let Some(kept) = &app.kept_home {
                 kept.end(&phantoms(&app), terminal);
@@ -78,7 +78,7 @@ pub fn serve_on(
                 summary::print_ended(terminal, &app);
                 summary::print_refused(terminal, &app);
                 proposed::print_waiting(terminal, &app);
-                summary::print_left(terminal, &aftermath, last_run::list().as_deref());
+                summary::print_left(terminal, &left, last_run::list().as_deref());
             }
             Ok(Code::Ok)
         }
@@ -88,7 +88,7 @@ pub fn serve_on(
             if gateway.refuse(&failure.sent()).is_ok() {
                 runtime.block_on(gone(gateway));
             }
-            aftermath(inspection);
+            sweep(inspection.or_else(|| Inspection::adopt(std::io::stdout())));
             Ok(Code::Failed)
         }
     }
@@ -129,8 +129,11 @@ async fn sandbox(
     // Before anything can reload.
     app.exports.start(&app.shared, &app.config, false)?;
     let control = control::open(app, "exec", None)?;
+    *inspection = Inspection::adopt(std::io::stdout());
     if let Some(inspection) = inspection {
-        inspection.begin().map_err(|error| {
+        let sandbox = First::of(hello.pid)
+            .map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
+        inspection.begin(move || sandbox.kill()).map_err(|error| {
             Failure::new("the projects cannot be watched").because(error.to_string())
         })?;
     }

@@ -13,7 +13,7 @@ use super::terminal::Terminal;
 use crate::config::state;
 use crate::gateway::chain;
 use crate::launch::enroll::{self, LauncherEnd};
-use crate::launch::{self, Exit, Launch, Step, Waited, after};
+use crate::launch::{self, Exit, Launch, Step, Waited, repository};
 
 /// The first argument of the gateway process.
 pub const GATEWAY_PROCESS: &str = "__gateway";
@@ -23,37 +23,44 @@ pub const GATEWAY_PROCESS: &str = "__gateway";
 ///
 /// # Errors
 /// Returns a [`Failure`] if either cannot be started. Otherwise this does not return.
-pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> {
+pub fn start(mut launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> {
     need_kernel_files()?;
     let (launcher, gateway) = enroll::pair().map_err(|error| {
         Failure::new("the enrolment socket cannot be made")
             .because(chain(&error))
             .coded(launch::LAUNCHER_FAILED)
     })?;
-    // Without the list of the others, what this one leaves in a project could not be removed.
     let state = state::directory().ok_or_else(|| {
-        Failure::no_state_folder("there is no place for the list of running sandboxes")
+        Failure::no_state_folder("there is no place for what is put away in a project")
             .coded(launch::LAUNCHER_FAILED)
     })?;
-    let running = state.join("running");
-    private_folder(&running)?;
-    let announced = after::announce(&launch, &running);
-    let (announced, locks) = announced.map_err(not_launched)?;
+    private_folder(&state)?;
+    let plan = launch::file_system(&launch).map_err(not_launched)?;
+    let locks = repository::lock(&plan.projects).map_err(not_launched)?;
+    let unannounced = |error: std::io::Error| {
+        Failure::new("the gateway process cannot be told of the sandbox")
+            .because(error.to_string())
+            .coded(launch::LAUNCHER_FAILED)
+    };
+    let announcement = repository::announcement().map_err(unannounced)?;
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     arguments.insert(0, GATEWAY_PROCESS.into());
     let process = Command::new("/proc/self/exe")
         .args(arguments)
         .envs(secrets.iter().copied())
         .stdin(Stdio::from(OwnedFd::from(gateway)))
-        // The gateway process prints nothing there. While the file is open, it shows that this
-        // sandbox runs.
-        .stdout(Stdio::from(announced))
+        // The gateway process prints nothing there.
+        .stdout(Stdio::from(announcement.try_clone().map_err(unannounced)?))
         .spawn()
         .map_err(|error| {
             Failure::new("the gateway process cannot be started")
                 .because(error.to_string())
                 .coded(launch::LAUNCHER_FAILED)
         })?;
+    // While that starts.
+    launch.repositories = launch::find_repositories(&plan, &state).map_err(not_launched)?;
+    repository::announce(announcement, &plan, &launch.repositories, &locks, &state)
+        .map_err(unannounced)?;
     drop(locks);
     let launcher = launcher.of(process.id().cast_signed());
     let error = launch::reexec(launch, launcher);

@@ -126,11 +126,6 @@ pub(super) fn tell_of_undecided(folder: &Path, terminal: &Terminal) -> Result<()
     Ok(())
 }
 
-/// Whether a person allowed what this file says now.
-pub(super) fn is_in_force(path: &Path) -> bool {
-    standing(path).is_ok_and(|standing| matches!(standing, FileStanding::Allowed(_)))
-}
-
 /// Returns the files that no command in a folder may change or make: its own, and all that were
 /// allowed.
 pub(super) fn guarded(folder: &Path) -> Vec<PathBuf> {

@@ -9,7 +9,7 @@ use super::logs;
 use super::terminal::{Terminal, safe};
 use super::write::write;
 use crate::gateway::{Proposal, ProposalState, ProposedAccess};
-use crate::launch::after::{Aftermath, Found, Reader};
+use crate::launch::repository::{Found, Left};
 use crate::session::{EndReason, Session, SessionStatus};
 
 /// Prints that an operator ended the session, if one did.
@@ -61,9 +61,13 @@ const SHOWN: usize = 6;
 
 /// Prints what the command left, in groups, the most serious first. Each group has a line, so that
 /// many entries of one kind do not push out another. What does not fit is written to `list`.
-pub fn print_left(terminal: &Terminal, aftermath: &Aftermath, list: Option<&Path>) {
-    let groups = groups(aftermath);
+pub fn print_left(terminal: &Terminal, left: &Left, list: Option<&Path>) {
+    let groups = groups(left);
     let all: usize = groups.values().map(Vec::len).sum();
+    if left.was_ended {
+        let told = "the command was ended: it went on making what git outside would run or obey";
+        terminal.entry("ended", told);
+    }
     let wanted = if all > SHOWN_IN_ALL {
         SHOWN_OF_GROUP
     } else {
@@ -125,22 +129,23 @@ fn whole(groups: &BTreeMap<Told, Vec<LeftPath>>) -> String {
     lines.collect()
 }
 
-fn groups(aftermath: &Aftermath) -> BTreeMap<Told, Vec<LeftPath>> {
+fn groups(left: &Left) -> BTreeMap<Told, Vec<LeftPath>> {
     let mut groups: BTreeMap<Told, Vec<LeftPath>> = BTreeMap::new();
     let unsearched = Told::new(
         0,
         "unsearched",
         ": look before git or another tool runs there",
     );
-    for path in &aftermath.missed {
+    for path in &left.missed {
         groups
             .entry(unsearched.clone())
             .or_default()
             .push(LeftPath::new(path, None));
     }
-    for (path, found) in &aftermath.found {
+    for (path, found) in &left.found {
         let name = match found {
-            Found::SetAside(name) => Some(name.to_string_lossy()),
+            Found::Off(name, _) => Some(name.to_string_lossy()),
+            Found::Moved(path, _) => Some(path.to_string_lossy()),
             _ => None,
         };
         groups
@@ -172,46 +177,29 @@ impl Told {
         }
     }
 
-    fn by(rank: u8, name: &'static str, reader: Reader) -> Self {
-        Self {
-            folds: reader == Reader::Unknown,
-            ..Self::new(rank, name, reads(reader))
-        }
-    }
-
     fn of(found: &Found) -> Self {
+        let put_away = |why: &str| format!(": put away, since {}", safe(why));
         match found {
             Found::Armed(why) => Self::new(
                 0,
                 "armed",
-                format!(": could not be set aside: {}", safe(why)),
+                format!(", which could not be put away: {}", safe(why)),
             ),
-            Found::Disarmed => Self::new(1, "new git", ": settings and hooks are set aside in it"),
-            Found::SetAside(_) => Self::new(1, "set aside", ""),
-            Found::Apart => Self::new(
+            Found::Off(_, why) => Self::new(1, "off", put_away(why)),
+            Found::Moved(_, why) => Self::new(1, "moved", put_away(why)),
+            Found::Unreadable => Self::new(1, "unread", ", an index that git cannot read"),
+            Found::Unfinished => Self::new(
                 1,
-                "new git",
-                ", out of sight until other sandboxes here end",
+                "unfinished",
+                ": look at its steps before you continue it, they may be programs",
             ),
-            Found::Unlinked => Self::new(
-                1,
-                "unlinked",
-                ", through which git would have written elsewhere",
-            ),
-            Found::LeadsOut => Self::new(2, "new link", ", leading out of the project"),
-            Found::Changed(reader) => Self::by(2, "changed", *reader),
-            Found::New(Reader::Git) => Self::by(1, "new", Reader::Git),
-            Found::New(reader) => Self::by(3, "new", *reader),
-            Found::Removed(reader) => Self::by(3, "removed", *reader),
+            Found::Settings => Self::new(1, "changed", ", settings of git, while the command ran"),
+            Found::NewRepository => Self::new(2, "new git", ", whose settings run nothing"),
+            Found::Tool(tool) => Self {
+                folds: true,
+                ..Self::new(2, "changed", format!(", which {tool} reads by itself"))
+            },
         }
-    }
-}
-
-fn reads(reader: Reader) -> String {
-    match reader {
-        Reader::Git => ", which git runs or obeys".to_owned(),
-        Reader::Tool(tool) => format!(", which {tool} runs or obeys"),
-        Reader::Unknown => ", which a tool may run or obey".to_owned(),
     }
 }
 

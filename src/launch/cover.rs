@@ -7,7 +7,6 @@ use rustix::mount::MountFlags;
 
 use super::bounds::MemoryBound;
 use super::failure::{At, Failure, Step};
-use super::git;
 use super::mount_plan::MountPlan;
 use super::tree::Tree;
 
@@ -17,7 +16,7 @@ use super::tree::Tree;
 /// # Errors
 /// Returns a failure that names what cannot be covered.
 pub fn cover(plan: &MountPlan, left: &[PathBuf]) -> Result<(), Failure> {
-    git::guard(plan)?;
+    plan.repositories.guard()?;
     for path in plan.hidden.iter().chain(left) {
         if let Ok(real) = fs::canonicalize(path) {
             mask(&real)?;

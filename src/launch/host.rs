@@ -19,6 +19,7 @@ use super::identity::Identity;
 use super::init::{self, Order, Report, Sandbox};
 use super::mount_plan::MountPlan;
 use super::ports::Ports;
+use super::repository::Renewal;
 use super::streams::Streams;
 use super::syscall::{self, Arrived, FORWARDED, Side, SignalSet};
 use super::terminal::Terminal;
@@ -71,6 +72,7 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
         plan: sandbox.plan,
         ports: sandbox.ports,
         watch,
+        renewal: None,
         answer_due: None,
         served: false,
         lost: None,
@@ -104,6 +106,8 @@ struct Launcher {
     plan: MountPlan,
     ports: Ports,
     watch: Option<Watch>,
+    /// Once the command runs, if something of the projects is guarded.
+    renewal: Option<Renewal>,
     /// When the gateway must have answered; `None` when it need not.
     answer_due: Option<Instant>,
     /// Whether the gateway serves the sandbox.
@@ -163,6 +167,9 @@ impl Launcher {
                 self.init.end();
                 return Err(uncovered);
             }
+            if let Some(renewal) = self.renewal.as_ref().filter(|_| ready.mounts) {
+                renewal.renew(&self.plan.repositories);
+            }
             if ready.signals {
                 while let Some(arrived) = syscall::next_signal(&self.arrivals) {
                     if let Some(exit) = self.forward(arrived) {
@@ -207,6 +214,7 @@ impl Launcher {
         let mut events: Vec<PollFd<'_>> = files
             .iter()
             .map(|file| PollFd::from_borrowed_fd(*file, PollFlags::IN))
+            .chain(self.renewal.as_ref().map(Renewal::event))
             .chain(self.streams.events())
             .collect();
         match rustix::event::poll(&mut events, timeout.as_ref()) {
@@ -233,6 +241,7 @@ impl Launcher {
             control: next(self.control.is_some()),
             gateway: next(hears_gateway),
             watch: next(self.watch.is_some()),
+            mounts: next(self.renewal.is_some()),
             streams: fired.any(|fired| fired),
         })
     }
@@ -349,15 +358,17 @@ impl Launcher {
     }
 
     /// Learns the command's process number, gives it the terminal, and lets it run.
-    fn begin(&mut self, mut files: Vec<OwnedFd>) -> Result<(), Error> {
-        let pidfd = files
-            .pop()
-            .ok_or_else(|| Failure::new(Step::Process, "the command's handle is missing"))?;
+    fn begin(&mut self, files: Vec<OwnedFd>) -> Result<(), Error> {
+        let [pidfd, users, mounts] = <[OwnedFd; 3]>::try_from(files)
+            .map_err(|_| Failure::new(Step::Process, "the command's handle is missing"))?;
         let pid = pid_of(&pidfd)?;
         if self.interactive {
             self.terminal.lend(pid);
         }
         self.command = Some(Command { pid, pidfd });
+        if !self.plan.repositories.guards.is_empty() {
+            self.renewal = Renewal::of(self.init.pid, [users, mounts]);
+        }
         self.order(&Order::Run, &[])
     }
 
@@ -465,6 +476,7 @@ struct Events {
     gateway: bool,
     streams: bool,
     watch: bool,
+    mounts: bool,
 }
 
 fn pid_of(pidfd: &OwnedFd) -> Result<Pid, Failure> {

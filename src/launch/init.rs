@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -37,7 +37,8 @@ pub enum Report {
         /// Whether there is IPv6.
         ipv6: bool,
     },
-    /// The command's process exists and waits; its handle is with the packet.
+    /// The command's process exists and waits; with the packet are its handle, and the namespaces
+    /// of users and of mounts.
     Started,
     /// The command has stopped, by this signal.
     Stopped(i32),
@@ -278,16 +279,15 @@ fn start(
         // Both sides do this, so that it is done before either needs it.
         let _ = rustix::process::setpgid(Some(pid), Some(pid));
     }
+    let namespaces = [namespace("user")?, namespace("mnt")?];
     confine::drop_capabilities()?;
     confine::filter_system_calls(sandbox.allow_userns)?;
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .at(Step::Process, "not dumpable")?;
     die_with_the_launcher()?;
-    {
-        use std::os::fd::AsFd;
-        report(&Report::Started, &[pidfd.as_fd()])?;
-    }
-    drop((pidfd, gate));
+    let handles = [&pidfd, &namespaces[0], &namespaces[1]].map(AsFd::as_fd);
+    report(&Report::Started, &handles)?;
+    drop((pidfd, gate, namespaces));
     await_order(|order| matches!(order, Order::Run))?;
     rustix::io::write(&opener, b"!").at(Step::Process, "gate")?;
     drop(opener);
@@ -300,6 +300,12 @@ fn start(
         callers: Vec::new(),
     };
     watch(pid.as_raw_nonzero().get(), entered)
+}
+
+/// Opens a namespace of this process, in which the launcher renews guards.
+fn namespace(kind: &str) -> Result<OwnedFd, Failure> {
+    let path = format!("/proc/self/ns/{kind}");
+    Ok(std::fs::File::open(&path).at(Step::Process, path)?.into())
 }
 
 /// Reaps every process of the sandbox, and starts further commands, until the command's own process

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use super::{after, detect, hide};
+use super::{detect, hide, repository};
 
 /// Why a file was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub enum Dropped {
 
 /// Looks through the folder of a home, and removes what is not kept: files that hold the known
 /// shape of a credential other than `ours`, what is neither a file nor a folder nor a link, and
-/// what is more than is kept. Nothing beyond that is read. Then disarms the repositories in it.
+/// what is more than is kept. Nothing beyond that is read. Then puts off repositories in it that may run something.
 /// Returns what was removed, relative to the folder.
 ///
 /// # Errors
 /// The error of the first folder that cannot be looked through, file that cannot be removed, or
-/// repository that cannot be disarmed.
+/// repository that cannot be put off.
 pub fn sweep(folder: &Path, ours: &[String]) -> io::Result<Vec<(PathBuf, Dropped)>> {
     let mut sweep = Sweep {
         ours,
@@ -41,7 +41,7 @@ pub fn sweep(folder: &Path, ours: &[String]) -> io::Result<Vec<(PathBuf, Dropped
         dropped: Vec::new(),
     };
     sweep.folder(open_own(CWD, folder)?, Path::new(""), 0)?;
-    after::disarm_all(folder)?;
+    repository::sweep_home(folder, folder.parent().unwrap_or(folder))?;
     Ok(sweep.dropped)
 }
 

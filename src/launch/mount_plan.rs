@@ -1,13 +1,13 @@
 //! The plan of the sandbox's file system. It consists of pure decisions over paths, made before
 //! anything is cloned.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::failure::{Failure, Step};
 use super::mount_request::MountRequest;
+use super::repository::Repositories;
 use super::request::Kept;
-use super::{git, hide, program, tools, view};
+use super::{hide, program, tools, view};
 
 /// The resulting file system. What it does not name does not exist in the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,11 +38,8 @@ pub struct MountPlan {
     pub persistent: bool,
     /// Whether what git obeys in the projects' repositories becomes read-only.
     pub guard_git: bool,
-    /// Files and folders of the projects that become read-only because git's settings outside name
-    /// them.
-    pub named_above: BTreeSet<PathBuf>,
-    /// What the user's own git settings name, in whichever repository.
-    pub own_words: BTreeSet<git::Word>,
+    /// The repositories of the projects, and what is guarded of them.
+    pub repositories: Repositories,
     /// Whether files that tools run on their own become read-only.
     pub guard_tools: bool,
 }
@@ -115,8 +112,7 @@ impl MountPlan {
             seen_in_home,
             persistent: false,
             guard_git: !request.writable_git,
-            named_above: BTreeSet::new(),
-            own_words: BTreeSet::new(),
+            repositories: Repositories::default(),
             guard_tools: request.guard_tools,
             working_directory: request.working_directory,
         };

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use super::failure::{At, Failure, Step};
 use super::identity::{Identity, User};
 use super::paths::by_name;
+use super::repository::outside;
 use super::request::{Kept, Launch};
-use super::{environment, git, hide, view};
+use super::{environment, hide, view};
 
 /// What the file system should contain: the user's wishes, and what this machine has of them.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +111,7 @@ fn repositories(projects: &[PathBuf], working_directory: &Path) -> Vec<PathBuf> 
     shared.push(working_directory);
     shared
         .iter()
-        .filter_map(|project| git::outside(project, &shared))
+        .filter_map(|project| outside(project, &shared))
         .collect()
 }
 

@@ -8,7 +8,7 @@ use super::identity::{Identity, User};
 use super::mount_plan::{Home, MountPlan};
 use super::mount_request::MountRequest;
 use super::request::Launch;
-use super::{git, project, watch};
+use super::{project, watch};
 
 /// What a launch will look like, for the summary shown before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +75,14 @@ pub fn summary(launch: &Launch) -> Result<Summary, Error> {
     })
 }
 
+/// Plans the file system of a launch.
+///
+/// # Errors
+/// As [`super::run`], for what can be known beforehand.
+pub fn file_system(launch: &Launch) -> Result<MountPlan, Error> {
+    Ok(plan(launch)?.1)
+}
+
 /// Chooses the user that runs the command, and plans the file system.
 ///
 /// # Errors
@@ -83,10 +91,7 @@ pub fn plan(launch: &Launch) -> Result<(Identity, MountPlan), Failure> {
     let identity = Identity::choose(launch.user, User::who_called_sudo())?;
     let mut plan = MountPlan::new(MountRequest::of(launch, identity)?)?;
     plan.forget_what_is_not_there();
-    if plan.guard_git {
-        plan.named_above = git::present_above(&plan.projects)?;
-        plan.own_words = git::own_words()?;
-    }
+    plan.repositories.clone_from(&launch.repositories);
     refuse_links_of_the_command(launch, &plan)?;
     refuse_to_show_what_is_hidden(&plan)?;
     watch::refuse_files(&plan)?;

@@ -1,9 +1,13 @@
 //! Resolves a program's name: where it is found, and every name that decides what runs.
 
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::Access;
 
 /// Finds a program as `execvp` does: by its path, or in the directories of `search`.
 pub fn find(name: &OsStr, search: &OsStr, directory: &Path) -> Option<PathBuf> {
@@ -13,6 +17,35 @@ pub fn find(name: &OsStr, search: &OsStr, directory: &Path) -> Option<PathBuf> {
     let mut places = std::env::split_paths(search).map(|folder| directory.join(folder).join(name));
     places.find(|path| path.is_file())
 }
+
+/// Finds a program of the system that only root can replace.
+pub fn root_owned(name: &str) -> Option<PathBuf> {
+    let is_closed = |found: &Metadata| found.is_symlink() || found.mode() & 0o022 == 0;
+    // Where root has no number, in a namespace of users, its files seem to be nobody's.
+    let is_roots = |path: &Path| {
+        std::fs::symlink_metadata(path).is_ok_and(|found| {
+            is_closed(&found)
+                && (found.uid() == 0
+                    || found.uid() == NOBODY && rustix::fs::access(path, Access::WRITE_OK).is_err())
+        })
+    };
+    let mut places = SYSTEM_PROGRAMS
+        .iter()
+        .map(|folder| Path::new(folder).join(name));
+    let of_root = |path: &PathBuf| {
+        path.is_file()
+            && names(path)
+                .iter()
+                .flat_map(|name| name.ancestors())
+                .all(is_roots)
+    };
+    places.find(of_root)
+}
+
+/// The number of users that a namespace does not know.
+const NOBODY: u32 = 65534;
+/// Where the system's programs are.
+const SYSTEM_PROGRAMS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
 /// Returns every name that decides what runs when `program` is run: its own, those of the links on
 /// its path, and its interpreter's.

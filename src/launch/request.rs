@@ -10,6 +10,7 @@ use super::bounds::Bounds;
 use super::environment::Rules;
 use super::identity::User;
 use super::ports::Ports;
+use super::repository::Repositories;
 use crate::enroll::Capture;
 
 /// A folder of the command's home directory that outlives the sandbox.
@@ -67,6 +68,8 @@ pub struct Launch {
     pub allow_userns: bool,
     /// Whether what git obeys in the projects' repositories stays writable.
     pub writable_git: bool,
+    /// The repositories of the projects, when they were looked for.
+    pub repositories: Repositories,
     /// Whether files that outside tools run on their own are guarded: none can change, and none can
     /// appear.
     pub guard_tools: bool,

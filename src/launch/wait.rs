@@ -24,6 +24,12 @@ impl First {
         let flags = rustix::process::PidfdFlags::empty();
         Ok(Self(rustix::process::pidfd_open(pid, flags)?))
     }
+
+    /// Ends all processes of the sandbox.
+    pub fn kill(&self) {
+        // It may have ended on its own.
+        let _ = syscall::signal_through(&self.0, libc::SIGKILL);
+    }
 }
 
 /// Waits until no process of the sandbox is left, for at most `within`.

@@ -12,7 +12,6 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
-use rustix::process::{Gid, Uid};
 
 use crate::leave::Leave;
 
@@ -137,23 +136,6 @@ impl Folder {
         Ok(found)
     }
 
-    /// Returns up to so many of the names in it, of those that are `wanted`.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    pub fn names(&self, most: usize, wanted: impl Fn(&CStr) -> bool) -> io::Result<Vec<CString>> {
-        let entries = self.entries(most, wanted)?.into_iter();
-        Ok(entries.map(|(name, _)| name).collect())
-    }
-
-    /// Whether all names in it are such ones.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    pub fn has_only(&self, such: impl Fn(&CStr) -> bool) -> io::Result<bool> {
-        Ok(self.names(1, |name| !such(name))?.is_empty())
-    }
-
     /// Looks at an entry, and not through it if it is a link.
     ///
     /// # Errors
@@ -164,19 +146,6 @@ impl Folder {
             name,
             AtFlags::SYMLINK_NOFOLLOW,
         )?)
-    }
-
-    /// Gives what was made in it the folder's owner: root works in the folders of other users.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    pub fn give_owner_of(&self, made: impl AsFd) -> io::Result<()> {
-        let found = rustix::fs::fstat(&self.file)?;
-        let (user, group) = (Uid::from_raw(found.st_uid), Gid::from_raw(found.st_gid));
-        match rustix::process::geteuid().is_root() {
-            true => Ok(rustix::fs::fchown(made, Some(user), Some(group))?),
-            false => Ok(()),
-        }
     }
 
     /// Moves an entry to another folder, where nothing has that name.

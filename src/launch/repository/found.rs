@@ -1,0 +1,436 @@
+//! What the projects hold of git when the command starts, and what of it the command may not
+//! change. Git itself reads the settings.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::git::{Git, Neutral, SETTINGS_BYTES};
+use super::tools;
+use super::walk::{Entry, Kind, Visitor, Walk};
+use crate::error::Error;
+use crate::failure::{Failure, Step};
+use crate::folder::Folder;
+use crate::identity::home_of;
+use crate::mount_plan::MountPlan;
+use crate::paths::lexical;
+use crate::program::{links, real};
+
+/// The repositories of the projects, and the mounts that guard them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repositories {
+    /// Where git finds them.
+    pub entries: Vec<Entry>,
+    /// Their directories, with those of submodules and worktrees: each with the top of its tree.
+    pub directories: BTreeMap<PathBuf, PathBuf>,
+    /// What becomes a mount, parents first.
+    pub guards: BTreeMap<PathBuf, Guard>,
+    /// Folders that were not searched.
+    pub missed: BTreeSet<PathBuf>,
+}
+
+/// How a path is guarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Guard {
+    /// It can be written, but not moved away.
+    Pinned,
+    /// It is read-only, if it exists.
+    ReadOnly,
+    /// It is read-only; where it does not exist, an empty file takes its place.
+    File,
+    /// As [`Guard::File`], with the content of a `commondir` that leads nowhere else.
+    Commondir,
+    /// It is read-only; where it does not exist, an empty folder takes its place.
+    Folder,
+}
+
+/// Finds the repositories of a plan's projects, and what is guarded of them.
+///
+/// # Errors
+/// A [`Step::Git`] failure that names what cannot be guarded.
+pub fn find(plan: &MountPlan, state: &Path) -> Result<Repositories, Error> {
+    let mut search = Search {
+        projects: &plan.projects,
+        state,
+        git: Git::find(),
+        found: Repositories::default(),
+        own: own_settings(),
+    };
+    if plan.guard_git || plan.guard_tools {
+        let visitor = Tools {
+            wanted: plan.guard_tools,
+            found: Vec::new(),
+        };
+        let walk = Walk::over(&plan.projects, visitor);
+        search.found.missed = walk.missed;
+        let tools = walk.visitor.found.iter();
+        tools.for_each(|path| search.guard_target(path, Guard::ReadOnly));
+        if plan.guard_git {
+            search.found.entries = walk.entries;
+            search.entries()?;
+        }
+    }
+    for path in plan.read_only.iter().filter(|path| path.exists()) {
+        search.guard(path, Guard::ReadOnly);
+    }
+    search.other_names();
+    Ok(search.found)
+}
+
+struct Tools {
+    wanted: bool,
+    found: Vec<PathBuf>,
+}
+
+impl Visitor for Tools {
+    fn name(&mut self, _: &Folder, root: &Path, below: &Path) {
+        if self.wanted && tools::reader(below).is_some() {
+            self.found.push(root.join(below));
+        }
+    }
+}
+
+struct Search<'a> {
+    projects: &'a [PathBuf],
+    state: &'a Path,
+    git: Option<Git>,
+    found: Repositories,
+    /// The user's own files of settings, and the system's.
+    own: Vec<PathBuf>,
+}
+
+impl Search<'_> {
+    fn entries(&mut self) -> Result<(), Failure> {
+        let entries = self.found.entries.clone();
+        for entry in &entries {
+            let directory = match entry.kind {
+                Kind::File => named_by(&entry.path),
+                Kind::Directory | Kind::Bare => Some(entry.path.clone()),
+                Kind::Link => Some(real(&entry.path)),
+            };
+            match entry.kind {
+                Kind::File => self.guard(&entry.path, Guard::ReadOnly),
+                Kind::Link => self.guard_target(&entry.path, Guard::Pinned),
+                Kind::Directory | Kind::Bare => self.guard(&entry.path, Guard::Pinned),
+            }
+            if let Some(directory) = directory.filter(|one| self.is_inside(one)) {
+                self.directory(&directory, entry.top(), 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Guards a repository's directory, and those of its submodules and worktrees.
+    fn directory(&mut self, directory: &Path, top: &Path, depth: usize) -> Result<(), Failure> {
+        let known = self.found.directories.get(directory);
+        if depth > DEEPEST || known.is_some_and(|known| known == top || known != directory) {
+            return Ok(());
+        }
+        let top_of = top.to_owned();
+        self.found.directories.insert(directory.to_owned(), top_of);
+        self.guard(directory, Guard::Pinned);
+        self.settings(directory, top)?;
+        self.absent_submodules(directory, top)?;
+        if is_linked(directory) {
+            return Ok(());
+        }
+        for inner in repositories_in(&directory.join("modules"), DEEPEST) {
+            self.directory(&inner, &inner, depth + 1)?;
+        }
+        let worktrees = fs::read_dir(directory.join("worktrees"));
+        for worktree in worktrees.into_iter().flatten().flatten() {
+            let path = worktree.path();
+            // Its `gitdir` names the `.git` of the working tree.
+            let top = line_of(&path.join("gitdir")).map(|line| path.join(line));
+            let top = top.as_deref().and_then(Path::parent).unwrap_or(&path);
+            self.directory(&path, &real(top), depth + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Guards the settings and hooks of a repository's directory, and what they name.
+    fn settings(&mut self, directory: &Path, top: &Path) -> Result<(), Failure> {
+        let at = |name: &str| directory.join(name);
+        self.guard_target(&at("config.worktree"), Guard::File);
+        if is_linked(directory) {
+            self.guard_target(&at("gitdir"), Guard::ReadOnly);
+            self.guard_target(&at("commondir"), Guard::ReadOnly);
+            return self.named(&at("config.worktree"), top, DEEPEST);
+        }
+        self.guard_target(&at("config"), Guard::File);
+        self.hooks(&at("hooks"));
+        let has_tree = mentions(&at("config"), &[b"worktree"])
+            && self.values(&at("config"), &["core.worktree"])?.len() == 1;
+        if !has_tree {
+            self.guard_target(&at("commondir"), Guard::Commondir);
+        }
+        let own = self.own.clone();
+        let files = ["config", "config.worktree"].map(at);
+        for file in files.iter().chain(&own) {
+            self.named(file, top, DEEPEST)?;
+        }
+        Ok(())
+    }
+
+    /// A folder of hooks, and the programs of the projects to which its links lead.
+    fn hooks(&mut self, folder: &Path) {
+        self.guard_target(folder, Guard::Folder);
+        let hooks = fs::read_dir(folder).into_iter().flatten().flatten();
+        for hook in hooks.filter(|hook| hook.file_type().is_ok_and(|kind| kind.is_symlink())) {
+            self.guard_target(&hook.path(), Guard::ReadOnly);
+        }
+    }
+
+    /// Guards what a file of settings names: files that it includes, and a folder of hooks.
+    fn named(&mut self, file: &Path, top: &Path, depth: usize) -> Result<(), Failure> {
+        if depth == 0 || !mentions(file, &[b"include", b"hookspath"]) {
+            return Ok(());
+        }
+        for (key, value) in self.values(file, &["core.hookspath", "include.path", "includeif."])? {
+            let base = match key.as_str() {
+                "core.hookspath" => top,
+                _ => file.parent().unwrap_or(file),
+            };
+            let path = real(&lexical(&base.join(at_home(&value))));
+            if key == "core.hookspath" && self.is_inside(&path) {
+                self.hooks(&path);
+            } else if key != "core.hookspath" && self.is_inside(&path) {
+                self.guard_target(&path, Guard::File);
+                self.named(&path, top, depth - 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the values of settings, by the beginnings of their names.
+    fn values(&self, file: &Path, keys: &[&str]) -> Result<Vec<(String, PathBuf)>, Failure> {
+        let git = self
+            .git
+            .as_ref()
+            .ok_or_else(|| unguarded(file, "there is no git of root's in /usr/bin to read it"))?;
+        match git.settings(&real(file)) {
+            // Git outside does not read it either.
+            Err(error) if is_out_of_reach(&error) => Ok(Vec::new()),
+            Err(error) => Err(unguarded(file, &error.to_string())),
+            Ok(settings) => Ok(settings
+                .into_iter()
+                .filter(|one| keys.iter().any(|key| one.key.starts_with(key)))
+                .map(|one| (one.key, PathBuf::from(one.value)))
+                .collect()),
+        }
+    }
+
+    /// Guards the folders of submodules that are not checked out: git outside would enter a `.git`
+    /// there.
+    fn absent_submodules(&mut self, directory: &Path, top: &Path) -> Result<(), Failure> {
+        let index = directory.join("index");
+        if top == directory || !is_short(&index, INDEX_BYTES) || !mentions(&index, &[GITLINK]) {
+            return Ok(());
+        }
+        let git = self
+            .git
+            .clone()
+            .ok_or_else(|| unguarded(&index, "there is no git of root's in /usr/bin to read it"))?;
+        let neutral = Neutral::of(self.state, directory, is_sha256(directory));
+        let content = neutral.and_then(|neutral| git.index(&index, &neutral));
+        for submodule in content
+            .map(|content| content.submodules)
+            .unwrap_or_default()
+        {
+            let folder = top.join(submodule);
+            if self.is_inside(&folder) && fs::symlink_metadata(folder.join(".git")).is_err() {
+                self.guard(&folder, Guard::Folder);
+            }
+        }
+        Ok(())
+    }
+
+    /// Guards a path, and what it leads to if it is a link, with each link on the way.
+    fn guard_target(&mut self, path: &Path, guard: Guard) {
+        for link in links(path).iter().filter(|link| *link != path) {
+            self.guard(link, Guard::Pinned);
+        }
+        self.guard(path, guard);
+        let target = real(path);
+        if target != path {
+            self.guard(&target, guard);
+        }
+    }
+
+    /// Guards a path of the projects, and keeps the folders above it in their places. Of one that
+    /// does not exist, the first missing folder takes its place.
+    fn guard(&mut self, path: &Path, guard: Guard) {
+        let Some(project) = self
+            .projects
+            .iter()
+            .find(|project| path.starts_with(project))
+        else {
+            return;
+        };
+        let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
+        above.retain(|above| above.starts_with(project) && above != project);
+        for folder in above.into_iter().rev() {
+            if fs::symlink_metadata(folder).is_err() {
+                if guard > Guard::ReadOnly {
+                    self.found.guards.insert(folder.to_owned(), Guard::Folder);
+                }
+                return;
+            }
+            let kept = self.found.guards.entry(folder.to_owned());
+            kept.or_insert(Guard::Pinned);
+        }
+        let kept = self.found.guards.entry(path.to_owned()).or_insert(guard);
+        *kept = guard.max(*kept);
+    }
+
+    fn is_inside(&self, path: &Path) -> bool {
+        self.projects
+            .iter()
+            .any(|project| path.starts_with(project))
+    }
+
+    /// Guards the other names (hard links) that read-only files have in the projects.
+    fn other_names(&mut self) {
+        let guards = self.found.guards.iter();
+        let read_only = guards.filter(|(_, guard)| **guard != Guard::Pinned);
+        let files: BTreeSet<u64> = read_only.flat_map(|(path, _)| inodes(path)).collect();
+        if files.is_empty() {
+            return;
+        }
+        let mut folders = self.projects.to_vec();
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                match entry.file_type() {
+                    Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                    Ok(kind) if kind.is_file() && files.contains(&entry.ino()) => {
+                        self.guard(&entry.path(), Guard::ReadOnly);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Returns the inodes of what has several names: of a file, or of those directly in a folder.
+fn inodes(path: &Path) -> Vec<u64> {
+    let within = fs::read_dir(path).into_iter().flatten().flatten();
+    let paths = within.map(|entry| entry.path()).chain([path.to_owned()]);
+    let found = paths.filter_map(|path| fs::symlink_metadata(path).ok());
+    let linked = found.filter(|found| found.is_file() && found.nlink() > 1);
+    linked.map(|found| found.ino()).collect()
+}
+
+/// Whether a directory is that of a linked worktree.
+fn is_linked(directory: &Path) -> bool {
+    directory
+        .parent()
+        .is_some_and(|above| above.ends_with("worktrees"))
+        && directory.join("commondir").is_file()
+}
+
+/// Whether a repository names its objects by SHA-256.
+pub fn is_sha256(directory: &Path) -> bool {
+    let common = line_of(&directory.join("commondir")).map(|line| directory.join(line));
+    let config = common
+        .unwrap_or_else(|| directory.to_owned())
+        .join("config");
+    mentions(&config, &[b"sha256"])
+}
+
+/// Returns the repositories below a folder of repositories, whose names may contain slashes.
+fn repositories_in(folder: &Path, depth: usize) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found = Vec::new();
+    for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        let path = entry.path();
+        match fs::symlink_metadata(path.join("HEAD")).is_ok() {
+            true => found.push(path),
+            false if depth > 0 => found.extend(repositories_in(&path, depth - 1)),
+            false => {}
+        }
+    }
+    found
+}
+
+/// Returns the directory that a `.git` file names.
+pub fn named_by(file: &Path) -> Option<PathBuf> {
+    let line = line_of(file)?;
+    let named = line.strip_prefix("gitdir:")?.trim();
+    fs::canonicalize(file.parent()?.join(named)).ok()
+}
+
+/// Returns the first line of a short file.
+pub fn line_of(file: &Path) -> Option<String> {
+    let is_short = fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() < 8192);
+    let text = is_short.then(|| fs::read_to_string(file).ok()).flatten()?;
+    text.lines().next().map(|line| line.trim_end().to_owned())
+}
+
+/// Whether a file may name such a thing, in any case of letters: then git is asked.
+fn mentions(file: &Path, words: &[&[u8]]) -> bool {
+    let is_file = fs::metadata(file).is_ok_and(|found| found.is_file());
+    let content = is_file.then(|| fs::read(file).ok()).flatten();
+    let content = content.unwrap_or_default().to_ascii_lowercase();
+    words
+        .iter()
+        .any(|word| memchr::memmem::find(&content, word).is_some())
+}
+
+fn is_short(file: &Path, most: u64) -> bool {
+    fs::symlink_metadata(file).is_ok_and(|found| found.is_file() && found.len() <= most)
+}
+
+/// Returns the files of settings that hold for every repository of the user.
+fn own_settings() -> Vec<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let home = set("HOME").map(PathBuf::from);
+    let of_home = home.iter().flat_map(|home| OWN.map(|name| home.join(name)));
+    let of_configuration = set("XDG_CONFIG_HOME").map(|one| Path::new(&one).join("git/config"));
+    let named = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"];
+    let named = named.into_iter().filter_map(set).map(PathBuf::from);
+    let mut files: Vec<PathBuf> = of_home.chain(of_configuration).chain(named).collect();
+    files.push(PathBuf::from("/etc/gitconfig"));
+    files.retain(|file| is_short(&real(file), SETTINGS_BYTES));
+    files.iter().map(|file| real(file)).collect()
+}
+
+/// Replaces `~/` or `~NAME/` at the start of a path.
+fn at_home(path: &Path) -> PathBuf {
+    let mut parts = path.components();
+    let first = parts.next().and_then(|part| part.as_os_str().to_str());
+    let home = match first.and_then(|first| first.strip_prefix('~')) {
+        None => None,
+        Some("") => std::env::var_os("HOME").map(PathBuf::from),
+        Some(name) => home_of(name),
+    };
+    home.map_or_else(|| path.to_owned(), |home| home.join(parts.as_path()))
+}
+
+fn is_out_of_reach(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::NotADirectory
+    )
+}
+
+fn unguarded(path: &Path, why: &str) -> Failure {
+    let why = format!(
+        "`{}` cannot be guarded: {why}. With `--writable-git` the command runs, and nothing of git is guarded",
+        path.display()
+    );
+    Failure::new(Step::Git, why)
+}
+
+/// Where a user's own settings are, in the home directory.
+const OWN: [&str; 2] = [".gitconfig", ".config/git/config"];
+/// The mode of a submodule, as an index stores it.
+const GITLINK: &[u8] = b"\x00\x00\xe0\x00";
+/// How large an index may be in which submodules are looked for.
+const INDEX_BYTES: u64 = 256 << 20;
+/// How deep repositories lie in others, and includes in files.
+const DEEPEST: usize = 16;

@@ -1,0 +1,222 @@
+//! Git repositories of the projects. What the user's own git reads and obeys outside is read-only
+//! to the command, by mounts; what is new of it is put away while the command runs, and when it
+//! has ended.
+//!
+//! [`announce`] begins in the process that the user started; [`Inspection`] goes on in the gateway
+//! process, because that outlives a launcher which is killed.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, MemfdFlags};
+use rustix::io::Errno;
+use rustix::time::ClockId;
+use serde::{Deserialize, Serialize};
+
+mod aside;
+mod check;
+mod found;
+mod git;
+mod guard;
+mod outside;
+mod renewal;
+mod sweep;
+mod tools;
+mod walk;
+mod watch;
+
+pub use check::{Found, Moment};
+pub use found::{Repositories, find};
+pub use outside::outside;
+pub use renewal::Renewal;
+pub use sweep::{Left, sweep_home};
+
+use super::failure::{At, Step};
+use super::mount_plan::MountPlan;
+use super::syscall;
+use check::Checker;
+use watch::Watch;
+
+/// What the gateway process is told of a sandbox.
+#[derive(Debug, Serialize, Deserialize)]
+struct Announced {
+    projects: Vec<PathBuf>,
+    /// Descriptors of the open, locked projects, which it inherits.
+    locks: Vec<RawFd>,
+    state: PathBuf,
+    began: Moment,
+    guard_git: bool,
+    guard_tools: bool,
+    repositories: Repositories,
+}
+
+/// Locks the projects for as long as this sandbox and its end last: all sandboxes share the locks,
+/// and the last one removes the placeholders.
+///
+/// # Errors
+/// A failure if another program keeps an exclusive lock on a project.
+pub fn lock(projects: &[PathBuf]) -> Result<Vec<OwnedFd>, super::Error> {
+    let locks = projects.iter().filter_map(|project| {
+        // A user who may not list a directory makes nothing in it either.
+        let file = File::open(project).ok()?;
+        Some(lock_shared(&file).map(|()| OwnedFd::from(file)))
+    });
+    let locks: io::Result<Vec<OwnedFd>> = locks.collect();
+    Ok(locks.at(Step::Prepare, "a project is locked by another program")?)
+}
+
+fn lock_shared(file: &File) -> io::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
+            // The sandbox that ends there is done in a moment.
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(Errno::WOULDBLOCK) => return Err(Errno::WOULDBLOCK.into()),
+            // A file system without locks: placeholders stay there.
+            _ => return Ok(rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?),
+        }
+    }
+}
+
+/// A file that tells the gateway process of a sandbox. It is empty until [`announce`] fills it.
+///
+/// # Errors
+/// The error of creating it.
+pub fn announcement() -> io::Result<OwnedFd> {
+    Ok(rustix::fs::memfd_create(
+        "gateway-sandbox",
+        MemfdFlags::CLOEXEC,
+    )?)
+}
+
+/// Tells the gateway process of a sandbox: what the projects hold when the command begins.
+///
+/// # Errors
+/// The error of writing it.
+pub fn announce(
+    file: OwnedFd,
+    plan: &MountPlan,
+    repositories: &Repositories,
+    locks: &[OwnedFd],
+    state: &Path,
+) -> io::Result<()> {
+    let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+    let announced = Announced {
+        projects: plan.projects.clone(),
+        locks: locks.iter().map(AsRawFd::as_raw_fd).collect(),
+        state: state.to_owned(),
+        began: (now.tv_sec, now.tv_nsec),
+        guard_git: plan.guard_git,
+        guard_tools: plan.guard_tools,
+        repositories: repositories.clone(),
+    };
+    File::from(file).write_all(&serde_json::to_vec(&announced)?)
+}
+
+/// What is looked at in the projects while the command runs, and at its end.
+#[derive(Debug)]
+pub struct Inspection {
+    announced: Announced,
+    locks: Vec<OwnedFd>,
+    /// The settings of the repositories at the start.
+    settings: Vec<(PathBuf, Option<Vec<u8>>)>,
+    watch: Option<Watch>,
+}
+
+impl Inspection {
+    /// Reads what [`announce`] told; `None` if the file is not one of it.
+    pub fn adopt(file: impl AsFd) -> Option<Self> {
+        let size = usize::try_from(rustix::fs::fstat(&file).ok()?.st_size).ok()?;
+        let mut content = vec![0; size];
+        let length = rustix::io::pread(file, &mut content[..], 0).ok()?;
+        let announced: Announced = serde_json::from_slice(&content[..length]).ok()?;
+        let locks = announced.locks.iter().filter(|number| **number > 2);
+        let locks = locks
+            .filter_map(|number| syscall::adopt(*number).ok())
+            .collect();
+        let directories = announced.repositories.directories.keys();
+        let settings = directories.map(|one| one.join("config"));
+        let settings = settings
+            .map(|one| (one.clone(), fs::read(one).ok()))
+            .collect();
+        Some(Self {
+            announced,
+            locks,
+            settings,
+            watch: None,
+        })
+    }
+
+    /// Watches from now on. The command may not run before that. `end` ends it.
+    ///
+    /// # Errors
+    /// The error of starting the watch.
+    pub fn begin(&mut self, end: impl Fn() + Send + 'static) -> io::Result<()> {
+        if self.announced.guard_git {
+            let known = &self.announced.repositories;
+            let is_top =
+                |project: &&PathBuf| !known.entries.iter().any(|one| one.top() == *project);
+            let tops = self.announced.projects.iter().filter(is_top).cloned();
+            let directories = known.directories.clone();
+            let watch = Watch::begin(self.checker(), directories, tops.collect(), Box::new(end))?;
+            self.watch = Some(watch);
+        }
+        Ok(())
+    }
+
+    /// Sweeps the projects when no process of the sandbox is left, and removes the placeholders if
+    /// this was the last sandbox there.
+    pub fn end(mut self) -> Left {
+        let watched = self.watch.take().and_then(Watch::end);
+        let (checker, was_ended) = watched.unwrap_or_else(|| (self.checker(), false));
+        let told = &self.announced;
+        let mut left = match told.guard_git || told.guard_tools {
+            true => checker.sweep(told.guard_git, told.guard_tools),
+            false => Left::default(),
+        };
+        left.was_ended = was_ended;
+        for (file, before) in self.settings.iter().filter(|_| told.guard_git) {
+            if fs::read(file).ok() != *before && !guard::is_ours(file) {
+                left.found.insert(file.clone(), Found::Settings);
+            }
+        }
+        if self.is_alone() {
+            told.repositories.remove_placeholders(&told.projects);
+        }
+        left
+    }
+
+    fn checker(&self) -> Checker {
+        let told = &self.announced;
+        Checker::of(
+            told.projects.clone(),
+            told.state.clone(),
+            told.began,
+            &told.repositories,
+        )
+    }
+
+    /// Whether no other sandbox has a lock on the projects. None starts there until the locks are
+    /// released.
+    fn is_alone(&self) -> bool {
+        let lock = |lock| rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let until = Instant::now() + FOR_MESSAGES;
+        while !self.locks.iter().all(lock) {
+            // One in a message that nobody received is gone some milliseconds after its sender.
+            if Instant::now() > until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+}
+
+/// How long a start waits for the end of another sandbox.
+const PATIENCE: Duration = Duration::from_secs(5);
+const FOR_MESSAGES: Duration = Duration::from_millis(100);

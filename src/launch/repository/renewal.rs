@@ -1,0 +1,49 @@
+//! Renews guards while the command runs: a program of the host that renames a file over a guarded
+//! one, as `git config` does, detaches its mount in every namespace.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::Pid;
+use rustix::thread::move_into_link_name_space;
+
+use super::Repositories;
+use crate::syscall::{self, Side};
+
+/// The mounts of a running sandbox, as its launcher sees them.
+#[derive(Debug)]
+pub struct Renewal {
+    mounts: File,
+    /// The namespaces of users and of mounts, in the order in which they are entered.
+    namespaces: [OwnedFd; 2],
+}
+
+impl Renewal {
+    /// Watches the mounts of a sandbox's first process. Without the file of its mounts, which every
+    /// kernel has, nothing is renewed, and the end still tells what changed.
+    pub fn of(first: Pid, namespaces: [OwnedFd; 2]) -> Option<Self> {
+        let mounts = File::open(format!("/proc/{}/mountinfo", first.as_raw_nonzero())).ok()?;
+        Some(Self { mounts, namespaces })
+    }
+
+    /// The event to wait for.
+    pub fn event(&self) -> PollFd<'_> {
+        PollFd::new(&self.mounts, PollFlags::PRI)
+    }
+
+    /// Mounts again what has lost its mount, from within the sandbox's namespaces.
+    pub fn renew(&self, repositories: &Repositories) {
+        match syscall::fork() {
+            Ok(Side::Child) => {
+                let enter = |one: &OwnedFd| move_into_link_name_space(one.as_fd(), None);
+                let entered = self.namespaces.iter().try_for_each(enter);
+                let renewed = entered.is_ok() && repositories.guard_again().is_ok();
+                syscall::exit_now(i32::from(!renewed))
+            }
+            Ok(Side::Parent { pid, .. }) => _ = syscall::wait_for(pid),
+            // The next change of a mount tries again.
+            Err(_) => {}
+        }
+    }
+}

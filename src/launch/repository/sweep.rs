@@ -1,0 +1,109 @@
+//! The sweep when the last process of a sandbox has gone, and that of a home which is kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Repositories;
+use super::check::{Checker, Found, Moment};
+use super::tools;
+use super::walk::{Visitor, Walk};
+use crate::folder::Folder;
+
+/// What the command left.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// What was found, by its path.
+    pub found: BTreeMap<PathBuf, Found>,
+    /// Folders that were not searched.
+    pub missed: BTreeSet<PathBuf>,
+    /// Whether the command was ended because it went on.
+    pub was_ended: bool,
+}
+
+impl Checker {
+    /// Searches the projects: for new repositories, for what is new in known ones, and for files
+    /// that tools read by themselves. With `guards_tools`, new ones of these are moved away.
+    pub fn sweep(mut self, guards_git: bool, guards_tools: bool) -> Left {
+        let projects = self.projects.clone();
+        let tools = ChangedTools {
+            since: self.began,
+            found: BTreeMap::new(),
+            names: 0,
+        };
+        let walk = Walk::over(&projects, tools);
+        if guards_git {
+            for entry in &walk.entries {
+                if !self.is_known(entry) {
+                    self.new_repository(entry);
+                    self.links(&entry.path);
+                }
+            }
+            for directory in self.known.clone() {
+                let top = directory.clone();
+                self.directory(&directory, &top);
+                self.links(&directory);
+            }
+        }
+        for (path, tool) in walk.visitor.found {
+            match guards_tools && !path.is_dir() {
+                true => self.move_away(&path, &format!("{tool} runs or obeys it")),
+                false => _ = self.found.insert(path, Found::Tool(tool)),
+            }
+        }
+        Left {
+            found: self.found,
+            missed: walk.missed,
+            was_ended: false,
+        }
+    }
+}
+
+/// Finds files that tools read by themselves, and that were made or changed.
+struct ChangedTools {
+    since: Moment,
+    found: BTreeMap<PathBuf, &'static str>,
+    names: usize,
+}
+
+impl Visitor for ChangedTools {
+    fn name(&mut self, folder: &Folder, root: &Path, below: &Path) {
+        let (Some(tool), true) = (tools::reader(below), self.names < MOST_TOOLS) else {
+            return;
+        };
+        let name = below.file_name().unwrap_or_default();
+        let is_new =
+            |found: rustix::fs::Stat| (found.st_ctime, found.st_ctime_nsec as i64) >= self.since;
+        if folder.look(name).is_ok_and(is_new) {
+            self.names += 1;
+            self.found.insert(root.join(below), tool);
+        }
+    }
+}
+
+/// Puts off the repositories in a folder that is kept for a command's home, unless they run
+/// nothing, and removes links through which git would write elsewhere.
+///
+/// # Errors
+/// An error if not all of it was searched, or something could not be put away.
+pub fn sweep_home(folder: &Path, state: &Path) -> io::Result<()> {
+    let folder = folder.canonicalize()?;
+    let known = Repositories::default();
+    let checker = Checker::of(vec![folder], state.to_owned(), (0, 0), &known);
+    let left = checker.sweep(true, false);
+    if let Some(missed) = left.missed.first() {
+        let missed = missed.display();
+        return Err(io::Error::other(format!("`{missed}` was not searched")));
+    }
+    match left
+        .found
+        .values()
+        .find(|found| matches!(found, Found::Armed(_)))
+    {
+        Some(Found::Armed(why)) => Err(io::Error::other(why.clone())),
+        _ => Ok(()),
+    }
+}
+
+/// How many files of tools are told.
+const MOST_TOOLS: usize = 10_000;

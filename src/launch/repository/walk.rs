@@ -1,0 +1,153 @@
+//! Searches projects for repositories, by open folders: a command may have made paths that are too
+//! long for a name, and another may still write there.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+use serde::{Deserialize, Serialize};
+
+use crate::folder::{Folder, To, path_in};
+
+/// How git finds a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Kind {
+    /// By a directory `.git`.
+    Directory,
+    /// By a file `.git` that names the directory.
+    File,
+    /// By a link `.git`.
+    Link,
+    /// By its own contents.
+    Bare,
+}
+
+impl From<FileType> for Kind {
+    fn from(kind: FileType) -> Self {
+        match kind {
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Link,
+            _ => Self::File,
+        }
+    }
+}
+
+/// A repository where git finds it: a `.git`, or the folder of a bare one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Entry {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How git finds it.
+    pub kind: Kind,
+    /// The device and the inode.
+    pub file: (u64, u64),
+}
+
+impl Entry {
+    /// The folder that git takes for the top of the working tree.
+    pub fn top(&self) -> &Path {
+        match self.kind {
+            Kind::Bare => &self.path,
+            _ => self.path.parent().unwrap_or(&self.path),
+        }
+    }
+}
+
+/// A search in progress.
+pub struct Walk<V> {
+    /// What is told of each folder.
+    pub visitor: V,
+    /// The repositories.
+    pub entries: Vec<Entry>,
+    /// Folders that were not searched: a limit was reached, or they cannot be read.
+    pub missed: BTreeSet<PathBuf>,
+    left: usize,
+    root: PathBuf,
+}
+
+/// Is told of each name.
+pub trait Visitor {
+    /// Looks at the last name of a path below a root; the names are not a repository's own.
+    fn name(&mut self, folder: &Folder, root: &Path, below: &Path);
+}
+
+impl<V: Visitor> Walk<V> {
+    /// Searches these folders.
+    pub fn over(roots: &[PathBuf], visitor: V) -> Self {
+        let mut walk = Self {
+            visitor,
+            entries: Vec::new(),
+            missed: BTreeSet::new(),
+            left: ENTRIES,
+            root: PathBuf::new(),
+        };
+        for root in roots {
+            walk.root.clone_from(root);
+            match Folder::open(root, root, To::Read) {
+                Ok(folder) => walk.folder(&folder, root, 0),
+                Err(_) => _ = walk.missed.insert(root.clone()),
+            }
+        }
+        walk
+    }
+
+    fn folder(&mut self, folder: &Folder, path: &Path, depth: usize) {
+        let Ok(entries) = folder.entries(self.left, |_| true) else {
+            self.missed.insert(path.to_owned());
+            return;
+        };
+        self.left -= entries.len();
+        if self.left == 0 || depth > DEEPEST || self.entries.len() > MOST_REPOSITORIES {
+            self.missed.insert(path.to_owned());
+            return;
+        }
+        let has = |wanted: &CStr| entries.iter().any(|(name, _)| name.as_c_str() == wanted);
+        if !has(GIT) && is_bare(&has) {
+            self.note(folder, path, c".", Kind::Bare);
+            return;
+        }
+        for (name, kind) in &entries {
+            if name.as_c_str() == GIT {
+                self.note(folder, path, name, (*kind).into());
+                continue;
+            }
+            let inner = path_in(path, name);
+            let below = inner.strip_prefix(&self.root).unwrap_or(&inner);
+            self.visitor.name(folder, &self.root, below);
+            if kind.is_dir() {
+                self.enter(folder, &inner, name, depth);
+            }
+        }
+    }
+
+    fn enter(&mut self, folder: &Folder, path: &Path, name: &CString, depth: usize) {
+        match folder.child(name.as_c_str(), To::Read) {
+            Ok(inner) => self.folder(&inner, path, depth + 1),
+            Err(_) => _ = self.missed.insert(path.to_owned()),
+        }
+    }
+
+    fn note(&mut self, folder: &Folder, path: &Path, name: &CStr, kind: Kind) {
+        if let Ok(found) = folder.look(name) {
+            let path = match kind {
+                Kind::Bare => path.to_owned(),
+                _ => path.join(OsStr::from_bytes(name.to_bytes())),
+            };
+            let file = (found.st_dev, found.st_ino);
+            self.entries.push(Entry { path, kind, file });
+        }
+    }
+}
+
+/// Whether git takes a folder with such names for a repository.
+pub fn is_bare(has: impl Fn(&CStr) -> bool) -> bool {
+    has(c"HEAD") && has(c"objects") && has(c"refs")
+}
+
+const GIT: &CStr = c".git";
+/// How many entries are looked at, how deep, and how many repositories are noted.
+const ENTRIES: usize = 2_000_000;
+const DEEPEST: usize = 128;
+const MOST_REPOSITORIES: usize = 10_000;

@@ -1,0 +1,179 @@
+//! Watches, while the command runs, the directories of repositories: what git outside would obey
+//! at once is put away as soon as it is seen. Git outside may be quicker by milliseconds, so a
+//! command that goes on is ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+
+use super::check::{Checker, entry_in};
+use crate::wait::timespec;
+
+/// A watch over repositories, until it is ended.
+#[derive(Debug)]
+pub struct Watch {
+    stop: UnixStream,
+    thread: JoinHandle<(Checker, bool)>,
+}
+
+impl Watch {
+    /// Begins to watch repositories' directories, each with the top of its working tree, and
+    /// folders in which a new repository would count at once. Calls `end` when the command went on
+    /// putting there what was put away.
+    ///
+    /// # Errors
+    /// The error of creating sockets, a thread or a watch.
+    pub fn begin(
+        checker: Checker,
+        directories: BTreeMap<PathBuf, PathBuf>,
+        tops: BTreeSet<PathBuf>,
+        end: Box<dyn Fn() + Send>,
+    ) -> io::Result<Self> {
+        let (stop, stopped) = UnixStream::pair()?;
+        let mut watched = Watched {
+            events: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
+            places: BTreeMap::new(),
+            checker,
+            directories,
+            tops,
+            end,
+            has_ended: false,
+        };
+        let directories: Vec<PathBuf> = watched.directories.keys().cloned().collect();
+        for path in directories.iter().chain(&watched.tops.clone()) {
+            watched.add(path.clone())?;
+        }
+        let thread = std::thread::Builder::new().spawn(move || watched.run(&stopped))?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Ends the watch. Returns who looked, and whether the command was ended.
+    pub fn end(self) -> Option<(Checker, bool)> {
+        drop(self.stop);
+        self.thread.join().ok()
+    }
+}
+
+struct Watched {
+    events: std::os::fd::OwnedFd,
+    /// The folders, by the numbers of their watches.
+    places: BTreeMap<i32, PathBuf>,
+    checker: Checker,
+    directories: BTreeMap<PathBuf, PathBuf>,
+    tops: BTreeSet<PathBuf>,
+    end: Box<dyn Fn() + Send>,
+    has_ended: bool,
+}
+
+impl Watched {
+    fn add(&mut self, path: PathBuf) -> io::Result<()> {
+        let changes = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::CLOSE_WRITE;
+        match inotify::add_watch(&self.events, &path, changes | WatchFlags::ONLYDIR) {
+            Ok(watch) => _ = self.places.insert(watch, path),
+            // It is not there, or this user may not list it.
+            Err(error) if error == rustix::io::Errno::NOSPC => return Err(error.into()),
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    fn run(mut self, stopped: &UnixStream) -> (Checker, bool) {
+        while self.wait(stopped) {
+            let begun = Instant::now();
+            for place in self.changed() {
+                self.look(&place);
+            }
+            if self.checker.acted >= MOST_ACTS && !self.has_ended {
+                self.has_ended = true;
+                (self.end)();
+            }
+            // What changes all the time takes half of one processor at most.
+            std::thread::sleep(begun.elapsed().min(LONGEST_PAUSE));
+        }
+        // The kernel would wait for up to 20 ms when the descriptor is closed.
+        for watch in self.places.keys() {
+            let _ = inotify::remove_watch(&self.events, *watch);
+        }
+        (self.checker, self.has_ended)
+    }
+
+    /// Waits for a change. Returns false when the watch is ended.
+    fn wait(&self, stopped: &UnixStream) -> bool {
+        let mut events = [
+            PollFd::new(&self.events, PollFlags::IN),
+            PollFd::new(stopped, PollFlags::IN),
+        ];
+        let timeout = timespec(LOOKS_AFTER);
+        match rustix::event::poll(&mut events, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => events[1].revents().is_empty(),
+            Err(_) => false,
+        }
+    }
+
+    /// Returns the folders in which something changed; all, if events were lost.
+    fn changed(&self) -> BTreeSet<PathBuf> {
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 16 << 10];
+        let mut reader = inotify::Reader::new(&self.events, &mut buffer);
+        let mut found = BTreeSet::new();
+        while let Ok(event) = reader.next() {
+            match self.places.get(&event.wd()) {
+                Some(place) => _ = found.insert(place.clone()),
+                None => return self.places.values().cloned().collect(),
+            }
+        }
+        found
+    }
+
+    fn look(&mut self, place: &PathBuf) {
+        if let Some(top) = self.directories.get(place).cloned() {
+            for submodule in self.checker.directory(place, &top) {
+                self.top(submodule);
+            }
+        }
+        if self.tops.contains(place) {
+            self.top(place.clone());
+        }
+    }
+
+    /// Looks for a new repository in a folder that git outside enters.
+    fn top(&mut self, top: PathBuf) {
+        let project = self
+            .checker
+            .projects
+            .iter()
+            .find(|one| top.starts_with(one))
+            .cloned();
+        let Some(project) = project else { return };
+        if self.tops.insert(top.clone()) {
+            let _ = self.add(top.clone());
+        }
+        let Some(entry) = entry_in(&project, &top) else {
+            return;
+        };
+        if self.checker.is_known(&entry) {
+            return;
+        }
+        self.checker.new_repository(&entry);
+        // Its settings may come to name a program later.
+        if entry.path.is_dir()
+            && self
+                .directories
+                .insert(entry.path.clone(), top.clone())
+                .is_none()
+        {
+            self.tops.insert(entry.path.clone());
+            let _ = self.add(entry.path);
+        }
+    }
+}
+
+/// How often something may be put away before the command is ended.
+const MOST_ACTS: usize = 3;
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LOOKS_AFTER: Duration = Duration::from_secs(60);
