@@ -20,11 +20,17 @@ pub fn put_off(project: &Path, path: &Path) -> io::Result<OsString> {
     let (folder, name) = Folder::around(project, path)?;
     let mut new = name.as_bytes().to_vec();
     new.truncate(LONGEST);
-    new.extend(b".off-");
+    new.extend(OFF);
     new.extend(unforeseen()?.into_bytes());
     let new = OsString::from_vec(new);
     folder.rename(name, &folder, &new)?;
     Ok(new)
+}
+
+/// Whether a repository was put off: it is none unless a person goes into it.
+pub fn is_off(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    name.starts_with(&[b".git", OFF].concat())
 }
 
 /// Moves a file, a link or a folder to the state's folder, and returns its new path.
@@ -64,5 +70,6 @@ pub fn unforeseen() -> io::Result<String> {
     Ok(hex(&bytes))
 }
 
+const OFF: &[u8] = b".off-";
 /// How much of a name is kept when it is extended.
 const LONGEST: usize = 200;

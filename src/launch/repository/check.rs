@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Stat};
 
 use super::aside::{move_to, put_off};
-use super::found::{is_sha256, line_of, named_by};
+use super::found::{Guard, is_sha256, line_of, named_by};
 use super::git::{Git, IndexContent, Neutral};
 use super::guard::is_ours;
 use super::walk::{Entry, Kind, is_bare};
@@ -56,6 +56,8 @@ pub struct Checker {
     pub found: BTreeMap<PathBuf, Found>,
     /// How often something was put away.
     pub acted: usize,
+    /// What the command cannot write. At the end all is looked at.
+    guards: BTreeMap<PathBuf, Guard>,
     git: Option<Git>,
     /// The indexes that were read, as they were then.
     read: BTreeMap<PathBuf, (Moment, u64)>,
@@ -80,9 +82,17 @@ impl Checker {
                 .collect(),
             found: BTreeMap::new(),
             acted: 0,
+            guards: repositories.guards.clone(),
             git: Git::find(),
             read: BTreeMap::new(),
         }
+    }
+
+    /// Looks at everything anew: what was read may have changed since, through a mapping. Returns
+    /// what the command could not write.
+    pub fn look_anew(&mut self) -> BTreeMap<PathBuf, Guard> {
+        self.read.clear();
+        std::mem::take(&mut self.guards)
     }
 
     /// Whether a repository was there at the start.
@@ -99,6 +109,7 @@ impl Checker {
                     Kind::Bare => entry.path.join("HEAD"),
                     _ => entry.path.clone(),
                 };
+                self.found.remove(&entry.path);
                 return self.put_off(&path, why);
             }
         };
@@ -117,7 +128,7 @@ impl Checker {
             let name = name.as_c_str();
             let is_new = folder.look(name).is_ok_and(|found| self.is_new(&found));
             let why = match kind {
-                _ if !is_new || is_ours(&path) => continue,
+                _ if !is_new || self.guards.contains_key(&path) || is_ours(&path) => continue,
                 FileType::Symlink => "git would write elsewhere through it",
                 _ if name == c"MERGE_RR" => "a commit copies the files that it names",
                 FileType::RegularFile if name == c"commondir" && !self.is_linked(directory) => {

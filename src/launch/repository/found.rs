@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 
 use super::git::{Git, Neutral, SETTINGS_BYTES};
@@ -14,7 +15,7 @@ use super::tools;
 use super::walk::{Entry, Kind, Visitor, Walk};
 use crate::error::Error;
 use crate::failure::{Failure, Step};
-use crate::folder::Folder;
+use crate::folder::{Folder, To, path_in};
 use crate::identity::home_of;
 use crate::mount_plan::MountPlan;
 use crate::paths::lexical;
@@ -77,7 +78,7 @@ pub fn find(plan: &MountPlan, state: &Path) -> Result<Repositories, Error> {
     for path in plan.read_only.iter().filter(|path| path.exists()) {
         search.guard(path, Guard::ReadOnly);
     }
-    search.other_names();
+    search.other_names()?;
     Ok(search.found)
 }
 
@@ -294,25 +295,33 @@ impl Search<'_> {
     }
 
     /// Guards the other names (hard links) that read-only files have in the projects.
-    fn other_names(&mut self) {
+    fn other_names(&mut self) -> Result<(), Failure> {
         let guards = self.found.guards.iter();
         let read_only = guards.filter(|(_, guard)| **guard != Guard::Pinned);
         let files: BTreeSet<u64> = read_only.flat_map(|(path, _)| inodes(path)).collect();
         if files.is_empty() {
-            return;
+            return Ok(());
         }
-        let mut folders = self.projects.to_vec();
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                match entry.file_type() {
-                    Ok(kind) if kind.is_dir() => folders.push(entry.path()),
-                    Ok(kind) if kind.is_file() && files.contains(&entry.ino()) => {
-                        self.guard(&entry.path(), Guard::ReadOnly);
+        for project in self.projects {
+            let mut folders = vec![project.clone()];
+            while let Some(path) = folders.pop() {
+                let why =
+                    "a guarded file has other names (hard links), which cannot be looked for here";
+                let folder = Folder::open(project, &path, To::Read);
+                let folder =
+                    folder.map_err(|error| unguarded(&path, &format!("{why}: {error}")))?;
+                for (name, kind) in folder.entries(usize::MAX, |_| true).unwrap_or_default() {
+                    let inner = path_in(&path, &name);
+                    let is_it = |found: Stat| files.contains(&found.st_ino);
+                    if kind.is_dir() {
+                        folders.push(inner);
+                    } else if kind.is_file() && folder.look(&*name).is_ok_and(is_it) {
+                        self.guard(&inner, Guard::ReadOnly);
                     }
-                    _ => {}
                 }
             }
         }
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Repositories;
 use super::check::{Checker, Found, Moment};
+use super::found::Guard;
 use super::tools;
 use super::walk::{Visitor, Walk};
 use crate::folder::Folder;
@@ -25,6 +26,7 @@ impl Checker {
     /// Searches the projects: for new repositories, for what is new in known ones, and for files
     /// that tools read by themselves. With `guards_tools`, new ones of these are moved away.
     pub fn sweep(mut self, guards_git: bool, guards_tools: bool) -> Left {
+        let guards = self.look_anew();
         let projects = self.projects.clone();
         let tools = ChangedTools {
             since: self.began,
@@ -46,7 +48,12 @@ impl Checker {
             }
         }
         for (path, tool) in walk.visitor.found {
-            match guards_tools && !path.is_dir() {
+            let is_guarded =
+                |path: &Path| guards.get(path).is_some_and(|one| *one != Guard::Pinned);
+            // What the user changed meanwhile stays, and is told.
+            let is_kept = path.ancestors().any(is_guarded);
+            let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+            match guards_tools && !is_kept && !is_folder {
                 true => self.move_away(&path, &format!("{tool} runs or obeys it")),
                 false => _ = self.found.insert(path, Found::Tool(tool)),
             }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 
+use super::aside::is_off;
 use crate::folder::{Folder, To, path_in};
 
 /// How git finds a repository.
@@ -105,7 +106,9 @@ impl<V: Visitor> Walk<V> {
         }
         let has = |wanted: &CStr| entries.iter().any(|(name, _)| name.as_c_str() == wanted);
         if !has(GIT) && is_bare(&has) {
-            self.note(folder, path, c".", Kind::Bare);
+            if !is_off(path) {
+                self.note(folder, path, c".", Kind::Bare);
+            }
             return;
         }
         for (name, kind) in &entries {

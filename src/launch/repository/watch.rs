@@ -5,12 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
 
 use super::check::{Checker, entry_in};
 use crate::wait::timespec;
@@ -47,7 +48,7 @@ impl Watch {
         };
         let directories: Vec<PathBuf> = watched.directories.keys().cloned().collect();
         for path in directories.iter().chain(&watched.tops.clone()) {
-            watched.add(path.clone())?;
+            watched.add(path)?;
         }
         let thread = std::thread::Builder::new().spawn(move || watched.run(&stopped))?;
         Ok(Self { stop, thread })
@@ -72,13 +73,18 @@ struct Watched {
 }
 
 impl Watched {
-    fn add(&mut self, path: PathBuf) -> io::Result<()> {
+    /// Watches a folder, or the first one above it that is there.
+    fn add(&mut self, path: &Path) -> io::Result<()> {
         let changes = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::CLOSE_WRITE;
-        match inotify::add_watch(&self.events, &path, changes | WatchFlags::ONLYDIR) {
-            Ok(watch) => _ = self.places.insert(watch, path),
-            // It is not there, or this user may not list it.
-            Err(error) if error == rustix::io::Errno::NOSPC => return Err(error.into()),
-            Err(_) => {}
+        for place in path.ancestors() {
+            match inotify::add_watch(&self.events, place, changes | WatchFlags::ONLYDIR) {
+                Ok(watch) => _ = self.places.insert(watch, place.to_owned()),
+                Err(Errno::NOENT | Errno::NOTDIR) => continue,
+                Err(error @ (Errno::NOSPC | Errno::NOMEM)) => return Err(error.into()),
+                // This user may not list it.
+                Err(_) => {}
+            }
+            break;
         }
         Ok(())
     }
@@ -131,45 +137,40 @@ impl Watched {
     }
 
     fn look(&mut self, place: &PathBuf) {
-        if let Some(top) = self.directories.get(place).cloned() {
-            for submodule in self.checker.directory(place, &top) {
-                self.top(submodule);
+        match self.directories.get(place).cloned() {
+            Some(top) if self.checker.known.contains(place) => {
+                let submodules = self.checker.directory(place, &top);
+                submodules.into_iter().for_each(|inner| self.top(inner));
             }
-        }
-        if self.tops.contains(place) {
-            self.top(place.clone());
+            // The settings of a new one may have come to name a program.
+            Some(top) => self.top(top),
+            None => {
+                let tops = self.tops.range(place.clone()..);
+                let below = tops.take_while(|top| top.starts_with(place));
+                let below: Vec<PathBuf> = below.cloned().collect();
+                below.into_iter().for_each(|top| self.top(top));
+            }
         }
     }
 
     /// Looks for a new repository in a folder that git outside enters.
     fn top(&mut self, top: PathBuf) {
-        let project = self
-            .checker
-            .projects
-            .iter()
-            .find(|one| top.starts_with(one))
-            .cloned();
-        let Some(project) = project else { return };
-        if self.tops.insert(top.clone()) {
-            let _ = self.add(top.clone());
-        }
-        let Some(entry) = entry_in(&project, &top) else {
+        let mut projects = self.checker.projects.iter();
+        let Some(project) = projects.find(|one| top.starts_with(one)).cloned() else {
             return;
         };
-        if self.checker.is_known(&entry) {
+        // Before it is looked at, so that nothing comes unseen.
+        let _ = self.add(&top);
+        self.tops.insert(top.clone());
+        let entry = entry_in(&project, &top);
+        let Some(entry) = entry.filter(|entry| !self.checker.is_known(entry)) else {
             return;
+        };
+        if entry.path != top && entry.path.is_dir() {
+            let _ = self.add(&entry.path);
+            self.directories.insert(entry.path.clone(), top);
         }
         self.checker.new_repository(&entry);
-        // Its settings may come to name a program later.
-        if entry.path.is_dir()
-            && self
-                .directories
-                .insert(entry.path.clone(), top.clone())
-                .is_none()
-        {
-            self.tops.insert(entry.path.clone());
-            let _ = self.add(entry.path);
-        }
     }
 }
 
