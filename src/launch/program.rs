@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Finds a program as `execvp` does: by its path, or in the directories of `search`.
@@ -12,6 +13,24 @@ pub fn find(name: &OsStr, search: &OsStr, directory: &Path) -> Option<PathBuf> {
     }
     let mut places = std::env::split_paths(search).map(|folder| directory.join(folder).join(name));
     places.find(|path| path.is_file())
+}
+
+/// Finds a program of the system: one that, with every folder and link on its path, only root can
+/// replace.
+pub fn root_owned_program(name: &str) -> Option<PathBuf> {
+    let places = ["/usr/bin", "/bin", "/usr/local/bin"].into_iter();
+    let mut paths = places.map(|folder| Path::new(folder).join(name));
+    paths.find(|path| path.is_file() && is_roots_alone(path))
+}
+
+fn is_roots_alone(program: &Path) -> bool {
+    let names = names(program);
+    let mut places = names.iter().flat_map(|name| name.ancestors());
+    places.all(|place| {
+        place.symlink_metadata().is_ok_and(|found| {
+            found.uid() == 0 && (found.is_symlink() || found.mode() & WRITABLE_BY_OTHERS == 0)
+        })
+    })
 }
 
 /// Returns every name that decides what runs when `program` is run: its own, those of the links on
@@ -97,6 +116,8 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
 const MOST_LINKS: usize = 40;
 /// The kernel reads no more of the line.
 const LONGEST_FIRST_LINE: u64 = 256;
+/// The group, and everybody.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 #[cfg(test)]
 mod tests {
@@ -129,6 +150,17 @@ mod tests {
         std::os::unix::fs::symlink(&two, &one).unwrap();
         std::os::unix::fs::symlink(&one, &two).unwrap();
         assert!(names(&one).len() > 2);
+    }
+
+    #[test]
+    fn a_program_that_others_could_replace_is_not_roots_alone() {
+        assert!(root_owned_program("sh").is_some());
+        assert_eq!(root_owned_program("no-such-program"), None);
+        // Everybody may write to `/tmp`.
+        let folder = tempfile::tempdir_in("/tmp").unwrap();
+        let link = folder.path().join("sh");
+        std::os::unix::fs::symlink("/bin/sh", &link).unwrap();
+        assert!(!is_roots_alone(&link));
     }
 
     #[test]
