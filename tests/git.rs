@@ -155,6 +155,22 @@ fn the_probes_of_doctor_leave_the_users_repository_as_it_was() {
     assert_eq!(state(), before);
 }
 
+#[test]
+fn the_probes_of_doctor_start_no_program_that_the_path_names() {
+    let host = Host::with_repository();
+    host.sh(
+        "work",
+        r#"mkdir tools; cd tools
+        for name in git sleep; do printf '#!/bin/sh\n: > %s\n' "$MARK" > $name; chmod +x $name; done"#,
+    );
+    let path = format!("{}:/usr/bin:/bin", host.at("work/tools").display());
+    let mut doctor = host.command(env!("CARGO_BIN_EXE_gateway"), "work/project");
+    let output = doctor.args(["doctor", "--escape"]).env("PATH", path);
+    let output = output.output().unwrap();
+    assert!(said(&output).contains("git-settings"), "{}", said(&output));
+    assert!(!host.at("work/project/ran").exists());
+}
+
 fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr]
         .map(|text| String::from_utf8_lossy(text).into_owned())

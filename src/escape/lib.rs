@@ -1,8 +1,8 @@
 //! A published list of escapes, which the program itself tries from inside the sandbox.
 //!
 //! [`PROBES`] is the list, and says what each function tries. Each probe attempts something that
-//! would be a way out and reports whether it was. Some need a target on the host. The host's side of
-//! `gateway doctor --escape` creates it with [`Fixtures::plant`], and passes it in the variable
+//! would be a way out and reports whether it was. Some need a target on the host. The host's side
+//! of `gateway doctor --escape` creates it with [`Fixtures::plant`], and passes it in the variable
 //! [`TARGETS_VARIABLE`]. A probe without its target counts as not applicable, never as held.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
