@@ -10,6 +10,7 @@
 
 pub use gateway_audit as audit;
 pub use gateway_body as body;
+pub use gateway_escape as escape;
 pub use gateway_launch as launch;
 pub use gateway_message as message;
 pub use gateway_names as names;

@@ -129,6 +129,30 @@ impl Host {
     }
 }
 
+#[test]
+fn the_probes_of_doctor_change_nothing_and_start_no_program_of_the_path() {
+    let host = Host::with_repository();
+    let state = || {
+        host.sh(
+            "work/project",
+            "git log --all --format=%H; git status --short",
+        )
+    };
+    let before = state();
+    host.sh(
+        "work",
+        r#"mkdir tools; cd tools
+        for name in git sleep; do printf '#!/bin/sh\n: > %s\n' "$MARK" > $name; chmod +x $name; done"#,
+    );
+    let path = format!("{}:/usr/bin:/bin", host.at("work/tools").display());
+    let mut doctor = host.command(env!("CARGO_BIN_EXE_gateway"), "work/project");
+    let output = doctor.args(["doctor", "--escape"]).env("PATH", path);
+    let output = output.output().unwrap();
+    assert!(said(&output).contains("git-settings"), "{}", said(&output));
+    assert!(!host.at("work/project/ran").exists());
+    assert_eq!(state(), before);
+}
+
 fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr]
         .map(|text| String::from_utf8_lossy(text).into_owned())

@@ -15,8 +15,8 @@ use super::resolve::ResolvedConfig;
 use super::terminal::{Paint, Terminal};
 use super::{gateway_process, launching, ports};
 use crate::config::{Config, state};
+use crate::escape::{self, Fixtures, TARGETS_VARIABLE, Targets};
 use crate::launch::enroll::GatewayEnd;
-use crate::launch::escape::{self, Fixtures, TARGETS_VARIABLE, Targets};
 use crate::launch::{self, Launch, environment};
 
 /// Tries every way out, and reports which ones were blocked.
@@ -28,30 +28,25 @@ pub fn check(terminal: &Terminal) -> Result<Code, Failure> {
         Failure::new("the escapes could not be tried").because(why.to_string())
     };
     let summary = launch::summary(&Launch::default()).map_err(launching::not_launched)?;
-    let (mut targets, mut fixtures) =
-        Fixtures::plant(state::home().as_deref(), &summary.working_directory).map_err(failed)?;
-    fixtures.plant_ports(&mut targets).map_err(failed)?;
+    let project = &summary.working_directory;
+    let mut fixtures = Fixtures::plant(state::home().as_deref(), project).map_err(failed)?;
+    fixtures.plant_ports().map_err(failed)?;
     if summary.persistent {
         // Root's probes run as another user. That user must be able to write there, as in their own
         // project.
         let owner =
             Some(summary.user.uid).filter(|uid| *uid != rustix::process::geteuid().as_raw());
         fixtures
-            .plant_repositories(&mut targets, &summary.working_directory, owner)
+            .plant_repositories(project, owner)
             .map_err(failed)?;
     }
-    let told = serde_json::to_string(&targets).map_err(|error| failed(error.into()))?;
     let mut command = Command::new("/proc/self/exe");
     command.arg(SUBCOMMAND);
     if terminal.json() {
         command.arg("--json");
     }
-    let ended = command
-        .envs(targets.environment())
-        .env(TARGETS_VARIABLE, told)
-        .stdin(fixtures.input().map_err(failed)?)
-        .status()
-        .map_err(failed)?;
+    fixtures.tell(&mut command).map_err(failed)?;
+    let ended = command.status().map_err(failed)?;
     let breaches = fixtures.breaches();
     for breach in &breaches {
         terminal.note(format!(
@@ -107,9 +102,7 @@ pub fn serve(gateway: GatewayEnd) -> Result<Code, Failure> {
 
 /// The configuration of the sandbox: the ports that were planted.
 fn config() -> Result<Config, Failure> {
-    let told = std::env::var(TARGETS_VARIABLE).unwrap_or_default();
-    let targets: Option<Targets> = serde_json::from_str(&told).ok();
-    let ports = targets.and_then(|targets| targets.ports);
+    let ports = Targets::told().unwrap_or_default().ports;
     let text = ports.map_or_else(String::new, |ports| {
         let (host, published, inside) = (ports.host, ports.published, ports.inside);
         format!("[sandbox]\nhost_port = [\"{host}\"]\npublish = [\"{published}:{inside}\"]\n")

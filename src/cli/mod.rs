@@ -196,7 +196,7 @@ fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
             doctor::clients(&Terminal::new(json, Color::Auto), outside)
         }
         escape::SUBCOMMAND => escape::start(json),
-        crate::launch::escape::SUBCOMMAND => Ok(escape::inside(json)),
+        crate::escape::SUBCOMMAND => Ok(escape::inside(json)),
         crate::launch::SUBCOMMAND => launching::resume(&arguments[2..], &terminal),
         launching::GATEWAY_PROCESS => {
             arguments.remove(1);

@@ -8,7 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![expect(
     unsafe_code,
-    reason = "namespaces, seccomp, key rings and the probes have no safe calls"
+    reason = "namespaces, seccomp and key rings have no safe calls"
 )]
 
 use std::ffi::OsString;
@@ -30,13 +30,12 @@ mod entered;
 mod entry;
 pub mod environment;
 mod error;
-pub mod escape;
 mod exit;
 mod failure;
 mod filter;
 mod folder;
 mod gitconfig;
-mod hide;
+pub mod hide;
 mod host;
 mod identity;
 mod init;
@@ -46,7 +45,7 @@ mod leave;
 mod mount_plan;
 mod mount_request;
 mod mounts;
-mod netlink;
+pub mod netlink;
 mod network;
 mod overlay;
 mod passed;
@@ -81,6 +80,7 @@ pub use exit::{Exit, LAUNCHER_FAILED};
 pub use failure::{Failure, Step};
 pub use identity::{User, UserUnknown};
 pub use mount_plan::Home;
+pub use network::{ADDRESS_V4, ADDRESS_V6};
 pub use prepare::{Summary, file_system, summary};
 pub use reexec::{SUBCOMMAND, reexec, resume};
 pub use repository::find as find_repositories;

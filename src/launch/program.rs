@@ -19,7 +19,7 @@ pub fn find(name: &OsStr, search: &OsStr, directory: &Path) -> Option<PathBuf> {
 }
 
 /// Finds a program of the system that only root can replace.
-pub fn root_owned(name: &str) -> Option<PathBuf> {
+pub fn root_owned_program(name: &str) -> Option<PathBuf> {
     let is_closed = |found: &Metadata| found.is_symlink() || found.mode() & 0o022 == 0;
     // Where root has no number, in a namespace of users, its files seem to be nobody's.
     let is_roots = |path: &Path| {
@@ -162,6 +162,17 @@ mod tests {
         std::os::unix::fs::symlink(&two, &one).unwrap();
         std::os::unix::fs::symlink(&one, &two).unwrap();
         assert!(names(&one).len() > 2);
+    }
+
+    #[test]
+    fn a_program_that_others_could_replace_is_not_roots_alone() {
+        assert!(root_owned_program("sh").is_some());
+        assert_eq!(root_owned_program("no-such-program"), None);
+        // Everybody may write to `/tmp`.
+        let folder = tempfile::tempdir_in("/tmp").unwrap();
+        let link = folder.path().join("sh");
+        std::os::unix::fs::symlink("/bin/sh", &link).unwrap();
+        assert!(!is_roots_alone(&link));
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! System calls for which `rustix` has no safe form. This is every `unsafe` of the launcher outside
-//! the probes.
+//! System calls for which `rustix` has no safe form. This is every `unsafe` of the launcher.
 
 use std::ffi::{CStr, CString};
 use std::io;

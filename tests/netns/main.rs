@@ -30,7 +30,7 @@ fn main() -> ExitCode {
 }
 
 fn escape() -> ExitCode {
-    let all_held = ::gateway::launch::escape::run(&mut std::io::stdout(), false);
+    let all_held = ::gateway::escape::run(&mut std::io::stdout(), false);
     if all_held {
         ExitCode::SUCCESS
     } else {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use gateway::escape;
 use gateway::launch::enroll::Capture;
-use gateway::launch::escape;
 
 use crate::driver::{ANN, Running, Sandbox, own, plant, scratch, user};
 
@@ -457,7 +457,7 @@ fn of_the_home_only_what_programs_need_is_seen() {
         "-c",
         "cd ~; find . -type f | sort; .cargo/bin/tool; tool; echo x > .cargo/registry/x && echo wrote",
     ]);
-    for store in escape::STORES {
+    for store in escape::stores() {
         plant(&sandbox.home.join(store), "SECRET", ANN);
     }
     for tool in [".cargo/bin/tool", ".local/bin/tool"] {
@@ -1939,13 +1939,13 @@ fn a_launch_takes_little_time() {
     assert!(times[7] < Duration::from_millis(500));
 }
 
-fn escapes(sandbox: Sandbox) -> String {
+fn escapes(mut sandbox: Sandbox) -> String {
     let home = if sandbox.uid == 0 {
         None
     } else {
         Some(sandbox.home.clone())
     };
-    for store in escape::STORES {
+    for store in escape::stores() {
         plant(&sandbox.home.join(store), "SECRET", ANN);
     }
     plant(&sandbox.home.join(".local/state/gateway/x"), "x", ANN);
@@ -1959,30 +1959,20 @@ fn escapes(sandbox: Sandbox) -> String {
         "",
         if sandbox.uid == 0 { 65534 } else { ANN },
     );
-    let (mut targets, mut fixtures) =
-        escape::Fixtures::plant(home.as_deref(), &sandbox.directory).unwrap();
+    let mut fixtures = escape::Fixtures::plant(home.as_deref(), &sandbox.directory).unwrap();
     let owner = if sandbox.uid == 0 { 65534 } else { ANN };
     fixtures
-        .plant_repositories(&mut targets, &sandbox.directory, Some(owner))
+        .plant_repositories(&sandbox.directory, Some(owner))
         .unwrap();
-    let mut sandbox = sandbox.variable(
-        escape::TARGETS_VARIABLE,
-        &serde_json::to_string(&targets).unwrap(),
-    );
-    for (name, value) in targets.environment() {
-        sandbox = sandbox.variable(name, value);
-    }
     sandbox.launch.own_program = true;
     sandbox
         .launch
         .environment
         .allow
         .push(escape::TARGETS_VARIABLE.into());
-    let output = sandbox
-        .command()
-        .stdin(fixtures.input().unwrap())
-        .output()
-        .unwrap();
+    let mut command = sandbox.command();
+    fixtures.tell(&mut command).unwrap();
+    let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
         output.status.success(),
@@ -1995,7 +1985,7 @@ fn escapes(sandbox: Sandbox) -> String {
     if std::env::var_os("SHOW_ESCAPES").is_some() {
         println!("{text}");
     }
-    assert_eq!(text.lines().count(), escape::probes().len(), "{text}");
+    assert_eq!(text.lines().count(), escape::PROBES.len(), "{text}");
     text
 }
 
@@ -2025,23 +2015,15 @@ fn every_published_escape_is_held_where_user_namespaces_are_allowed() {
 
 fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
     let home = scratch("home", ANN);
-    for store in escape::STORES {
+    for store in escape::stores() {
         plant(&home.join(store), "SECRET", ANN);
     }
     let project = scratch("project", ANN);
-    let (mut targets, mut fixtures) = escape::Fixtures::plant(Some(&home), &project).unwrap();
-    fixtures
-        .plant_repositories(&mut targets, &project, Some(ANN))
-        .unwrap();
+    let mut fixtures = escape::Fixtures::plant(Some(&home), &project).unwrap();
+    fixtures.plant_repositories(&project, Some(ANN)).unwrap();
     let mut outside = std::process::Command::new(std::env::current_exe().unwrap());
-    outside
-        .arg(escape::SUBCOMMAND)
-        .envs(targets.environment())
-        .env(
-            escape::TARGETS_VARIABLE,
-            serde_json::to_string(&targets).unwrap(),
-        )
-        .stdin(fixtures.input().unwrap());
+    outside.arg(escape::SUBCOMMAND);
+    fixtures.tell(&mut outside).unwrap();
     outside.uid(ANN).gid(ANN).current_dir("/");
     let output = outside.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -2076,11 +2058,15 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
     }
     let breaches = fixtures.breaches();
     assert!(breaches.len() >= 3, "{breaches:?}");
-    // Only git itself shows a new repository.
+    // What git outside runs, after all.
     for name in [
         "git-settings",
         "git-absent-hooks",
         "git-commondir",
+        "git-worktree-settings",
+        "git-file",
+        "git-submodule",
+        "git-nested",
         "git-new",
         "git-new-bare",
     ] {

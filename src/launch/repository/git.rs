@@ -39,7 +39,7 @@ pub struct IndexContent {
 impl Git {
     /// Finds one.
     pub fn find() -> Option<Self> {
-        program::root_owned("git").map(Self)
+        program::root_owned_program("git").map(Self)
     }
 
     /// Returns the settings of a file, without those of files that it includes.

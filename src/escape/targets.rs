@@ -35,9 +35,11 @@ pub struct Targets {
     pub terminal: Option<PathBuf>,
     /// A folder of the project with repositories.
     pub repositories: Option<PathBuf>,
+    /// Whether the host has a git that runs in them afterwards.
+    pub git: bool,
     /// Variables that contain the nonce where the sandbox is started.
     pub variables: Vec<String>,
-    /// Whether the standard input is a file, [`super::Fixtures::input`].
+    /// Whether the standard input is a file.
     pub input: bool,
 }
 
@@ -55,14 +57,20 @@ pub struct OpenedPorts {
 }
 
 impl Targets {
-    /// The variables with which to start the sandbox: secrets under their customary names.
-    pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.variables
-            .iter()
-            .map(|name| (name.as_str(), self.nonce.as_str()))
+    /// What the host's side tells in [`TARGETS_VARIABLE`]; without that, nothing was planted.
+    ///
+    /// # Errors
+    /// If the variable has another form.
+    pub fn told() -> serde_json::Result<Self> {
+        match std::env::var(TARGETS_VARIABLE) {
+            Ok(text) => serde_json::from_str(&text),
+            Err(_) => Ok(Self::default()),
+        }
     }
 }
 
+/// The variable that carries the [`Targets`] into the sandbox, as JSON.
+pub const TARGETS_VARIABLE: &str = "GATEWAY_ESCAPE_TARGETS";
 /// How long after the planting the late sockets are created.
 pub const LATE: Duration = Duration::from_millis(700);
 /// The file in each planted folder.
