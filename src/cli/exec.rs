@@ -20,9 +20,9 @@ use super::kept_home::KeptHome;
 use super::last_run::LastRun;
 use super::launching::{not_launched, start};
 use super::learn::{self, Learn};
-use super::overview::Overview;
+use super::overview::{self, Overview};
 use super::profile::Profile;
-use super::project::{changeable, working_directory};
+use super::project::{changeable, project, working_directory};
 use super::project_file::AllowedFile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
@@ -55,6 +55,9 @@ pub struct Exec {
     /// .vscode …)
     #[arg(long)]
     guard_tools: bool,
+    /// Take the working directory alone as the project, not the repository that it is in
+    #[arg(long)]
+    here: bool,
     /// Lend only the credentials that flags, presets and the configuration name, not those of known
     /// variables
     #[arg(long)]
@@ -105,17 +108,20 @@ impl Exec {
         if self.learn.is_some() && !self.is_learning {
             return learn::run(&config, self.yes, terminal);
         }
+        let mut launch = self.launch(&config)?;
+        let summary = launch::summary(&launch).map_err(not_launched)?;
+        if !self.run.quiet {
+            overview::tell_of_dropped(&summary, terminal);
+        }
         terminal.warn(&config.warnings);
         let is_told = self.run.quiet || self.no_project || config.project.is_some();
         if !is_told && !self.run.names_file() {
             project_file::tell_of_undecided(&working_directory()?, terminal)?;
         }
-        let mut launch = self.launch(&config)?;
         ports::refuse_other_gateways(&config.sandbox)?;
         let profile = self.profile()?;
         let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
         launch.variables.extend(git_access::variables(&resolved));
-        let summary = launch::summary(&launch).map_err(not_launched)?;
         refuse_programs_of_the_workload(&resolved, &summary)?;
         if let Some(folder) = config.audit_folder() {
             keep_from_the_workload(&folder, "the audit log", "--audit FILE", &summary)?;
@@ -160,7 +166,7 @@ impl Exec {
             let summary = launch::summary(&launch).map_err(not_launched)?;
             let kept = self.kept_home(&config, &summary)?;
             let resolved = ResolvedConfig::of(&config, known_variables)?;
-            let keeping = keeping(&config)?;
+            let keeping = self.keeping(&config)?;
             let source = ConfigSource {
                 run: self.run.clone(),
                 sandbox: self.sandbox.clone(),
@@ -191,11 +197,10 @@ impl Exec {
 
     /// Notes where this run is recorded, unless the command could change the note.
     fn note_run(&self, app: &App) {
-        let folder = std::env::current_dir().and_then(std::fs::canonicalize);
         let kept = state::granted_directory();
         let is_kept = kept.is_some_and(|kept| changeable(&app.config, &kept) == Ok(false));
-        if let Some(folder) = folder.ok().filter(|_| is_kept) {
-            LastRun::begin(&folder, app);
+        if let Some(project) = project().ok().filter(|_| is_kept) {
+            LastRun::begin(&project, app);
         }
     }
 
@@ -203,18 +208,16 @@ impl Exec {
     fn config(&self, found: FindProjectFile) -> Result<Config, Failure> {
         let known = &super::presets::known_variable;
         let is_out = self.no_project || self.run.names_file();
-        let folder = std::fs::canonicalize(working_directory()?).ok();
-        let folder = folder.filter(|_| !is_out);
-        let file = folder.map_or(Ok(None), |folder| found(&folder));
+        let file = match is_out {
+            true => Ok(None),
+            false => found(&working_directory()?),
+        };
         let file = file.map_err(|failure| match failure.code {
             Code::Usage => failure,
             _ => failure.coded(launch::LAUNCHER_FAILED),
         })?;
         let mut config = self.run.config_in(file.as_ref(), &self.sandbox, known)?;
-        let project = std::env::current_dir().and_then(std::fs::canonicalize);
-        config.granted = project
-            .ok()
-            .and_then(|project| state::granted_for(&project, config.file.as_deref()));
+        config.granted = state::granted_for(&self.project()?, config.file.as_deref());
         // No rule is read from a folder that the command may change.
         if let Some(folder) = state::granted_directory()
             && changeable(&config, &folder)?
@@ -232,6 +235,22 @@ impl Exec {
         Ok(config)
     }
 
+    /// The project whose phantoms, rules and homes are kept.
+    fn project(&self) -> Result<PathBuf, Failure> {
+        match self.here {
+            true => working_directory(),
+            false => project(),
+        }
+    }
+
+    /// Returns whose phantoms are kept. Nothing is kept in a folder that the command may change.
+    fn keeping(&self, config: &Config) -> Result<Keeping, Failure> {
+        match config.state_folder() {
+            Some(folder) if changeable(config, &folder)? => Ok(Keeping::Nothing),
+            _ => Ok(Keeping::Project(self.project()?)),
+        }
+    }
+
     fn profile(&self) -> Result<Option<Profile>, Failure> {
         let command = self.command.first().map(OsString::as_os_str);
         Profile::of(self.profile.as_deref(), command.unwrap_or_default())
@@ -244,9 +263,7 @@ impl Exec {
         config: &Config,
         summary: &launch::Summary,
     ) -> Result<Option<KeptHome>, Failure> {
-        let project = std::fs::canonicalize(working_directory()?).ok();
-        let folder = state::granted_directory();
-        let (Some(project), Some(folder)) = (project, folder) else {
+        let Some(folder) = state::granted_directory() else {
             return Ok(None);
         };
         if !summary.persistent || changeable(config, &folder)? {
@@ -254,7 +271,7 @@ impl Exec {
         }
         Ok(KeptHome::of(
             self.profile()?.as_ref(),
-            &project,
+            &self.project()?,
             summary,
             &config.sandbox.see_home,
         ))
@@ -267,6 +284,7 @@ impl Exec {
         hide.extend(config.secret_files());
         Ok(Launch {
             arguments: self.command.clone(),
+            project: Some(self.project()?),
             projects: config.sandbox.write.clone(),
             see: config.sandbox.see.clone(),
             see_home: config.sandbox.see_home.clone(),
@@ -284,7 +302,7 @@ impl Exec {
             hide,
             own,
             own_folders: config.policy.folders(),
-            read_only: project_file::guarded(&working_directory()?),
+            read_only: project_file::guarded(&self.project()?, &working_directory()?),
             environment: environment::Rules {
                 allow: config.sandbox.pass_env.clone(),
             },
@@ -354,15 +372,6 @@ fn refuse_programs_of_the_workload(
         }
     }
     Ok(())
-}
-
-/// Returns the project whose phantoms are kept: the working directory. Nothing is kept in a folder
-/// that the command may change.
-fn keeping(config: &Config) -> Result<Keeping, Failure> {
-    match config.state_folder() {
-        Some(folder) if changeable(config, &folder)? => Ok(Keeping::Nothing),
-        _ => Ok(Keeping::Project(working_directory()?)),
-    }
 }
 
 /// Refuses to write to a folder that the command could read or change. Creates the folder, so that
@@ -443,13 +452,14 @@ fn keep_control_from_the_workload(
 }
 
 /// What a sandbox is made with. One that runs cannot get it any more.
-const NOT_INTO: [&str; 11] = [
+const NOT_INTO: [&str; 12] = [
     "RunFlags",
     "Flags",
     "SandboxFlags",
     "allow_userns",
     "writable_git",
     "guard_tools",
+    "here",
     "no_lend",
     "learn",
     "profile",

@@ -20,6 +20,15 @@ use crate::origin::OriginSettings;
 use crate::policy::HostScope;
 use crate::session::Role;
 
+/// Says, before anything else, that the command's work would be lost.
+pub(super) fn tell_of_dropped(summary: &launch::Summary, terminal: &Terminal) {
+    if !summary.persistent {
+        let folder = safe(&summary.working_directory.display().to_string());
+        let dropped = "are dropped at the end: start in a folder of its own";
+        terminal.warning("careful", &format!("changes in {folder} {dropped}"));
+    }
+}
+
 /// What the summary is made from.
 pub(super) struct Overview<'a> {
     pub config: &'a Config,
@@ -175,7 +184,7 @@ impl Overview<'_> {
         (!unfit.is_empty()).then(|| unfit.join("; "))
     }
 
-    /// The host's own directories, the working directory first.
+    /// The host's own directories, that of the working directory first.
     fn projects(&self) -> impl Iterator<Item = String> {
         let summary = self.summary;
         let git = if summary.guards_git {
@@ -187,9 +196,21 @@ impl Overview<'_> {
             true => format!("changes persist{git}"),
             false => String::from("changes are dropped at the end"),
         };
-        let own = format!("{} ({persists})", summary.working_directory.display());
+        let start = &summary.working_directory;
+        let project = summary.projects.iter().find(|one| start.starts_with(one));
+        let project = project.unwrap_or(start);
+        let own = match start.strip_prefix(project) {
+            Ok(below) if !below.as_os_str().is_empty() => {
+                format!(
+                    "{}, started in {} ({persists})",
+                    project.display(),
+                    below.display()
+                )
+            }
+            _ => format!("{} ({persists})", project.display()),
+        };
         let further = summary.projects.iter();
-        let further = further.filter(|project| **project != summary.working_directory);
+        let further = further.filter(move |one| *one != project);
         let further = further.map(|one| format!("{} (too; changes persist)", one.display()));
         std::iter::once(own).chain(further)
     }

@@ -82,6 +82,7 @@ pub use failure::{Failure, Step};
 pub use identity::{User, UserUnknown};
 pub use mount_plan::Home;
 pub use prepare::{Summary, summary};
+pub use project::project_of;
 pub use reexec::{SUBCOMMAND, reexec, resume};
 pub use request::{Kept, Launch};
 pub use streams::LostOutput;

@@ -121,7 +121,7 @@ impl MountPlan {
             working_directory: request.working_directory,
         };
         plan.add_projects(request.projects)?;
-        plan.settle_working_directory()?;
+        plan.settle_working_directory(request.project)?;
         plan.add_repositories(request.repositories);
         plan.hide_own_folders(request.own_folders)?;
         let mut read_only = std::mem::take(&mut plan.read_only);
@@ -142,8 +142,8 @@ impl MountPlan {
         Ok(())
     }
 
-    /// Makes the working directory a project, or finds where the command starts instead.
-    fn settle_working_directory(&mut self) -> Result<(), Failure> {
+    /// Makes the project of the working directory one, or finds where the command starts instead.
+    fn settle_working_directory(&mut self, project: PathBuf) -> Result<(), Failure> {
         let directory = self.working_directory.clone();
         let hidden = self.hidden.iter().cloned().chain(self.known_stores());
         if hidden
@@ -152,11 +152,16 @@ impl MountPlan {
         {
             return Err(refused(&directory, "lies in what is hidden"));
         }
-        if self.in_project(&directory) {
+        let may_be = |project: &PathBuf| {
+            directory.starts_with(project)
+                && (self.in_project(project) || self.why_no_project(project).is_none())
+        };
+        let candidates = [project, directory.clone()];
+        if let Some(project) = candidates.into_iter().find(may_be) {
             self.persistent = true;
-        } else if self.why_no_project(&directory).is_none() {
-            self.persistent = true;
-            self.projects.push(directory);
+            if !self.in_project(&project) {
+                self.projects.push(project);
+            }
         } else if !self.is_there(&directory) {
             self.working_directory = self.home.path().to_owned();
         }
@@ -178,7 +183,8 @@ impl MountPlan {
     /// Hides the folders that the gateway searches for its own files.
     fn hide_own_folders(&mut self, own_folders: Vec<PathBuf>) -> Result<(), Failure> {
         for folder in own_folders {
-            if self.projects.contains(&folder) {
+            let holds_start = self.persistent && self.working_directory.starts_with(&folder);
+            if self.projects.contains(&folder) || holds_start && self.in_project(&folder) {
                 return Err(Failure::new(
                     Step::Prepare,
                     format!(
@@ -279,9 +285,13 @@ impl MountPlan {
     }
 
     fn known_stores(&self) -> impl Iterator<Item = PathBuf> {
-        let home = self.home.path();
-        let in_home = hide::IN_HOME.iter().map(move |name| home.join(name));
-        in_home.chain(hide::ELSEWHERE.iter().map(PathBuf::from))
+        known_stores(self.home.path())
+    }
+
+    /// The project that the working directory is in, if what the command writes there persists.
+    pub fn project(&self) -> Option<&Path> {
+        let mut projects = self.projects.iter().map(PathBuf::as_path);
+        projects.find(|project| self.working_directory.starts_with(project))
     }
 
     /// Whether a directory exists inside: it is visible, or something below it is.
@@ -308,27 +318,38 @@ impl MountPlan {
 
     /// Returns why a directory cannot stay as it is on the host; `None` if it can.
     fn why_no_project(&self, directory: &Path) -> Option<&'static str> {
-        let holds = |inner: &Path| inner.starts_with(directory);
-        if holds(self.home.path()) || self.other_homes.iter().any(|home| holds(home)) {
-            return Some("is, or holds, a home directory");
+        let mut homes = self.other_homes.iter();
+        match homes.any(|home| home.starts_with(directory)) {
+            true => Some(HOLDS_HOME),
+            false => why_no_project(self.home.path(), directory),
         }
-        if view::FRESH.iter().any(|fresh| holds(Path::new(fresh))) {
-            return Some("is, or holds, a directory of sockets and temporary files");
-        }
-        if SYSTEM
-            .iter()
-            .any(|system| directory.starts_with(system) || holds(Path::new(system)))
-        {
-            return Some("belongs to the system");
-        }
-        if self
-            .known_stores()
-            .any(|hidden| holds(&hidden) || directory.starts_with(&hidden))
-        {
-            return Some("holds, or lies in, what is hidden");
-        }
-        None
     }
+}
+
+/// Returns why a directory cannot be a project of a user with this home; `None` if it can.
+pub fn why_no_project(home: &Path, directory: &Path) -> Option<&'static str> {
+    let holds = |inner: &Path| inner.starts_with(directory);
+    if holds(home) {
+        return Some(HOLDS_HOME);
+    }
+    if view::FRESH.iter().any(|fresh| holds(Path::new(fresh))) {
+        return Some("is, or holds, a directory of sockets and temporary files");
+    }
+    if SYSTEM
+        .iter()
+        .any(|system| directory.starts_with(system) || holds(Path::new(system)))
+    {
+        return Some("belongs to the system");
+    }
+    known_stores(home)
+        .any(|hidden| holds(&hidden) || directory.starts_with(&hidden))
+        .then_some("holds, or lies in, what is hidden")
+}
+
+/// The paths that are known to contain credentials of a user with this home.
+fn known_stores(home: &Path) -> impl Iterator<Item = PathBuf> {
+    let in_home = hide::IN_HOME.iter().map(|name| home.join(name));
+    in_home.chain(hide::ELSEWHERE.iter().map(PathBuf::from))
 }
 
 /// Returns what is visible beyond the system, both elsewhere and in the home directory.
@@ -384,6 +405,8 @@ fn refused(path: &Path, reason: &str) -> Failure {
     Failure::new(Step::Prepare, format!("`{}` {reason}", path.display()))
 }
 
+const HOLDS_HOME: &str = "is, or holds, a home directory";
+
 /// The home directory of a user who has none.
 pub const EMPTY_HOME: &str = "/tmp/home";
 
@@ -402,6 +425,25 @@ mod tests {
             ..MountRequest::default()
         };
         MountPlan::new(request).unwrap()
+    }
+
+    #[test]
+    fn a_project_that_cannot_be_one_leaves_the_folder_alone() {
+        for (project, stays) in [
+            ("/home/ann/src", "/home/ann/src"),
+            ("/home/ann", "/home/ann/src/app"),
+            ("/srv/other", "/home/ann/src/app"),
+        ] {
+            let plan = MountPlan::new(MountRequest {
+                working_directory: "/home/ann/src/app".into(),
+                project: project.into(),
+                home: Some("/home/ann".into()),
+                ..MountRequest::default()
+            });
+            let plan = plan.unwrap();
+            assert_eq!(plan.project(), Some(Path::new(stays)), "{project}");
+            assert_eq!(plan.working_directory, Path::new("/home/ann/src/app"));
+        }
     }
 
     #[test]

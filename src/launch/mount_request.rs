@@ -14,6 +14,8 @@ use super::{environment, git, hide, view};
 pub struct MountRequest {
     /// The directory in which the launcher was started, canonical.
     pub working_directory: PathBuf,
+    /// The directory that stays the host's own for it: itself, or one above.
+    pub project: PathBuf,
     /// The home directory of the user that runs the command; `None` if they have none.
     pub home: Option<PathBuf>,
     /// Home directories of other users that this process could see (root's own, when root runs it).
@@ -56,12 +58,15 @@ impl MountRequest {
         let (home, other_homes) = homes(identity);
         let projects = real("--write", &launch.projects)?;
         let working_directory = std::env::current_dir().at(Step::Prepare, "working directory")?;
+        let project = launch.project.clone();
+        let project = project.unwrap_or_else(|| working_directory.clone());
         // If the table cannot be read, sockets cannot be told apart; the places that are always
         // covered remain.
         let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
         Ok(Self {
-            repositories: repositories(&projects, &working_directory),
+            repositories: repositories(&projects, &project),
             working_directory,
+            project,
             home,
             other_homes,
             projects,
@@ -105,9 +110,9 @@ fn homes(identity: Identity) -> (Option<PathBuf>, Vec<PathBuf>) {
 }
 
 /// Returns the repositories outside that the projects belong to.
-fn repositories(projects: &[PathBuf], working_directory: &Path) -> Vec<PathBuf> {
+fn repositories(projects: &[PathBuf], project: &Path) -> Vec<PathBuf> {
     let mut shared: Vec<&Path> = projects.iter().map(PathBuf::as_path).collect();
-    shared.push(working_directory);
+    shared.push(project);
     shared
         .iter()
         .filter_map(|project| git::outside(project, &shared))

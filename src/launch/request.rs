@@ -31,6 +31,8 @@ pub struct Launch {
     /// Whether the program is this very program, whatever the first argument says. It then runs
     /// from the open file, so the sandbox's user need not be able to reach its path.
     pub own_program: bool,
+    /// The project of the working directory, if that is not the whole of it; absolute.
+    pub project: Option<PathBuf>,
     /// Further directories that stay the host's own and writable; absolute.
     pub projects: Vec<PathBuf>,
     /// Further directories and files to show, read-only; absolute.
