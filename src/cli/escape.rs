@@ -17,7 +17,7 @@ use super::{gateway_process, launching, ports};
 use crate::config::{Config, state};
 use crate::launch::enroll::GatewayEnd;
 use crate::launch::escape::{self, Fixtures, TARGETS_VARIABLE, Targets};
-use crate::launch::{self, Launch, environment};
+use crate::launch::{Launch, environment};
 
 /// Tries every way out, and reports which ones were blocked.
 ///
@@ -27,17 +27,17 @@ pub fn check(terminal: &Terminal) -> Result<Code, Failure> {
     let failed = |why: std::io::Error| {
         Failure::new("the escapes could not be tried").because(why.to_string())
     };
-    let summary = launch::summary(&Launch::default()).map_err(launching::not_launched)?;
+    let plan = launching::plan(Launch::default())?;
+    let folder = &plan.mounts.working_directory;
     let (mut targets, mut fixtures) =
-        Fixtures::plant(state::home().as_deref(), &summary.working_directory).map_err(failed)?;
+        Fixtures::plant(state::home().as_deref(), folder).map_err(failed)?;
     fixtures.plant_ports(&mut targets).map_err(failed)?;
-    if summary.persistent {
+    if plan.mounts.persistent {
         // Root's probes run as another user. That user must be able to write there, as in their own
         // project.
-        let owner =
-            Some(summary.user.uid).filter(|uid| *uid != rustix::process::geteuid().as_raw());
+        let owner = Some(plan.user().uid).filter(|uid| *uid != rustix::process::geteuid().as_raw());
         fixtures
-            .plant_repositories(&mut targets, &summary.working_directory, owner)
+            .plant_repositories(&mut targets, folder, owner)
             .map_err(failed)?;
     }
     let told = serde_json::to_string(&targets).map_err(|error| failed(error.into()))?;
@@ -90,7 +90,7 @@ pub fn start(json: bool) -> Result<Code, Failure> {
         },
         ..Launch::default()
     };
-    launching::start(launch, &[])
+    launching::start(&launching::plan(launch)?, None, &[])
 }
 
 /// Serves that sandbox and allows nothing but two ports.

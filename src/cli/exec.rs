@@ -18,7 +18,7 @@ use super::gateway_process::serve_on;
 use super::keeping::Keeping;
 use super::kept_home::KeptHome;
 use super::last_run::LastRun;
-use super::launching::{not_launched, start};
+use super::launching::{self, not_launched};
 use super::learn::{self, Learn};
 use super::overview::{self, Overview};
 use super::profile::Profile;
@@ -34,7 +34,8 @@ use crate::credential::Stored;
 use crate::credential::preset;
 use crate::launch::bounds::Bounds;
 use crate::launch::enroll::GatewayEnd;
-use crate::launch::{self, Launch, environment, program};
+use crate::launch::{self, Launch, MountPlan, Plan, environment, program};
+use crate::names::real_path;
 
 /// Run a command whose every connection goes through the gateway
 #[derive(Args)]
@@ -108,63 +109,49 @@ impl Exec {
         if self.learn.is_some() && !self.is_learning {
             return learn::run(&config, self.yes, terminal);
         }
+        ports::refuse_other_gateways(&config.sandbox)?;
+        let profile = self.profile()?;
+        let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
         let mut launch = self.launch(&config)?;
-        let summary = launch::summary(&launch).map_err(not_launched)?;
+        launch.variables.extend(git_access::variables(&resolved));
+        let mut plan = launching::plan(launch)?;
         if !self.run.quiet {
-            overview::tell_of_dropped(&summary, terminal);
+            overview::tell_of_dropped(&plan, terminal);
         }
         terminal.warn(&config.warnings);
         let is_told = self.run.quiet || self.no_project || config.project.is_some();
         if !is_told && !self.run.names_file() {
             project_file::tell_of_undecided(&working_directory()?, terminal)?;
         }
-        ports::refuse_other_gateways(&config.sandbox)?;
-        let profile = self.profile()?;
-        let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
-        launch.variables.extend(git_access::variables(&resolved));
-        refuse_programs_of_the_workload(&resolved, &summary)?;
-        if let Some(folder) = config.audit_folder() {
-            keep_from_the_workload(&folder, "the audit log", "--audit FILE", &summary)?;
-        }
-        if let (Some(folder), Some(_)) = (config.state_folder(), &config.state.path) {
-            keep_from_the_workload(&folder, "the state", "[state] path", &summary)?;
-        }
-        // The whole folder, since a log creates further files when it rotates.
-        launch.own_folders.extend(config.audit_folder());
-        launch.own_folders.extend(state_folders(&config)?);
-        launch
-            .own_folders
-            .extend(keep_control_from_the_workload(&config, &summary)?);
-        let kept = self.kept_home(&config, &summary)?;
-        if let Some(kept) = &kept {
-            launch.kept = kept.prepare(summary.user, self.fresh_home)?;
+        refuse_programs_of_the_workload(&resolved, &plan.mounts.projects)?;
+        plan.hide(own_folders(&config, &plan.mounts)?)
+            .map_err(not_launched)?;
+        let kept_home = self.kept_home(&config, &plan)?;
+        if let Some(kept) = &kept_home {
+            plan.mounts.kept = kept.prepare(plan.user(), self.fresh_home)?;
         }
         if !self.run.quiet {
             let overview = Overview {
                 config: &config,
                 resolved: &resolved,
-                summary: &summary,
-                launch: &launch,
+                plan: &plan,
                 profile: profile.as_ref(),
             };
             overview.print(terminal)?;
         }
-        start(launch, &[])
+        launching::start(&plan, kept_home, &[])
     }
 
     /// Serves the sandbox that the launcher creates. This is the gateway process, whose standard
-    /// input is the enrolment socket.
+    /// input is the enrolment socket, with what the first process decided to keep.
     ///
     /// # Errors
     /// Returns a [`Failure`] that the launcher has already been told.
-    pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
+    pub fn serve(self, gateway: GatewayEnd, kept: Option<KeptHome>) -> Result<Code, Failure> {
         let terminal = Terminal::new(false, super::Color::Auto);
         let runtime = serving::runtime()?;
         let app = self.config(project_file::decided).and_then(|config| {
             let known_variables = !self.no_lend;
-            let launch = self.launch(&config)?;
-            let summary = launch::summary(&launch).map_err(not_launched)?;
-            let kept = self.kept_home(&config, &summary)?;
             let resolved = ResolvedConfig::of(&config, known_variables)?;
             let keeping = self.keeping(&config)?;
             let source = ConfigSource {
@@ -181,9 +168,6 @@ impl Exec {
                 .keeping(keeping)
                 .keeping_home(kept)
                 .reloading_from(source);
-            if app.config.audit.path.is_none() {
-                super::archive::prune_aside();
-            }
             self.note_run(&app);
             Ok(app)
         });
@@ -258,21 +242,17 @@ impl Exec {
 
     /// Returns what the agent keeps of its home. Nothing is kept in a folder that the command may
     /// change.
-    fn kept_home(
-        &self,
-        config: &Config,
-        summary: &launch::Summary,
-    ) -> Result<Option<KeptHome>, Failure> {
+    fn kept_home(&self, config: &Config, plan: &Plan) -> Result<Option<KeptHome>, Failure> {
         let Some(folder) = state::granted_directory() else {
             return Ok(None);
         };
-        if !summary.persistent || changeable(config, &folder)? {
+        if !plan.mounts.persistent || changeable(config, &folder)? {
             return Ok(None);
         }
         Ok(KeptHome::of(
             self.profile()?.as_ref(),
             &self.project()?,
-            summary,
+            plan,
             &config.sandbox.see_home,
         ))
     }
@@ -323,6 +303,22 @@ impl Exec {
 /// Finds the project's file that is in force in a folder.
 type FindProjectFile = fn(&Path) -> Result<Option<AllowedFile>, Failure>;
 
+/// Returns the folders of the gateway's own files that change while it runs, as wholes: a log, for
+/// one, creates further files when it rotates.
+fn own_folders(config: &Config, mounts: &MountPlan) -> Result<Vec<PathBuf>, Failure> {
+    let audit = config.audit_folder();
+    if let Some(folder) = &audit {
+        keep_from_the_workload(folder, "the audit log", "--audit FILE", mounts)?;
+    }
+    if let (Some(folder), Some(_)) = (config.state_folder(), &config.state.path) {
+        keep_from_the_workload(&folder, "the state", "[state] path", mounts)?;
+    }
+    let mut folders: Vec<PathBuf> = audit.into_iter().collect();
+    folders.extend(state_folders(config)?);
+    folders.extend(keep_control_from_the_workload(config, mounts)?);
+    Ok(folders)
+}
+
 /// Returns the folders of the state, created so that the sandbox hides each as a whole. If one
 /// cannot be created, the gateway process says so.
 fn state_folders(config: &Config) -> Result<Vec<PathBuf>, Failure> {
@@ -352,14 +348,13 @@ fn user(name: &str) -> Result<launch::User, Failure> {
 /// permanently.
 fn refuse_programs_of_the_workload(
     resolved: &ResolvedConfig,
-    summary: &launch::Summary,
+    projects: &[PathBuf],
 ) -> Result<(), Failure> {
-    let own = summary.persistent.then_some(&summary.working_directory);
-    let writable = || summary.projects.iter().chain(own);
     for Stored { binding, from } in &resolved.stored {
         let names = from.program().map(program::names).unwrap_or_default();
-        let changeable = |name: &PathBuf| writable().any(|folder| name.starts_with(folder));
-        if names.iter().any(changeable) {
+        let mut projects = projects.iter();
+        let changeable = |project: &PathBuf| names.iter().any(|name| name.starts_with(project));
+        if projects.any(changeable) {
             return Err(Failure::usage(format!(
                 "the command of credential `{}` is refused",
                 binding.credential
@@ -382,7 +377,7 @@ fn keep_from_the_workload(
     folder: &Path,
     what: &str,
     setting: &str,
-    summary: &launch::Summary,
+    mounts: &MountPlan,
 ) -> Result<(), Failure> {
     let refused = |why: String| {
         let place = folder.display();
@@ -392,17 +387,17 @@ fn keep_from_the_workload(
                 "write it to a folder of its own outside: `{setting}`, or leave that out"
             )))
     };
-    let own = summary.persistent.then_some(&summary.working_directory);
-    let shared = || summary.projects.iter().chain(own);
-    if let Some(project) = shared().find(|project| folder.starts_with(project)) {
+    let mut shared = mounts.projects.iter();
+    if let Some(project) = shared.find(|project| folder.starts_with(project)) {
         return refused(format!(
             "`{}` is the command's, which could read and change what is written there",
             project.display()
         ));
     }
-    let inside = [summary.home.path(), &summary.working_directory];
-    let inside = inside.into_iter().chain(shared().map(PathBuf::as_path));
-    if let Some(inside) = inside.into_iter().find(|inside| inside.starts_with(folder)) {
+    let inside = [mounts.home.path(), &mounts.working_directory];
+    let shared = mounts.projects.iter().map(PathBuf::as_path);
+    let mut inside = inside.into_iter().chain(shared);
+    if let Some(inside) = inside.find(|inside| inside.starts_with(folder)) {
         return refused(format!(
             "the folder holds `{}`, so that it cannot be hidden from the command",
             inside.display()
@@ -421,7 +416,7 @@ fn keep_from_the_workload(
 /// The socket is created while the sandbox is, so it cannot be hidden by itself.
 fn keep_control_from_the_workload(
     config: &Config,
-    summary: &launch::Summary,
+    mounts: &MountPlan,
 ) -> Result<Option<PathBuf>, Failure> {
     let named = config.control.path.as_deref();
     let folder = named.map(|path| path.parent().unwrap_or(path).to_owned());
@@ -433,13 +428,9 @@ fn keep_control_from_the_workload(
         .recursive(true)
         .mode(0o700)
         .create(&folder);
-    let folder = std::fs::canonicalize(&folder).unwrap_or(folder);
-    let own = summary.persistent.then_some(&summary.working_directory);
-    let inside = summary.projects.iter().chain(own);
-    if let Some(project) = inside
-        .into_iter()
-        .find(|project| folder.starts_with(project))
-    {
+    let folder = real_path(&folder).unwrap_or(folder);
+    let mut projects = mounts.projects.iter();
+    if let Some(project) = projects.find(|project| folder.starts_with(project)) {
         let what = format!("a control socket in `{}` is refused", folder.display());
         return Err(Failure::usage(what)
             .because(format!(
@@ -498,36 +489,19 @@ mod tests {
         let config =
             Config::from_str(&text, std::path::Path::new("/nowhere/gateway.toml")).unwrap();
         let resolved = ResolvedConfig::of(&config, false).unwrap();
-        let summary = |project: PathBuf, persistent: bool| launch::Summary {
-            user: launch::User { uid: 1, gid: 1 },
-            home: launch::Home::Empty("/tmp/home".into()),
-            seen_in_home: Vec::new(),
-            places_in_home: Vec::new(),
-            seen: Vec::new(),
-            working_directory: project,
-            persistent,
-            projects: Vec::new(),
-            left_out: Vec::new(),
-            guards_git: false,
-            secrets: Vec::new(),
-            sockets: Vec::new(),
-        };
         let project = folder.path().canonicalize().unwrap();
-        let refused = refuse_programs_of_the_workload(&resolved, &summary(project.clone(), true))
-            .unwrap_err();
+        let judged =
+            |folder: &Path| refuse_programs_of_the_workload(&resolved, &[folder.to_owned()]);
+        let refused = judged(&project).unwrap_err();
         assert!(refused.to_string().contains("runs outside the sandbox"));
-        assert!(
-            refuse_programs_of_the_workload(&resolved, &summary(project.clone(), false)).is_ok()
-        );
-        assert!(
-            refuse_programs_of_the_workload(&resolved, &summary("/srv/other".into(), true)).is_ok()
-        );
+        assert!(refuse_programs_of_the_workload(&resolved, &[]).is_ok());
+        assert!(judged(Path::new("/srv/other")).is_ok());
         // The same holds for its interpreter and for a link on its path.
         let outside = tempfile::tempdir().unwrap();
         let link = outside.path().join("link");
         std::os::unix::fs::symlink(&project, &link).unwrap();
         std::fs::write(&program, format!("#!{}/python\n", outside.path().display())).unwrap();
         let outside = outside.path().canonicalize().unwrap();
-        assert!(refuse_programs_of_the_workload(&resolved, &summary(outside, true)).is_err());
+        assert!(judged(&outside).is_err());
     }
 }

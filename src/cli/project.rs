@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::failure::Failure;
 use crate::config::{Config, state};
 use crate::launch;
-use crate::names::{SessionId, hex};
+use crate::names::{SessionId, hex, real_path};
 
 /// The id of a project's record: of the user who runs the gateway, the user who runs the command,
 /// and the folder. It does not show the folder's name.
@@ -36,7 +36,7 @@ pub(super) fn project_id(folder: &Path, user: Option<&str>) -> SessionId {
 /// Neither the home nor what contains it is a project of all that is below, nor is a folder of
 /// another user.
 pub(super) fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
-    let home = state::home().and_then(|home| home.canonicalize().ok());
+    let home = state::home().and_then(|home| real_path(home).ok());
     let own = rustix::process::geteuid().as_raw();
     let may_be = move |above: &&Path| {
         let holds_home = home.as_ref().is_some_and(|home| home.starts_with(above));
@@ -50,7 +50,7 @@ pub(super) fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
 /// Whether a folder lies in one that the command may change.
 pub(super) fn changeable(config: &Config, folder: &Path) -> Result<bool, Failure> {
     let is_shared = |shared: &PathBuf| {
-        let real = shared.canonicalize();
+        let real = real_path(shared);
         folder.starts_with(shared) || real.is_ok_and(|real| folder.starts_with(real))
     };
     Ok(folder.starts_with(project()?) || config.sandbox.write.iter().any(is_shared))
@@ -58,7 +58,7 @@ pub(super) fn changeable(config: &Config, folder: &Path) -> Result<bool, Failure
 
 /// The project of the working directory: the repository that it is in, else the folder alone.
 pub(super) fn project() -> Result<PathBuf, Failure> {
-    let home = state::home().and_then(|home| home.canonicalize().ok());
+    let home = state::home().and_then(|home| real_path(home).ok());
     Ok(launch::project_of(&working_directory()?, home.as_deref()))
 }
 

@@ -8,13 +8,10 @@
 //! run a further command (`entry.rs`), and its end of file tells each side that the other has
 //! gone. All calls block.
 
-use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 
-use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -22,7 +19,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::ports;
+use super::{ports, sealed};
 
 /// The version of this protocol; both ends must speak the same one.
 pub const VERSION: u32 = 2;
@@ -53,12 +50,6 @@ pub enum Error {
     /// The gateway will not serve this sandbox.
     #[error("the gateway refused the sandbox: {0}")]
     Refused(String),
-    /// The gateway's answer is larger than the limit.
-    #[error("the gateway's answer has {bytes} bytes, more than {MEMORY_FILE_BYTES}")]
-    TooLarge {
-        /// The announced size, in bytes.
-        bytes: u64,
-    },
 }
 
 /// How the sandbox's TCP connections reach the listener, and so where to find the original
@@ -338,30 +329,14 @@ impl SealedReady {
     /// Reads the content.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if the file is not sealed or its parts do not add up,
-    /// [`Error::TooLarge`] over the limit.
+    /// [`Error::Malformed`] if the file is not sealed, is too large, or its parts do not add up.
     pub fn open(&self) -> Result<Ready, Error> {
-        // The seal makes it safe to check first and read afterwards.
-        let seals = rustix::fs::fcntl_get_seals(&self.0)
-            .map_err(|e| failed("read the answer's seals", e))?;
-        if !seals.contains(SEALS) {
-            return Err(Error::Malformed("the answer's file is not sealed"));
-        }
-        let file = File::from(
-            self.0
-                .try_clone()
-                .map_err(|e| failed("read the answer", e))?,
-        );
-        let bytes = file
-            .metadata()
-            .map_err(|e| failed("read the answer", e))?
-            .len();
-        if bytes > MEMORY_FILE_BYTES {
-            return Err(Error::TooLarge { bytes });
-        }
-        let mut content = vec![0; usize::try_from(bytes).map_err(|_| Error::TooLarge { bytes })?];
-        file.read_exact_at(&mut content, 0)
-            .map_err(|e| failed("read the answer", e))?;
+        let file = self.0.try_clone();
+        let content = file.and_then(|file| sealed::content(file, MEMORY_FILE_BYTES));
+        let content = content.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => Error::Malformed("the answer's file is not sealed"),
+            _ => failed("read the answer", error),
+        })?;
         Ready::parse(&content)
     }
 }
@@ -385,22 +360,17 @@ impl Ready {
             .map_err(|_| Error::Malformed("the answer cannot be encoded"))?;
         let head_bytes =
             u32::try_from(head.len()).map_err(|_| Error::Malformed("too many variables"))?;
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = rustix::fs::memfd_create("gateway-ready", flags)
-            .map_err(|e| failed("make a memory file", e))?;
-        let mut file = File::from(fd);
-        for part in [
+        let parts = [
             &head_bytes.to_be_bytes()[..],
             &head,
             &self.ca_bundle_pem,
             &self.ca_pem,
             &self.ca_nss,
-        ] {
-            file.write_all(part)
-                .map_err(|e| failed("write the answer", e))?;
-        }
-        rustix::fs::fcntl_add_seals(&file, SEALS).map_err(|e| failed("seal the answer", e))?;
-        Ok(SealedReady(file.into()))
+        ];
+        let file = sealed::of("gateway-ready", &parts);
+        Ok(SealedReady(
+            file.map_err(|error| failed("write the answer", error))?,
+        ))
     }
 
     fn parse(content: &[u8]) -> Result<Self, Error> {
@@ -560,9 +530,6 @@ fn failed(doing: &'static str, source: impl Into<io::Error>) -> Error {
 pub const PACKET_FDS: usize = 3 + ports::MOST_HOST + 2 * ports::INWARD;
 const PACKET_BYTES: usize = 128 * 1024;
 const MEMORY_FILE_BYTES: u64 = 16 * 1024 * 1024;
-const SEALS: SealFlags = SealFlags::WRITE
-    .union(SealFlags::SHRINK)
-    .union(SealFlags::GROW);
 
 #[cfg(test)]
 mod tests {

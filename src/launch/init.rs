@@ -173,12 +173,13 @@ fn run(
     // The gateway prepares its answer while the mounts are created.
     mounts::build(&sandbox.plan, kept, sandbox.bounds.memory())?;
     let ready = await_ready()?;
-    trust::install(&ready)?;
+    let java = trust::sees_java(&sandbox.plan, &sandbox.environment);
+    trust::install(&ready, java)?;
     trust::install_for_browsers(&ready, sandbox.plan.home.path());
     mounts::seal()?;
     let (wanted, home) = (&sandbox.plan.working_directory, sandbox.plan.home.path());
     let directory = enter_first([wanted.as_path(), home].into_iter())?;
-    let variables = variables(sandbox, &ready, directory);
+    let variables = variables(sandbox, &ready, directory, java);
     start(sandbox, program, &variables, mask)
 }
 
@@ -221,7 +222,12 @@ fn await_ready() -> Result<Ready, Failure> {
 }
 
 /// Enters the working directory by name: the inherited one may lie beneath what now covers it.
-fn variables(sandbox: &Sandbox, ready: &Ready, directory: &Path) -> Vec<(OsString, OsString)> {
+fn variables(
+    sandbox: &Sandbox,
+    ready: &Ready,
+    directory: &Path,
+    java: bool,
+) -> Vec<(OsString, OsString)> {
     let mut variables = sandbox.environment.clone();
     environment::set(&mut variables, "HOME", sandbox.plan.home.path());
     environment::set(&mut variables, "PWD", directory);
@@ -231,7 +237,7 @@ fn variables(sandbox: &Sandbox, ready: &Ready, directory: &Path) -> Vec<(OsStrin
         mounts::runtime_directory(),
     );
     environment::set(&mut variables, "TMPDIR", "/tmp");
-    trust::set_variables(&mut variables);
+    trust::set_variables(&mut variables, java);
     variables.retain(|(name, _)| !ready.unset.iter().any(|unset| name == unset.as_str()));
     for (name, value) in &ready.set {
         environment::set(&mut variables, name, value);

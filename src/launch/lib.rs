@@ -32,6 +32,7 @@ mod entry;
 pub mod environment;
 mod error;
 pub mod escape;
+pub mod exact;
 mod exit;
 mod failure;
 mod filter;
@@ -62,6 +63,7 @@ mod refuse;
 pub mod removal;
 mod request;
 mod ruleset;
+pub mod sealed;
 pub mod service;
 mod streams;
 mod syscall;
@@ -80,8 +82,8 @@ pub use error::Error;
 pub use exit::{Exit, LAUNCHER_FAILED};
 pub use failure::{Failure, Step};
 pub use identity::{User, UserUnknown};
-pub use mount_plan::Home;
-pub use prepare::{Summary, summary};
+pub use mount_plan::{Home, MountPlan};
+pub use prepare::Plan;
 pub use project::project_of;
 pub use reexec::{SUBCOMMAND, reexec, resume};
 pub use request::{Kept, Launch};
@@ -91,17 +93,16 @@ pub use wait::{First, Waited, await_child, await_end};
 
 use failure::At;
 use identity::Identity;
-use prepare::plan;
 use terminal::Terminal;
 
-/// Creates the sandbox, runs the command in it, and returns how it ended.
+/// Creates the sandbox that was planned, runs the command in it, and returns how it ended.
 ///
 /// The process must be single-threaded, which [`reexec()`] ensures.
 ///
 /// # Errors
 /// [`Error`] if the command was never started; see [`Error::exit_code`] and [`Error::advice`].
-pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
-    let (identity, plan) = plan(&launch)?;
+pub fn run(plan: Plan, gateway: LauncherEnd) -> Result<Exit, Error> {
+    let (identity, launch) = (plan.identity, plan.launch);
     let program = match launch.own_program {
         true => Some(OwnedFd::from(
             File::open("/proc/self/exe").at(Step::Prepare, "/proc/self/exe")?,
@@ -111,7 +112,7 @@ pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
     let sandbox = init::Sandbox {
         environment: variables(&launch, identity),
         identity,
-        plan,
+        plan: plan.mounts,
         arguments: launch.arguments,
         program,
         own_variables: launch.variables,

@@ -4,35 +4,46 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::failure::{Failure, Step};
 use super::mount_request::MountRequest;
 use super::request::Kept;
-use super::{git, hide, program, tools, view};
+use super::{exact, git, hide, program, tools, view};
 
 /// The resulting file system. What it does not name does not exist in the sandbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountPlan {
     /// The home directory.
     pub home: Home,
     /// Home directories of other users, which are never shown.
+    #[serde(with = "exact::list")]
     pub other_homes: Vec<PathBuf>,
     /// Directories that stay as they are on the host, and writable.
+    #[serde(with = "exact::list")]
     pub projects: Vec<PathBuf>,
     /// What is visible of the host beyond its system, read-only.
+    #[serde(with = "exact::list")]
     pub seen: Vec<PathBuf>,
     /// What is visible of the home directory, relative to it; changes stay in memory.
+    #[serde(with = "exact::list")]
     pub seen_in_home: Vec<PathBuf>,
     /// Folders of the home directory that outlive the sandbox.
     pub kept: Vec<Kept>,
     /// What a person or the gateway hides, absolute.
+    #[serde(with = "exact::list")]
     pub hidden: Vec<PathBuf>,
     /// What is hidden and may not be replaced, so its parents may not be renamed.
+    #[serde(with = "exact::list")]
     pub own: Vec<PathBuf>,
     /// Files of the projects that the command may neither change nor make.
+    #[serde(with = "exact::list")]
     pub read_only: Vec<PathBuf>,
     /// Hidden sockets of the host; those in a project are part of it.
+    #[serde(with = "exact::list")]
     pub sockets: Vec<PathBuf>,
     /// Where the command starts.
+    #[serde(with = "exact::one")]
     pub working_directory: PathBuf,
     /// Whether what the command writes to its working directory persists.
     pub persistent: bool,
@@ -40,6 +51,7 @@ pub struct MountPlan {
     pub guard_git: bool,
     /// Files and folders of the projects that become read-only because git's settings outside name
     /// them.
+    #[serde(with = "exact::list")]
     pub named_above: BTreeSet<PathBuf>,
     /// What the user's own git settings name, in whichever repository.
     pub own_words: BTreeSet<git::Word>,
@@ -48,12 +60,12 @@ pub struct MountPlan {
 }
 
 /// The command's home directory, in memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Home {
     /// At the path of the user's own, with the visible parts of it.
-    Own(PathBuf),
+    Own(#[serde(with = "exact::one")] PathBuf),
     /// An empty one.
-    Empty(PathBuf),
+    Empty(#[serde(with = "exact::one")] PathBuf),
 }
 
 impl Home {
@@ -181,7 +193,10 @@ impl MountPlan {
     }
 
     /// Hides the folders that the gateway searches for its own files.
-    fn hide_own_folders(&mut self, own_folders: Vec<PathBuf>) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// A [`Step::Prepare`] failure if the command starts in one, or one is a project.
+    pub fn hide_own_folders(&mut self, own_folders: Vec<PathBuf>) -> Result<(), Failure> {
         for folder in own_folders {
             let holds_start = self.persistent && self.working_directory.starts_with(&folder);
             if self.projects.contains(&folder) || holds_start && self.in_project(&folder) {

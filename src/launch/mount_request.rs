@@ -3,6 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use gateway_names::real_path;
+
 use super::failure::{At, Failure, Step};
 use super::identity::{Identity, User};
 use super::paths::by_name;
@@ -124,7 +126,9 @@ fn repositories(projects: &[PathBuf], project: &Path) -> Vec<PathBuf> {
 fn hidden(launch: &Launch) -> Vec<PathBuf> {
     let both = |path: &PathBuf| [by_name(path), canonical(path.clone())];
     let variables: Vec<_> = std::env::vars_os().collect();
-    let mut hide: Vec<PathBuf> = launch.hide.iter().flat_map(both).flatten().collect();
+    let named = environment::credential_files(&variables);
+    let named = launch.hide.iter().chain(&named);
+    let mut hide: Vec<PathBuf> = named.flat_map(both).flatten().collect();
     hide.extend(environment::relocated(&variables, hide::IN_HOME));
     hide.sort();
     hide.dedup();
@@ -147,13 +151,13 @@ fn real(flag: &str, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             );
             return Err(Failure::new(Step::Prepare, why));
         }
-        std::fs::canonicalize(path).map_err(refused)
+        real_path(path).map_err(refused)
     };
     paths.iter().map(real).collect()
 }
 
 fn canonical(path: PathBuf) -> Option<PathBuf> {
-    std::fs::canonicalize(path).ok()
+    real_path(path).ok()
 }
 
 /// Returns the Unix sockets with a path in this network namespace, except those in places that are

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bounds::Bounds;
 use super::environment::Rules;
+use super::exact;
 use super::identity::User;
 use super::ports::Ports;
 use crate::enroll::Capture;
@@ -16,9 +17,11 @@ use crate::enroll::Capture;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// Its path, relative to the home directory.
+    #[serde(with = "exact::one")]
     pub name: PathBuf,
     /// The folder of the host that holds it: it belongs to the command's user, and nobody else
     /// reads it.
+    #[serde(with = "exact::one")]
     pub folder: PathBuf,
 }
 

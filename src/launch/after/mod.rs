@@ -28,8 +28,8 @@ pub use survey::Reader;
 
 use super::error::Error;
 use super::failure::{At, Step};
-use super::request::Launch;
-use super::{git, prepare};
+use super::git;
+use super::prepare::Plan;
 use ending::Ending;
 use running::Record;
 use survey::Survey;
@@ -49,15 +49,15 @@ enum Before {
     Surveyed(Box<Survey>),
 }
 
-/// Announces to others that a sandbox for this launch starts, before any of it exists.
+/// Announces to others that a sandbox of this plan starts, before any of it exists.
 ///
 /// Pass the file to [`Inspection::adopt`] in the process that outlives the sandbox. That process
 /// inherits the locks. The caller releases them when that process has been started.
 ///
 /// # Errors
-/// As [`super::summary`]. Also fails if the file cannot be created or a project is locked.
-pub fn announce(launch: &Launch, folder: &Path) -> Result<(OwnedFd, Vec<OwnedFd>), Error> {
-    let (_, plan) = prepare::plan(launch)?;
+/// Fails if the file cannot be created or a project is locked.
+pub fn announce(plan: &Plan, folder: &Path) -> Result<(OwnedFd, Vec<OwnedFd>), Error> {
+    let plan = &plan.mounts;
     let working_directory = plan.persistent.then_some(plan.working_directory.as_path());
     let mut record = Record::new(
         &plan.projects,

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::repository::is_gits_own;
 use super::settings::{Setting, settings};
 use crate::failure::Failure;
@@ -16,9 +18,10 @@ use crate::identity;
 use crate::program::{links, real};
 
 /// A word of a setting that may be a path.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Word {
     /// The path, relative to a directory in which git or a shell would look.
+    #[serde(with = "crate::exact::one")]
     pub path: PathBuf,
     /// Whether git takes a folder there, too.
     pub may_be_folder: bool,
