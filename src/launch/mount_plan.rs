@@ -363,7 +363,7 @@ pub fn why_no_project(home: &Path, directory: &Path) -> Option<&'static str> {
 
 /// The paths that are known to contain credentials of a user with this home.
 fn known_stores(home: &Path) -> impl Iterator<Item = PathBuf> {
-    let in_home = hide::IN_HOME.iter().map(|name| home.join(name));
+    let in_home = hide::IN_HOME.iter().map(move |name| home.join(name));
     in_home.chain(hide::ELSEWHERE.iter().map(PathBuf::from))
 }
 
