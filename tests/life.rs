@@ -551,6 +551,16 @@ fn exec_starts_no_program_but_the_command_and_asks_for_few_links() {
     let place = Place::new("");
     let project = tempfile::tempdir().unwrap();
     let trace = place.at("trace");
+    // The first run of a user makes the folders and the key of the state.
+    let mut first = place.command(GATEWAY);
+    first.args(["exec", "-q", "--", "/bin/true"]);
+    assert!(
+        first
+            .current_dir(project.path())
+            .status()
+            .unwrap()
+            .success()
+    );
     let status = place
         .command("strace")
         .args(["-f", "-qq", "-e", "trace=execve,readlink,readlinkat", "-o"])

@@ -56,7 +56,12 @@ impl Demo {
             own_program: true,
             ..Launch::default()
         };
-        launching::start(&launching::plan(launch)?, None, &[(VARIABLE, &secret)])
+        launching::start(
+            &launching::plan(launch)?,
+            None,
+            &[(VARIABLE, &secret)],
+            || Ok(()),
+        )
     }
 
     /// Serves the demo: the gateway process, with the origin beside it.

@@ -90,7 +90,7 @@ pub fn start(json: bool) -> Result<Code, Failure> {
         },
         ..Launch::default()
     };
-    launching::start(&launching::plan(launch)?, None, &[])
+    launching::start(&launching::plan(launch)?, None, &[], || Ok(()))
 }
 
 /// Serves that sandbox and allows nothing but two ports.

@@ -130,16 +130,16 @@ impl Exec {
         if let Some(kept) = &kept_home {
             plan.mounts.kept = kept.prepare(plan.user(), self.fresh_home)?;
         }
-        if !self.run.quiet {
-            let overview = Overview {
-                config: &config,
-                resolved: &resolved,
-                plan: &plan,
-                profile: profile.as_ref(),
-            };
-            overview.print(terminal)?;
-        }
-        launching::start(&plan, kept_home, &[])
+        let overview = Overview {
+            config: &config,
+            resolved: &resolved,
+            plan: &plan,
+            profile: profile.as_ref(),
+        };
+        launching::start(&plan, kept_home, &[], || match self.run.quiet {
+            true => Ok(()),
+            false => overview.print(terminal),
+        })
     }
 
     /// Serves the sandbox that the launcher creates. This is the gateway process, whose standard

@@ -119,6 +119,7 @@ async fn sandbox(
     let ports = BoundPorts::bind(&app.config.sandbox)?;
     let worker = serving::worker(&app.shared)?;
     serving::tend(&app.shared);
+    let ready = ready(app, &session, &ca);
     // The launcher needs longer to create the sandbox than the setup so far, so wait for it only
     // now.
     let (hello, mut listeners) = gateway
@@ -137,7 +138,7 @@ async fn sandbox(
         })?;
     }
     let went = |error| Failure::new("the launcher went").because(chain(&error));
-    gateway.ready(&ready(app, &session, &ca)).map_err(went)?;
+    gateway.ready(&ready).map_err(went)?;
     // Not before: the launcher takes what comes first for the answer.
     let _ = app.entrance.set(Entrance::of(gateway).map_err(went)?);
     Ok((first, worker, control))

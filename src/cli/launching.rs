@@ -28,15 +28,17 @@ pub fn plan(launch: Launch) -> Result<Plan, Failure> {
     Plan::of(launch).map_err(not_launched)
 }
 
-/// Starts the gateway process, which looks after `kept`, then becomes the launcher. Only the gateway
-/// process has `secrets` in its environment.
+/// Starts the gateway process, which looks after `kept`, then becomes the launcher; does `meanwhile`
+/// what need not wait for that process. Only the gateway process has `secrets` in its environment.
 ///
 /// # Errors
-/// Returns a [`Failure`] if either cannot be started. Otherwise this does not return.
+/// Returns a [`Failure`] if either cannot be started, or that of `meanwhile`. Otherwise this does not
+/// return.
 pub fn start(
     plan: &Plan,
     kept: Option<KeptHome>,
     secrets: &[(&str, &str)],
+    meanwhile: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<Code, Failure> {
     need_kernel_files()?;
     let (launcher, gateway) = enroll::pair().map_err(|error| {
@@ -59,7 +61,7 @@ pub fn start(
             .coded(launch::LAUNCHER_FAILED)
     };
     let kept = sealed::pass("gateway-kept", &kept).map_err(unstarted)?;
-    let process = Command::new("/proc/self/exe")
+    let mut process = Command::new("/proc/self/exe")
         .arg0("gateway")
         .args([GATEWAY_PROCESS, &kept.as_raw_fd().to_string()])
         .args(std::env::args_os().skip(1))
@@ -71,6 +73,12 @@ pub fn start(
         .spawn()
         .map_err(unstarted)?;
     drop((locks, kept));
+    if let Err(failure) = meanwhile() {
+        // The gateway process ends when nobody is at the other end.
+        drop(launcher);
+        let _ = process.wait();
+        return Err(failure);
+    }
     let launcher = launcher.of(process.id().cast_signed());
     let error = launch::reexec(plan, launcher);
     Err(Failure::new("the launcher cannot be started")

@@ -92,7 +92,6 @@ pub use syscall::unsent;
 pub use wait::{First, Waited, await_child, await_end};
 
 use failure::At;
-use identity::Identity;
 use terminal::Terminal;
 
 /// Creates the sandbox that was planned, runs the command in it, and returns how it ended.
@@ -102,24 +101,16 @@ use terminal::Terminal;
 /// # Errors
 /// [`Error`] if the command was never started; see [`Error::exit_code`] and [`Error::advice`].
 pub fn run(plan: Plan, gateway: LauncherEnd) -> Result<Exit, Error> {
-    let (identity, launch) = (plan.identity, plan.launch);
-    let program = match launch.own_program {
+    let program = match plan.launch.own_program {
         true => Some(OwnedFd::from(
             File::open("/proc/self/exe").at(Step::Prepare, "/proc/self/exe")?,
         )),
         false => None,
     };
     let sandbox = init::Sandbox {
-        environment: variables(&launch, identity),
-        identity,
-        plan: plan.mounts,
-        arguments: launch.arguments,
+        environment: variables(&plan),
+        plan,
         program,
-        own_variables: launch.variables,
-        bounds: launch.bounds,
-        capture: launch.capture,
-        ports: launch.ports,
-        allow_userns: launch.allow_userns,
         interactive: Terminal::is_interactive(),
         terminal: Terminal::own().exists(),
     };
@@ -127,9 +118,9 @@ pub fn run(plan: Plan, gateway: LauncherEnd) -> Result<Exit, Error> {
 }
 
 /// The variables for the command, scrubbed, without those of the caller that mean another user.
-fn variables(launch: &Launch, identity: Identity) -> Vec<(OsString, OsString)> {
-    let mut variables = launch.environment.scrub(std::env::vars_os());
-    if identity.is_other() {
+fn variables(plan: &Plan) -> Vec<(OsString, OsString)> {
+    let mut variables = plan.launch.environment.scrub(std::env::vars_os());
+    if plan.identity.is_other() {
         variables.retain(|(name, _)| !OF_THE_CALLER.iter().any(|known| name == known));
     }
     variables

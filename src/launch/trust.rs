@@ -53,102 +53,52 @@ pub struct Variable {
 /// Every variable that is set inside, also for `gateway env` and `doctor`. `SSL_CERT_DIR` is not
 /// among them: it is removed.
 pub const VARIABLES: &[Variable] = &[
-    Variable {
-        name: "SSL_CERT_FILE",
-        form: Form::Bundle,
-        clients: "OpenSSL, Go, Ruby, PHP, Python ssl, rustls-native-certs",
-    },
-    Variable {
-        name: "CURL_CA_BUNDLE",
-        form: Form::Bundle,
-        clients: "curl, requests",
-    },
-    Variable {
-        name: "REQUESTS_CA_BUNDLE",
-        form: Form::Bundle,
-        clients: "Python requests, boto3",
-    },
-    Variable {
-        name: "HTTPLIB2_CA_CERTS",
-        form: Form::Bundle,
-        clients: "Python httplib2",
-    },
-    Variable {
-        name: "PIP_CERT",
-        form: Form::Bundle,
-        clients: "pip",
-    },
-    Variable {
-        name: "NODE_EXTRA_CA_CERTS",
-        form: Form::Certificate,
-        clients: "Node.js, Bun, agents bundled with them",
-    },
-    Variable {
-        name: "NPM_CONFIG_CAFILE",
-        form: Form::Bundle,
-        clients: "npm",
-    },
-    Variable {
-        name: "YARN_HTTPS_CA_FILE_PATH",
-        form: Form::Bundle,
-        clients: "Yarn",
-    },
-    Variable {
-        name: "DENO_CERT",
-        form: Form::Certificate,
-        clients: "Deno",
-    },
-    Variable {
-        name: "GIT_SSL_CAINFO",
-        form: Form::Bundle,
-        clients: "git",
-    },
-    Variable {
-        name: "CARGO_HTTP_CAINFO",
-        form: Form::Bundle,
-        clients: "cargo",
-    },
-    Variable {
-        name: "AWS_CA_BUNDLE",
-        form: Form::Bundle,
-        clients: "AWS CLI and SDKs",
-    },
-    Variable {
-        name: "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
-        form: Form::Bundle,
-        clients: "gcloud",
-    },
-    Variable {
-        name: "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-        form: Form::Bundle,
-        clients: "gRPC C core",
-    },
-    Variable {
-        name: "NIX_SSL_CERT_FILE",
-        form: Form::Bundle,
-        clients: "Nix",
-    },
-    Variable {
-        name: "PERL_LWP_SSL_CA_FILE",
-        form: Form::Bundle,
-        clients: "Perl LWP",
-    },
-    Variable {
-        name: "JULIA_SSL_CA_ROOTS_PATH",
-        form: Form::Bundle,
-        clients: "Julia",
-    },
-    Variable {
-        name: "HEX_CACERTS_PATH",
-        form: Form::Bundle,
-        clients: "Elixir Hex",
-    },
-    Variable {
-        name: "JAVA_TOOL_OPTIONS",
-        form: Form::JavaOptions,
-        clients: "every Java virtual machine",
-    },
+    bundle(
+        "SSL_CERT_FILE",
+        "OpenSSL, Go, Ruby, PHP, Python ssl, rustls-native-certs",
+    ),
+    bundle("CURL_CA_BUNDLE", "curl, requests"),
+    bundle("REQUESTS_CA_BUNDLE", "Python requests, boto3"),
+    bundle("HTTPLIB2_CA_CERTS", "Python httplib2"),
+    bundle("PIP_CERT", "pip"),
+    certificate(
+        "NODE_EXTRA_CA_CERTS",
+        "Node.js, Bun, agents bundled with them",
+    ),
+    bundle("NPM_CONFIG_CAFILE", "npm"),
+    bundle("YARN_HTTPS_CA_FILE_PATH", "Yarn"),
+    certificate("DENO_CERT", "Deno"),
+    bundle("GIT_SSL_CAINFO", "git"),
+    bundle("CARGO_HTTP_CAINFO", "cargo"),
+    bundle("AWS_CA_BUNDLE", "AWS CLI and SDKs"),
+    bundle("CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", "gcloud"),
+    bundle("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "gRPC C core"),
+    bundle("NIX_SSL_CERT_FILE", "Nix"),
+    bundle("PERL_LWP_SSL_CA_FILE", "Perl LWP"),
+    bundle("JULIA_SSL_CA_ROOTS_PATH", "Julia"),
+    bundle("HEX_CACERTS_PATH", "Elixir Hex"),
+    variable(
+        "JAVA_TOOL_OPTIONS",
+        Form::JavaOptions,
+        "every Java virtual machine",
+    ),
 ];
+
+const fn bundle(name: &'static str, clients: &'static str) -> Variable {
+    variable(name, Form::Bundle, clients)
+}
+
+const fn certificate(name: &'static str, clients: &'static str) -> Variable {
+    variable(name, Form::Certificate, clients)
+}
+
+const fn variable(name: &'static str, form: Form, clients: &'static str) -> Variable {
+    Variable {
+        name,
+        form,
+        clients,
+    }
+}
 
 /// Whether a Java virtual machine is seen: a command, an installed one, one of the home, or a build
 /// that would fetch one.
