@@ -129,14 +129,9 @@ fn resolve(hidden: &[PathBuf]) -> Vec<PathBuf> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             continue;
         };
-        let named = match real(parent, &mut known) {
-            Directory::There(parent) => {
-                let named = parent.join(name);
-                found.extend(target(&named));
-                named
-            }
-            Directory::Absent(parent) => parent.join(name),
-        };
+        let (parent, is_there) = real(parent, &mut known);
+        let named = parent.join(name);
+        found.extend(is_there.then(|| target(&named)).flatten());
         found.push(named);
     }
     found.sort();
@@ -144,32 +139,25 @@ fn resolve(hidden: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// Where a directory really is, or would be.
-#[derive(Clone)]
-enum Directory {
-    There(PathBuf),
-    Absent(PathBuf),
-}
-
-/// Follows links in a path as far as its parts exist. Many lie in the same few directories, so each
-/// is looked at once.
-fn real<'p>(path: &'p Path, known: &mut HashMap<&'p Path, Directory>) -> Directory {
+/// Follows links in a directory's path as far as its parts exist; says whether all do. Many lie in
+/// the same few directories, so each is looked at once.
+fn real<'p>(path: &'p Path, known: &mut HashMap<&'p Path, (PathBuf, bool)>) -> (PathBuf, bool) {
     if let Some(found) = known.get(path) {
         return found.clone();
     }
     let found = match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => match real(parent, known) {
-            Directory::Absent(parent) => Directory::Absent(parent.join(name)),
-            Directory::There(parent) => {
-                let named = parent.join(name);
-                match target(&named) {
-                    Some(target) => Directory::There(target),
-                    None if named.is_dir() => Directory::There(named),
-                    None => Directory::Absent(named),
+        (Some(parent), Some(name)) => {
+            let (parent, is_there) = real(parent, known);
+            let named = parent.join(name);
+            match is_there.then(|| target(&named)).flatten() {
+                Some(target) => (target, true),
+                None => {
+                    let is_there = is_there && named.is_dir();
+                    (named, is_there)
                 }
             }
-        },
-        _ => Directory::There(path.to_owned()),
+        }
+        _ => (path.to_owned(), true),
     };
     known.insert(path, found.clone());
     found
