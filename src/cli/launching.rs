@@ -28,12 +28,12 @@ pub fn plan(launch: Launch) -> Result<Plan, Failure> {
     Plan::of(launch).map_err(not_launched)
 }
 
-/// Starts the gateway process, which looks after `kept`, then becomes the launcher; does `meanwhile`
-/// what need not wait for that process. Only the gateway process has `secrets` in its environment.
+/// Starts the gateway process, which looks after `kept`, then becomes the launcher. Does
+/// `meanwhile` what need not wait. Only the gateway process has `secrets` in its environment.
 ///
 /// # Errors
-/// Returns a [`Failure`] if either cannot be started, or that of `meanwhile`. Otherwise this does not
-/// return.
+/// Returns a [`Failure`] if either cannot be started, or that of `meanwhile`. Otherwise this does
+/// not return.
 pub fn start(
     plan: &Plan,
     kept: Option<KeptHome>,

@@ -30,8 +30,8 @@ pub(super) fn project_id(folder: &Path, user: Option<&str>) -> SessionId {
     SessionId::new(&format!("project:{words}")).expect("these are characters of a name")
 }
 
-/// A project itself, and the folders above it that may be one, too: `git clone` makes a folder below
-/// the one in which it ran.
+/// A project itself, and the folders above it that may be one, too: `git clone` makes a folder
+/// below the one in which it ran.
 ///
 /// Neither the home nor what contains it is a project of all that is below, nor is a folder of
 /// another user.

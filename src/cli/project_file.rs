@@ -130,8 +130,8 @@ pub(super) fn is_in_force(path: &Path) -> bool {
     standing(path).is_ok_and(|standing| matches!(standing, FileStanding::Allowed(_)))
 }
 
-/// Returns the files that no command in a folder of a project may change or make: those of both, and
-/// all that were allowed.
+/// Returns the files that no command in a folder of a project may change or make: those of both,
+/// and all that were allowed.
 pub(super) fn guarded(project: &Path, folder: &Path) -> Vec<PathBuf> {
     let own = [project, folder].map(|one| one.join(NAME));
     let mut files = consent::allowed_files();

@@ -11,8 +11,8 @@ use super::identity::User;
 use super::mount_plan::{MountPlan, why_no_project};
 use super::mount_request::host_sockets;
 
-/// Returns the project of a folder: the working tree of the repository that it is in, if both belong
-/// to the caller, else the folder alone.
+/// Returns the project of a folder: the working tree of the repository that it is in, if both
+/// belong to the caller, else the folder alone.
 ///
 /// As for git, a repository ends at the border of its file system. The home directory and what
 /// contains it is no project of all that is below.
@@ -47,8 +47,8 @@ fn is_working_tree(folder: &Path) -> bool {
     owns(about.uid()) && directory.is_some_and(has_head)
 }
 
-/// Whether the caller takes a repository of this user for their own, as git does: root also those of
-/// who called `sudo`.
+/// Whether the caller takes a repository of this user for their own, as git does: root also those
+/// of who called `sudo`.
 fn owns(uid: u32) -> bool {
     let own = rustix::process::geteuid().as_raw();
     uid == own || own == 0 && User::who_called_sudo().is_some_and(|user| user.uid == uid)
