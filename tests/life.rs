@@ -547,11 +547,57 @@ impl Sandbox {
 }
 
 #[test]
+fn exec_starts_no_program_but_the_command_and_asks_for_few_links() {
+    let place = Place::new("");
+    let project = tempfile::tempdir().unwrap();
+    let trace = place.at("trace");
+    // The first run of a user makes the folders and the key of the state.
+    let mut first = place.command(GATEWAY);
+    first.args(["exec", "-q", "--", "/bin/true"]);
+    assert!(
+        first
+            .current_dir(project.path())
+            .status()
+            .unwrap()
+            .success()
+    );
+    let status = place
+        .command("strace")
+        .args(["-f", "-qq", "-e", "trace=execve,readlink,readlinkat", "-o"])
+        .arg(&trace)
+        .args([GATEWAY, "exec", "-q", "--", "/bin/true"])
+        .current_dir(project.path())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{}", place.said());
+    let trace = fs::read_to_string(&trace).unwrap();
+    let programs = trace
+        .lines()
+        .filter_map(|line| line.split_once("execve(\"")?.1.split_once('"'));
+    let programs: Vec<&str> = programs.map(|(program, _)| program).collect();
+    // The process that the user starts, the gateway process, the launcher, the command.
+    assert_eq!(programs[0], GATEWAY);
+    let rest = programs[1..].iter();
+    let own = rest.clone().filter(|one| **one == "/proc/self/exe").count();
+    assert_eq!((own, programs.len()), (2, 4), "{programs:?}");
+    assert!(rest.into_iter().any(|one| *one == "/bin/true"));
+    let links = trace.matches("readlink(").count() + trace.matches("readlinkat(").count();
+    assert!(links <= 400, "{links} links");
+}
+
+#[test]
 fn signals_to_the_gateway_process_of_exec_reload_and_never_end_it() {
     let sandbox = Sandbox::run(
         "getent hosts two.example.test && echo early; echo ready; read x; getent hosts two.example.test >&2 && echo late",
     );
     let gateway = sandbox.gateway();
+    for process in [
+        gateway.as_raw_nonzero().get().cast_unsigned(),
+        sandbox.launcher.id(),
+    ] {
+        let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
+        assert_eq!(name, "gateway\n");
+    }
     for signal in [Signal::TERM, Signal::INT, Signal::USR1, Signal::PIPE] {
         kill_process(gateway, signal).unwrap();
     }

@@ -309,3 +309,93 @@ context.load_cert_chain("leaf.pem", "key.pem")
 server.socket = context.wrap_socket(server.socket, server_side=True)
 server.serve_forever()
 "#;
+
+#[test]
+fn a_repository_is_the_project_of_its_folders_and_of_its_worktrees() {
+    let host = Host::new();
+    let make = "git init -q -b main .; mkdir -p sub/deep; touch sub/deep/file; git add .
+        git -c user.name=a -c user.email=a@a.test commit -qm one; git worktree add -q ../ann-two/tree";
+    let made = Command::new("sh")
+        .args(["-e", "-c", make])
+        .current_dir(host.at("ann-one"))
+        .env("HOME", host.at("ann"))
+        .uid(ANN)
+        .gid(ANN)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", said(&made));
+    let first = host.phantom("ann", "ann-one", &[]);
+    let script = "git status --short; pwd; touch ../../new; printf %s \"$TOKEN\"";
+    let below = host.inside("ann", "ann-one/sub/deep", &[], script);
+    let place = host.at("ann-one/sub/deep");
+    assert_eq!(below, format!("{}\n{first}", place.display()));
+    assert!(host.at("ann-one/new").exists());
+    // A worktree is another folder with the same commits.
+    let tree = "git log --format=%s; test -e file; printf %s \"$TOKEN\"";
+    let tree = host.inside("ann", "ann-two/tree/sub/deep", &[], tree);
+    assert!(
+        tree.starts_with("one\n") && !tree.ends_with(&first),
+        "{tree}"
+    );
+    // `--here` takes the folder alone.
+    let alone = "! test -e ../../.git; touch file; ! touch ../new 2>&-; printf %s \"$TOKEN\"";
+    let alone = host.inside("ann", "ann-one/sub/deep", &["--here"], alone);
+    assert_eq!(
+        alone, first,
+        "a new folder has the phantoms of the one above"
+    );
+}
+
+#[test]
+fn a_repository_of_another_user_or_of_the_home_is_no_project_of_what_is_below() {
+    let host = Host::new();
+    let head = |folder: &str, user: u32| {
+        fs::create_dir_all(host.at(folder).join(".git")).unwrap();
+        fs::write(host.at(folder).join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        chown(host.at(folder).join(".git"), Some(user), Some(user)).unwrap();
+    };
+    head("ann-one", BEN);
+    head("ann", ANN);
+    for folder in ["ann-one/sub", "ann/work"] {
+        fs::create_dir(host.at(folder)).unwrap();
+        chown(host.at(folder), Some(ANN), Some(ANN)).unwrap();
+        host.inside("ann", folder, &[], "! test -e ../.git; touch file");
+        assert!(host.at(folder).join("file").exists());
+    }
+}
+
+#[test]
+fn the_summary_says_where_changes_go_and_first_of_all_if_they_are_dropped() {
+    let host = Host::new();
+    let told = |folder: &str| {
+        let run = Command::new(env!("CARGO_BIN_EXE_gateway"))
+            .args(["exec", "--", "/bin/true"])
+            .current_dir(folder)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", host.at("ann"))
+            .uid(ANN)
+            .gid(ANN)
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{}", said(&run));
+        String::from_utf8(run.stderr).unwrap()
+    };
+    let home = host.at("ann").display().to_string();
+    for folder in [&home, "/", "/tmp"] {
+        let told = told(folder);
+        let first = told.lines().next().unwrap();
+        let says = format!("changes in {folder} are dropped at the end");
+        assert!(first.contains("careful") && first.contains(&says), "{told}");
+    }
+    fs::create_dir_all(host.at("ann-one/.git")).unwrap();
+    fs::create_dir(host.at("ann-one/sub")).unwrap();
+    fs::write(host.at("ann-one/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    for name in ["ann-one/.git", "ann-one/.git/HEAD", "ann-one/sub"] {
+        chown(host.at(name), Some(ANN), Some(ANN)).unwrap();
+    }
+    let project = host.at("ann-one").display().to_string();
+    let told = told(&format!("{project}/sub"));
+    let says = format!("project  {project}, started in sub (changes persist");
+    assert!(told.contains(&says) && !told.contains("careful"), "{told}");
+}

@@ -56,7 +56,12 @@ impl Demo {
             own_program: true,
             ..Launch::default()
         };
-        launching::start(launch, &[(VARIABLE, &secret)])
+        launching::start(
+            launching::plan(launch)?,
+            None,
+            &[(VARIABLE, &secret)],
+            |_| Ok(()),
+        )
     }
 
     /// Serves the demo: the gateway process, with the origin beside it.

@@ -64,7 +64,12 @@ impl Doctor {
             own_program: true,
             ..Launch::default()
         };
-        launching::start(launch, &[(VARIABLE, &secret)])
+        launching::start(
+            launching::plan(launch)?,
+            None,
+            &[(VARIABLE, &secret)],
+            |_| Ok(()),
+        )
     }
 
     /// Serves the clients' sandbox: the gateway process, with the origin beside it.

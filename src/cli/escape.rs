@@ -17,7 +17,7 @@ use super::{gateway_process, launching, ports};
 use crate::config::{Config, state};
 use crate::escape::{self, Fixtures, TARGETS_VARIABLE, Targets};
 use crate::launch::enroll::GatewayEnd;
-use crate::launch::{self, Launch, environment};
+use crate::launch::{Launch, environment};
 
 /// Tries every way out, and reports which ones were blocked.
 ///
@@ -27,18 +27,15 @@ pub fn check(terminal: &Terminal) -> Result<Code, Failure> {
     let failed = |why: std::io::Error| {
         Failure::new("the escapes could not be tried").because(why.to_string())
     };
-    let summary = launch::summary(&Launch::default()).map_err(launching::not_launched)?;
-    let project = &summary.working_directory;
-    let mut fixtures = Fixtures::plant(state::home().as_deref(), project).map_err(failed)?;
+    let plan = launching::plan(Launch::default())?;
+    let folder = &plan.mounts.working_directory;
+    let mut fixtures = Fixtures::plant(state::home().as_deref(), folder).map_err(failed)?;
     fixtures.plant_ports().map_err(failed)?;
-    if summary.persistent {
+    if plan.mounts.persistent {
         // Root's probes run as another user. That user must be able to write there, as in their own
         // project.
-        let owner =
-            Some(summary.user.uid).filter(|uid| *uid != rustix::process::geteuid().as_raw());
-        fixtures
-            .plant_repositories(project, owner)
-            .map_err(failed)?;
+        let owner = Some(plan.user().uid).filter(|uid| *uid != rustix::process::geteuid().as_raw());
+        fixtures.plant_repositories(folder, owner).map_err(failed)?;
     }
     let mut command = Command::new("/proc/self/exe");
     command.arg(SUBCOMMAND);
@@ -85,7 +82,7 @@ pub fn start(json: bool) -> Result<Code, Failure> {
         },
         ..Launch::default()
     };
-    launching::start(launch, &[])
+    launching::start(launching::plan(launch)?, None, &[], |_| Ok(()))
 }
 
 /// Serves that sandbox and allows nothing but two ports.

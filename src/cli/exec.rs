@@ -18,11 +18,11 @@ use super::gateway_process::serve_on;
 use super::keeping::Keeping;
 use super::kept_home::KeptHome;
 use super::last_run::LastRun;
-use super::launching::{not_launched, start};
+use super::launching::{self, not_launched};
 use super::learn::{self, Learn};
-use super::overview::Overview;
+use super::overview::{self, Overview};
 use super::profile::Profile;
-use super::project::{changeable, working_directory};
+use super::project::{changeable, project, working_directory};
 use super::project_file::AllowedFile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
@@ -34,7 +34,8 @@ use crate::credential::Stored;
 use crate::credential::preset;
 use crate::launch::bounds::Bounds;
 use crate::launch::enroll::GatewayEnd;
-use crate::launch::{self, Launch, environment, program};
+use crate::launch::{self, Launch, MountPlan, Plan, environment, program};
+use crate::names::real_path;
 
 /// Run a command whose every connection goes through the gateway
 #[derive(Args)]
@@ -55,6 +56,9 @@ pub struct Exec {
     /// .vscode …)
     #[arg(long)]
     guard_tools: bool,
+    /// Take the working directory alone as the project, not the repository that it is in
+    #[arg(long)]
+    here: bool,
     /// Lend only the credentials that flags, presets and the configuration name, not those of known
     /// variables
     #[arg(long)]
@@ -105,62 +109,54 @@ impl Exec {
         if self.learn.is_some() && !self.is_learning {
             return learn::run(&config, self.yes, terminal);
         }
+        ports::refuse_other_gateways(&config.sandbox)?;
+        let profile = self.profile()?;
+        let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
+        let mut launch = self.launch(&config)?;
+        launch.variables.extend(git_access::variables(&resolved));
+        let mut plan = launching::plan(launch)?;
+        if !self.run.quiet {
+            overview::tell_of_dropped(&plan, terminal);
+        }
         terminal.warn(&config.warnings);
         let is_told = self.run.quiet || self.no_project || config.project.is_some();
         if !is_told && !self.run.names_file() {
             project_file::tell_of_undecided(&working_directory()?, terminal)?;
         }
-        let mut launch = self.launch(&config)?;
-        ports::refuse_other_gateways(&config.sandbox)?;
-        let profile = self.profile()?;
-        let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
-        launch.variables.extend(git_access::variables(&resolved));
-        let summary = launch::summary(&launch).map_err(not_launched)?;
-        refuse_programs_of_the_workload(&resolved, &summary)?;
-        if let Some(folder) = config.audit_folder() {
-            keep_from_the_workload(&folder, "the audit log", "--audit FILE", &summary)?;
+        refuse_programs_of_the_workload(&resolved, &plan.mounts.projects)?;
+        plan.hide(own_folders(&config, &plan.mounts)?)
+            .map_err(not_launched)?;
+        let kept_home = self.kept_home(&config, &plan)?;
+        if let Some(kept) = &kept_home {
+            plan.mounts.kept = kept.prepare(plan.user(), self.fresh_home)?;
         }
-        if let (Some(folder), Some(_)) = (config.state_folder(), &config.state.path) {
-            keep_from_the_workload(&folder, "the state", "[state] path", &summary)?;
-        }
-        // The whole folder, since a log creates further files when it rotates.
-        launch.own_folders.extend(config.audit_folder());
-        launch.own_folders.extend(state_folders(&config)?);
-        launch
-            .own_folders
-            .extend(keep_control_from_the_workload(&config, &summary)?);
-        let kept = self.kept_home(&config, &summary)?;
-        if let Some(kept) = &kept {
-            launch.kept = kept.prepare(summary.user, self.fresh_home)?;
-        }
-        if !self.run.quiet {
+        let overview = |plan: &Plan| {
             let overview = Overview {
                 config: &config,
                 resolved: &resolved,
-                summary: &summary,
-                launch: &launch,
+                plan,
                 profile: profile.as_ref(),
             };
-            overview.print(terminal)?;
-        }
-        start(launch, &[])
+            match self.run.quiet {
+                true => Ok(()),
+                false => overview.print(terminal),
+            }
+        };
+        launching::start(plan, kept_home, &[], overview)
     }
 
     /// Serves the sandbox that the launcher creates. This is the gateway process, whose standard
-    /// input is the enrolment socket.
+    /// input is the enrolment socket, with what the first process decided to keep.
     ///
     /// # Errors
     /// Returns a [`Failure`] that the launcher has already been told.
-    pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
+    pub fn serve(self, gateway: GatewayEnd, kept: Option<KeptHome>) -> Result<Code, Failure> {
         let terminal = Terminal::new(false, super::Color::Auto);
         let runtime = serving::runtime()?;
         let app = self.config(project_file::decided).and_then(|config| {
             let known_variables = !self.no_lend;
-            let launch = self.launch(&config)?;
-            let summary = launch::summary(&launch).map_err(not_launched)?;
-            let kept = self.kept_home(&config, &summary)?;
             let resolved = ResolvedConfig::of(&config, known_variables)?;
-            let keeping = keeping(&config)?;
+            let keeping = self.keeping(&config)?;
             let source = ConfigSource {
                 run: self.run.clone(),
                 sandbox: self.sandbox.clone(),
@@ -175,9 +171,6 @@ impl Exec {
                 .keeping(keeping)
                 .keeping_home(kept)
                 .reloading_from(source);
-            if app.config.audit.path.is_none() {
-                super::archive::prune_aside();
-            }
             self.note_run(&app);
             Ok(app)
         });
@@ -191,11 +184,10 @@ impl Exec {
 
     /// Notes where this run is recorded, unless the command could change the note.
     fn note_run(&self, app: &App) {
-        let folder = std::env::current_dir().and_then(std::fs::canonicalize);
         let kept = state::granted_directory();
         let is_kept = kept.is_some_and(|kept| changeable(&app.config, &kept) == Ok(false));
-        if let Some(folder) = folder.ok().filter(|_| is_kept) {
-            LastRun::begin(&folder, app);
+        if let Some(project) = project().ok().filter(|_| is_kept) {
+            LastRun::begin(&project, app);
         }
     }
 
@@ -203,18 +195,16 @@ impl Exec {
     fn config(&self, found: FindProjectFile) -> Result<Config, Failure> {
         let known = &super::presets::known_variable;
         let is_out = self.no_project || self.run.names_file();
-        let folder = std::fs::canonicalize(working_directory()?).ok();
-        let folder = folder.filter(|_| !is_out);
-        let file = folder.map_or(Ok(None), |folder| found(&folder));
+        let file = match is_out {
+            true => Ok(None),
+            false => found(&working_directory()?),
+        };
         let file = file.map_err(|failure| match failure.code {
             Code::Usage => failure,
             _ => failure.coded(launch::LAUNCHER_FAILED),
         })?;
         let mut config = self.run.config_in(file.as_ref(), &self.sandbox, known)?;
-        let project = std::env::current_dir().and_then(std::fs::canonicalize);
-        config.granted = project
-            .ok()
-            .and_then(|project| state::granted_for(&project, config.file.as_deref()));
+        config.granted = state::granted_for(&self.project()?, config.file.as_deref());
         // No rule is read from a folder that the command may change.
         if let Some(folder) = state::granted_directory()
             && changeable(&config, &folder)?
@@ -232,6 +222,22 @@ impl Exec {
         Ok(config)
     }
 
+    /// The project whose phantoms, rules and homes are kept.
+    fn project(&self) -> Result<PathBuf, Failure> {
+        match self.here {
+            true => working_directory(),
+            false => project(),
+        }
+    }
+
+    /// Returns whose phantoms are kept. Nothing is kept in a folder that the command may change.
+    fn keeping(&self, config: &Config) -> Result<Keeping, Failure> {
+        match config.state_folder() {
+            Some(folder) if changeable(config, &folder)? => Ok(Keeping::Nothing),
+            _ => Ok(Keeping::Project(self.project()?)),
+        }
+    }
+
     fn profile(&self) -> Result<Option<Profile>, Failure> {
         let command = self.command.first().map(OsString::as_os_str);
         Profile::of(self.profile.as_deref(), command.unwrap_or_default())
@@ -239,23 +245,17 @@ impl Exec {
 
     /// Returns what the agent keeps of its home. Nothing is kept in a folder that the command may
     /// change.
-    fn kept_home(
-        &self,
-        config: &Config,
-        summary: &launch::Summary,
-    ) -> Result<Option<KeptHome>, Failure> {
-        let project = std::fs::canonicalize(working_directory()?).ok();
-        let folder = state::granted_directory();
-        let (Some(project), Some(folder)) = (project, folder) else {
+    fn kept_home(&self, config: &Config, plan: &Plan) -> Result<Option<KeptHome>, Failure> {
+        let Some(folder) = state::granted_directory() else {
             return Ok(None);
         };
-        if !summary.persistent || changeable(config, &folder)? {
+        if !plan.mounts.persistent || changeable(config, &folder)? {
             return Ok(None);
         }
         Ok(KeptHome::of(
             self.profile()?.as_ref(),
-            &project,
-            summary,
+            &self.project()?,
+            plan,
             &config.sandbox.see_home,
         ))
     }
@@ -267,6 +267,7 @@ impl Exec {
         hide.extend(config.secret_files());
         Ok(Launch {
             arguments: self.command.clone(),
+            project: Some(self.project()?),
             projects: config.sandbox.write.clone(),
             see: config.sandbox.see.clone(),
             see_home: config.sandbox.see_home.clone(),
@@ -284,7 +285,7 @@ impl Exec {
             hide,
             own,
             own_folders: config.policy.folders(),
-            read_only: project_file::guarded(&working_directory()?),
+            read_only: project_file::guarded(&self.project()?, &working_directory()?),
             environment: environment::Rules {
                 allow: config.sandbox.pass_env.clone(),
             },
@@ -304,6 +305,22 @@ impl Exec {
 
 /// Finds the project's file that is in force in a folder.
 type FindProjectFile = fn(&Path) -> Result<Option<AllowedFile>, Failure>;
+
+/// Returns the folders of the gateway's own files that change while it runs, as wholes: a log, for
+/// one, creates further files when it rotates.
+fn own_folders(config: &Config, mounts: &MountPlan) -> Result<Vec<PathBuf>, Failure> {
+    let audit = config.audit_folder();
+    if let Some(folder) = &audit {
+        keep_from_the_workload(folder, "the audit log", "--audit FILE", mounts)?;
+    }
+    if let (Some(folder), Some(_)) = (config.state_folder(), &config.state.path) {
+        keep_from_the_workload(&folder, "the state", "[state] path", mounts)?;
+    }
+    let mut folders: Vec<PathBuf> = audit.into_iter().collect();
+    folders.extend(state_folders(config)?);
+    folders.extend(keep_control_from_the_workload(config, mounts)?);
+    Ok(folders)
+}
 
 /// Returns the folders of the state, created so that the sandbox hides each as a whole. If one
 /// cannot be created, the gateway process says so.
@@ -334,14 +351,13 @@ fn user(name: &str) -> Result<launch::User, Failure> {
 /// permanently.
 fn refuse_programs_of_the_workload(
     resolved: &ResolvedConfig,
-    summary: &launch::Summary,
+    projects: &[PathBuf],
 ) -> Result<(), Failure> {
-    let own = summary.persistent.then_some(&summary.working_directory);
-    let writable = || summary.projects.iter().chain(own);
     for Stored { binding, from } in &resolved.stored {
         let names = from.program().map(program::names).unwrap_or_default();
-        let changeable = |name: &PathBuf| writable().any(|folder| name.starts_with(folder));
-        if names.iter().any(changeable) {
+        let mut projects = projects.iter();
+        let changeable = |project: &PathBuf| names.iter().any(|name| name.starts_with(project));
+        if projects.any(changeable) {
             return Err(Failure::usage(format!(
                 "the command of credential `{}` is refused",
                 binding.credential
@@ -356,15 +372,6 @@ fn refuse_programs_of_the_workload(
     Ok(())
 }
 
-/// Returns the project whose phantoms are kept: the working directory. Nothing is kept in a folder
-/// that the command may change.
-fn keeping(config: &Config) -> Result<Keeping, Failure> {
-    match config.state_folder() {
-        Some(folder) if changeable(config, &folder)? => Ok(Keeping::Nothing),
-        _ => Ok(Keeping::Project(working_directory()?)),
-    }
-}
-
 /// Refuses to write to a folder that the command could read or change. Creates the folder, so that
 /// the sandbox hides it as a whole.
 ///
@@ -373,7 +380,7 @@ fn keep_from_the_workload(
     folder: &Path,
     what: &str,
     setting: &str,
-    summary: &launch::Summary,
+    mounts: &MountPlan,
 ) -> Result<(), Failure> {
     let refused = |why: String| {
         let place = folder.display();
@@ -383,17 +390,17 @@ fn keep_from_the_workload(
                 "write it to a folder of its own outside: `{setting}`, or leave that out"
             )))
     };
-    let own = summary.persistent.then_some(&summary.working_directory);
-    let shared = || summary.projects.iter().chain(own);
-    if let Some(project) = shared().find(|project| folder.starts_with(project)) {
+    let mut shared = mounts.projects.iter();
+    if let Some(project) = shared.find(|project| folder.starts_with(project)) {
         return refused(format!(
             "`{}` is the command's, which could read and change what is written there",
             project.display()
         ));
     }
-    let inside = [summary.home.path(), &summary.working_directory];
-    let inside = inside.into_iter().chain(shared().map(PathBuf::as_path));
-    if let Some(inside) = inside.into_iter().find(|inside| inside.starts_with(folder)) {
+    let inside = [mounts.home.path(), &mounts.working_directory];
+    let shared = mounts.projects.iter().map(PathBuf::as_path);
+    let mut inside = inside.into_iter().chain(shared);
+    if let Some(inside) = inside.find(|inside| inside.starts_with(folder)) {
         return refused(format!(
             "the folder holds `{}`, so that it cannot be hidden from the command",
             inside.display()
@@ -412,7 +419,7 @@ fn keep_from_the_workload(
 /// The socket is created while the sandbox is, so it cannot be hidden by itself.
 fn keep_control_from_the_workload(
     config: &Config,
-    summary: &launch::Summary,
+    mounts: &MountPlan,
 ) -> Result<Option<PathBuf>, Failure> {
     let named = config.control.path.as_deref();
     let folder = named.map(|path| path.parent().unwrap_or(path).to_owned());
@@ -424,13 +431,9 @@ fn keep_control_from_the_workload(
         .recursive(true)
         .mode(0o700)
         .create(&folder);
-    let folder = std::fs::canonicalize(&folder).unwrap_or(folder);
-    let own = summary.persistent.then_some(&summary.working_directory);
-    let inside = summary.projects.iter().chain(own);
-    if let Some(project) = inside
-        .into_iter()
-        .find(|project| folder.starts_with(project))
-    {
+    let folder = real_path(&folder).unwrap_or(folder);
+    let mut projects = mounts.projects.iter();
+    if let Some(project) = projects.find(|project| folder.starts_with(project)) {
         let what = format!("a control socket in `{}` is refused", folder.display());
         return Err(Failure::usage(what)
             .because(format!(
@@ -443,13 +446,14 @@ fn keep_control_from_the_workload(
 }
 
 /// What a sandbox is made with. One that runs cannot get it any more.
-const NOT_INTO: [&str; 11] = [
+const NOT_INTO: [&str; 12] = [
     "RunFlags",
     "Flags",
     "SandboxFlags",
     "allow_userns",
     "writable_git",
     "guard_tools",
+    "here",
     "no_lend",
     "learn",
     "profile",
@@ -488,36 +492,19 @@ mod tests {
         let config =
             Config::from_str(&text, std::path::Path::new("/nowhere/gateway.toml")).unwrap();
         let resolved = ResolvedConfig::of(&config, false).unwrap();
-        let summary = |project: PathBuf, persistent: bool| launch::Summary {
-            user: launch::User { uid: 1, gid: 1 },
-            home: launch::Home::Empty("/tmp/home".into()),
-            seen_in_home: Vec::new(),
-            places_in_home: Vec::new(),
-            seen: Vec::new(),
-            working_directory: project,
-            persistent,
-            projects: Vec::new(),
-            left_out: Vec::new(),
-            guards_git: false,
-            secrets: Vec::new(),
-            sockets: Vec::new(),
-        };
         let project = folder.path().canonicalize().unwrap();
-        let refused = refuse_programs_of_the_workload(&resolved, &summary(project.clone(), true))
-            .unwrap_err();
+        let judged =
+            |folder: &Path| refuse_programs_of_the_workload(&resolved, &[folder.to_owned()]);
+        let refused = judged(&project).unwrap_err();
         assert!(refused.to_string().contains("runs outside the sandbox"));
-        assert!(
-            refuse_programs_of_the_workload(&resolved, &summary(project.clone(), false)).is_ok()
-        );
-        assert!(
-            refuse_programs_of_the_workload(&resolved, &summary("/srv/other".into(), true)).is_ok()
-        );
+        assert!(refuse_programs_of_the_workload(&resolved, &[]).is_ok());
+        assert!(judged(Path::new("/srv/other")).is_ok());
         // The same holds for its interpreter and for a link on its path.
         let outside = tempfile::tempdir().unwrap();
         let link = outside.path().join("link");
         std::os::unix::fs::symlink(&project, &link).unwrap();
         std::fs::write(&program, format!("#!{}/python\n", outside.path().display())).unwrap();
         let outside = outside.path().canonicalize().unwrap();
-        assert!(refuse_programs_of_the_workload(&resolved, &summary(outside, true)).is_err());
+        assert!(judged(&outside).is_err());
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::app::App;
 use super::failure::Failure;
+use super::project::{project, working_directory};
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use crate::config::{Config, state};
@@ -57,7 +58,7 @@ impl App {
     /// The folders of policies that the sandbox of `exec` does not have: not those that hold the
     /// project or a home.
     fn hidden_folders(&self) -> BTreeSet<PathBuf> {
-        let own = [std::env::current_dir().ok(), state::home()];
+        let own = [project().ok(), working_directory().ok(), state::home()];
         let inside: Vec<PathBuf> = own
             .into_iter()
             .flatten()

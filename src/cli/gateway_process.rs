@@ -1,7 +1,7 @@
 //! The gateway process of a sandbox, the only process that reads secrets.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use super::app::App;
 use super::failure::{Code, Failure};
@@ -55,7 +55,9 @@ pub fn serve_on(
     };
     match served {
         Ok((app, (first, worker, control))) => {
-            serving::settle();
+            if app.config.audit.path.is_none() {
+                super::archive::prune_aside();
+            }
             runtime.spawn(app.clone().watch(tell));
             let lived = runtime.block_on(live(gateway, &app, terminal));
             drop(control);
@@ -117,6 +119,7 @@ async fn sandbox(
     let ports = BoundPorts::bind(&app.config.sandbox)?;
     let worker = serving::worker(&app.shared)?;
     serving::tend(&app.shared);
+    let ready = ready(app, &session, &ca);
     // The launcher needs longer to create the sandbox than the setup so far, so wait for it only
     // now.
     let (hello, mut listeners) = gateway
@@ -138,7 +141,7 @@ async fn sandbox(
         })?;
     }
     let went = |error| Failure::new("the launcher went").because(chain(&error));
-    gateway.ready(&ready(app, &session, &ca)).map_err(went)?;
+    gateway.ready(&ready).map_err(went)?;
     // Not before: the launcher takes what comes first for the answer.
     let _ = app.entrance.set(Entrance::of(gateway).map_err(went)?);
     Ok((first, worker, control))
@@ -160,9 +163,12 @@ fn serve_network(
         true => Synthetic::new(NAMES).explaining(),
         false => Synthetic::new(NAMES),
     };
+    // The first name that is asked for is the first sign of a request.
+    let asked = Once::new();
     let responder = Arc::new(Responder::new(
         pool,
         Box::new(move |host| {
+            asked.call_once(serving::settle);
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
             policies.may_resolve(asks.id(), &asks.groups(policies.number()), host)

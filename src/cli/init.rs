@@ -9,6 +9,7 @@ use clap::Args;
 use super::failure::{Code, Failure};
 use super::last_run::LastRun;
 use super::new_file::{self, learned, quoted};
+use super::project::{project, working_directory};
 use super::project_file;
 use super::resolve;
 use super::terminal::Terminal;
@@ -18,7 +19,7 @@ use crate::credential::preset;
 /// Propose a `gateway.toml` for this folder: shows it, asks, and writes it
 #[derive(Args)]
 pub(super) struct Init {
-    /// Propose what the last `gateway exec` in this folder asked for
+    /// Propose what the last `gateway exec` in this project asked for
     #[arg(long)]
     from_last_run: bool,
     /// Write it without a question; `gateway project allow` then puts it in force
@@ -28,14 +29,16 @@ pub(super) struct Init {
 
 impl Init {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let folder = std::env::current_dir().and_then(|folder| folder.canonicalize());
-        let folder = folder.map_err(|error| Failure::of("the folder cannot be read", &error))?;
+        let folder = match self.from_last_run {
+            true => project()?,
+            false => working_directory()?,
+        };
         let path = folder.join(project_file::NAME);
         new_file::refuse_existing(&path)?;
         let text = if self.from_last_run {
             let needs = LastRun::of(&folder)?.needs()?;
             if needs.is_nothing() {
-                let what = "the last run in this folder asked for no host";
+                let what = "the last run in this project asked for no host";
                 return Err(
                     Failure::new(what).next("`gateway init` proposes by the folder's files")
                 );

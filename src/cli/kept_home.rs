@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
 use super::profile::Profile;
@@ -18,16 +19,21 @@ use super::write::write;
 use crate::config::state;
 use crate::files::private_folder;
 use crate::launch::kept::{self, Dropped};
-use crate::launch::{Kept, Summary, User, removal};
+use crate::launch::{Kept, MountPlan, Plan, User, exact, removal};
 
 /// The kept folders of a project's home.
+#[derive(Serialize, Deserialize)]
 pub(super) struct KeptHome {
     /// `PROJECT/home`, and for each further user that root runs commands as, one of its own.
+    #[serde(with = "exact::one")]
     folder: PathBuf,
+    #[serde(with = "exact::list")]
     names: Vec<PathBuf>,
     /// The files of the user's own home that the launcher copies into the folders, for this run.
+    #[serde(with = "exact::list")]
     copies: Vec<PathBuf>,
     /// The mark of this run, locked while it lives.
+    #[serde(skip)]
     held: Mutex<Option<File>>,
 }
 
@@ -37,7 +43,7 @@ impl KeptHome {
     pub fn of(
         profile: Option<&Profile>,
         project: &Path,
-        summary: &Summary,
+        plan: &Plan,
         shown: &[String],
     ) -> Option<Self> {
         let mut names = profile.map(|profile| profile.keep.clone())?;
@@ -49,7 +55,7 @@ impl KeptHome {
         };
         names.retain(|name| !is_shown(name));
         let granted = state::granted_for(project, None)?;
-        let uid = summary.user.uid;
+        let uid = plan.user().uid;
         let own = rustix::process::geteuid().as_raw() == uid;
         let name = if own {
             "home".to_owned()
@@ -58,7 +64,7 @@ impl KeptHome {
         };
         (!names.is_empty()).then_some(Self {
             folder: granted.parent()?.join(name),
-            copies: copied(&names, summary),
+            copies: copied(&names, &plan.mounts),
             names,
             held: Mutex::new(None),
         })
@@ -282,9 +288,10 @@ impl KeptHome {
 }
 
 /// Returns the files of the user's own home that are shown in what is kept, relative to the home.
-fn copied(names: &[PathBuf], summary: &Summary) -> Vec<PathBuf> {
-    let home = summary.home.path();
-    let shown = summary.places_in_home.iter();
+fn copied(names: &[PathBuf], mounts: &MountPlan) -> Vec<PathBuf> {
+    let home = mounts.home.path();
+    let shown: Vec<PathBuf> = mounts.places_in_home().collect();
+    let shown = shown.iter();
     let files = shown.filter(|path| path.is_file());
     let files = files.filter_map(|path| path.strip_prefix(home).ok());
     let is_kept = |file: &&Path| names.iter().any(|name| file.starts_with(name));

@@ -1,4 +1,4 @@
-//! Which log holds what the last run in a folder asked for.
+//! Which log holds what the last run in a project asked for.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::app::App;
 use super::failure::Failure;
 use super::needs::Needs;
+use super::project::project;
 use super::write::write;
 use crate::config::state;
 use crate::files;
 
-/// The last run of `gateway exec` in a folder.
+/// The last run of `gateway exec` in a project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LastRun {
     /// The process that the user started.
@@ -42,13 +43,13 @@ impl LastRun {
         }
     }
 
-    /// Returns the last run in a folder.
+    /// Returns the last run in a project.
     ///
     /// # Errors
     /// Returns a [`Failure`] if there was none, or if it cannot be read.
     pub(super) fn of(folder: &Path) -> Result<Self, Failure> {
         let none = || {
-            Failure::new("no run in this folder is known")
+            Failure::new("no run in this project is known")
                 .next("run the command: `gateway exec --learn -- CMD`")
         };
         let file = file_of(folder)
@@ -71,10 +72,9 @@ impl LastRun {
     }
 }
 
-/// Returns where a run in the working directory lists what it left, if the folder can be used.
+/// Returns where a run in the project lists what it left, if the folder can be used.
 pub(super) fn list() -> Option<PathBuf> {
-    let folder = std::env::current_dir().and_then(std::fs::canonicalize);
-    let list = file_of(&folder.ok()?)?.with_file_name("left.txt");
+    let list = file_of(&project().ok()?)?.with_file_name("left.txt");
     files::private_folder(list.parent()?).ok()?;
     Some(list)
 }

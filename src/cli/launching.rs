@@ -2,28 +2,44 @@
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::failure::{Code, Failure};
+use super::kept_home::KeptHome;
 use super::terminal::Terminal;
 use crate::config::state;
 use crate::gateway::chain;
-use crate::launch::enroll::{self, LauncherEnd};
-use crate::launch::{self, Exit, Launch, Step, Waited, repository};
+use crate::launch::enroll;
+use crate::launch::{self, Exit, Launch, Plan, Step, Waited, repository, sealed};
 
 /// The first argument of the gateway process.
 pub const GATEWAY_PROCESS: &str = "__gateway";
 
-/// Starts the gateway process, then becomes the launcher. Only the gateway process has `secrets` in
-/// its environment.
+/// Decides everything about a launch, before anything is made.
 ///
 /// # Errors
-/// Returns a [`Failure`] if either cannot be started. Otherwise this does not return.
-pub fn start(mut launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> {
+/// Returns a [`Failure`] that says what does not fit.
+pub fn plan(launch: Launch) -> Result<Plan, Failure> {
+    Plan::of(launch).map_err(not_launched)
+}
+
+/// Starts the gateway process, which looks after `kept`, then becomes the launcher. Does
+/// `meanwhile` what need not wait. Only the gateway process has `secrets` in its environment.
+///
+/// # Errors
+/// Returns a [`Failure`] if either cannot be started, or that of `meanwhile`. Otherwise this does
+/// not return.
+pub fn start(
+    mut plan: Plan,
+    kept: Option<KeptHome>,
+    secrets: &[(&str, &str)],
+    meanwhile: impl FnOnce(&Plan) -> Result<(), Failure>,
+) -> Result<Code, Failure> {
     need_kernel_files()?;
     let (launcher, gateway) = enroll::pair().map_err(|error| {
         Failure::new("the enrolment socket cannot be made")
@@ -35,35 +51,41 @@ pub fn start(mut launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failu
             .coded(launch::LAUNCHER_FAILED)
     })?;
     private_folder(&state)?;
-    let plan = launch::file_system(&launch).map_err(not_launched)?;
-    let locks = repository::lock(&plan.projects).map_err(not_launched)?;
-    let unannounced = |error: std::io::Error| {
-        Failure::new("the gateway process cannot be told of the sandbox")
+    let locks = repository::lock(&plan.mounts.projects).map_err(not_launched)?;
+    let unstarted = |error: std::io::Error| {
+        Failure::new("the gateway process cannot be started")
             .because(error.to_string())
             .coded(launch::LAUNCHER_FAILED)
     };
-    let announcement = repository::announcement().map_err(unannounced)?;
-    let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    arguments.insert(0, GATEWAY_PROCESS.into());
-    let process = Command::new("/proc/self/exe")
-        .args(arguments)
+    let announcement = repository::announcement().map_err(unstarted)?;
+    let kept = sealed::pass("gateway-kept", &kept).map_err(unstarted)?;
+    let mut process = Command::new("/proc/self/exe")
+        .arg0("gateway")
+        .args([GATEWAY_PROCESS, &kept.as_raw_fd().to_string()])
+        .args(std::env::args_os().skip(1))
         .envs(secrets.iter().copied())
         .stdin(Stdio::from(OwnedFd::from(gateway)))
         // The gateway process prints nothing there.
-        .stdout(Stdio::from(announcement.try_clone().map_err(unannounced)?))
+        .stdout(Stdio::from(announcement.try_clone().map_err(unstarted)?))
         .spawn()
-        .map_err(|error| {
-            Failure::new("the gateway process cannot be started")
-                .because(error.to_string())
-                .coded(launch::LAUNCHER_FAILED)
-        })?;
+        .map_err(unstarted)?;
     // While that starts.
-    launch.repositories = launch::find_repositories(&plan, &state).map_err(not_launched)?;
-    repository::announce(announcement, &plan, &launch.repositories, &locks, &state)
-        .map_err(unannounced)?;
-    drop(locks);
+    let told = plan
+        .look_at_repositories(&state)
+        .map_err(not_launched)
+        .and_then(|()| {
+            let told = repository::announce(announcement, &plan.mounts, &locks, &state);
+            told.map_err(unstarted)
+        });
+    drop((locks, kept));
+    if let Err(failure) = told.and_then(|()| meanwhile(&plan)) {
+        // The gateway process ends when nobody is at the other end.
+        drop(launcher);
+        let _ = process.wait();
+        return Err(failure);
+    }
     let launcher = launcher.of(process.id().cast_signed());
-    let error = launch::reexec(launch, launcher);
+    let error = launch::reexec(&plan, launcher);
     Err(Failure::new("the launcher cannot be started")
         .because(error.to_string())
         .coded(launch::LAUNCHER_FAILED))
@@ -101,7 +123,8 @@ fn need_kernel_files() -> Result<(), Failure> {
 
 /// Runs as the launcher's own image: creates the sandbox, runs the command, and ends as it does.
 pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failure> {
-    let (launch, gateway): (Launch, LauncherEnd) = launch::resume(arguments).map_err(|error| {
+    let _ = rustix::thread::set_name(c"gateway");
+    let (plan, gateway) = launch::resume(arguments).map_err(|error| {
         Failure::usage(format!(
             "`{}` is for the gateway itself",
             launch::SUBCOMMAND
@@ -109,7 +132,7 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
         .because(error.to_string())
     })?;
     let process = gateway.process();
-    let ended = launch::run(launch, gateway);
+    let ended = launch::run(plan, gateway);
     // The enrolment socket is closed by now. The gateway process, our child, writes its last
     // records and exits.
     let broken = process.and_then(|process| await_gateway(process, terminal));

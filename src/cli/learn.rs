@@ -16,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::failure::{Code, Failure};
 use super::last_run::LastRun;
 use super::new_file;
+use super::project::project;
 use super::project_file;
 use super::serving;
 use super::terminal::Terminal;
@@ -61,12 +62,11 @@ fn restore(before: &Termios, terminal: &Terminal) {
 }
 
 fn propose(config: &Config, launcher: Pid, yes: bool, terminal: &Terminal) -> Result<(), Failure> {
-    let folder = std::env::current_dir().and_then(|folder| folder.canonicalize());
-    let folder = folder.map_err(|error| Failure::of("the folder cannot be read", &error))?;
-    let last = LastRun::of(&folder)?;
+    let project = project()?;
+    let last = LastRun::of(&project)?;
     if last.launcher != Some(launcher.as_raw_nonzero().get()) {
         return Err(Failure::new("nothing was learned from this run")
-            .because("it did not begin, or another run began in this folder meanwhile")
+            .because("it did not begin, or another run began in this project meanwhile")
             .next("`gateway init --from-last-run` proposes a file from the last one"));
     }
     let needs = last.needs()?;
@@ -75,7 +75,7 @@ fn propose(config: &Config, launcher: Pid, yes: bool, terminal: &Terminal) -> Re
         return Ok(());
     }
     let text = new_file::learned(config, &needs)?;
-    new_file::offer(&folder.join(project_file::NAME), &text, yes, terminal).map(drop)
+    new_file::offer(&project.join(project_file::NAME), &text, yes, terminal).map(drop)
 }
 
 /// Runs this very command line once more as the run itself, and waits for its end. Stops and goes

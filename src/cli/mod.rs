@@ -92,7 +92,7 @@ mod watched;
 mod why;
 mod write;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
@@ -198,9 +198,10 @@ fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
         escape::SUBCOMMAND => escape::start(json),
         crate::escape::SUBCOMMAND => Ok(escape::inside(json)),
         crate::launch::SUBCOMMAND => launching::resume(&arguments[2..], &terminal),
-        launching::GATEWAY_PROCESS => {
+        launching::GATEWAY_PROCESS if arguments.len() > 2 => {
             arguments.remove(1);
-            gateway_process(arguments)
+            let kept = arguments.remove(1);
+            gateway_process(&kept, arguments)
         }
         _ => return None,
     };
@@ -213,7 +214,9 @@ fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
     ))
 }
 
-fn gateway_process(arguments: &[OsString]) -> Result<Code, Failure> {
+fn gateway_process(kept: &OsStr, arguments: &[OsString]) -> Result<Code, Failure> {
+    // It was started by the name of a link, `exe`.
+    let _ = rustix::thread::set_name(c"gateway");
     // The launcher decides how long this process lives, and no signal that means something else.
     signals::outlive()?;
     // This runs before any secret is read. From here on, other processes cannot see the
@@ -222,6 +225,8 @@ fn gateway_process(arguments: &[OsString]) -> Result<Code, Failure> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned();
     let socket = socket
         .map_err(|error| Failure::new("there is no enrolment socket").because(error.to_string()))?;
+    let kept = crate::launch::sealed::take(kept)
+        .map_err(|error| Failure::of("there is no word of what is kept", &error))?;
     // The terminal belongs to the command. Unless more is requested, only internal errors of the
     // gateway are shown.
     logging::start(tracing::Level::ERROR);
@@ -232,7 +237,7 @@ fn gateway_process(arguments: &[OsString]) -> Result<Code, Failure> {
         return escape::serve(socket.into());
     }
     match Cli::try_parse_from(arguments).map(|cli| cli.command) {
-        Ok(Command::Exec(exec)) => exec.serve(socket.into()),
+        Ok(Command::Exec(exec)) => exec.serve(socket.into(), kept),
         Ok(Command::Demo(demo)) => demo.serve(socket.into()),
         Ok(Command::Doctor(doctor)) => doctor.serve(socket.into()),
         _ => Err(Failure::usage(format!(

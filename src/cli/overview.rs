@@ -13,19 +13,27 @@ use crate::config::{Allowed, Config};
 use crate::credential::preset::PresetCredential;
 use crate::credential::{SecretUnsafe, Stored, unexpected_reach};
 use crate::gateway::floor;
-use crate::launch::{self, Launch};
+use crate::launch::{self, Plan};
 use crate::message::{Authority, HostPattern, Origin, Scheme};
 use crate::names::{ReasonCode, SessionId};
 use crate::origin::OriginSettings;
 use crate::policy::HostScope;
 use crate::session::Role;
 
+/// Says, before anything else, that the command's work would be lost.
+pub(super) fn tell_of_dropped(plan: &Plan, terminal: &Terminal) {
+    if !plan.mounts.persistent {
+        let folder = safe(&plan.mounts.working_directory.display().to_string());
+        let dropped = "are dropped at the end: start in a folder of its own";
+        terminal.warning("careful", &format!("changes in {folder} {dropped}"));
+    }
+}
+
 /// What the summary is made from.
 pub(super) struct Overview<'a> {
     pub config: &'a Config,
     pub resolved: &'a ResolvedConfig,
-    pub summary: &'a launch::Summary,
-    pub launch: &'a Launch,
+    pub plan: &'a Plan,
     pub profile: Option<&'a Profile>,
 }
 
@@ -44,7 +52,7 @@ impl Overview<'_> {
         lines.extend(self.unfit().map(|text| ("not lent", text)));
         lines.extend(self.projects().map(|text| ("project", text)));
         lines.push(("home", self.home()));
-        lines.extend(listed(&self.summary.seen, " (to be read)").map(|text| ("sees", text)));
+        lines.extend(listed(&self.plan.mounts.seen, " (to be read)").map(|text| ("sees", text)));
         lines.extend(listed(&self.config.sandbox.hide, "").map(|text| ("hides", text)));
         lines.extend(self.user().map(|text| ("user", text)));
         lines.extend(self.left_out().map(|text| ("left out", text)));
@@ -76,7 +84,8 @@ impl Overview<'_> {
     fn agent(&self) -> Option<String> {
         let profile = self.profile?;
         let kept = self
-            .launch
+            .plan
+            .mounts
             .kept
             .iter()
             .map(|kept| format!("~/{}", kept.name.display()));
@@ -175,32 +184,43 @@ impl Overview<'_> {
         (!unfit.is_empty()).then(|| unfit.join("; "))
     }
 
-    /// The host's own directories, the working directory first.
+    /// The host's own directories, that of the working directory first.
     fn projects(&self) -> impl Iterator<Item = String> {
-        let summary = self.summary;
-        let git = if summary.guards_git {
+        let mounts = &self.plan.mounts;
+        let git = if self.plan.guards_git() {
             "; git's settings and hooks read-only: --writable-git"
         } else {
             ""
         };
-        let persists = match summary.persistent {
+        let persists = match mounts.persistent {
             true => format!("changes persist{git}"),
             false => String::from("changes are dropped at the end"),
         };
-        let own = format!("{} ({persists})", summary.working_directory.display());
-        let further = summary.projects.iter();
-        let further = further.filter(|project| **project != summary.working_directory);
+        let start = mounts.working_directory.as_path();
+        let project = mounts.project().unwrap_or(start);
+        let own = match start.strip_prefix(project) {
+            Ok(below) if !below.as_os_str().is_empty() => {
+                format!(
+                    "{}, started in {} ({persists})",
+                    project.display(),
+                    below.display()
+                )
+            }
+            _ => format!("{} ({persists})", project.display()),
+        };
+        let further = mounts.projects.iter();
+        let further = further.filter(move |one| *one != project);
         let further = further.map(|one| format!("{} (too; changes persist)", one.display()));
         std::iter::once(own).chain(further)
     }
 
     /// What is visible of the home directory.
     fn home(&self) -> String {
-        let place = self.summary.home.path().display();
-        let launch::Home::Own(_) = self.summary.home else {
+        let place = self.plan.mounts.home.path().display();
+        let launch::Home::Own(_) = self.plan.mounts.home else {
             return format!("{place} (empty, in memory)");
         };
-        let seen = match self.summary.seen_in_home.as_slice() {
+        let seen = match self.plan.mounts.seen_in_home_by_name().as_slice() {
             [] => String::from("nothing of yours is seen"),
             names => format!("of yours it sees {}, and nothing else", names.join(", ")),
         };
@@ -209,7 +229,7 @@ impl Overview<'_> {
 
     /// The user of the command, if it is another than the one who started it.
     fn user(&self) -> Option<String> {
-        let user = self.summary.user;
+        let user = self.plan.user();
         let other = user.uid != rustix::process::geteuid().as_raw();
         other.then(|| format!("uid {} gid {}", user.uid, user.gid))
     }
@@ -222,8 +242,8 @@ impl Overview<'_> {
                 .iter()
                 .any(|one| one.binding.variables.contains(*name))
         };
-        let names = self.summary.left_out.iter().filter(|name| !is_lent(name));
-        let names: Vec<String> = names.cloned().collect();
+        let mut names = self.plan.left_out();
+        names.retain(|name| !is_lent(&name));
         (!names.is_empty()).then(|| {
             let shown = some_of(&names, VARIABLES_SHOWN, ", ");
             format!("{shown}; --pass-env NAME passes a variable")
@@ -232,10 +252,10 @@ impl Overview<'_> {
 
     /// What in the projects the command can use, although nobody lent it.
     fn warnings(&self) -> Vec<String> {
-        let files = listed(&self.summary.secrets, "").map(|files| {
+        let files = listed(&self.plan.secrets(), "").map(|files| {
             format!("{files} holds what looks like a secret, and the command can read it")
         });
-        let sockets = listed(&self.summary.sockets, "").map(|sockets| {
+        let sockets = listed(&self.plan.sockets(), "").map(|sockets| {
             format!("a program outside answers on {sockets}, which the command can reach")
         });
         let hide = self
@@ -250,7 +270,7 @@ impl Overview<'_> {
         let settings = proposal::settings(Some(self.config));
         let allowed = self.resolved.allowed.iter();
         let ports = allowed.filter_map(|one| no_http(one).or_else(|| below(one, &settings)));
-        let command = known_commands::limits(self.launch);
+        let command = known_commands::limits(self.plan.launch());
         files
             .into_iter()
             .chain(sockets)

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::failure::Failure;
+use super::project::project;
 use super::terminal::safe;
 use crate::config::{Allowed, Config, keys};
 
@@ -36,7 +37,7 @@ pub(super) struct Profile {
 
 impl Profile {
     /// Returns the profile that a flag names, else that of the command's name. `none` is no
-    /// profile. A program that lies in the working directory, or is named by a path, has the one of
+    /// profile. A program that lies in the project, or is named by a path, has the one of
     /// the flag alone: a project does not choose its own rights.
     ///
     /// # Errors
@@ -48,7 +49,7 @@ impl Profile {
             None => Ok(command
                 .to_str()
                 .and_then(named)
-                .filter(|_| !is_in_working_directory(command))),
+                .filter(|_| !is_in_project(command))),
         }
     }
 
@@ -64,9 +65,9 @@ impl Profile {
     }
 }
 
-/// Whether the program that this name finds is a file of the working directory.
-fn is_in_working_directory(command: &OsStr) -> bool {
-    let Ok(project) = std::env::current_dir().and_then(std::fs::canonicalize) else {
+/// Whether the program that this name finds is a file of the project.
+fn is_in_project(command: &OsStr) -> bool {
+    let Ok(project) = project() else {
         return true;
     };
     let path = std::env::var_os("PATH").unwrap_or_default();

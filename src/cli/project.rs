@@ -8,7 +8,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::failure::Failure;
 use crate::config::{Config, state};
-use crate::names::{SessionId, hex};
+use crate::launch;
+use crate::names::{SessionId, hex, real_path};
 
 /// The id of a project's record: of the user who runs the gateway, the user who runs the command,
 /// and the folder. It does not show the folder's name.
@@ -29,13 +30,13 @@ pub(super) fn project_id(folder: &Path, user: Option<&str>) -> SessionId {
     SessionId::new(&format!("project:{words}")).expect("these are characters of a name")
 }
 
-/// The folder itself, and those above it that may be its project: `git clone` makes a folder below
-/// the one in which it ran.
+/// A project itself, and the folders above it that may be one, too: `git clone` makes a folder
+/// below the one in which it ran.
 ///
 /// Neither the home nor what contains it is a project of all that is below, nor is a folder of
 /// another user.
 pub(super) fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
-    let home = state::home().and_then(|home| home.canonicalize().ok());
+    let home = state::home().and_then(|home| real_path(home).ok());
     let own = rustix::process::geteuid().as_raw();
     let may_be = move |above: &&Path| {
         let holds_home = home.as_ref().is_some_and(|home| home.starts_with(above));
@@ -48,14 +49,20 @@ pub(super) fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
 
 /// Whether a folder lies in one that the command may change.
 pub(super) fn changeable(config: &Config, folder: &Path) -> Result<bool, Failure> {
-    let project = working_directory()?;
-    let mut shared = config.sandbox.write.iter().chain([&project]);
-    Ok(shared.any(|shared| {
-        let real = shared.canonicalize();
+    let is_shared = |shared: &PathBuf| {
+        let real = real_path(shared);
         folder.starts_with(shared) || real.is_ok_and(|real| folder.starts_with(real))
-    }))
+    };
+    Ok(folder.starts_with(project()?) || config.sandbox.write.iter().any(is_shared))
 }
 
+/// The project of the working directory: the repository that it is in, else the folder alone.
+pub(super) fn project() -> Result<PathBuf, Failure> {
+    let home = state::home().and_then(|home| real_path(home).ok());
+    Ok(launch::project_of(&working_directory()?, home.as_deref()))
+}
+
+/// The working directory, with links resolved.
 pub(super) fn working_directory() -> Result<PathBuf, Failure> {
     std::env::current_dir()
         .map_err(|error| Failure::new("the working directory is gone").because(error.to_string()))

@@ -10,6 +10,7 @@ use super::consent::{Choice, Consent};
 use super::effect::Effect;
 use super::failure::{Code, Failure};
 use super::line_diff::{DiffLine, diff};
+use super::project::working_directory;
 use super::project_file::{self, FileStanding};
 use super::terminal::{Paint, Terminal, rows_of_peer, safe};
 use crate::config::Config;
@@ -125,8 +126,7 @@ impl OneFile {
             let folder = folder.canonicalize().map_err(unreadable)?;
             return Ok(folder.join(project_file::NAME));
         }
-        let here = std::env::current_dir().and_then(|here| here.canonicalize());
-        let here = here.map_err(unreadable)?;
+        let here = working_directory()?;
         project_file::find(&here).ok_or_else(|| {
             Failure::new("there is no project's file here")
                 .because(format!(

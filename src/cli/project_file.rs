@@ -114,8 +114,7 @@ fn shadowed(nearer: &Path, allowed: &Path) -> Failure {
 /// # Errors
 /// As [`standing`].
 pub(super) fn tell_of_undecided(folder: &Path, terminal: &Terminal) -> Result<(), Failure> {
-    let folder = folder.canonicalize().ok();
-    let Some(path) = folder.and_then(|folder| find(&folder)) else {
+    let Some(path) = find(folder) else {
         return Ok(());
     };
     if standing(&path)? == FileStanding::Undecided {
@@ -126,12 +125,13 @@ pub(super) fn tell_of_undecided(folder: &Path, terminal: &Terminal) -> Result<()
     Ok(())
 }
 
-/// Returns the files that no command in a folder may change or make: its own, and all that were
-/// allowed.
-pub(super) fn guarded(folder: &Path) -> Vec<PathBuf> {
-    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+/// Returns the files that no command in a folder of a project may change or make: those of both,
+/// and all that were allowed.
+pub(super) fn guarded(project: &Path, folder: &Path) -> Vec<PathBuf> {
+    let own = [project, folder].map(|one| one.join(NAME));
     let mut files = consent::allowed_files();
-    files.push(folder.join(NAME));
+    files.extend(own);
+    files.dedup();
     files
 }
 

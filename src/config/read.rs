@@ -53,7 +53,7 @@ impl Config {
             .map_or_else(|| PathBuf::from("/"), Path::to_owned);
         // The launcher hides the gateway's own files by these paths, and `..` cannot be walked
         // there. So the folder is resolved now.
-        let directory = std::fs::canonicalize(&directory).unwrap_or(directory);
+        let directory = crate::names::real_path(&directory).unwrap_or(directory);
         let home = state::home();
         let document = Document::new(
             origin.display().to_string().into(),

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::names::hex;
+use crate::names::{hex, real_path};
 
 /// The name of the key of the state in the key ring, beside the secrets of `gateway secret`.
 pub const KEY_IN_RING: &str = "gateway-state";
@@ -103,7 +103,7 @@ fn absolute(variable: &str) -> Option<PathBuf> {
 /// Resolves the links and `..` of a path. A part that does not exist yet is appended by name.
 pub(super) fn real(path: &Path) -> PathBuf {
     for there in path.ancestors() {
-        if let Ok(found) = std::fs::canonicalize(there)
+        if let Ok(found) = real_path(there)
             && let Ok(rest) = path.strip_prefix(there)
         {
             return rest.components().fold(found, |mut at, part| {

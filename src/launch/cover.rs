@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gateway_names::real_path;
 use rustix::mount::MountFlags;
 
 use super::bounds::MemoryBound;
@@ -18,7 +19,7 @@ use super::tree::Tree;
 pub fn cover(plan: &MountPlan, left: &[PathBuf]) -> Result<(), Failure> {
     plan.repositories.guard()?;
     for path in plan.hidden.iter().chain(left) {
-        if let Ok(real) = fs::canonicalize(path) {
+        if let Ok(real) = real_path(path) {
             mask(&real)?;
         }
     }
@@ -40,7 +41,7 @@ fn pinned(plan: &MountPlan) -> Result<Vec<PathBuf>, Failure> {
             );
             return Err(Failure::new(Step::Hide, why));
         }
-        let real = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        let real = real_path(path).unwrap_or_else(|_| path.clone());
         for directory in real.ancestors().skip(1) {
             let Some(parent) = directory.parent() else {
                 continue;

@@ -8,13 +8,10 @@
 //! run a further command (`entry.rs`), and its end of file tells each side that the other has
 //! gone. All calls block.
 
-use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 
-use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -22,10 +19,10 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::ports;
+use super::{ports, sealed};
 
 /// The version of this protocol; both ends must speak the same one.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Why an enrolment did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -53,12 +50,6 @@ pub enum Error {
     /// The gateway will not serve this sandbox.
     #[error("the gateway refused the sandbox: {0}")]
     Refused(String),
-    /// The gateway's answer is larger than the limit.
-    #[error("the gateway's answer has {bytes} bytes, more than {MEMORY_FILE_BYTES}")]
-    TooLarge {
-        /// The announced size, in bytes.
-        bytes: u64,
-    },
 }
 
 /// How the sandbox's TCP connections reach the listener, and so where to find the original
@@ -153,15 +144,6 @@ pub struct Ready {
 enum Answer {
     Ready,
     Refused { message: String },
-}
-
-#[derive(Serialize, Deserialize)]
-struct ReadyHead {
-    bundle_bytes: usize,
-    ca_bytes: usize,
-    nss_bytes: usize,
-    set: Vec<(String, String)>,
-    unset: Vec<String>,
 }
 
 /// The launcher's end of the enrolment socket.
@@ -338,31 +320,26 @@ impl SealedReady {
     /// Reads the content.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if the file is not sealed or its parts do not add up,
-    /// [`Error::TooLarge`] over the limit.
+    /// [`Error::Malformed`] if it is no sealed file of these parts.
     pub fn open(&self) -> Result<Ready, Error> {
-        // The seal makes it safe to check first and read afterwards.
-        let seals = rustix::fs::fcntl_get_seals(&self.0)
-            .map_err(|e| failed("read the answer's seals", e))?;
-        if !seals.contains(SEALS) {
-            return Err(Error::Malformed("the answer's file is not sealed"));
-        }
-        let file = File::from(
-            self.0
-                .try_clone()
-                .map_err(|e| failed("read the answer", e))?,
-        );
-        let bytes = file
-            .metadata()
-            .map_err(|e| failed("read the answer", e))?
-            .len();
-        if bytes > MEMORY_FILE_BYTES {
-            return Err(Error::TooLarge { bytes });
-        }
-        let mut content = vec![0; usize::try_from(bytes).map_err(|_| Error::TooLarge { bytes })?];
-        file.read_exact_at(&mut content, 0)
-            .map_err(|e| failed("read the answer", e))?;
-        Ready::parse(&content)
+        let file = self.0.try_clone();
+        let [head, ca_bundle_pem, ca_pem, ca_nss] =
+            file.and_then(sealed::parts)
+                .map_err(|error| match error.kind() {
+                    io::ErrorKind::InvalidData => {
+                        Error::Malformed("the answer is no sealed file of its parts")
+                    }
+                    _ => failed("read the answer", error),
+                })?;
+        let (set, unset) = serde_json::from_slice(&head)
+            .map_err(|_| Error::Malformed("the answer's head is not of this protocol"))?;
+        Ok(Ready {
+            ca_bundle_pem,
+            ca_pem,
+            ca_nss,
+            set,
+            unset,
+        })
     }
 }
 
@@ -374,62 +351,12 @@ impl AsFd for SealedReady {
 
 impl Ready {
     fn seal(&self) -> Result<SealedReady, Error> {
-        let head = ReadyHead {
-            bundle_bytes: self.ca_bundle_pem.len(),
-            ca_bytes: self.ca_pem.len(),
-            nss_bytes: self.ca_nss.len(),
-            set: self.set.clone(),
-            unset: self.unset.clone(),
-        };
-        let head = serde_json::to_vec(&head)
+        let head = serde_json::to_vec(&(&self.set, &self.unset))
             .map_err(|_| Error::Malformed("the answer cannot be encoded"))?;
-        let head_bytes =
-            u32::try_from(head.len()).map_err(|_| Error::Malformed("too many variables"))?;
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = rustix::fs::memfd_create("gateway-ready", flags)
-            .map_err(|e| failed("make a memory file", e))?;
-        let mut file = File::from(fd);
-        for part in [
-            &head_bytes.to_be_bytes()[..],
-            &head,
-            &self.ca_bundle_pem,
-            &self.ca_pem,
-            &self.ca_nss,
-        ] {
-            file.write_all(part)
-                .map_err(|e| failed("write the answer", e))?;
-        }
-        rustix::fs::fcntl_add_seals(&file, SEALS).map_err(|e| failed("seal the answer", e))?;
-        Ok(SealedReady(file.into()))
-    }
-
-    fn parse(content: &[u8]) -> Result<Self, Error> {
-        let cut = Error::Malformed("the answer's file is cut");
-        let Some((head_bytes, rest)) = content.split_first_chunk::<4>() else {
-            return Err(cut);
-        };
-        let head_bytes = u32::from_be_bytes(*head_bytes) as usize;
-        let Some((head, rest)) = rest.split_at_checked(head_bytes) else {
-            return Err(cut);
-        };
-        let head: ReadyHead = serde_json::from_slice(head)
-            .map_err(|_| Error::Malformed("the answer's head is not of this protocol"))?;
-        let Some((bundle, ca)) = rest.split_at_checked(head.bundle_bytes) else {
-            return Err(cut);
-        };
-        let Some((ca, nss)) = ca.split_at_checked(head.ca_bytes) else {
-            return Err(cut);
-        };
-        if nss.len() != head.nss_bytes {
-            return Err(cut);
-        }
-        Ok(Self {
-            ca_bundle_pem: bundle.to_vec(),
-            ca_pem: ca.to_vec(),
-            ca_nss: nss.to_vec(),
-            set: head.set,
-            unset: head.unset,
-        })
+        let parts = [&head[..], &self.ca_bundle_pem, &self.ca_pem, &self.ca_nss];
+        let file = sealed::of("gateway-ready", parts);
+        file.map(SealedReady)
+            .map_err(|error| failed("write the answer", error))
     }
 }
 
@@ -559,13 +486,11 @@ fn failed(doing: &'static str, source: impl Into<io::Error>) -> Error {
 /// The largest number of file descriptors in one packet.
 pub const PACKET_FDS: usize = 3 + ports::MOST_HOST + 2 * ports::INWARD;
 const PACKET_BYTES: usize = 128 * 1024;
-const MEMORY_FILE_BYTES: u64 = 16 * 1024 * 1024;
-const SEALS: SealFlags = SealFlags::WRITE
-    .union(SealFlags::SHRINK)
-    .union(SealFlags::GROW);
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::MemfdFlags;
+
     use super::*;
 
     fn listeners() -> Listeners {
@@ -678,22 +603,5 @@ mod tests {
             launcher.answer().unwrap().open(),
             Err(Error::Malformed(_))
         ));
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_bytes_make_the_answer_parser_panic(bytes: Vec<u8>) {
-            let _ = Ready::parse(&bytes);
-        }
-
-        #[test]
-        fn every_cut_of_an_answer_is_refused(cut in 0usize..200) {
-            let ready = Ready { ca_bundle_pem: vec![1; 100], ca_pem: vec![2; 50], ..Ready::default() };
-            let sealed = ready.seal().unwrap();
-            let mut content = vec![0; File::from(sealed.0.try_clone().unwrap()).metadata().unwrap().len() as usize];
-            File::from(sealed.0).read_exact_at(&mut content, 0).unwrap();
-            let keep = content.len().saturating_sub(cut + 1);
-            proptest::prop_assert!(Ready::parse(&content[..keep]).is_err());
-        }
     }
 }

@@ -190,12 +190,8 @@ impl Entered<'_> {
     /// Goes where the caller is if that lies in a project, else to where the first command began.
     fn go_to<'e>(&'e self, entry: &'e EntryRequest) -> Result<&'e Path, Failure> {
         let plan = self.plan;
-        let own = plan.persistent.then_some(&plan.working_directory);
-        let is_shared = |wanted: &&Path| {
-            let mut shared = plan.projects.iter().chain(own);
-            shared.any(|project| wanted.starts_with(project))
-        };
-        let wanted = entry.directory.as_deref().filter(is_shared);
+        let wanted = entry.directory.as_deref();
+        let wanted = wanted.filter(|wanted| plan.in_project(wanted));
         let home = plan.home.path();
         let own = [plan.working_directory.as_path(), home];
         enter_first(wanted.into_iter().chain(own))

@@ -4,7 +4,7 @@
 //! command, forwards signals, copies standard streams that are files, and ends the way the command
 //! ended.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,10 +15,8 @@ use rustix::process::{Pid, Signal};
 use super::error::Error;
 use super::exit::Exit;
 use super::failure::{At, Failure, Step};
-use super::identity::Identity;
 use super::init::{self, Order, Report, Sandbox};
-use super::mount_plan::MountPlan;
-use super::ports::Ports;
+use super::prepare::Plan;
 use super::repository::Renewal;
 use super::streams::Streams;
 use super::syscall::{self, Arrived, FORWARDED, Side, SignalSet};
@@ -40,11 +38,11 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     let arrivals = signals
         .descriptor()
         .at(Step::Prepare, "signal descriptor")?;
-    let mut streams = Streams::open(sandbox.identity.user())?;
+    let mut streams = Streams::open(sandbox.plan.user())?;
     // Before the sandbox is created, so that nothing changes unseen.
-    let watch = Watch::begin(&sandbox.plan)?;
+    let watch = Watch::begin(&sandbox.plan.mounts)?;
     let (ours, theirs) = enroll::packet_pair().map_err(Error::Gateway)?;
-    if sandbox.identity.is_other() {
+    if sandbox.plan.identity.is_other() {
         // Otherwise the sandbox would keep root's groups, and could not drop them itself.
         rustix::thread::set_thread_groups(&[]).at(Step::User, "drop groups")?;
     }
@@ -66,11 +64,8 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
         },
         arrivals,
         gateway,
-        identity: sandbox.identity,
-        command_name: sandbox.arguments.first().cloned().unwrap_or_default(),
         search: environment::value(&sandbox.environment, "PATH").map(ToOwned::to_owned),
         plan: sandbox.plan,
-        ports: sandbox.ports,
         watch,
         renewal: None,
         answer_due: None,
@@ -99,12 +94,9 @@ struct Launcher {
     init: Init,
     arrivals: OwnedFd,
     gateway: LauncherEnd,
-    identity: Identity,
-    command_name: OsString,
     /// The directories to search for the command.
     search: Option<OsString>,
-    plan: MountPlan,
-    ports: Ports,
+    plan: Plan,
     watch: Option<Watch>,
     /// Once the command runs, if something of the projects is guarded.
     renewal: Option<Renewal>,
@@ -168,7 +160,7 @@ impl Launcher {
                 return Err(uncovered);
             }
             if let Some(renewal) = self.renewal.as_ref().filter(|_| ready.mounts) {
-                renewal.renew(&self.plan.repositories);
+                renewal.renew(&self.plan.mounts.repositories);
             }
             if ready.signals {
                 while let Some(arrived) = syscall::next_signal(&self.arrivals) {
@@ -267,12 +259,13 @@ impl Launcher {
         };
         match report {
             Report::WantsMaps => {
-                self.identity
+                self.plan
+                    .identity
                     .write_maps(&self.init.pid.as_raw_nonzero().to_string())?;
                 self.order(&Order::Mapped, &[])
             }
             Report::Listening { capture, ipv6 } => {
-                let uid = self.identity.user().uid;
+                let uid = self.plan.user().uid;
                 let pid = self.init.pid.as_raw_nonzero().get();
                 let hello = Hello {
                     version: enroll::VERSION,
@@ -280,7 +273,7 @@ impl Launcher {
                     uid,
                     capture,
                     ipv6,
-                    host_ports: self.ports.host.clone(),
+                    host_ports: self.plan.launch.ports.host.clone(),
                 };
                 self.introduce(&hello, files)
             }
@@ -366,7 +359,7 @@ impl Launcher {
             self.terminal.lend(pid);
         }
         self.command = Some(Command { pid, pidfd });
-        if !self.plan.repositories.guards.is_empty() {
+        if !self.plan.mounts.repositories.guards.is_empty() {
             self.renewal = Renewal::of(self.init.pid, [users, mounts]);
         }
         self.order(&Order::Run, &[])
@@ -429,13 +422,13 @@ impl Launcher {
     }
 
     fn not_executed(&self, errno: i32) -> Error {
-        let command = self.command_name.to_string_lossy().into_owned();
+        let command = self.command_name().to_string_lossy().into_owned();
         match errno {
             libc::ENOENT => match self.not_seen() {
                 None => Error::NotFound { command },
                 Some(place) => Error::NotSeen {
                     command,
-                    flag: self.plan.flag_to_see(&place),
+                    flag: self.plan.mounts.flag_to_see(&place),
                     place,
                 },
             },
@@ -449,10 +442,16 @@ impl Launcher {
     /// Returns the part of the command that exists on the host but is not visible in the sandbox.
     fn not_seen(&self) -> Option<PathBuf> {
         let search = self.search.as_deref().unwrap_or_default();
-        let found = program::find(&self.command_name, search, &self.plan.working_directory)?;
+        let start = &self.plan.mounts.working_directory;
+        let found = program::find(self.command_name(), search, start)?;
         let at_the_top = |name: &Path| name.parent() == Some(Path::new("/"));
         let mut names = program::names(&found).into_iter();
-        names.find(|name| !self.plan.sees(name) && !at_the_top(name))
+        names.find(|name| !self.plan.mounts.sees(name) && !at_the_top(name))
+    }
+
+    fn command_name(&self) -> &OsStr {
+        let command = self.plan.launch.arguments.first();
+        command.map(OsString::as_os_str).unwrap_or_default()
     }
 
     fn order(&self, order: &Order, files: &[BorrowedFd<'_>]) -> Result<(), Error> {

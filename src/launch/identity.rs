@@ -20,7 +20,7 @@ pub struct User {
 }
 
 /// The user that runs the command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Identity {
     /// The caller, an ordinary user.
     Own(User),

@@ -4,7 +4,6 @@
 //! none over the host's. It never executes another program: that would take away its capabilities
 //! before the work is done.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,13 +12,11 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::bounds::{self, Bounds};
+use super::bounds;
 use super::entered::Entered;
 use super::failure::{At, Failure, Step};
-use super::identity::Identity;
-use super::mount_plan::MountPlan;
 use super::paths::enter_first;
-use super::ports::Ports;
+use super::prepare::Plan;
 use super::streams::Streams;
 use super::syscall::{Side, SignalSet};
 use super::{command, confine, environment, mounts, network, syscall, trust};
@@ -66,26 +63,12 @@ pub enum Order {
 /// Everything that the first process needs; `clone` copies it.
 #[derive(Debug)]
 pub struct Sandbox {
-    /// The user that runs the command.
-    pub identity: Identity,
-    /// The file system.
-    pub plan: MountPlan,
-    /// The command and its arguments.
-    pub arguments: Vec<OsString>,
+    /// What was decided.
+    pub plan: Plan,
     /// The program as an open file, instead of by the first argument's name.
     pub program: Option<OwnedFd>,
     /// The variables for the command, scrubbed.
     pub environment: Vec<(OsString, OsString)>,
-    /// Variables that the command gets unless it has them.
-    pub own_variables: BTreeMap<String, String>,
-    /// How much of the machine's resources it may use.
-    pub bounds: Bounds,
-    /// Which way of capture is forced.
-    pub capture: Option<Capture>,
-    /// The ports that connect it with the host's loopback.
-    pub ports: Ports,
-    /// Whether the command may make user namespaces.
-    pub allow_userns: bool,
     /// Whether the command gets the terminal from its start.
     pub interactive: bool,
     /// Whether there is a terminal, which the command shares.
@@ -142,14 +125,14 @@ fn run(
     mask: &SignalSet,
 ) -> Result<Never, Failure> {
     die_with_the_launcher()?;
-    let kept = mounts::HostTrees::take(&sandbox.plan);
-    if sandbox.identity.is_other() {
+    let kept = mounts::HostTrees::take(&sandbox.plan.mounts);
+    if sandbox.plan.identity.is_other() {
         report(&Report::WantsMaps, &[])?;
         await_order(|order| matches!(order, Order::Mapped))?;
-        sandbox.identity.become_user()?;
+        sandbox.plan.identity.become_user()?;
         die_with_the_launcher()?;
     } else {
-        sandbox.identity.write_maps("self")?;
+        sandbox.plan.identity.write_maps("self")?;
     }
     let kept = kept?;
     // A kernel without key rings has none to leak. A container that refuses them refuses them to
@@ -160,8 +143,8 @@ fn run(
         }
         _ => {}
     }
-    let network = network::set_up(sandbox.capture, &sandbox.ports)?;
-    if !sandbox.allow_userns {
+    let network = network::set_up(sandbox.plan.launch.capture, &sandbox.plan.launch.ports)?;
+    if !sandbox.plan.launch.allow_userns {
         std::fs::OpenOptions::new()
             .write(true)
             .custom_flags(libc::O_CLOEXEC)
@@ -172,14 +155,22 @@ fn run(
     bounds::share_inotify();
     hand_over(network)?;
     // The gateway prepares its answer while the mounts are created.
-    mounts::build(&sandbox.plan, kept, sandbox.bounds.memory())?;
+    mounts::build(
+        &sandbox.plan.mounts,
+        kept,
+        sandbox.plan.launch.bounds.memory(),
+    )?;
     let ready = await_ready()?;
-    trust::install(&ready)?;
-    trust::install_for_browsers(&ready, sandbox.plan.home.path());
+    let java = trust::sees_java(&sandbox.plan.mounts, &sandbox.environment);
+    trust::install(&ready, java)?;
+    trust::install_for_browsers(&ready, sandbox.plan.mounts.home.path());
     mounts::seal()?;
-    let (wanted, home) = (&sandbox.plan.working_directory, sandbox.plan.home.path());
+    let (wanted, home) = (
+        &sandbox.plan.mounts.working_directory,
+        sandbox.plan.mounts.home.path(),
+    );
     let directory = enter_first([wanted.as_path(), home].into_iter())?;
-    let variables = variables(sandbox, &ready, directory);
+    let variables = variables(sandbox, &ready, directory, java);
     start(sandbox, program, &variables, mask)
 }
 
@@ -222,9 +213,14 @@ fn await_ready() -> Result<Ready, Failure> {
 }
 
 /// Enters the working directory by name: the inherited one may lie beneath what now covers it.
-fn variables(sandbox: &Sandbox, ready: &Ready, directory: &Path) -> Vec<(OsString, OsString)> {
+fn variables(
+    sandbox: &Sandbox,
+    ready: &Ready,
+    directory: &Path,
+    java: bool,
+) -> Vec<(OsString, OsString)> {
     let mut variables = sandbox.environment.clone();
-    environment::set(&mut variables, "HOME", sandbox.plan.home.path());
+    environment::set(&mut variables, "HOME", sandbox.plan.mounts.home.path());
     environment::set(&mut variables, "PWD", directory);
     environment::set(
         &mut variables,
@@ -232,13 +228,13 @@ fn variables(sandbox: &Sandbox, ready: &Ready, directory: &Path) -> Vec<(OsStrin
         mounts::runtime_directory(),
     );
     environment::set(&mut variables, "TMPDIR", "/tmp");
-    trust::set_variables(&mut variables);
+    trust::set_variables(&mut variables, java);
     variables.retain(|(name, _)| !ready.unset.iter().any(|unset| name == unset.as_str()));
     for (name, value) in &ready.set {
         environment::set(&mut variables, name, value);
     }
-    for (name, value) in &sandbox.own_variables {
-        let value = own_value(value, &variables, sandbox.plan.home.path());
+    for (name, value) in &sandbox.plan.launch.variables {
+        let value = own_value(value, &variables, sandbox.plan.mounts.home.path());
         if let (Some(value), None) = (value, environment::value(&variables, name)) {
             environment::set(&mut variables, name, value);
         }
@@ -281,7 +277,7 @@ fn start(
     }
     let namespaces = [namespace("user")?, namespace("mnt")?];
     confine::drop_capabilities()?;
-    confine::filter_system_calls(sandbox.allow_userns)?;
+    confine::filter_system_calls(sandbox.plan.launch.allow_userns)?;
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .at(Step::Process, "not dumpable")?;
     die_with_the_launcher()?;
@@ -292,9 +288,9 @@ fn start(
     rustix::io::write(&opener, b"!").at(Step::Process, "gate")?;
     drop(opener);
     let entered = Entered {
-        user: sandbox.identity.user(),
-        plan: &sandbox.plan,
-        bounds: sandbox.bounds,
+        user: sandbox.plan.identity.user(),
+        plan: &sandbox.plan.mounts,
+        bounds: sandbox.plan.launch.bounds,
         variables,
         mask,
         callers: Vec::new(),
@@ -383,9 +379,9 @@ fn become_command(
         false => drop(rustix::process::setsid().at(Step::Process, "session")?),
     }
     confine::drop_capabilities()?;
-    sandbox.bounds.limit_processes()?;
+    sandbox.plan.launch.bounds.limit_processes()?;
     confine::scope_by_landlock()?;
-    confine::filter_system_calls(sandbox.allow_userns)?;
+    confine::filter_system_calls(sandbox.plan.launch.allow_userns)?;
     let mut byte = [0];
     if rustix::io::read(gate, &mut byte[..]) != Ok(1) {
         syscall::exit_now(125); // The first process has failed, and says so itself.
@@ -395,9 +391,9 @@ fn become_command(
     // The Rust runtime ignores this signal, and an ignored signal stays ignored across exec.
     syscall::default_action(libc::SIGPIPE);
     let error = match program {
-        None => command::execute(&sandbox.arguments, variables),
+        None => command::execute(&sandbox.plan.launch.arguments, variables),
         Some(file) => match (
-            command::strings(&sandbox.arguments),
+            command::strings(&sandbox.plan.launch.arguments),
             command::block(variables),
         ) {
             (Ok(arguments), Ok(environment)) => {

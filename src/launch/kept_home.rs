@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use gateway_names::real_path;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::failure::{At, Failure, Step};
@@ -67,7 +68,7 @@ impl Place {
     /// Returns whether everything hidden in it is hidden by name.
     pub(super) fn see(&self, path: &Path, layers: &mut Layers) -> io::Result<bool> {
         // A link shows its target.
-        let Ok(real) = fs::canonicalize(path) else {
+        let Ok(real) = real_path(path) else {
             return Ok(true);
         };
         let found = fs::metadata(&real)?;

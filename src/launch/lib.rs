@@ -30,6 +30,7 @@ mod entered;
 mod entry;
 pub mod environment;
 mod error;
+pub mod exact;
 mod exit;
 mod failure;
 mod filter;
@@ -61,6 +62,7 @@ pub mod removal;
 pub mod repository;
 mod request;
 mod ruleset;
+pub mod sealed;
 pub mod service;
 mod streams;
 mod syscall;
@@ -79,46 +81,36 @@ pub use error::Error;
 pub use exit::{Exit, LAUNCHER_FAILED};
 pub use failure::{Failure, Step};
 pub use identity::{User, UserUnknown};
-pub use mount_plan::Home;
+pub use mount_plan::{Home, MountPlan};
 pub use network::{ADDRESS_V4, ADDRESS_V6};
-pub use prepare::{Summary, file_system, summary};
+pub use prepare::Plan;
+pub use project::project_of;
 pub use reexec::{SUBCOMMAND, reexec, resume};
-pub use repository::find as find_repositories;
 pub use request::{Kept, Launch};
 pub use streams::LostOutput;
 pub use syscall::unsent;
 pub use wait::{First, Waited, await_child, await_end};
 
 use failure::At;
-use identity::Identity;
-use prepare::plan;
 use terminal::Terminal;
 
-/// Creates the sandbox, runs the command in it, and returns how it ended.
+/// Creates the sandbox that was planned, runs the command in it, and returns how it ended.
 ///
 /// The process must be single-threaded, which [`reexec()`] ensures.
 ///
 /// # Errors
 /// [`Error`] if the command was never started; see [`Error::exit_code`] and [`Error::advice`].
-pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
-    let (identity, plan) = plan(&launch)?;
-    let program = match launch.own_program {
+pub fn run(plan: Plan, gateway: LauncherEnd) -> Result<Exit, Error> {
+    let program = match plan.launch.own_program {
         true => Some(OwnedFd::from(
             File::open("/proc/self/exe").at(Step::Prepare, "/proc/self/exe")?,
         )),
         false => None,
     };
     let sandbox = init::Sandbox {
-        environment: variables(&launch, identity),
-        identity,
+        environment: variables(&plan),
         plan,
-        arguments: launch.arguments,
         program,
-        own_variables: launch.variables,
-        bounds: launch.bounds,
-        capture: launch.capture,
-        ports: launch.ports,
-        allow_userns: launch.allow_userns,
         interactive: Terminal::is_interactive(),
         terminal: Terminal::own().exists(),
     };
@@ -126,9 +118,9 @@ pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
 }
 
 /// The variables for the command, scrubbed, without those of the caller that mean another user.
-fn variables(launch: &Launch, identity: Identity) -> Vec<(OsString, OsString)> {
-    let mut variables = launch.environment.scrub(std::env::vars_os());
-    if identity.is_other() {
+fn variables(plan: &Plan) -> Vec<(OsString, OsString)> {
+    let mut variables = plan.launch.environment.scrub(std::env::vars_os());
+    if plan.identity.is_other() {
         variables.retain(|(name, _)| !OF_THE_CALLER.iter().any(|known| name == known));
     }
     variables

@@ -3,36 +3,47 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::failure::{Failure, Step};
 use super::mount_request::MountRequest;
 use super::repository::Repositories;
 use super::request::Kept;
-use super::{hide, program, tools, view};
+use super::{exact, hide, program, tools, view};
 
 /// The resulting file system. What it does not name does not exist in the sandbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountPlan {
     /// The home directory.
     pub home: Home,
     /// Home directories of other users, which are never shown.
+    #[serde(with = "exact::list")]
     pub other_homes: Vec<PathBuf>,
     /// Directories that stay as they are on the host, and writable.
+    #[serde(with = "exact::list")]
     pub projects: Vec<PathBuf>,
     /// What is visible of the host beyond its system, read-only.
+    #[serde(with = "exact::list")]
     pub seen: Vec<PathBuf>,
     /// What is visible of the home directory, relative to it; changes stay in memory.
+    #[serde(with = "exact::list")]
     pub seen_in_home: Vec<PathBuf>,
     /// Folders of the home directory that outlive the sandbox.
     pub kept: Vec<Kept>,
     /// What a person or the gateway hides, absolute.
+    #[serde(with = "exact::list")]
     pub hidden: Vec<PathBuf>,
     /// What is hidden and may not be replaced, so its parents may not be renamed.
+    #[serde(with = "exact::list")]
     pub own: Vec<PathBuf>,
     /// Files of the projects that the command may neither change nor make.
+    #[serde(with = "exact::list")]
     pub read_only: Vec<PathBuf>,
     /// Hidden sockets of the host; those in a project are part of it.
+    #[serde(with = "exact::list")]
     pub sockets: Vec<PathBuf>,
     /// Where the command starts.
+    #[serde(with = "exact::one")]
     pub working_directory: PathBuf,
     /// Whether what the command writes to its working directory persists.
     pub persistent: bool,
@@ -45,12 +56,12 @@ pub struct MountPlan {
 }
 
 /// The command's home directory, in memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Home {
     /// At the path of the user's own, with the visible parts of it.
-    Own(PathBuf),
+    Own(#[serde(with = "exact::one")] PathBuf),
     /// An empty one.
-    Empty(PathBuf),
+    Empty(#[serde(with = "exact::one")] PathBuf),
 }
 
 impl Home {
@@ -117,7 +128,7 @@ impl MountPlan {
             working_directory: request.working_directory,
         };
         plan.add_projects(request.projects)?;
-        plan.settle_working_directory()?;
+        plan.settle_working_directory(request.project)?;
         plan.add_repositories(request.repositories);
         plan.hide_own_folders(request.own_folders)?;
         let mut read_only = std::mem::take(&mut plan.read_only);
@@ -138,8 +149,8 @@ impl MountPlan {
         Ok(())
     }
 
-    /// Makes the working directory a project, or finds where the command starts instead.
-    fn settle_working_directory(&mut self) -> Result<(), Failure> {
+    /// Makes the project of the working directory one, or finds where the command starts instead.
+    fn settle_working_directory(&mut self, project: PathBuf) -> Result<(), Failure> {
         let directory = self.working_directory.clone();
         let hidden = self.hidden.iter().cloned().chain(self.known_stores());
         if hidden
@@ -148,11 +159,16 @@ impl MountPlan {
         {
             return Err(refused(&directory, "lies in what is hidden"));
         }
-        if self.in_project(&directory) {
+        let may_be = |project: &PathBuf| {
+            directory.starts_with(project)
+                && (self.in_project(project) || self.why_no_project(project).is_none())
+        };
+        let candidates = [project, directory.clone()];
+        if let Some(project) = candidates.into_iter().find(may_be) {
             self.persistent = true;
-        } else if self.why_no_project(&directory).is_none() {
-            self.persistent = true;
-            self.projects.push(directory);
+            if !self.in_project(&project) {
+                self.projects.push(project);
+            }
         } else if !self.is_there(&directory) {
             self.working_directory = self.home.path().to_owned();
         }
@@ -172,9 +188,13 @@ impl MountPlan {
     }
 
     /// Hides the folders that the gateway searches for its own files.
-    fn hide_own_folders(&mut self, own_folders: Vec<PathBuf>) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// A [`Step::Prepare`] failure if the command starts in one, or one is a project.
+    pub fn hide_own_folders(&mut self, own_folders: Vec<PathBuf>) -> Result<(), Failure> {
         for folder in own_folders {
-            if self.projects.contains(&folder) {
+            let holds_start = self.persistent && self.working_directory.starts_with(&folder);
+            if self.projects.contains(&folder) || holds_start && self.in_project(&folder) {
                 return Err(Failure::new(
                     Step::Prepare,
                     format!(
@@ -275,9 +295,13 @@ impl MountPlan {
     }
 
     fn known_stores(&self) -> impl Iterator<Item = PathBuf> {
-        let home = self.home.path();
-        let in_home = hide::IN_HOME.iter().map(move |name| home.join(name));
-        in_home.chain(hide::ELSEWHERE.iter().map(PathBuf::from))
+        known_stores(self.home.path())
+    }
+
+    /// The project that the working directory is in, if what the command writes there persists.
+    pub fn project(&self) -> Option<&Path> {
+        let mut projects = self.projects.iter().map(PathBuf::as_path);
+        projects.find(|project| self.working_directory.starts_with(project))
     }
 
     /// Whether a directory exists inside: it is visible, or something below it is.
@@ -304,27 +328,38 @@ impl MountPlan {
 
     /// Returns why a directory cannot stay as it is on the host; `None` if it can.
     fn why_no_project(&self, directory: &Path) -> Option<&'static str> {
-        let holds = |inner: &Path| inner.starts_with(directory);
-        if holds(self.home.path()) || self.other_homes.iter().any(|home| holds(home)) {
-            return Some("is, or holds, a home directory");
+        let mut homes = self.other_homes.iter();
+        match homes.any(|home| home.starts_with(directory)) {
+            true => Some(HOLDS_HOME),
+            false => why_no_project(self.home.path(), directory),
         }
-        if view::FRESH.iter().any(|fresh| holds(Path::new(fresh))) {
-            return Some("is, or holds, a directory of sockets and temporary files");
-        }
-        if SYSTEM
-            .iter()
-            .any(|system| directory.starts_with(system) || holds(Path::new(system)))
-        {
-            return Some("belongs to the system");
-        }
-        if self
-            .known_stores()
-            .any(|hidden| holds(&hidden) || directory.starts_with(&hidden))
-        {
-            return Some("holds, or lies in, what is hidden");
-        }
-        None
     }
+}
+
+/// Returns why a directory cannot be a project of a user with this home; `None` if it can.
+pub fn why_no_project(home: &Path, directory: &Path) -> Option<&'static str> {
+    let holds = |inner: &Path| inner.starts_with(directory);
+    if holds(home) {
+        return Some(HOLDS_HOME);
+    }
+    if view::FRESH.iter().any(|fresh| holds(Path::new(fresh))) {
+        return Some("is, or holds, a directory of sockets and temporary files");
+    }
+    if SYSTEM
+        .iter()
+        .any(|system| directory.starts_with(system) || holds(Path::new(system)))
+    {
+        return Some("belongs to the system");
+    }
+    known_stores(home)
+        .any(|hidden| holds(&hidden) || directory.starts_with(&hidden))
+        .then_some("holds, or lies in, what is hidden")
+}
+
+/// The paths that are known to contain credentials of a user with this home.
+fn known_stores(home: &Path) -> impl Iterator<Item = PathBuf> {
+    let in_home = hide::IN_HOME.iter().map(move |name| home.join(name));
+    in_home.chain(hide::ELSEWHERE.iter().map(PathBuf::from))
 }
 
 /// Returns what is visible beyond the system, both elsewhere and in the home directory.
@@ -380,6 +415,8 @@ fn refused(path: &Path, reason: &str) -> Failure {
     Failure::new(Step::Prepare, format!("`{}` {reason}", path.display()))
 }
 
+const HOLDS_HOME: &str = "is, or holds, a home directory";
+
 /// The home directory of a user who has none.
 pub const EMPTY_HOME: &str = "/tmp/home";
 
@@ -398,6 +435,25 @@ mod tests {
             ..MountRequest::default()
         };
         MountPlan::new(request).unwrap()
+    }
+
+    #[test]
+    fn a_project_that_cannot_be_one_leaves_the_folder_alone() {
+        for (project, stays) in [
+            ("/home/ann/src", "/home/ann/src"),
+            ("/home/ann", "/home/ann/src/app"),
+            ("/srv/other", "/home/ann/src/app"),
+        ] {
+            let plan = MountPlan::new(MountRequest {
+                working_directory: "/home/ann/src/app".into(),
+                project: project.into(),
+                home: Some("/home/ann".into()),
+                ..MountRequest::default()
+            });
+            let plan = plan.unwrap();
+            assert_eq!(plan.project(), Some(Path::new(stays)), "{project}");
+            assert_eq!(plan.working_directory, Path::new("/home/ann/src/app"));
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use gateway_names::real_path;
+
 use super::failure::{At, Failure, Step};
 use super::identity::{Identity, User};
 use super::paths::by_name;
@@ -15,6 +17,8 @@ use super::{environment, hide, view};
 pub struct MountRequest {
     /// The directory in which the launcher was started, canonical.
     pub working_directory: PathBuf,
+    /// The directory that stays the host's own for it: itself, or one above.
+    pub project: PathBuf,
     /// The home directory of the user that runs the command; `None` if they have none.
     pub home: Option<PathBuf>,
     /// Home directories of other users that this process could see (root's own, when root runs it).
@@ -57,12 +61,15 @@ impl MountRequest {
         let (home, other_homes) = homes(identity);
         let projects = real("--write", &launch.projects)?;
         let working_directory = std::env::current_dir().at(Step::Prepare, "working directory")?;
+        let project = launch.project.clone();
+        let project = project.unwrap_or_else(|| working_directory.clone());
         // If the table cannot be read, sockets cannot be told apart; the places that are always
         // covered remain.
         let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
         Ok(Self {
-            repositories: repositories(&projects, &working_directory),
+            repositories: repositories(&projects, &project),
             working_directory,
+            project,
             home,
             other_homes,
             projects,
@@ -106,9 +113,9 @@ fn homes(identity: Identity) -> (Option<PathBuf>, Vec<PathBuf>) {
 }
 
 /// Returns the repositories outside that the projects belong to.
-fn repositories(projects: &[PathBuf], working_directory: &Path) -> Vec<PathBuf> {
+fn repositories(projects: &[PathBuf], project: &Path) -> Vec<PathBuf> {
     let mut shared: Vec<&Path> = projects.iter().map(PathBuf::as_path).collect();
-    shared.push(working_directory);
+    shared.push(project);
     shared
         .iter()
         .filter_map(|project| outside(project, &shared))
@@ -120,7 +127,9 @@ fn repositories(projects: &[PathBuf], working_directory: &Path) -> Vec<PathBuf> 
 fn hidden(launch: &Launch) -> Vec<PathBuf> {
     let both = |path: &PathBuf| [by_name(path), canonical(path.clone())];
     let variables: Vec<_> = std::env::vars_os().collect();
-    let mut hide: Vec<PathBuf> = launch.hide.iter().flat_map(both).flatten().collect();
+    let named = environment::credential_files(&variables);
+    let named = launch.hide.iter().chain(&named);
+    let mut hide: Vec<PathBuf> = named.flat_map(both).flatten().collect();
     hide.extend(environment::relocated(&variables, hide::IN_HOME));
     hide.sort();
     hide.dedup();
@@ -143,13 +152,13 @@ fn real(flag: &str, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             );
             return Err(Failure::new(Step::Prepare, why));
         }
-        std::fs::canonicalize(path).map_err(refused)
+        real_path(path).map_err(refused)
     };
     paths.iter().map(real).collect()
 }
 
 fn canonical(path: PathBuf) -> Option<PathBuf> {
-    std::fs::canonicalize(path).ok()
+    real_path(path).ok()
 }
 
 /// Returns the Unix sockets with a path in this network namespace, except those in places that are

@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use gateway_names::real_path;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
 use super::bounds::MemoryBound;
@@ -237,7 +238,7 @@ fn make_home(plan: &MountPlan, kept: &[Tree], layers: &mut Layers) -> Result<boo
 fn see_in_home(path: &Path, layers: &mut Layers) -> io::Result<bool> {
     let place = below(Path::new(STAGE), path);
     // A link shows its target.
-    let Ok(real) = fs::canonicalize(path) else {
+    let Ok(real) = real_path(path) else {
         return Ok(true);
     };
     let found = fs::metadata(&real)?;

@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
+use gateway_names::real_path;
 use rustix::mount::MountFlags;
 
 use super::paths::c_string;
@@ -122,17 +123,15 @@ fn mount(at: &Path, options: &[u8], flags: MountFlags) -> io::Result<()> {
 /// Returns the real paths of hidden names: each by the name in its real directory and, for a link,
 /// by its target.
 fn resolve(hidden: &[PathBuf]) -> Vec<PathBuf> {
-    // Many lie in the same few directories.
-    let mut directories: HashMap<&Path, PathBuf> = HashMap::new();
+    let mut known = HashMap::new();
     let mut found = Vec::new();
     for path in hidden {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             continue;
         };
-        let parent = directories.entry(parent).or_insert_with(|| real(parent));
+        let (parent, is_there) = real(parent, &mut known);
         let named = parent.join(name);
-        let is_link = fs::symlink_metadata(&named).is_ok_and(|found| found.is_symlink());
-        found.extend(is_link.then(|| fs::canonicalize(&named).ok()).flatten());
+        found.extend(is_there.then(|| target(&named)).flatten());
         found.push(named);
     }
     found.sort();
@@ -140,13 +139,34 @@ fn resolve(hidden: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// Follows links in a path as far as its parts exist.
-fn real(path: &Path) -> PathBuf {
-    match (fs::canonicalize(path), path.parent(), path.file_name()) {
-        (Ok(real), ..) => real,
-        (Err(_), Some(parent), Some(name)) => real(parent).join(name),
-        (Err(_), ..) => path.to_owned(),
+/// Follows links in a directory's path as far as its parts exist; says whether all do. Many lie in
+/// the same few directories, so each is looked at once.
+fn real<'p>(path: &'p Path, known: &mut HashMap<&'p Path, (PathBuf, bool)>) -> (PathBuf, bool) {
+    if let Some(found) = known.get(path) {
+        return found.clone();
     }
+    let found = match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => {
+            let (parent, is_there) = real(parent, known);
+            let named = parent.join(name);
+            match is_there.then(|| target(&named)).flatten() {
+                Some(target) => (target, true),
+                None => {
+                    let is_there = is_there && named.is_dir();
+                    (named, is_there)
+                }
+            }
+        }
+        _ => (path.to_owned(), true),
+    };
+    known.insert(path, found.clone());
+    found
+}
+
+/// Returns where a link leads, if it is one that leads somewhere.
+fn target(path: &Path) -> Option<PathBuf> {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    is_link.then(|| real_path(path).ok()).flatten()
 }
 
 /// Returns the hidden names below `directory`, relative to it, without those below other hidden

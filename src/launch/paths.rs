@@ -5,16 +5,14 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use gateway_names::real_path;
+
 use super::failure::{At, Failure, Step};
 
 /// Returns the path of a name in its real directory; the name itself may be a link. Returns `None`
 /// if there is no such directory.
 pub fn by_name(path: &Path) -> Option<PathBuf> {
-    Some(
-        std::fs::canonicalize(path.parent()?)
-            .ok()?
-            .join(path.file_name()?),
-    )
+    Some(real_path(path.parent()?).ok()?.join(path.file_name()?))
 }
 
 /// Removes `..` from a path, judged by its text: links are not followed.

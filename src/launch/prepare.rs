@@ -1,101 +1,109 @@
 //! Prepares a launch: everything that is decided before anything is created.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 use super::error::Error;
 use super::failure::{Failure, Step};
 use super::identity::{Identity, User};
-use super::mount_plan::{Home, MountPlan};
+use super::mount_plan::MountPlan;
 use super::mount_request::MountRequest;
 use super::request::Launch;
-use super::{project, watch};
+use super::{project, repository, watch};
 
-/// What a launch will look like, for the summary shown before it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
+/// A launch in which everything is decided, before anything is made: what the launcher carries out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
     /// The user that runs the command.
-    pub user: User,
-    /// Where the command's home directory is, and whether it is the user's own.
-    pub home: Home,
-    /// What is visible of the home directory: sets by name, and paths relative to it.
-    pub seen_in_home: Vec<String>,
-    /// What of it is visible, as absolute paths.
-    pub places_in_home: Vec<PathBuf>,
-    /// What is visible beyond the system, the home directory and the projects.
-    pub seen: Vec<PathBuf>,
-    /// Where it starts.
-    pub working_directory: PathBuf,
-    /// Whether what it writes to its working directory persists.
-    pub persistent: bool,
-    /// The directories that are the host's own and writable.
-    pub projects: Vec<PathBuf>,
+    pub(super) identity: Identity,
+    /// The file system.
+    pub mounts: MountPlan,
+    /// The command, and its bounds. What it says of files is in `mounts`.
+    pub(super) launch: Launch,
+}
+
+impl Plan {
+    /// Chooses the user that runs the command, and plans the file system.
+    ///
+    /// # Errors
+    /// A failure that names what cannot be shown, hidden or guarded.
+    pub fn of(launch: Launch) -> Result<Self, Error> {
+        let identity = Identity::choose(launch.user, User::who_called_sudo())?;
+        let mut mounts = MountPlan::new(MountRequest::of(&launch, identity)?)?;
+        mounts.forget_what_is_not_there();
+        refuse_links_of_the_command(&launch, &mounts)?;
+        refuse_to_show_what_is_hidden(&mounts)?;
+        watch::refuse_files(&mounts)?;
+        let launch = Launch {
+            arguments: launch.arguments,
+            own_program: launch.own_program,
+            variables: launch.variables,
+            environment: launch.environment,
+            bounds: launch.bounds,
+            allow_userns: launch.allow_userns,
+            ports: launch.ports,
+            capture: launch.capture,
+            ..Launch::default()
+        };
+        Ok(Self {
+            identity,
+            mounts,
+            launch,
+        })
+    }
+
+    /// Looks for the repositories of the projects, and for what is guarded of them.
+    ///
+    /// # Errors
+    /// A failure that names what cannot be guarded.
+    pub fn look_at_repositories(&mut self, state: &Path) -> Result<(), Error> {
+        self.mounts.repositories = repository::find(&self.mounts, state)?;
+        Ok(())
+    }
+
+    /// Hides further folders of the gateway, to which nothing may be added.
+    ///
+    /// # Errors
+    /// As [`Plan::of`].
+    pub fn hide(&mut self, folders: Vec<PathBuf>) -> Result<(), Error> {
+        self.mounts.hide_own_folders(folders)?;
+        Ok(refuse_to_show_what_is_hidden(&self.mounts)?)
+    }
+
+    /// The user that runs the command.
+    pub fn user(&self) -> User {
+        self.identity.user()
+    }
+
+    /// The command, and its bounds.
+    pub fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
     /// The names of variables that do not reach the command and that it might miss.
-    pub left_out: Vec<String>,
+    pub fn left_out(&self) -> Vec<String> {
+        self.launch.environment.left_out(std::env::vars_os())
+    }
+
     /// Whether a project has a repository whose settings and hooks are read-only.
-    pub guards_git: bool,
+    pub fn guards_git(&self) -> bool {
+        let mut projects = self.mounts.projects.iter();
+        self.mounts.guard_git && projects.any(|one| one.join(".git").exists())
+    }
+
     /// The files of the projects that hold what looks like a secret, of those that usually do.
-    pub secrets: Vec<PathBuf>,
+    pub fn secrets(&self) -> Vec<PathBuf> {
+        let projects = self.mounts.projects.iter();
+        let secrets = projects.flat_map(|one| project::secrets(one));
+        let is_seen = |path: &PathBuf| !self.mounts.hidden.contains(path);
+        secrets.filter(is_seen).collect()
+    }
+
     /// The sockets in the projects on which a program of the host answers.
-    pub sockets: Vec<PathBuf>,
-}
-
-/// Describes what [`super::run`] would do in this directory, as this user.
-///
-/// # Errors
-/// As [`super::run`], for what can be known beforehand.
-pub fn summary(launch: &Launch) -> Result<Summary, Error> {
-    let (identity, plan) = plan(launch)?;
-    let seen_in_home = plan.seen_in_home_by_name();
-    let places_in_home = plan.places_in_home().collect();
-    let guards_git = plan.guard_git && plan.projects.iter().any(|one| one.join(".git").exists());
-    let secrets = plan.projects.iter().flat_map(|one| project::secrets(one));
-    let secrets = secrets.filter(|path| !plan.hidden.contains(path)).collect();
-    let sockets = project::sockets(&plan);
-    let MountPlan {
-        home,
-        working_directory,
-        persistent,
-        projects,
-        seen,
-        ..
-    } = plan;
-    Ok(Summary {
-        user: identity.user(),
-        home,
-        seen_in_home,
-        places_in_home,
-        seen,
-        working_directory,
-        persistent,
-        projects,
-        guards_git,
-        secrets,
-        sockets,
-        left_out: launch.environment.left_out(std::env::vars_os()),
-    })
-}
-
-/// Plans the file system of a launch.
-///
-/// # Errors
-/// As [`super::run`], for what can be known beforehand.
-pub fn file_system(launch: &Launch) -> Result<MountPlan, Error> {
-    Ok(plan(launch)?.1)
-}
-
-/// Chooses the user that runs the command, and plans the file system.
-///
-/// # Errors
-/// A failure that names what cannot be shown, hidden or guarded.
-pub fn plan(launch: &Launch) -> Result<(Identity, MountPlan), Failure> {
-    let identity = Identity::choose(launch.user, User::who_called_sudo())?;
-    let mut plan = MountPlan::new(MountRequest::of(launch, identity)?)?;
-    plan.forget_what_is_not_there();
-    plan.repositories.clone_from(&launch.repositories);
-    refuse_links_of_the_command(launch, &plan)?;
-    refuse_to_show_what_is_hidden(&plan)?;
-    watch::refuse_files(&plan)?;
-    Ok((identity, plan))
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        project::sockets(&self.mounts)
+    }
 }
 
 /// Refuses paths that lead through a link in a project: the command may change where the link

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use gateway_names::real_path;
 use rustix::fs::Access;
 
 /// Finds a program as `execvp` does: by its path, or in the directories of `search`.
@@ -78,6 +79,9 @@ pub fn real(path: &Path) -> PathBuf {
 
 /// Follows a path as the kernel does, and records each link.
 fn follow(path: &Path, links: &mut Vec<PathBuf>) -> PathBuf {
+    if real_path(path).is_ok_and(|real| real == path) {
+        return path.to_owned();
+    }
     let mut rest: Vec<PathBuf> = parts(path);
     let mut real = PathBuf::from("/");
     let mut left = MOST_LINKS;

@@ -1,14 +1,58 @@
-//! What a project holds that a person may not want the command to use: files of secrets, and
-//! sockets of programs outside.
+//! The project of a folder, and what it holds that a person may not want the command to use: files
+//! of secrets, and sockets of programs outside.
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::detect;
-use super::mount_plan::MountPlan;
+use super::identity::User;
+use super::mount_plan::{MountPlan, why_no_project};
 use super::mount_request::host_sockets;
+
+/// Returns the project of a folder: the working tree of the repository that it is in, if both
+/// belong to the caller, else the folder alone.
+///
+/// As for git, a repository ends at the border of its file system. The home directory and what
+/// contains it is no project of all that is below.
+pub fn project_of(folder: &Path, home: Option<&Path>) -> PathBuf {
+    let home = home.unwrap_or(Path::new("/"));
+    let Ok(start) = fs::metadata(folder) else {
+        return folder.to_owned();
+    };
+    let is_own = |about: &fs::Metadata| about.dev() == start.dev() && owns(about.uid());
+    let may_be = |above: &&Path| {
+        !home.starts_with(above) && fs::metadata(above).is_ok_and(|about| is_own(&about))
+    };
+    let mut above = folder.ancestors().take_while(may_be);
+    let root = above.find(|above| is_working_tree(above));
+    let root = root.filter(|root| why_no_project(home, root).is_none());
+    root.unwrap_or(folder).to_owned()
+}
+
+/// Whether a folder holds the directory of a repository, or the file of a worktree or submodule.
+fn is_working_tree(folder: &Path) -> bool {
+    let git = folder.join(".git");
+    let Ok(about) = git.symlink_metadata() else {
+        return false;
+    };
+    let directory = match about.is_file() && about.len() < LONGEST {
+        true => fs::read_to_string(&git)
+            .ok()
+            .and_then(|text| Some(folder.join(text.strip_prefix("gitdir:")?.trim()))),
+        false => Some(git).filter(|_| about.is_dir()),
+    };
+    let has_head = |directory: PathBuf| directory.join("HEAD").symlink_metadata().is_ok();
+    owns(about.uid()) && directory.is_some_and(has_head)
+}
+
+/// Whether the caller takes a repository of this user for their own, as git does: root also those
+/// of who called `sudo`.
+fn owns(uid: u32) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    uid == own || own == 0 && User::who_called_sudo().is_some_and(|user| user.uid == uid)
+}
 
 /// Returns the files named `.env` or alike, directly in a project, in which some variable looks
 /// like a credential.

@@ -8,18 +8,20 @@ use serde::{Deserialize, Serialize};
 
 use super::bounds::Bounds;
 use super::environment::Rules;
+use super::exact;
 use super::identity::User;
 use super::ports::Ports;
-use super::repository::Repositories;
 use crate::enroll::Capture;
 
 /// A folder of the command's home directory that outlives the sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// Its path, relative to the home directory.
+    #[serde(with = "exact::one")]
     pub name: PathBuf,
     /// The folder of the host that holds it: it belongs to the command's user, and nobody else
     /// reads it.
+    #[serde(with = "exact::one")]
     pub folder: PathBuf,
 }
 
@@ -32,6 +34,8 @@ pub struct Launch {
     /// Whether the program is this very program, whatever the first argument says. It then runs
     /// from the open file, so the sandbox's user need not be able to reach its path.
     pub own_program: bool,
+    /// The project of the working directory, if that is not the whole of it; absolute.
+    pub project: Option<PathBuf>,
     /// Further directories that stay the host's own and writable; absolute.
     pub projects: Vec<PathBuf>,
     /// Further directories and files to show, read-only; absolute.
@@ -68,8 +72,6 @@ pub struct Launch {
     pub allow_userns: bool,
     /// Whether what git obeys in the projects' repositories stays writable.
     pub writable_git: bool,
-    /// The repositories of the projects, when they were looked for.
-    pub repositories: Repositories,
     /// Whether files that outside tools run on their own are guarded: none can change, and none can
     /// appear.
     pub guard_tools: bool,

@@ -12,11 +12,12 @@ use rustix::mount::MountFlags;
 
 use super::bounds::MemoryBound;
 use super::failure::{At, Failure, Step};
+use super::mount_plan::MountPlan;
 use super::paths::lexical;
 use super::tree::{bind, make_directories};
-use super::{environment, syscall, truststore};
+use super::{environment, program, syscall, tools, truststore};
 use crate::enroll::Ready;
-use gateway_names::SYSTEM_BUNDLES;
+use gateway_names::{SYSTEM_BUNDLES, real_path};
 
 /// The directory of the gateway's files inside the sandbox, read-only there.
 pub const DIRECTORY: &str = "/run/gateway";
@@ -52,128 +53,95 @@ pub struct Variable {
 /// Every variable that is set inside, also for `gateway env` and `doctor`. `SSL_CERT_DIR` is not
 /// among them: it is removed.
 pub const VARIABLES: &[Variable] = &[
-    Variable {
-        name: "SSL_CERT_FILE",
-        form: Form::Bundle,
-        clients: "OpenSSL, Go, Ruby, PHP, Python ssl, rustls-native-certs",
-    },
-    Variable {
-        name: "CURL_CA_BUNDLE",
-        form: Form::Bundle,
-        clients: "curl, requests",
-    },
-    Variable {
-        name: "REQUESTS_CA_BUNDLE",
-        form: Form::Bundle,
-        clients: "Python requests, boto3",
-    },
-    Variable {
-        name: "HTTPLIB2_CA_CERTS",
-        form: Form::Bundle,
-        clients: "Python httplib2",
-    },
-    Variable {
-        name: "PIP_CERT",
-        form: Form::Bundle,
-        clients: "pip",
-    },
-    Variable {
-        name: "NODE_EXTRA_CA_CERTS",
-        form: Form::Certificate,
-        clients: "Node.js, Bun, agents bundled with them",
-    },
-    Variable {
-        name: "NPM_CONFIG_CAFILE",
-        form: Form::Bundle,
-        clients: "npm",
-    },
-    Variable {
-        name: "YARN_HTTPS_CA_FILE_PATH",
-        form: Form::Bundle,
-        clients: "Yarn",
-    },
-    Variable {
-        name: "DENO_CERT",
-        form: Form::Certificate,
-        clients: "Deno",
-    },
-    Variable {
-        name: "GIT_SSL_CAINFO",
-        form: Form::Bundle,
-        clients: "git",
-    },
-    Variable {
-        name: "CARGO_HTTP_CAINFO",
-        form: Form::Bundle,
-        clients: "cargo",
-    },
-    Variable {
-        name: "AWS_CA_BUNDLE",
-        form: Form::Bundle,
-        clients: "AWS CLI and SDKs",
-    },
-    Variable {
-        name: "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
-        form: Form::Bundle,
-        clients: "gcloud",
-    },
-    Variable {
-        name: "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-        form: Form::Bundle,
-        clients: "gRPC C core",
-    },
-    Variable {
-        name: "NIX_SSL_CERT_FILE",
-        form: Form::Bundle,
-        clients: "Nix",
-    },
-    Variable {
-        name: "PERL_LWP_SSL_CA_FILE",
-        form: Form::Bundle,
-        clients: "Perl LWP",
-    },
-    Variable {
-        name: "JULIA_SSL_CA_ROOTS_PATH",
-        form: Form::Bundle,
-        clients: "Julia",
-    },
-    Variable {
-        name: "HEX_CACERTS_PATH",
-        form: Form::Bundle,
-        clients: "Elixir Hex",
-    },
-    Variable {
-        name: "JAVA_TOOL_OPTIONS",
-        form: Form::JavaOptions,
-        clients: "every Java virtual machine",
-    },
+    bundle(
+        "SSL_CERT_FILE",
+        "OpenSSL, Go, Ruby, PHP, Python ssl, rustls-native-certs",
+    ),
+    bundle("CURL_CA_BUNDLE", "curl, requests"),
+    bundle("REQUESTS_CA_BUNDLE", "Python requests, boto3"),
+    bundle("HTTPLIB2_CA_CERTS", "Python httplib2"),
+    bundle("PIP_CERT", "pip"),
+    certificate(
+        "NODE_EXTRA_CA_CERTS",
+        "Node.js, Bun, agents bundled with them",
+    ),
+    bundle("NPM_CONFIG_CAFILE", "npm"),
+    bundle("YARN_HTTPS_CA_FILE_PATH", "Yarn"),
+    certificate("DENO_CERT", "Deno"),
+    bundle("GIT_SSL_CAINFO", "git"),
+    bundle("CARGO_HTTP_CAINFO", "cargo"),
+    bundle("AWS_CA_BUNDLE", "AWS CLI and SDKs"),
+    bundle("CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", "gcloud"),
+    bundle("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "gRPC C core"),
+    bundle("NIX_SSL_CERT_FILE", "Nix"),
+    bundle("PERL_LWP_SSL_CA_FILE", "Perl LWP"),
+    bundle("JULIA_SSL_CA_ROOTS_PATH", "Julia"),
+    bundle("HEX_CACERTS_PATH", "Elixir Hex"),
+    variable(
+        "JAVA_TOOL_OPTIONS",
+        Form::JavaOptions,
+        "every Java virtual machine",
+    ),
 ];
 
-/// Writes the gateway's files, and binds them over the system's own lists.
+const fn bundle(name: &'static str, clients: &'static str) -> Variable {
+    variable(name, Form::Bundle, clients)
+}
+
+const fn certificate(name: &'static str, clients: &'static str) -> Variable {
+    variable(name, Form::Certificate, clients)
+}
+
+const fn variable(name: &'static str, form: Form, clients: &'static str) -> Variable {
+    Variable {
+        name,
+        form,
+        clients,
+    }
+}
+
+/// Whether a Java virtual machine is seen: a command, an installed one, one of the home, or a build
+/// that would fetch one.
+pub fn sees_java(plan: &MountPlan, variables: &[(OsString, OsString)]) -> bool {
+    let path = environment::value(variables, "PATH").unwrap_or_default();
+    let start = plan.working_directory.as_path();
+    let is_built = |folder: &Path| JAVA_BUILDS.iter().any(|name| folder.join(name).exists());
+    tools::names_of(&plan.seen_in_home).any(|name| name == "java")
+        || environment::value(variables, "JAVA_HOME").is_some()
+        || program::find("java".as_ref(), path, start).is_some()
+        || java_stores().iter().any(|store| store.exists())
+        || is_built(start)
+        || plan.project().is_some_and(is_built)
+}
+
+/// Writes the gateway's files, and binds them over the system's own lists. `java` adds the store
+/// that only Java reads.
 ///
 /// # Errors
 /// A [`Step::Trust`] failure that names the file.
-pub fn install(ready: &Ready) -> Result<(), Failure> {
+pub fn install(ready: &Ready, java: bool) -> Result<(), Failure> {
     make_directories(Path::new(DIRECTORY)).at(Step::Trust, DIRECTORY)?;
     MemoryBound::OWN_FILES
         .mount(Path::new(DIRECTORY), 0o755, MountFlags::NOEXEC)
         .at(Step::Trust, DIRECTORY)?;
-    let java = truststore::from_pem(&ready.ca_bundle_pem);
-    let files: [(&str, &[u8]); 5] = [
+    let store = java.then(|| truststore::from_pem(&ready.ca_bundle_pem));
+    let hosts = hosts();
+    let files: [(&str, &[u8]); 4] = [
         (BUNDLE, &ready.ca_bundle_pem),
         (CERTIFICATE, &ready.ca_pem),
-        (JAVA_STORE, &java),
         (RESOLVER, RESOLVER_CONTENT),
-        (HOSTS, &hosts()),
+        (HOSTS, &hosts),
     ];
-    for (path, content) in files {
+    let store = store.iter().map(|store| (JAVA_STORE, store.as_slice()));
+    for (path, content) in files.into_iter().chain(store) {
         fs::write(path, content).at(Step::Trust, path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o444)).at(Step::Trust, path)?;
     }
     syscall::make_read_only(c"/run/gateway").at(Step::Trust, DIRECTORY)?;
     replace_all(SYSTEM_BUNDLES, BUNDLE)?;
-    let java_stores = java_stores();
-    replace_all(java_stores.iter().map(PathBuf::as_path), JAVA_STORE)?;
+    if java {
+        replace_all(java_stores(), JAVA_STORE)?;
+    }
     replace_all(["/etc/hosts"], HOSTS)?;
     replace_resolver().at(Step::Trust, "/etc/resolv.conf")
 }
@@ -195,9 +163,10 @@ pub fn install_for_browsers(ready: &Ready, home: &Path) {
     let _ = written;
 }
 
-/// Sets the variables of [`VARIABLES`].
-pub fn set_variables(variables: &mut Vec<(OsString, OsString)>) {
-    for variable in VARIABLES {
+/// Sets the variables of [`VARIABLES`]; those of Java with `java` alone.
+pub fn set_variables(variables: &mut Vec<(OsString, OsString)>, java: bool) {
+    let is_wanted = |one: &&Variable| java || one.form != Form::JavaOptions;
+    for variable in VARIABLES.iter().filter(is_wanted) {
         let value = match variable.form {
             Form::Bundle => BUNDLE.into(),
             Form::Certificate => CERTIFICATE.into(),
@@ -230,7 +199,7 @@ fn replace_all(
 ) -> Result<(), Failure> {
     let mut done = Vec::new();
     for path in paths {
-        let Ok(real) = fs::canonicalize(path) else {
+        let Ok(real) = real_path(path) else {
             continue;
         };
         if !done.contains(&real) && real.is_file() {
@@ -307,6 +276,20 @@ const NSS_FOLDER: &str = ".pki/nssdb";
 const RESOLVER: &str = "/run/gateway/resolv.conf";
 const HOSTS: &str = "/run/gateway/hosts";
 const RESOLVER_CONTENT: &[u8] = b"nameserver 127.0.0.1\noptions timeout:2 attempts:2\n";
+/// Files of builds that run Java.
+const JAVA_BUILDS: &[&str] = &[
+    "pom.xml",
+    "mvnw",
+    "build.gradle",
+    "build.gradle.kts",
+    "gradlew",
+    "build.sbt",
+    "deps.edn",
+    "project.clj",
+    "MODULE.bazel",
+    "WORKSPACE",
+    ".sdkmanrc",
+];
 const SYSTEM_JAVA_STORES: &[&str] = &[
     "/etc/ssl/certs/java/cacerts",
     "/etc/pki/java/cacerts",
@@ -320,7 +303,7 @@ mod tests {
     #[test]
     fn java_options_are_added_to_the_users_own() {
         let mut variables = vec![("JAVA_TOOL_OPTIONS".into(), "-Xmx1g".into())];
-        set_variables(&mut variables);
+        set_variables(&mut variables, true);
         let options = environment::value(&variables, "JAVA_TOOL_OPTIONS")
             .unwrap()
             .to_str()
@@ -331,7 +314,9 @@ mod tests {
     #[test]
     fn every_variable_is_set_once() {
         let mut variables = vec![("SSL_CERT_FILE".into(), "/etc/other.pem".into())];
-        set_variables(&mut variables);
+        set_variables(&mut variables, false);
+        assert!(environment::value(&variables, "JAVA_TOOL_OPTIONS").is_none());
+        set_variables(&mut variables, true);
         assert_eq!(variables.len(), VARIABLES.len());
         assert_eq!(
             environment::value(&variables, "SSL_CERT_FILE").unwrap(),

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gateway_names::real_path;
+
 /// Directories and files of the system that are visible, read-only, if the host has them.
 ///
 /// They contain only programs, libraries and their data: no sockets, state, logs or other people's
@@ -47,7 +49,7 @@ pub const KERNELS: &[&str] = &["/proc", "/sys", "/dev"];
 pub fn trees() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for path in TREES {
-        let Ok(real) = fs::canonicalize(path) else {
+        let Ok(real) = real_path(path) else {
             continue;
         };
         if !found.iter().any(|other| real.starts_with(other)) {

@@ -1,17 +1,19 @@
 //! Names that every crate uses: sessions, exchanges, credentials and policies. Also hexadecimal
-//! digits, of which names are made, and where the system's certificates are.
+//! digits, of which names are made, where the system's certificates are, and real paths.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
 mod code;
 pub mod prefixes;
+mod real_path;
 mod reason;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+pub use real_path::real_path;
 pub use reason::{Blame, ReasonCode};
 
 /// A hash map for the path of a request. Its hash is keyed at random and costs a tenth of the

@@ -278,7 +278,7 @@ fn reached(path: PathBuf) -> Result<Connection, StateError> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     // SQLite follows no link anywhere on the path, so the folder's own links are resolved first.
-    let folder = path.parent().map(std::fs::canonicalize).transpose()?;
+    let folder = path.parent().map(crate::names::real_path).transpose()?;
     let path = match (folder, path.file_name()) {
         (Some(folder), Some(name)) => folder.join(name),
         _ => path,

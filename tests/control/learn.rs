@@ -270,7 +270,7 @@ fn init_proposes_by_the_folder_or_the_last_run_and_overwrites_nothing() {
     );
     let none = run(at, &["init", "--from-last-run", "--yes"]);
     assert!(
-        said(&none).contains("no run in this folder is known"),
+        said(&none).contains("no run in this project is known"),
         "{}",
         said(&none)
     );

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use gateway::launch::enroll;
-use gateway::launch::{self, Launch, User};
+use gateway::launch::{self, Launch, Plan, User};
 
 /// The ordinary user of the tests. The number belongs to nobody.
 pub const ANN: u32 = 12345;
@@ -242,6 +242,13 @@ pub fn plant(path: &Path, content: &str, uid: u32) {
 )]
 pub fn drive(settings: &str) -> ExitCode {
     let (launch, manner): (Launch, String) = serde_json::from_str(settings).unwrap();
+    let plan = match Plan::of(launch) {
+        Ok(plan) => plan,
+        Err(error) => {
+            tell(&error);
+            return ExitCode::from(error.exit_code());
+        }
+    };
     let (launcher, gateway) = enroll::pair().unwrap();
     let gateway = OwnedFd::from(gateway);
     let number = gateway.as_raw_fd();
@@ -253,7 +260,7 @@ pub fn drive(settings: &str) -> ExitCode {
     let user = rustix::process::geteuid().as_raw();
     let running = std::env::temp_dir().join(format!("gateway-test-running-{user}"));
     std::fs::create_dir_all(&running).unwrap();
-    let (announced, locks) = match launch::after::announce(&launch, &running) {
+    let (announced, locks) = match launch::after::announce(&plan, &running) {
         Ok((announced, locks)) => (Stdio::from(announced), locks),
         Err(_) => (Stdio::null(), Vec::new()), // The launch fails for the same reason, and says it.
     };
@@ -276,33 +283,38 @@ pub fn drive(settings: &str) -> ExitCode {
     }
     drop(gateway);
     let launcher = launcher.of(child.id().cast_signed());
-    let error = launch::reexec(launch, launcher);
+    let error = launch::reexec(&plan, launcher);
     eprintln!("reexec: {error}");
     ExitCode::from(125)
 }
 
 /// Role: the launcher, as `main` will do it.
 pub fn launch(arguments: &[OsString]) -> ExitCode {
-    let (launch, gateway) = launch::resume(arguments).unwrap();
+    let (plan, gateway) = launch::resume(arguments).unwrap();
     let process = gateway.process();
-    let ended = launch::run(launch, gateway);
+    let ended = launch::run(plan, gateway);
     if let Some(process) = process {
         launch::await_child(process, Duration::from_secs(10));
     }
     match ended {
         Ok(exit) => exit.resume(),
         Err(error) => {
-            eprintln!("gateway: {error}");
-            let mut source = std::error::Error::source(&error);
-            while let Some(cause) = source {
-                eprintln!("gateway: because: {cause}");
-                source = cause.source();
-            }
-            if let Some(advice) = error.advice() {
-                eprintln!("gateway: {advice}");
-            }
+            tell(&error);
             ExitCode::from(error.exit_code())
         }
+    }
+}
+
+/// Tells an error as `main` will.
+fn tell(error: &launch::Error) {
+    eprintln!("gateway: {error}");
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        eprintln!("gateway: because: {cause}");
+        source = cause.source();
+    }
+    if let Some(advice) = error.advice() {
+        eprintln!("gateway: {advice}");
     }
 }
 

@@ -27,12 +27,18 @@ impl UserConfig {
     #[must_use]
     pub fn of_this_user(answers: Option<PathBuf>) -> Option<Self> {
         let home = PathBuf::from(std::env::var_os("HOME")?);
-        let project = std::env::current_dir().ok()?;
+        let folder = std::env::current_dir().ok()?;
+        let mut above = folder.ancestors();
+        let project = above.find(|above| above.join(".git").exists());
+        let projects = [folder.as_path(), project.unwrap_or(&folder)];
         let path = std::env::var_os("PATH").unwrap_or_default();
         // Programs inside the project are not trusted. `/` and the home directory do not count as a
         // project.
         let inside = |directory: &Path| {
-            project != Path::new("/") && project != home && directory.starts_with(&project)
+            let is_one = |project: &Path| project != Path::new("/") && project != home;
+            projects
+                .iter()
+                .any(|one| is_one(one) && directory.starts_with(one))
         };
         let programs = std::env::split_paths(&path)
             .filter(|directory| directory.is_absolute() && !inside(directory))

@@ -2,6 +2,7 @@
 //! change. Git itself reads the settings.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -14,6 +15,7 @@ use super::git::{Git, Neutral, SETTINGS_BYTES};
 use super::tools;
 use super::walk::{Entry, Kind, Visitor, Walk};
 use crate::error::Error;
+use crate::exact;
 use crate::failure::{Failure, Step};
 use crate::folder::{Folder, To, path_in};
 use crate::identity::home_of;
@@ -27,10 +29,13 @@ pub struct Repositories {
     /// Where git finds them.
     pub entries: Vec<Entry>,
     /// Their directories, with those of submodules and worktrees: each with the top of its tree.
-    pub directories: BTreeMap<PathBuf, PathBuf>,
+    #[serde(with = "exact::map")]
+    pub directories: BTreeMap<PathBuf, OsString>,
     /// What becomes a mount, parents first.
+    #[serde(with = "exact::map")]
     pub guards: BTreeMap<PathBuf, Guard>,
     /// Folders that were not searched.
+    #[serde(with = "exact::list")]
     pub missed: BTreeSet<PathBuf>,
 }
 
@@ -128,11 +133,13 @@ impl Search<'_> {
     /// Guards a repository's directory, and those of its submodules and worktrees.
     fn directory(&mut self, directory: &Path, top: &Path, depth: usize) -> Result<(), Failure> {
         let known = self.found.directories.get(directory);
-        if depth > DEEPEST || known.is_some_and(|known| known == top || known != directory) {
+        if depth > DEEPEST
+            || known.is_some_and(|known| known == top || known != directory.as_os_str())
+        {
             return Ok(());
         }
-        let top_of = top.to_owned();
-        self.found.directories.insert(directory.to_owned(), top_of);
+        let of = directory.to_owned();
+        self.found.directories.insert(of, top.into());
         self.guard(directory, Guard::Pinned);
         self.settings(directory, top)?;
         self.absent_submodules(directory, top)?;

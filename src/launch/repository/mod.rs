@@ -36,16 +36,18 @@ pub use sweep::{Left, sweep_home};
 
 use super::failure::{At, Step};
 use super::mount_plan::MountPlan;
-use super::syscall;
+use super::{exact, syscall};
 use check::Checker;
 use watch::Watch;
 
 /// What the gateway process is told of a sandbox.
 #[derive(Debug, Serialize, Deserialize)]
 struct Announced {
+    #[serde(with = "exact::list")]
     projects: Vec<PathBuf>,
     /// Descriptors of the open, locked projects, which it inherits.
     locks: Vec<RawFd>,
+    #[serde(with = "exact::one")]
     state: PathBuf,
     began: Moment,
     guard_git: bool,
@@ -101,7 +103,6 @@ pub fn announcement() -> io::Result<OwnedFd> {
 pub fn announce(
     file: OwnedFd,
     plan: &MountPlan,
-    repositories: &Repositories,
     locks: &[OwnedFd],
     state: &Path,
 ) -> io::Result<()> {
@@ -113,7 +114,7 @@ pub fn announce(
         began: (now.tv_sec, now.tv_nsec),
         guard_git: plan.guard_git,
         guard_tools: plan.guard_tools,
-        repositories: repositories.clone(),
+        repositories: plan.repositories.clone(),
     };
     File::from(file).write_all(&serde_json::to_vec(&announced)?)
 }
@@ -162,7 +163,10 @@ impl Inspection {
             let is_top =
                 |project: &&PathBuf| !known.entries.iter().any(|one| one.top() == *project);
             let tops = self.announced.projects.iter().filter(is_top).cloned();
-            let directories = known.directories.clone();
+            let directories = known.directories.iter();
+            let directories = directories
+                .map(|(one, top)| (one.clone(), top.into()))
+                .collect();
             let watch = Watch::begin(self.checker(), directories, tops.collect(), Box::new(end))?;
             self.watch = Some(watch);
         }

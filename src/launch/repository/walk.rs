@@ -10,6 +10,7 @@ use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 
 use super::aside::is_off;
+use crate::exact;
 use crate::folder::{Folder, To, path_in};
 
 /// How git finds a repository.
@@ -39,6 +40,7 @@ impl From<FileType> for Kind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Entry {
     /// Where it is.
+    #[serde(with = "exact::one")]
     pub path: PathBuf,
     /// How git finds it.
     pub kind: Kind,
