@@ -2056,26 +2056,6 @@ fn a_head_of_the_users_in_the_working_directory_stays() {
 }
 
 #[test]
-fn what_npm_answers_is_kept_where_the_command_cannot_write_it_alone() {
-    let host = Host::with_repository();
-    let npm = "mkdir ../bin ../log; printf '#!/bin/sh\necho https://registry.example\n' > ../bin/npm; chmod 755 ../bin/npm; chmod 700 ../log";
-    host.sh("work/project", npm);
-    let log = host.at("work/log/a.jsonl").display().to_string();
-    let path = format!("{}:/usr/bin:/bin", host.at("work/bin").display());
-    for (state, is_kept) in [("home/state", true), ("work/project/state", false)] {
-        let mut command = host.exec("work/project", &["--audit", &log], "true");
-        command
-            .env("PATH", &path)
-            .env("XDG_STATE_HOME", host.at(state));
-        let output = command.output().unwrap();
-        // A state that could not be hidden from the command stops it.
-        assert_eq!(output.status.success(), is_kept, "{}", said(&output));
-        let kept = host.at(state).join("gateway/answers/npm");
-        assert_eq!(kept.exists(), is_kept, "{state}\n{}", said(&output));
-    }
-}
-
-#[test]
 fn settings_beyond_what_is_read_of_them_do_not_stay() {
     let host = Host::new();
     let script = r#"git init -q; git init -q sub

@@ -27,7 +27,7 @@ use super::project_file::AllowedFile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
-use super::{git_access, into, ports, project_file, serving};
+use super::{git_access, into, ports, project_file, registries, serving};
 use crate::body::Limit;
 use crate::config::{Config, SandboxFlags, state};
 use crate::credential::Stored;
@@ -115,8 +115,10 @@ impl Exec {
         let profile = self.profile()?;
         let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
         launch.variables.extend(git_access::variables(&resolved));
+        registries::tell(&resolved, &mut launch);
         let summary = launch::summary(&launch).map_err(not_launched)?;
         refuse_programs_of_the_workload(&resolved, &summary)?;
+        registries::refuse_of_the_workload(&resolved, &summary)?;
         if let Some(folder) = config.audit_folder() {
             keep_from_the_workload(&folder, "the audit log", "--audit FILE", &summary)?;
         }
@@ -309,11 +311,7 @@ type FindProjectFile = fn(&Path) -> Result<Option<AllowedFile>, Failure>;
 /// cannot be created, the gateway process says so.
 fn state_folders(config: &Config) -> Result<Vec<PathBuf>, Failure> {
     let mut hidden = Vec::new();
-    let folders = [
-        config.state_folder(),
-        state::granted_directory(),
-        state::answers_directory(),
-    ];
+    let folders = [config.state_folder(), state::granted_directory()];
     for folder in folders.into_iter().flatten() {
         if !changeable(config, &folder)? {
             let _ = crate::files::private_folder(&folder);
