@@ -268,7 +268,7 @@ fn mapping(preset: &Preset, registry: &PackageRegistry) -> Result<RegistryMappin
             .because("HOME is not set")
     })?;
     registry.mapping(&user).map_err(|doubt| {
-        Failure::new(format!(
+        Failure::usage(format!(
             "preset `{name}` does not know which registry you use"
         ))
         .because(doubt.to_string())
