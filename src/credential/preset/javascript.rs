@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::mapping::{RegistryReader, doubt, lines, unquoted};
+use super::mapping::{RegistryReader, lines, unquoted};
 use super::user_config::RegistryDoubt;
 
 /// The registry for all packages, and those for scopes.
@@ -13,7 +13,7 @@ struct Scoped {
     scopes: BTreeMap<String, String>,
 }
 
-/// Reads `.npmrc`, which all of them read, and `.yarnrc.yml`.
+/// Reads `.npmrc`, which all of them read, and `.yarnrc.yml`, which only Yarn does.
 pub(super) fn read(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
     let user = reader.user;
     let system = ["etc/npmrc", "usr/etc/npmrc", "usr/local/etc/npmrc"];
@@ -66,9 +66,7 @@ impl Scoped {
     }
 
     fn take_variables(&mut self, reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
-        let mut named: Vec<_> = reader.user.variables.iter().collect();
-        named.sort();
-        for (name, value) in named {
+        for (name, value) in &reader.user.variables {
             let lower = name.to_ascii_lowercase();
             let key = lower.strip_prefix("npm_config_").unwrap_or_default();
             if !value.is_empty() {
@@ -97,53 +95,25 @@ impl Scoped {
     }
 }
 
-/// Reads `npmRegistryServer` and `npmScopes` of Yarn's settings.
+/// Reads `npmRegistryServer` of Yarn's settings. For those of scopes it has no variable.
 fn read_yarn(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
     let path = reader.user.home.join(".yarnrc.yml");
     let text = reader.text(&path)?.unwrap_or_default();
-    let mut found = Scoped::default();
-    let mut scope: Option<String> = None;
     for (place, line) in lines(&text, &path, &['#']) {
-        let is_top = !line.starts_with([' ', '\t']);
-        let (key, value) = line.trim().split_once(':').unwrap_or((line, ""));
-        let value = value.split(" #").next().unwrap_or_default();
-        let (key, value) = (unquoted(key), unquoted(value));
-        match (key, &scope) {
-            ("npmRegistryServer", _) if is_top => {
-                found.default = Some(reader.default(value, &place)?);
-            }
-            ("npmScopes", _) if is_top && !value.is_empty() => {
-                return Err(doubt(&place, "write each scope on a line of its own"));
-            }
-            ("npmRegistryServer", Some(scope)) => {
-                found
-                    .scopes
-                    .insert(scope.clone(), reader.address(value, &place)?);
-            }
-            (_, Some(_)) if !is_top && value.is_empty() => scope = Some(key.to_owned()),
-            (_, Some(_)) if !is_top && value.starts_with('{') => {
-                return Err(doubt(&place, "write each setting on a line of its own"));
-            }
-            _ => {}
+        let Some((before, value)) = line.split_once("npmRegistryServer") else {
+            continue;
+        };
+        let value = value.trim_start_matches(['"', '\'', ' ', ':']);
+        let value = value
+            .split(['"', '\'', ' ', ',', '}'])
+            .next()
+            .unwrap_or_default();
+        if before.trim_matches(['"', '\'']).is_empty() {
+            let address = reader.default(value, &place)?;
+            reader.tell("YARN_NPM_REGISTRY_SERVER", address);
+        } else {
+            reader.untold_address(&path, value, &place)?;
         }
-        if is_top {
-            scope = (key == "npmScopes").then(String::new);
-        }
-    }
-    let mut text = String::new();
-    if let Some(address) = found.default {
-        text.push_str(&format!("npmRegistryServer: \"{address}\"\n"));
-    }
-    if !found.scopes.is_empty() {
-        text.push_str("npmScopes:\n");
-    }
-    for (scope, address) in found.scopes {
-        text.push_str(&format!(
-            "  \"{scope}\":\n    npmRegistryServer: \"{address}\"\n"
-        ));
-    }
-    if !text.is_empty() {
-        reader.tell_by(&path, text);
     }
     Ok(())
 }

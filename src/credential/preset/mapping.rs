@@ -125,6 +125,35 @@ impl RegistryReader<'_> {
         }
     }
 
+    /// Reads a file of which clients cannot be told: the addresses in it, which stand between two
+    /// texts.
+    pub(super) fn untold(
+        &mut self,
+        path: &Path,
+        text: &str,
+        (before, after): (&str, char),
+    ) -> Result<(), RegistryDoubt> {
+        for part in text.split(before).skip(1) {
+            let address = part.split(after).next().unwrap_or_default();
+            self.untold_address(path, address, &format!("`{}`, `{before}`", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Reads one address of such a file.
+    pub(super) fn untold_address(
+        &mut self,
+        path: &Path,
+        address: &str,
+        place: &str,
+    ) -> Result<(), RegistryDoubt> {
+        let address = self.address(address, place)?;
+        if !self.is_public(&address) {
+            self.leave_untold(path);
+        }
+        Ok(())
+    }
+
     /// Notes a file of which clients cannot be told: they do not ask the public registry either.
     pub(super) fn leave_untold(&mut self, path: &Path) {
         self.found.replaces_public = true;
@@ -173,4 +202,21 @@ pub(super) fn lines<'a>(
         !line.is_empty() && !line.starts_with(comments)
     });
     held.map(|(number, line)| (at(path, number + 1), line))
+}
+
+/// The settings of an INI file, each with its place; an indented line continues the one before.
+pub(super) fn ini(text: &str, path: &Path) -> Vec<(String, String, String)> {
+    let mut settings: Vec<(String, String, String)> = Vec::new();
+    for (place, line) in lines(text, path, &['#', ';', '[']) {
+        if line.starts_with([' ', '\t']) {
+            if let Some((_, _, value)) = settings.last_mut() {
+                value.push(' ');
+                value.push_str(line.trim());
+            }
+        } else if let Some((key, value)) = line.split_once(['=', ':']) {
+            let key = key.trim().to_ascii_lowercase().replace('_', "-");
+            settings.push((place, key, value.trim().to_owned()));
+        }
+    }
+    settings
 }

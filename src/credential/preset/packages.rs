@@ -1,8 +1,8 @@
 //! The registries of cargo, Go, Ruby, Composer, Maven and Gradle.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::mapping::{RegistryReader, at, doubt, lines, unquoted};
+use super::mapping::{RegistryReader, lines, unquoted};
 use super::user_config::RegistryDoubt;
 
 /// Reads `[source]`, `[registries]` and their variables. Sources have no variables, so cargo gets a
@@ -117,7 +117,7 @@ fn go_list(
     Ok((told, is_public))
 }
 
-/// Reads the mirrors of bundler and the sources of gem. Their clients get files.
+/// Reads the mirrors of bundler, which gets a file, and the sources of gem.
 pub(super) fn ruby(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
     let path = reader.user.home.join(".bundle/config");
     let text = reader.text(&path)?.unwrap_or_default();
@@ -139,59 +139,31 @@ pub(super) fn ruby(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt>
     if !told.is_empty() {
         reader.tell_by(&path, format!("---\n{told}"));
     }
-    gem(reader)
-}
-
-fn gem(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
     let path = reader.user.home.join(".gemrc");
     let text = reader.text(&path)?.unwrap_or_default();
-    let mut sources = Vec::new();
-    let mut in_sources = false;
     for (place, line) in lines(&text, &path, &['#']) {
-        let item = line.trim_start().strip_prefix("- ").filter(|_| in_sources);
-        if let Some(item) = item {
-            sources.push(reader.address(item, &place)?);
-            continue;
-        }
-        let (key, value) = line.split_once(": ").unwrap_or((line.trim_end(), ""));
-        in_sources = matches!(key.trim_end_matches(':'), ":sources" | "sources");
-        if in_sources && !value.trim().is_empty() {
-            return Err(doubt(&place, "write each source on a line of its own"));
+        let address = line.trim().strip_prefix("- ").unwrap_or_default();
+        if address.contains("://") {
+            reader.untold_address(&path, address, &place)?;
         }
     }
-    if sources.is_empty() {
-        return Ok(());
-    }
-    reader.found.replaces_public |= !sources.iter().any(|source| reader.is_public(source));
-    let list: Vec<String> = sources.iter().map(|one| format!("- {one}\n")).collect();
-    reader.tell_by(&path, format!("---\n:sources:\n{}", list.concat()));
     Ok(())
 }
 
 /// Reads Composer's repositories. It has no variable for them.
 pub(super) fn composer(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
     let user = reader.user;
-    let folders = match user.variable("COMPOSER_HOME") {
-        Some(_) => vec![user.place(&["COMPOSER_HOME"], "")],
-        None => vec![user.settings("composer"), user.home.join(".composer")],
-    };
-    for path in folders.into_iter().map(|folder| folder.join("config.json")) {
-        let Some(text) = reader.text(&path)? else {
-            continue;
-        };
-        let read: Result<serde_json::Value, _> = serde_json::from_str(&text);
-        let read = read.map_err(|error| doubt(&at(&path, error.line()), "it is not JSON"))?;
-        let place = format!("`{}`, `repositories`", path.display());
-        let repositories: Vec<&serde_json::Value> = match &read["repositories"] {
-            serde_json::Value::Array(list) => list.iter().collect(),
-            serde_json::Value::Object(named) => named.values().collect(),
-            _ => continue,
-        };
-        let addresses = repositories.iter().filter_map(|one| one["url"].as_str());
-        for address in addresses.filter(|address| address.starts_with("http")) {
-            reader.address(address, &place)?;
-        }
-        if !repositories.is_empty() {
+    for path in [
+        user.place(&["COMPOSER_HOME"], ".composer")
+            .join("config.json"),
+        user.settings("composer/config.json"),
+    ] {
+        let text = reader
+            .text(&path)?
+            .unwrap_or_default()
+            .replace([' ', '\n', '\t'], "");
+        reader.untold(&path, &text.replace("\\/", "/"), ("\"url\":\"", '"'))?;
+        if text.contains("\"repositories\"") {
             reader.leave_untold(&path);
         }
     }
@@ -203,36 +175,21 @@ pub(super) fn composer(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDo
 pub(super) fn jvm(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
     let user = reader.user;
     let path = user.home.join(".m2/settings.xml");
-    let text = without_comments(&reader.text(&path)?.unwrap_or_default());
-    for part in text.split("<url>").skip(1) {
-        let place = format!("`{}`, `<url>`", path.display());
-        let address = part.split('<').next().unwrap_or_default();
-        reader.address(address, &place)?;
-        reader.leave_untold(&path);
-    }
+    let text = reader.text(&path)?.unwrap_or_default();
+    reader.untold(&path, &without_comments(&text), ("<url>", '<'))?;
+    let folder = user.place(&["GRADLE_USER_HOME"], ".gradle");
+    let mut scripts = vec![folder.join("init.gradle"), folder.join("init.gradle.kts")];
+    let further = std::fs::read_dir(folder.join("init.d"))
+        .into_iter()
+        .flatten();
+    scripts.extend(further.flatten().map(|entry| entry.path()));
     // Programs of Gradle's: which of the addresses in them is whose, only Gradle knows.
-    for path in gradle_scripts(&user.place(&["GRADLE_USER_HOME"], ".gradle")) {
+    for path in scripts {
         if reader.text(&path)?.is_some_and(|text| text.contains("://")) {
             reader.leave_untold(&path);
         }
     }
     Ok(())
-}
-
-fn gradle_scripts(folder: &Path) -> Vec<PathBuf> {
-    let mut scripts = ["init.gradle", "init.gradle.kts"]
-        .map(|name| folder.join(name))
-        .to_vec();
-    let further = std::fs::read_dir(folder.join("init.d"));
-    scripts.extend(
-        further
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path()),
-    );
-    scripts.sort();
-    scripts
 }
 
 /// An XML text without its comments; of one that does not end, nothing that follows is left out.

@@ -1,6 +1,6 @@
 //! What the gateway's user and the system have configured for package registries.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct UserConfig {
     pub(super) home: PathBuf,
     pub(super) system: PathBuf,
-    pub(super) variables: HashMap<String, String>,
+    pub(super) variables: BTreeMap<String, String>,
 }
 
 /// A setting of the user's that cannot be read, so that it is not known which registry it names.
@@ -39,7 +39,7 @@ impl UserConfig {
 
     /// A configuration under other roots, with these variables.
     #[must_use]
-    pub fn below(home: &Path, system: &Path, variables: HashMap<String, String>) -> Self {
+    pub fn below(home: &Path, system: &Path, variables: BTreeMap<String, String>) -> Self {
         Self {
             home: home.to_owned(),
             system: system.to_owned(),
