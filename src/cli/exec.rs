@@ -27,7 +27,7 @@ use super::project_file::AllowedFile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
-use super::{git_access, into, ports, project_file, serving};
+use super::{git_access, into, ports, project_file, registries, serving};
 use crate::body::Limit;
 use crate::config::{Config, SandboxFlags, state};
 use crate::credential::Stored;
@@ -114,6 +114,7 @@ impl Exec {
         let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
         let mut launch = self.launch(&config)?;
         launch.variables.extend(git_access::variables(&resolved));
+        registries::tell(&resolved, &mut launch);
         let mut plan = launching::plan(launch)?;
         if !self.run.quiet {
             overview::tell_of_dropped(&plan, terminal);
@@ -124,6 +125,7 @@ impl Exec {
             project_file::tell_of_undecided(&working_directory()?, terminal)?;
         }
         refuse_programs_of_the_workload(&resolved, &plan.mounts.projects)?;
+        registries::refuse_of_the_workload(&resolved, &plan.mounts)?;
         plan.hide(own_folders(&config, &plan.mounts)?)
             .map_err(not_launched)?;
         let kept_home = self.kept_home(&config, &plan)?;
@@ -326,11 +328,7 @@ fn own_folders(config: &Config, mounts: &MountPlan) -> Result<Vec<PathBuf>, Fail
 /// cannot be created, the gateway process says so.
 fn state_folders(config: &Config) -> Result<Vec<PathBuf>, Failure> {
     let mut hidden = Vec::new();
-    let folders = [
-        config.state_folder(),
-        state::granted_directory(),
-        state::answers_directory(),
-    ];
+    let folders = [config.state_folder(), state::granted_directory()];
     for folder in folders.into_iter().flatten() {
         if !changeable(config, &folder)? {
             let _ = crate::files::private_folder(&folder);

@@ -11,7 +11,6 @@ use super::last_run::LastRun;
 use super::new_file::{self, learned, quoted};
 use super::project::{project, working_directory};
 use super::project_file;
-use super::resolve;
 use super::terminal::Terminal;
 use crate::config::Config;
 use crate::credential::preset;
@@ -57,18 +56,12 @@ impl Init {
 /// Writes a file for what a folder holds.
 fn proposed(folder: &Path) -> String {
     let mut presets: Vec<&str> = Vec::new();
-    let mut hosts: Vec<&str> = Vec::new();
     let mut why = String::new();
-    for known in KNOWN {
-        let found = known.files.iter().find(|name| folder.join(name).is_file());
-        if let Some(name) = found {
-            why.push_str(&format!("# {name}: {}\n", known.about));
-            let unknown = known.preset.and_then(without_host);
-            match unknown {
-                Some(unknown) => why.push_str(&format!("# left out: {unknown}\n")),
-                None => presets.extend(known.preset),
-            }
-            hosts.extend(known.hosts);
+    for preset in preset::all() {
+        let mut files = preset.projects.iter();
+        if let Some(file) = files.find(|name| folder.join(name).is_file()) {
+            why.push_str(&format!("# {file}: {}\n", preset.title));
+            presets.push(&preset.name);
         }
     }
     for host in remotes(folder) {
@@ -77,33 +70,14 @@ fn proposed(folder: &Path) -> String {
     }
     presets.sort_unstable();
     presets.dedup();
-    let list = |names: &[&str]| {
-        names
-            .iter()
-            .map(|one| quoted(one))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let quoted: Vec<String> = presets.iter().map(|one| quoted(one)).collect();
     let mut text =
         String::from("# What commands in this project may reach: docs/project-file.md.\n");
     text.push_str(&why);
     text.push_str("\n[policy]\n");
-    text.push_str(&format!("# Services, with the variables that hold their credentials: `gateway presets`.\npresets = [{}]\n", list(&presets)));
-    text.push_str(&format!(
-        "# Further hosts, for any method and path.\nallow = [{}]\n",
-        list(&hosts)
-    ));
+    text.push_str(&format!("# Services, with the variables that hold their credentials: `gateway presets`.\npresets = [{}]\n", quoted.join(", ")));
+    text.push_str("# Further hosts, for any method and path.\nallow = []\n");
     text
-}
-
-/// Why a preset cannot be used here: nothing names its registry's host.
-fn without_host(name: &str) -> Option<String> {
-    let failure = resolve::registry(preset::named(name)?, None).err()?;
-    Some(format!(
-        "{}: {}",
-        failure.what,
-        failure.why.unwrap_or_default()
-    ))
 }
 
 /// The services on which the repository has remotes, each with its preset.
@@ -142,59 +116,6 @@ fn host_of(url: &str) -> Option<String> {
 /// How much of a repository's settings is read.
 const MOST_SETTINGS: u64 = 256 * 1024;
 
-/// A kind of project, by a file in it.
-struct KnownProject {
-    files: &'static [&'static str],
-    about: &'static str,
-    preset: Option<&'static str>,
-    hosts: &'static [&'static str],
-}
-
-const KNOWN: &[KnownProject] = &[
-    KnownProject {
-        files: &["package.json", "deno.json", "bun.lock"],
-        about: "packages of npm",
-        preset: Some("npm"),
-        hosts: &[],
-    },
-    KnownProject {
-        files: &["Cargo.toml"],
-        about: "crates",
-        preset: Some("crates"),
-        hosts: &["static.crates.io"],
-    },
-    KnownProject {
-        files: &["pyproject.toml", "requirements.txt", "setup.py", "uv.lock"],
-        about: "packages of PyPI",
-        preset: Some("pypi"),
-        hosts: &["files.pythonhosted.org"],
-    },
-    KnownProject {
-        files: &["go.mod"],
-        about: "modules of Go",
-        preset: None,
-        hosts: &["proxy.golang.org", "sum.golang.org"],
-    },
-    KnownProject {
-        files: &["Gemfile"],
-        about: "gems",
-        preset: None,
-        hosts: &["rubygems.org", "index.rubygems.org"],
-    },
-    KnownProject {
-        files: &["composer.json"],
-        about: "packages of Packagist",
-        preset: None,
-        hosts: &["repo.packagist.org"],
-    },
-    KnownProject {
-        files: &["pom.xml", "build.gradle", "build.gradle.kts"],
-        about: "artifacts of Maven Central",
-        preset: None,
-        hosts: &["repo.maven.apache.org"],
-    },
-];
-
 /// Hosts of repositories, each with its preset.
 const SERVICES: &[(&str, &str)] = &[
     ("github.com", "github"),
@@ -221,15 +142,13 @@ mod tests {
         std::fs::write(folder.path().join(".git/config"), settings).unwrap();
         let text = proposed(folder.path());
         let config = Config::of_project(&text, &path).unwrap();
-        assert_eq!(config.presets, ["github", "npm"]);
-        assert_eq!(config.allow.len(), 2, "{text}");
+        assert_eq!(config.presets, ["github", "go", "npm"]);
         assert!(!text.contains("evil"), "{text}");
     }
 
     #[test]
     fn every_preset_that_is_proposed_exists() {
-        let presets = KNOWN.iter().filter_map(|known| known.preset);
-        for name in presets.chain(SERVICES.iter().map(|(_, preset)| *preset)) {
+        for (_, name) in SERVICES {
             assert!(preset::named(name).is_some(), "{name}");
         }
     }

@@ -65,6 +65,7 @@ mod proposal;
 mod proposed;
 mod publishing;
 mod refusal_lines;
+mod registries;
 mod reload;
 mod reloading;
 mod remedy;

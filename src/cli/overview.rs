@@ -7,6 +7,7 @@ use super::lending;
 use super::ports;
 use super::profile::Profile;
 use super::proposal;
+use super::registries;
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
 use crate::config::{Allowed, Config};
@@ -50,6 +51,7 @@ impl Overview<'_> {
         lines.extend(self.agent().map(|text| ("agent", text)));
         lines.extend(self.unset().map(|text| ("not lent", text)));
         lines.extend(self.unfit().map(|text| ("not lent", text)));
+        lines.extend(registries::untold(self.resolved).map(|text| ("registry", text)));
         lines.extend(self.projects().map(|text| ("project", text)));
         lines.push(("home", self.home()));
         lines.extend(listed(&self.plan.mounts.seen, " (to be read)").map(|text| ("sees", text)));

@@ -91,8 +91,10 @@ fn print(terminal: &Terminal, preset: &Preset) {
             preset.home.join(" ")
         ));
     }
-    if preset.registry.is_some() {
-        terminal.line("  the hosts that your own configuration of the package manager names; for downloads elsewhere, --allow HOST");
+    if let Some(registry) = &preset.registry {
+        let all = registry.public.iter().chain(&registry.downloads);
+        let all = texts(all.map(ToString::to_string).collect());
+        terminal.line(format!("  asks {all}, or what your own files name instead"));
     }
     for credential in &preset.credentials {
         terminal.line(format!("  credential {}", credential.name));
@@ -129,9 +131,12 @@ fn document(preset: &Preset) -> serde_json::Value {
             "takes": takes(credential),
         })
     });
+    let registry = preset.registry.iter();
+    let registry = registry.flat_map(|one| one.public.iter().chain(&one.downloads));
+    let registry = registry.map(ToString::to_string);
     json!({
         "name": preset.name, "title": preset.title,
         "allow": preset.allow.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "home": preset.home, "user_registry": preset.registry.is_some(), "credentials": credentials.collect::<Vec<_>>(),
+        "home": preset.home, "registry": registry.collect::<Vec<_>>(), "credentials": credentials.collect::<Vec<_>>(),
     })
 }

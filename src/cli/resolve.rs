@@ -2,12 +2,12 @@
 //! places, and hosts.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
-use super::project::changeable;
-use crate::config::{self, Allowed, Config, state};
-use crate::credential::preset::{self, Preset, PresetCredential, UserConfig};
+use crate::config::{self, Allowed, Config};
+use crate::credential::preset::{
+    self, PackageRegistry, Preset, PresetCredential, RegistryMapping, UserConfig,
+};
 use crate::credential::{SecretRef, SecretUnsafe, Stored, unfit};
 use crate::message::OriginPattern;
 use crate::names::CredentialName;
@@ -27,8 +27,8 @@ pub struct ResolvedConfig {
     pub unset: Vec<&'static PresetCredential>,
     /// Variables that presets know and nobody asked for, and why they are not lent.
     pub unfit: Vec<(String, SecretUnsafe)>,
-    /// Where the answers of package managers are kept.
-    answers: Option<PathBuf>,
+    /// What the user's own files say about the registries of the presets that were asked for.
+    pub registries: Vec<(&'static Preset, RegistryMapping)>,
 }
 
 impl ResolvedConfig {
@@ -38,10 +38,7 @@ impl ResolvedConfig {
     /// # Errors
     /// Returns a [`Failure`] for the first preset or credential that is invalid.
     pub fn of(config: &Config, known_variables: bool) -> Result<Self, Failure> {
-        let answers = state::answers_directory();
         let mut resolved = Self {
-            // A command could name a registry of its own there.
-            answers: answers.filter(|folder| changeable(config, folder).is_ok_and(|is| !is)),
             allowed: config.allow.clone(),
             offered: config.offered.clone(),
             ..Self::default()
@@ -56,9 +53,9 @@ impl ResolvedConfig {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
         }
         for preset in presets {
-            let hosts = resolved.hosts_of(preset)?;
+            let (hosts, registry) = resolved.hosts_of(preset)?;
             resolved.allowed.extend(hosts);
-            resolved.lend(preset, &mut bound)?;
+            resolved.lend(preset, &registry, &mut bound)?;
             resolved.offer(preset, &bound);
         }
         for credential in &config.credentials {
@@ -72,7 +69,7 @@ impl ResolvedConfig {
         }
         for name in &config.offered_presets {
             let preset = preset::named(name).ok_or_else(|| unknown(name))?;
-            let hosts = resolved.hosts_of(preset)?;
+            let (hosts, _) = resolved.hosts_of(preset)?;
             resolved.offered.extend(hosts);
             resolved.offer(preset, &bound);
         }
@@ -118,9 +115,9 @@ impl ResolvedConfig {
                 continue;
             }
             if lent().all(|one| !one.origins.is_empty() && self.leaves(&one.origins)) {
-                let hosts = self.hosts_of(preset)?;
+                let (hosts, registry) = self.hosts_of(preset)?;
                 self.offered.extend(hosts);
-                self.lend(preset, bound)?;
+                self.lend(preset, &registry, bound)?;
             }
         }
         Ok(())
@@ -168,15 +165,20 @@ impl ResolvedConfig {
         }
     }
 
-    /// Notes the origins of known services whose clients escape slashes, however they are allowed.
+    /// Notes the origins of known services whose clients escape slashes, however they are allowed,
+    /// and the registries that the user's `.npmrc` names.
     ///
     /// Only where no policy file may judge by a path that is written the other way.
     fn slashes_of_known(&mut self) {
         for preset in preset::with_encoded_slash() {
             let origins = preset.credentials.iter().flat_map(|one| &one.origins);
             self.encoded_slash.extend(origins.cloned());
-            self.encoded_slash
-                .extend(registry(preset, self.answers.as_deref()).unwrap_or_default());
+            if let Some(registry) = &preset.registry {
+                self.encoded_slash.extend_from_slice(&registry.public);
+                let user = UserConfig::of_this_user();
+                let named = user.map(|user| registry.in_npmrc(&user));
+                self.encoded_slash.extend(named.unwrap_or_default());
+            }
         }
     }
 
@@ -190,24 +192,41 @@ impl ResolvedConfig {
         all.map(String::as_str).collect()
     }
 
-    /// Returns the hosts that a preset needs beside those of its credentials, and notes how its
-    /// clients write paths.
-    fn hosts_of(&mut self, preset: &'static Preset) -> Result<Vec<Allowed>, Failure> {
-        let registry = registry(preset, self.answers.as_deref())?;
+    /// Returns the hosts that a preset needs beside those of its credentials, and among them the
+    /// registry to which it lends. Notes how its clients write paths.
+    fn hosts_of(
+        &mut self,
+        preset: &'static Preset,
+    ) -> Result<(Vec<Allowed>, Vec<OriginPattern>), Failure> {
+        let mut hosts = preset.allow.clone();
+        let mut lends = Vec::new();
+        if let Some(registry) = &preset.registry {
+            let mapping = mapping(preset, registry)?;
+            lends.clone_from(&mapping.origins);
+            // Names that are not for the public registry would reach it by any client that is not
+            // told of another.
+            if !mapping.replaces_public {
+                lends.extend_from_slice(&registry.public);
+                hosts.extend_from_slice(&registry.downloads);
+            }
+            hosts.extend_from_slice(&lends);
+            self.registries.push((preset, mapping));
+        }
         if preset.encoded_slash {
             let origins = preset.credentials.iter().flat_map(|one| &one.origins);
-            self.encoded_slash.extend(origins.chain(&registry).cloned());
+            self.encoded_slash.extend(origins.chain(&lends).cloned());
         }
-        Ok(preset.allow.iter().chain(&registry).map(allowed).collect())
+        Ok((hosts.iter().map(allowed).collect(), lends))
     }
 
-    /// Adds the credentials of a preset whose variables are set and not in use.
+    /// Adds the credentials of a preset whose variables are set and not in use. Those without
+    /// origins of their own are lent to the registry.
     fn lend(
         &mut self,
         preset: &'static Preset,
+        registry: &[OriginPattern],
         bound: &mut HashSet<CredentialName>,
     ) -> Result<(), Failure> {
-        let registry = registry(preset, self.answers.as_deref())?;
         for credential in &preset.credentials {
             let mut variables = credential.variables.iter();
             let Some(variable) = variables.find(|variable| is_set(variable)) else {
@@ -221,7 +240,7 @@ impl ResolvedConfig {
                 continue;
             }
             let origins = if credential.origins.is_empty() {
-                registry.clone()
+                registry.to_vec()
             } else {
                 Vec::new()
             };
@@ -241,24 +260,19 @@ fn unlendable(variable: &str) -> Option<(String, SecretUnsafe)> {
     Some((variable.to_owned(), unfit(variable)?))
 }
 
-/// Returns the hosts that the user's own package manager configuration names for this preset. What
-/// a package manager says of itself is kept in the folder `answers`.
-pub(super) fn registry(
-    preset: &Preset,
-    answers: Option<&Path>,
-) -> Result<Vec<OriginPattern>, Failure> {
-    let Some(kind) = preset.registry else {
-        return Ok(Vec::new());
-    };
+/// Reads what the user's own files say about a preset's registry.
+fn mapping(preset: &Preset, registry: &PackageRegistry) -> Result<RegistryMapping, Failure> {
     let name = &preset.name;
-    let user = UserConfig::of_this_user(answers.map(Path::to_owned)).ok_or_else(|| {
+    let user = UserConfig::of_this_user().ok_or_else(|| {
         Failure::new(format!("preset `{name}` needs your home directory"))
             .because("HOME is not set")
     })?;
-    kind.origins(&user).map_err(|error| {
-        Failure::new(format!("preset `{name}` knows no host"))
-            .because(error.to_string())
-            .next("name its hosts: `--allow HOST`")
+    registry.mapping(&user).map_err(|doubt| {
+        Failure::usage(format!(
+            "preset `{name}` does not know which registry you use"
+        ))
+        .because(doubt.to_string())
+        .next("mend it; or leave the preset out, and name hosts: `--allow HOST`")
     })
 }
 

@@ -60,13 +60,6 @@ pub fn run_directory() -> Option<PathBuf> {
     folder.or_else(|| directory().map(|state| state.join("run")))
 }
 
-/// Returns the folder of what package managers answered about their registries, with links
-/// resolved.
-#[must_use]
-pub fn answers_directory() -> Option<PathBuf> {
-    directory().map(|state| real(&state.join("answers")))
-}
-
 /// Returns the folder of the rules that operators granted for projects, with links resolved.
 #[must_use]
 pub fn granted_directory() -> Option<PathBuf> {

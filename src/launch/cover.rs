@@ -18,7 +18,8 @@ use super::tree::Tree;
 /// Returns a failure that names what cannot be covered.
 pub fn cover(plan: &MountPlan, left: &[PathBuf]) -> Result<(), Failure> {
     plan.repositories.guard()?;
-    for path in plan.hidden.iter().chain(left) {
+    let hidden = plan.hidden.iter().chain(left);
+    for path in hidden.filter(|path| !plan.is_made(path)) {
         if let Ok(real) = real_path(path) {
             mask(&real)?;
         }

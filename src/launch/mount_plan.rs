@@ -1,6 +1,7 @@
 //! The plan of the sandbox's file system. It consists of pure decisions over paths, made before
 //! anything is cloned.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,8 @@ pub struct MountPlan {
     pub seen_in_home: Vec<PathBuf>,
     /// Folders of the home directory that outlive the sandbox.
     pub kept: Vec<Kept>,
+    /// Files to make in the home directory unless it shows them, by path relative to it.
+    pub files: BTreeMap<PathBuf, String>,
     /// What a person or the gateway hides, absolute.
     #[serde(with = "exact::list")]
     pub hidden: Vec<PathBuf>,
@@ -112,6 +115,7 @@ impl MountPlan {
         other_homes.retain(|other| other != Path::new("/") && !home.path().starts_with(other));
         let mut plan = Self {
             kept: request.kept,
+            files: request.files,
             hidden: request.hide,
             own: request.own,
             read_only: request.read_only,
@@ -274,6 +278,13 @@ impl MountPlan {
         };
         home.into_iter()
             .flat_map(|home| self.seen_in_home.iter().map(|name| home.join(name)))
+    }
+
+    /// Whether a file of the new root is one that was made for it, and no host's of that name.
+    pub fn is_made(&self, path: &Path) -> bool {
+        let name = path.strip_prefix(self.home.path());
+        let text = name.ok().and_then(|name| self.files.get(name));
+        text.is_some_and(|text| std::fs::read(path).is_ok_and(|held| held == text.as_bytes()))
     }
 
     /// Whether a path lies in a folder that outlives the sandbox.

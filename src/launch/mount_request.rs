@@ -1,5 +1,6 @@
 //! What the sandbox's file system should contain, according to the user and this machine.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,8 @@ pub struct MountRequest {
     pub sets: Vec<String>,
     /// Folders of the home directory that outlive the sandbox.
     pub kept: Vec<Kept>,
+    /// Files to make in the home directory unless it shows them, by path relative to it.
+    pub files: BTreeMap<PathBuf, String>,
     /// Files and directories to hide, beyond the built-in ones; absolute.
     pub hide: Vec<PathBuf>,
     /// Those of `hide` that nothing may replace.
@@ -77,6 +80,7 @@ impl MountRequest {
             see_home: launch.see_home.clone(),
             sets: launch.sets.clone(),
             kept: launch.kept.clone(),
+            files: launch.files.clone(),
             hide: hidden(launch),
             own: launch.own.iter().filter_map(|path| by_name(path)).collect(),
             own_folders: launch.own_folders.clone(),

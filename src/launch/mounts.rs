@@ -208,6 +208,7 @@ fn make_home(plan: &MountPlan, kept: &[Tree], layers: &mut Layers) -> Result<boo
             .create(&place);
         made.at(Step::Home, home.display().to_string())?;
         kept_home::put(kept, stage)?;
+        make_files(plan, &place)?;
         return Ok(true);
     }
     let part = below(stage, MEMORY).join(HOME);
@@ -230,7 +231,22 @@ fn make_home(plan: &MountPlan, kept: &[Tree], layers: &mut Layers) -> Result<boo
     if let Some(identity) = gitconfig::identity(home).filter(|_| !settings.exists()) {
         fs::write(settings, identity).at(Step::Home, ".gitconfig")?;
     }
+    make_files(plan, &place)?;
     Ok(all_by_name)
+}
+
+/// Makes the files of the plan that the home in its place does not show.
+fn make_files(plan: &MountPlan, home: &Path) -> Result<(), Failure> {
+    for (name, text) in &plan.files {
+        let path = home.join(name);
+        if path.symlink_metadata().is_err() {
+            path.parent()
+                .map_or(Ok(()), make_directories)
+                .and_then(|()| fs::write(&path, text))
+                .at(Step::Home, name.display().to_string())?;
+        }
+    }
+    Ok(())
 }
 
 /// Puts one item of the home directory in its place: a directory as an overlay, a file as a copy.

@@ -47,6 +47,9 @@ pub struct Launch {
     pub sets: Vec<String>,
     /// Folders of the home directory that outlive the sandbox.
     pub kept: Vec<Kept>,
+    /// Files that the command gets in its home directory unless the home shows them, by path
+    /// relative to it.
+    pub files: BTreeMap<PathBuf, String>,
     /// Variables that the command gets unless it has them. `~/` at the start of a value stands for
     /// its home directory, and `$NAME` for the value of another variable.
     pub variables: BTreeMap<String, String>,

@@ -531,6 +531,47 @@ fn a_scoped_package_passes_by_the_preset_of_npm_alone() {
     assert!(judged.contains("path"), "{judged}");
 }
 
+#[test]
+fn registries_are_named_by_files_and_no_program_is_asked() {
+    let desk = Desk::new();
+    let asked = desk.at("home/asked");
+    let script = format!("#!/bin/sh\necho x >> {}\n", asked.display());
+    for name in ["npm", "python3", "python", "pip"] {
+        desk.write(&format!("tools/{name}"), &script);
+    }
+    let with = |flags: &[&str]| {
+        let mut command = desk.command("one", &[flags, &["--", "true"]].concat());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let (code, said) = with(&["--preset", "npm", "--preset", "pypi"]);
+    assert_eq!((code, asked.exists()), (Some(0), false), "{said}");
+    for host in ["registry.npmjs.org", "files.pythonhosted.org"] {
+        assert!(said.contains(host), "{said}");
+    }
+    desk.write("home/.npmrc", "\n@corp:registry=nonsense\n");
+    let (code, said) = with(&["--preset", "npm"]);
+    assert_eq!(code, Some(2), "{said}");
+    for part in [".npmrc`, line 2: ", "next: mend it"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert_eq!(with(&[]).0, Some(0));
+    let mirror = "<mirror><url>https://mvn.corp.test/</url></mirror>";
+    desk.write("home/.m2/settings.xml", mirror);
+    let (_, said) = with(&["--preset", "maven"]);
+    assert!(said.contains("mvn.corp.test"), "{said}");
+    assert!(said.contains("settings.xml names registries"), "{said}");
+    assert!(!said.contains("repo.maven.apache.org"), "{said}");
+    // Where the command could write it, the file is not the user's word.
+    desk.write("one/dotfiles/npmrc", "registry=https://evil.test/\n");
+    fs::remove_file(desk.at("home/.npmrc")).unwrap();
+    symlink(desk.at("one/dotfiles/npmrc"), desk.at("home/.npmrc")).unwrap();
+    let (code, said) = with(&["--preset", "npm"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("the command may change"), "{said}");
+}
+
 const REGISTRY: &str = "
 import http.server, ssl, sys
 class Registry(http.server.BaseHTTPRequestHandler):

@@ -14,7 +14,7 @@ from packages import TOKEN, WORD, Registries
 from stand_ins import Desk
 
 HOSTS = ["registry.npmjs.org", "pypi.org", "files.pythonhosted.org", "index.crates.io", "static.crates.io", "proxy.golang.org", "deb.debian.org",
-         "registry-1.docker.io", "github.com", "api.github.com"]
+         "registry-1.docker.io", "github.com", "api.github.com", "npm.corp.test", "pypi.corp.test", "crates.corp.test", "go.corp.test"]
 CLIENTS = Path(os.environ["GATEWAY_CLIENTS"])
 APT = "-o Dir::Etc::sourcelist=$PWD/sources -o Dir::Etc::sourceparts=- -o Dir::State=$PWD/state -o Dir::Cache=$PWD/cache"
 UNSHARED = "unshare -r podman --root /tmp/store --runroot /tmp/run --storage-driver vfs"
@@ -22,14 +22,14 @@ UNSHARED = "unshare -r podman --root /tmp/store --runroot /tmp/run --storage-dri
 # For each: the flags, the command in a shell, and what must be seen of it; what is run without flags, and what is told then; and how
 # the client says its version. `None` where there is nothing to allow.
 COMMANDS = {
-    "npm": (["--allow", "registry.npmjs.org"], "npm install --no-audit --no-fund @lab/hello && node -p 'require(\"@lab/hello\")'", WORD,
+    "npm": (["--preset", "npm"], "npm install --no-audit --no-fund @lab/hello && node -p 'require(\"@lab/hello\")'", WORD,
             "npm install --no-audit left-pad", "`gateway allow registry.npmjs.org`", "npm --version"),
-    "pip": (["--allow", "pypi.org", "--allow", "files.pythonhosted.org"],
+    "pip": (["--preset", "pypi"],
             f"{CLIENTS}/venv/bin/pip install -q --target site labhello && PYTHONPATH=site python3 -c 'import labhello; print(labhello.WORD)'", WORD,
             f"{CLIENTS}/venv/bin/pip install labhello", "`--allow pypi.org` permits it", f"{CLIENTS}/venv/bin/pip --version"),
-    "cargo": (["--allow", "index.crates.io", "--allow", "static.crates.io"], f"{CLIENTS}/bin/cargo fetch && ls ~/.cargo/registry/src/*", "labhello-1.0.0",
+    "cargo": (["--preset", "crates"], f"{CLIENTS}/bin/cargo fetch && ls ~/.cargo/registry/src/*", "labhello-1.0.0",
               f"CARGO_NET_RETRY=0 {CLIENTS}/bin/cargo fetch", "`gateway allow index.crates.io`", f"{CLIENTS}/bin/cargo --version"),
-    "go": (["--allow", "proxy.golang.org"], "go mod download lab.test/hello@v1.0.0 && ls ~/go/pkg/mod/lab.test", "hello@v1.0.0",
+    "go": (["--preset", "go"], "go mod download lab.test/hello@v1.0.0 && ls ~/go/pkg/mod/lab.test", "hello@v1.0.0",
            "go mod download lab.test/hello@v1.0.0", "`gateway allow proxy.golang.org`", "go version"),
     "apt": (["--allow", "deb.debian.org"], f"apt-get {APT} -qq update && apt-get {APT} -qq download labhello && ls *.deb", "labhello_1.0_all.deb",
             f"apt-get {APT} update", "`gateway allow deb.debian.org`", "apt-get --version"),
@@ -43,9 +43,28 @@ COMMANDS = {
     "docker": (None, None, None, "docker pull alpine", "so its socket is not shown", "docker --version"),
 }
 
+# For each: a file of the user's that names a registry of their own, the preset, the command, and what must be seen of it. No public
+# registry may be asked for anything.
+MAPPED = {
+    "npm-scope": (".npmrc", "@corp:registry=https://npm.corp.test/\n//npm.corp.test/:_authToken=npm_secret\n", "npm",
+                  "npm view @corp/internal-lib name", "@corp/internal-lib"),
+    "npm-scope-in-sh": (".npmrc", "@corp:registry=https://u:secret@npm.corp.test/\n", "npm",
+                        "npm view @corp/internal-lib name; cat ~/.npmrc", "@corp/internal-lib"),
+    "pip-index": (".config/pip/pip.conf", "[global]\nindex-url = https://u:secret@pypi.corp.test/simple\n", "pypi",
+                  f"{CLIENTS}/venv/bin/pip download -q labhello && ls && printenv PIP_INDEX_URL", "labhello-1.0"),
+    "cargo-source": (".cargo/config.toml", '[source.crates-io]\nreplace-with = "corp"\n[source.corp]\nregistry = "sparse+https://crates.corp.test/"\n', "crates",
+                     f"{CLIENTS}/bin/cargo fetch && ls ~/.cargo/registry/src/*", "labhello-1.0.0"),
+    "go-proxy": (".config/go/env", "GOPROXY=https://u:secret@go.corp.test\n", "go",
+                 "go mod download lab.test/hello@v1.0.0 && ls ~/go/pkg/mod/lab.test", "hello@v1.0.0"),
+}
+CORP = {"pypi.org": "pypi.corp.test", "files.pythonhosted.org": "pypi.corp.test", "index.crates.io": "crates.corp.test",
+        "static.crates.io": "crates.corp.test", "proxy.golang.org": "go.corp.test"}
+
 
 def prepare(desk):
-    Registries.pages = {**packages.npm(), **packages.pip(), **packages.cargo(), **packages.go(), **packages.apt(desk.folder), **packages.image()}
+    public = {**packages.pip(), **packages.cargo(), **packages.go()}
+    Registries.pages = {**packages.npm(), **packages.npm("npm.corp.test", "@corp/internal-lib"), **public, **packages.elsewhere(public, CORP),
+                        **packages.apt(desk.folder), **packages.image()}
     Registries.repositories = str(desk.folder / "repositories")
     subprocess.run(["git", "init", "-q", "--bare", f"{Registries.repositories}/octo/hello.git"], check=True)
     desk.config.write_text(f'[sandbox]\nsee = ["{CLIENTS}"]\n\n' + desk.config.read_text())
@@ -77,6 +96,17 @@ def works(desk, flags, script, seen):
     return "" if code == 0 and seen in said else said
 
 
+def is_mapped(desk, name, text, preset, script, seen):
+    """Asks the user's own registry, no other, and without what their file has of a credential."""
+    path = desk.write(f"home/{name}", text)
+    desk.own()
+    Registries.seen.clear()
+    said, code, _ = run(desk, ["--preset", preset], script)
+    path.unlink()
+    public = [one for one in Registries.seen if not one.split("/")[0].endswith(".corp.test")]
+    return "" if code == 0 and seen in said and not public and "secret" not in said else f"{said}\npublic: {public}"
+
+
 def is_told(desk, script, told, version):
     least = lambda script: min(run(desk, ["--no-lend", "--profile", "none"], script)[2] for _ in range(3))
     said, code, _ = run(desk, ["--no-lend", "--profile", "none"], script)
@@ -102,6 +132,12 @@ def main():
                 continue
             wrong = works(desk, flags, script, seen) if script else ""
             wrong = wrong or is_told(desk, refused, told, version)
+            print(f"{'FAIL' if wrong else 'ok  '} {name}{chr(10) if wrong else ''}{wrong[-3000:]}", flush=True)
+            failed += [name] * bool(wrong)
+        for name, mapped in MAPPED.items():
+            if only and name not in only:
+                continue
+            wrong = is_mapped(desk, *mapped)
             print(f"{'FAIL' if wrong else 'ok  '} {name}{chr(10) if wrong else ''}{wrong[-3000:]}", flush=True)
             failed += [name] * bool(wrong)
     sys.exit(1 if failed else 0)

@@ -29,13 +29,13 @@ def sha(content, kind="sha256"):
     return hashlib.new(kind, content)
 
 
-def npm():
-    package = {"name": "@lab/hello", "version": "1.0.0", "main": "index.js"}
+def npm(host="registry.npmjs.org", name="@lab/hello"):
+    package = {"name": name, "version": "1.0.0", "main": "index.js"}
     tgz = tarball({"package/package.json": json.dumps(package), "package/index.js": f"module.exports = {WORD!r}\n"})
     integrity = "sha512-" + base64.b64encode(sha(tgz, "sha512").digest()).decode()
-    dist = {"tarball": "https://registry.npmjs.org/@lab/hello/-/hello-1.0.0.tgz", "integrity": integrity}
-    about = {"name": "@lab/hello", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": {**package, "dist": dist}}}
-    return {"registry.npmjs.org/@lab/hello": json.dumps(about).encode(), "registry.npmjs.org/@lab/hello/-/hello-1.0.0.tgz": tgz}
+    place = f"{host}/{name}/-/1.0.0.tgz"
+    about = {"name": name, "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": {**package, "dist": {"tarball": f"https://{place}", "integrity": integrity}}}}
+    return {f"{host}/{name}": json.dumps(about).encode(), place: tgz}
 
 
 def pip():
@@ -87,15 +87,26 @@ def image():
     return {at: b"{}", **blobs, **manifests}
 
 
+def elsewhere(pages, hosts):
+    """The same pages at other hosts."""
+    moved = {}
+    for path, content in pages.items():
+        for host, other in hosts.items():
+            path, content = path.replace(host, other), content.replace(host.encode(), other.encode())
+        moved[path] = content
+    return moved
+
+
 class Registries(http.server.BaseHTTPRequestHandler):
     """The pages of all of them, GitHub's interface, and its repositories. Only the real token is taken."""
 
     protocol_version = "HTTP/1.1"
-    pages, repositories = {}, None
+    pages, repositories, seen = {}, None, []
 
     def do_GET(self):
         content = self.content()
         host, path = self.headers["host"], urllib.parse.unquote(self.path.partition("?")[0])
+        self.seen.append(host + path)
         token = base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
         real = self.headers.get("authorization", "") in (f"token {TOKEN}", f"Bearer {TOKEN}", f"Basic {token}")
         if host == "api.github.com":
@@ -104,7 +115,7 @@ class Registries(http.server.BaseHTTPRequestHandler):
             return self.git(path, content) if real else self.answer(401, b"", "text/plain", ("www-authenticate", "Basic"))
         page = self.pages.get(host + path)
         kind = "application/vnd.docker.distribution.manifest.v2+json" if "/manifests/" in path else \
-            "text/html" if "/simple/" in path else "application/json" if host == "registry.npmjs.org" else "application/octet-stream"
+            "text/html" if "/simple/" in path else "application/json" if "npm" in host else "application/octet-stream"
         return self.answer(404 if page is None else 200, page or b"", kind)
 
     do_POST = do_HEAD = do_GET

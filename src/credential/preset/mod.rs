@@ -1,7 +1,13 @@
 //! Presets: what the gateway knows about services by name. The data is in `policies/services`, and
 //! tests check it.
 
+mod javascript;
+mod mapping;
+mod packages;
+mod python;
 mod registry;
+#[cfg(test)]
+mod registry_tests;
 mod table;
 mod user_config;
 
@@ -14,8 +20,9 @@ use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
-pub use registry::{PackageRegistry, RegistryUnknown};
-pub use user_config::UserConfig;
+pub use mapping::RegistryMapping;
+pub use registry::{PackageClients, PackageRegistry};
+pub use user_config::{RegistryDoubt, UserConfig};
 
 /// What the gateway knows about one service.
 #[derive(Debug, Clone)]
@@ -28,9 +35,10 @@ pub struct Preset {
     pub allow: Vec<OriginPattern>,
     /// Sets of home files that the sandbox shows with it: a person's settings for its programs.
     pub home: Vec<String>,
-    /// The registry whose hosts the user's own configuration names; see
-    /// [`PackageRegistry::origins`].
+    /// Its package registry. A credential without origins of its own is lent there.
     pub registry: Option<PackageRegistry>,
+    /// Files of a project that needs it.
+    pub projects: Vec<String>,
     /// Whether its clients send `%2F` inside a path segment.
     pub encoded_slash: bool,
     /// Its credentials.
@@ -200,10 +208,22 @@ struct RawPreset {
     allow: Vec<String>,
     #[serde(default)]
     home: Vec<String>,
-    registry: Option<PackageRegistry>,
+    registry: Option<RawRegistry>,
+    #[serde(default)]
+    projects: Vec<String>,
     #[serde(default)]
     encoded_slash: bool,
+    #[serde(default)]
     credential: Vec<RawCredential>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRegistry {
+    clients: PackageClients,
+    public: Vec<String>,
+    #[serde(default)]
+    downloads: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -259,7 +279,15 @@ fn read(text: &str) -> Result<Preset, String> {
         title: raw.title,
         allow: origins(&raw.allow)?,
         home: raw.home,
-        registry: raw.registry,
+        registry: match raw.registry {
+            None => None,
+            Some(registry) => Some(PackageRegistry {
+                clients: registry.clients,
+                public: origins(&registry.public)?,
+                downloads: origins(&registry.downloads)?,
+            }),
+        },
+        projects: raw.projects,
         encoded_slash: raw.encoded_slash,
         credentials,
     })

@@ -1,12 +1,11 @@
 //! What the gateway's user and the system have configured for package registries.
 
-use std::collections::HashMap;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-/// The configuration of the user and of the system, never of the project.
+/// The configuration of the user and of the system, never of the project. It is only read: nobody
+/// but its files and the user's own variables says where packages come from.
 ///
 /// The workload can write a project's `.npmrc`, `.cargo/config.toml` or virtual environment. If
 /// they were read, a host of its choice would be allowed and lent credentials.
@@ -14,56 +13,37 @@ use std::time::{Duration, Instant};
 pub struct UserConfig {
     pub(super) home: PathBuf,
     pub(super) system: PathBuf,
-    pub(super) variables: HashMap<String, String>,
-    /// Directories to search for the registry's own program if no file names a host.
-    pub(super) programs: Vec<PathBuf>,
-    /// Where the answers of such programs are kept.
-    pub(super) answers: Option<PathBuf>,
+    pub(super) variables: BTreeMap<String, String>,
+}
+
+/// A setting of the user's that cannot be read, so that it is not known which registry it names.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {why}")]
+pub struct RegistryDoubt {
+    /// The file and the line or key, or the variable.
+    pub place: String,
+    /// What is wrong with it. No part of the value, which may hold a credential.
+    pub why: String,
 }
 
 impl UserConfig {
-    /// The configuration of the gateway's user. Programs are searched for in `PATH`, outside the
-    /// working directory. What they answer is kept in the folder `answers`: npm takes some 200 ms.
+    /// The configuration of the gateway's user. Returns `None` if `HOME` is not set.
     #[must_use]
-    pub fn of_this_user(answers: Option<PathBuf>) -> Option<Self> {
-        let home = PathBuf::from(std::env::var_os("HOME")?);
-        let folder = std::env::current_dir().ok()?;
-        let mut above = folder.ancestors();
-        let project = above.find(|above| above.join(".git").exists());
-        let projects = [folder.as_path(), project.unwrap_or(&folder)];
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        // Programs inside the project are not trusted. `/` and the home directory do not count as a
-        // project.
-        let inside = |directory: &Path| {
-            let is_one = |project: &Path| project != Path::new("/") && project != home;
-            projects
-                .iter()
-                .any(|one| is_one(one) && directory.starts_with(one))
-        };
-        let programs = std::env::split_paths(&path)
-            .filter(|directory| directory.is_absolute() && !inside(directory))
-            .collect();
+    pub fn of_this_user() -> Option<Self> {
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        Some(Self {
-            home,
-            system: PathBuf::from("/"),
-            variables: variables.collect(),
-            programs,
-            answers,
-        })
+        let home = PathBuf::from(std::env::var_os("HOME")?);
+        Some(Self::below(&home, Path::new("/"), variables.collect()))
     }
 
-    /// A configuration under other roots, with these variables and without programs.
+    /// A configuration under other roots, with these variables.
     #[must_use]
-    pub fn below(home: &Path, system: &Path, variables: HashMap<String, String>) -> Self {
+    pub fn below(home: &Path, system: &Path, variables: BTreeMap<String, String>) -> Self {
         Self {
             home: home.to_owned(),
             system: system.to_owned(),
             variables,
-            programs: Vec::new(),
-            answers: None,
         }
     }
 
@@ -74,125 +54,41 @@ impl UserConfig {
             .filter(|value| !value.is_empty())
     }
 
-    /// The text of a configuration file; an absent, unreadable or huge file is ignored.
-    pub(super) fn text(path: &Path) -> Option<String> {
-        let about = std::fs::metadata(path).ok()?;
-        (about.is_file() && about.len() <= MAX_FILE_BYTES)
-            .then(|| std::fs::read_to_string(path).ok())?
+    /// The path that the first of these variables names, or the usual one below the home.
+    pub(super) fn place(&self, variables: &[&str], usual: &str) -> PathBuf {
+        let named = variables.iter().find_map(|name| self.variable(name));
+        let named = named.map(PathBuf::from).filter(|path| path.is_absolute());
+        named.unwrap_or_else(|| self.home.join(usual))
     }
 
-    pub(super) fn named_file(&self, variable: &str) -> Option<PathBuf> {
-        self.variable(variable)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    }
-
-    /// The output of the registry's own program, run in `/`, where no project file applies. It is
-    /// asked once a day, and again when the program is another one.
-    pub(super) fn ask(&self, programs: &[&str], arguments: &[&str]) -> Option<String> {
-        let found = programs.iter().find_map(|program| {
-            self.programs
-                .iter()
-                .map(|directory| directory.join(program))
-                .find(|path| path.is_file())
-        })?;
-        let asked = asked(&found, arguments)?;
-        let kept = self.answers.as_deref().map(|folder| {
-            let name = found.file_name().unwrap_or_default();
-            folder.join(name)
-        });
-        if let Some(known) = kept.as_deref().and_then(|file| kept_answer(file, &asked)) {
-            return Some(known);
-        }
-        let mut command = Command::new(&found);
-        command
-            .args(arguments)
-            .current_dir("/")
-            .env_clear()
-            .env("HOME", &self.home);
-        command.env("PATH", std::env::join_paths(&self.programs).ok()?);
-        let answer = answer(command)?;
-        if let Some(file) = kept {
-            // Where it cannot be kept, the program is asked each time.
-            let _ = keep(&file, &format!("{asked}\n{answer}\n"));
-        }
-        Some(answer)
+    /// A path below the user's folder of settings.
+    pub(super) fn settings(&self, path: &str) -> PathBuf {
+        self.place(&["XDG_CONFIG_HOME"], ".config").join(path)
     }
 }
 
-/// Names a program, as it is now, and what it is asked.
-fn asked(program: &Path, arguments: &[&str]) -> Option<String> {
-    let program = program.canonicalize().ok()?;
-    let about = program.metadata().ok()?;
-    let (inode, changed) = (about.ino(), (about.ctime(), about.ctime_nsec()));
-    let question = arguments.join(" ");
-    Some(format!("{program:?} {inode} {changed:?} {question}"))
-}
-
-/// The answer in a file, if it is of today and to this question.
-fn kept_answer(file: &Path, asked: &str) -> Option<String> {
-    let age = std::fs::metadata(file).ok()?.modified().ok()?.elapsed();
-    let text = UserConfig::text(file).filter(|_| age.is_ok_and(|age| age < KEPT_FOR))?;
-    let (known, answer) = text.split_once('\n')?;
-    (known == asked).then(|| answer.trim().to_owned())
-}
-
-/// Replaces a file in a folder of this user alone.
-fn keep(file: &Path, text: &str) -> std::io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(folder)?;
-    let beside = file.with_extension(std::process::id().to_string());
-    std::fs::write(&beside, text)?;
-    std::fs::rename(&beside, file)
-}
-
-/// The first line that a program prints, if it succeeds in time.
-fn answer(mut command: Command) -> Option<String> {
-    use std::io::Read as _;
-    use std::os::unix::process::CommandExt as _;
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .process_group(0);
-    let mut child = command.spawn().ok()?;
-    let deadline = Instant::now() + ANSWER_WITHIN;
-    let status = loop {
-        match child.try_wait().ok()? {
-            Some(status) => break status,
-            None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
-            None => {
-                let group = i32::try_from(child.id())
-                    .ok()
-                    .and_then(rustix::process::Pid::from_raw);
-                if let Some(group) = group {
-                    // If it has already ended by itself, that is fine.
-                    let _ =
-                        rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-                }
-                child.wait().ok()?;
-                return None;
-            }
-        }
+/// The text of a file; `None` if there is none.
+///
+/// # Errors
+/// [`RegistryDoubt`] if it cannot be read, or is too large.
+pub(super) fn text(path: &Path) -> Result<Option<String>, RegistryDoubt> {
+    let doubt = |why: String| RegistryDoubt {
+        place: format!("`{}`", path.display()),
+        why,
     };
-    let mut printed = Vec::new();
-    // An address fits into a pipe, so a program that ended has printed it. Do not wait for a child
-    // of it that keeps the pipe open.
-    let stdout = child.stdout.take()?;
-    rustix::io::ioctl_fionbio(&stdout, true).ok()?;
-    // If the pipe is still open, reading ends with `WouldBlock` after everything printed.
-    let _ = stdout.take(MAX_ANSWER_BYTES).read_to_end(&mut printed);
-    let line = String::from_utf8(printed)
-        .ok()?
-        .lines()
-        .next()?
-        .trim()
-        .to_owned();
-    status.success().then_some(line)
+    match std::fs::metadata(path) {
+        // `/dev/null` says that there is none.
+        Ok(about) if about.is_dir() || path == Path::new("/dev/null") => return Ok(None),
+        Ok(about) if !about.is_file() || about.len() > MAX_FILE_BYTES => {
+            return Err(doubt("it is no file of at most 1 MiB".to_owned()));
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        _ => {}
+    }
+    let read = std::fs::read_to_string(path);
+    read.map(Some).map_err(|error| doubt(error.to_string()))
 }
 
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
-const MAX_ANSWER_BYTES: u64 = 4096;
 const MAX_FILE_BYTES: u64 = 1 << 20;
