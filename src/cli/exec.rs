@@ -27,14 +27,13 @@ use super::project_file::AllowedFile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
-use super::{git_access, into, ports, project_file, serving};
+use super::{git_access, into, ports, project_file, serving, written};
 use crate::body::Limit;
 use crate::config::{Config, SandboxFlags, state};
-use crate::credential::Stored;
 use crate::credential::preset;
 use crate::launch::bounds::Bounds;
 use crate::launch::enroll::GatewayEnd;
-use crate::launch::{self, Launch, environment, program};
+use crate::launch::{self, Launch, environment};
 
 /// Run a command whose every connection goes through the gateway
 #[derive(Args)]
@@ -116,7 +115,10 @@ impl Exec {
         let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
         launch.variables.extend(git_access::variables(&resolved));
         let summary = launch::summary(&launch).map_err(not_launched)?;
-        refuse_programs_of_the_workload(&resolved, &summary)?;
+        let kept = self.kept_home(&config, &summary)?;
+        written::note(&summary, kept.as_ref())?;
+        // Once more: what this command may write counts too.
+        self.config(project_file::in_force)?;
         if let Some(folder) = config.audit_folder() {
             keep_from_the_workload(&folder, "the audit log", "--audit FILE", &summary)?;
         }
@@ -129,7 +131,6 @@ impl Exec {
         launch
             .own_folders
             .extend(keep_control_from_the_workload(&config, &summary)?);
-        let kept = self.kept_home(&config, &summary)?;
         if let Some(kept) = &kept {
             launch.kept = kept.prepare(summary.user, self.fresh_home)?;
         }
@@ -329,33 +330,6 @@ fn user(name: &str) -> Result<launch::User, Failure> {
     })
 }
 
-/// Refuses secret commands that the workload could change. They run outside the sandbox, so the
-/// workload must not be able to change the program, a link on its path, or its interpreter
-/// permanently.
-fn refuse_programs_of_the_workload(
-    resolved: &ResolvedConfig,
-    summary: &launch::Summary,
-) -> Result<(), Failure> {
-    let own = summary.persistent.then_some(&summary.working_directory);
-    let writable = || summary.projects.iter().chain(own);
-    for Stored { binding, from } in &resolved.stored {
-        let names = from.program().map(program::names).unwrap_or_default();
-        let changeable = |name: &PathBuf| writable().any(|folder| name.starts_with(folder));
-        if names.iter().any(changeable) {
-            return Err(Failure::usage(format!(
-                "the command of credential `{}` is refused",
-                binding.credential
-            ))
-            .because(
-                "it, a link to it or its interpreter lies in a directory that the sandboxed command may change, and it runs \
-                 outside the sandbox",
-            )
-            .next("move the program out of the project"));
-        }
-    }
-    Ok(())
-}
-
 /// Returns the project whose phantoms are kept: the working directory. Nothing is kept in a folder
 /// that the command may change.
 fn keeping(config: &Config) -> Result<Keeping, Failure> {
@@ -459,8 +433,6 @@ const NOT_INTO: [&str; 11] = [
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]
@@ -473,51 +445,5 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn a_secrets_command_may_not_lie_where_the_workload_can_change_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("secret");
-        std::fs::write(&program, "#!/bin/sh\necho x\n").unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let text = format!(
-            "[[credential]]\nname = \"a\"\nfrom = {{ command = [{:?}] }}\norigins = [\"https://a.example.test\"]\n",
-            program.display().to_string()
-        );
-        let config =
-            Config::from_str(&text, std::path::Path::new("/nowhere/gateway.toml")).unwrap();
-        let resolved = ResolvedConfig::of(&config, false).unwrap();
-        let summary = |project: PathBuf, persistent: bool| launch::Summary {
-            user: launch::User { uid: 1, gid: 1 },
-            home: launch::Home::Empty("/tmp/home".into()),
-            seen_in_home: Vec::new(),
-            places_in_home: Vec::new(),
-            seen: Vec::new(),
-            working_directory: project,
-            persistent,
-            projects: Vec::new(),
-            left_out: Vec::new(),
-            guards_git: false,
-            secrets: Vec::new(),
-            sockets: Vec::new(),
-        };
-        let project = folder.path().canonicalize().unwrap();
-        let refused = refuse_programs_of_the_workload(&resolved, &summary(project.clone(), true))
-            .unwrap_err();
-        assert!(refused.to_string().contains("runs outside the sandbox"));
-        assert!(
-            refuse_programs_of_the_workload(&resolved, &summary(project.clone(), false)).is_ok()
-        );
-        assert!(
-            refuse_programs_of_the_workload(&resolved, &summary("/srv/other".into(), true)).is_ok()
-        );
-        // The same holds for its interpreter and for a link on its path.
-        let outside = tempfile::tempdir().unwrap();
-        let link = outside.path().join("link");
-        std::os::unix::fs::symlink(&project, &link).unwrap();
-        std::fs::write(&program, format!("#!{}/python\n", outside.path().display())).unwrap();
-        let outside = outside.path().canonicalize().unwrap();
-        assert!(refuse_programs_of_the_workload(&resolved, &summary(outside, true)).is_err());
     }
 }

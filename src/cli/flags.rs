@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::config::{Config, Flags, SandboxFlags};
+use crate::files::Consent;
 
-use super::consent;
 use super::failure::Failure;
 use super::project_file::AllowedFile;
 use super::terminal::Terminal;
@@ -96,7 +96,7 @@ impl RunFlags {
         };
         let read = file.configuration();
         let mut config = self.flags.added_to(Some(read), sandbox, known)?;
-        config.consent = consent::kept_at(&file.path);
+        config.consent = Consent::kept_at(&file.path);
         Ok(config)
     }
 

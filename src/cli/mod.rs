@@ -12,7 +12,6 @@ mod binding;
 mod ca;
 mod completions;
 mod confirm;
-mod consent;
 mod control;
 mod demo;
 mod denials;
@@ -91,6 +90,7 @@ mod watch_view;
 mod watched;
 mod why;
 mod write;
+mod written;
 
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;

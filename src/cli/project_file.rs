@@ -3,13 +3,12 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::consent::{self, Choice, Consent};
 use super::failure::Failure;
 use super::project::project_folders;
 use super::terminal::{Terminal, safe};
 use super::terminal_text::as_argument;
 use crate::config::{Config, ConfigError};
-use crate::files;
+use crate::files::{self, Choice, Consent};
 
 /// The name of a project's file.
 pub(super) const NAME: &str = "gateway.toml";
@@ -135,7 +134,7 @@ pub(super) fn is_in_force(path: &Path) -> bool {
 /// allowed.
 pub(super) fn guarded(folder: &Path) -> Vec<PathBuf> {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let mut files = consent::allowed_files();
+    let mut files = files::allowed_files();
     files.push(folder.join(NAME));
     files
 }
@@ -174,7 +173,7 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
         let why = "it has another name too, under which a command could change it";
         return Err(refused(why.to_owned()).next("copy it, and move the copy to its place"));
     }
-    files::read(path, LARGEST_MIB)
+    files::shown(path, LARGEST_MIB)
         .map_err(|unfit| refused(unfit.to_string()).next(unfit.remedy(path)))
 }
 
@@ -207,5 +206,5 @@ fn changed(path: &Path) -> Failure {
         .next("see what changed: `gateway project allow`; `--no-project` runs without it")
 }
 
-/// As large as a configuration may be.
-const LARGEST_MIB: u64 = 1;
+/// As large as a policy file may be.
+const LARGEST_MIB: u64 = 16;

@@ -440,7 +440,7 @@ impl Launcher {
         let search = self.search.as_deref().unwrap_or_default();
         let found = program::find(&self.command_name, search, &self.plan.working_directory)?;
         let at_the_top = |name: &Path| name.parent() == Some(Path::new("/"));
-        let mut names = program::names(&found).into_iter();
+        let mut names = program::names(&found, search).into_iter();
         names.find(|name| !self.plan.sees(name) && !at_the_top(name))
     }
 

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 
 use super::probe::{Probe, Verdict, all_refused};
 use super::targets::Targets;
+use crate::program::root_owned_program;
 
 pub const PROBES: &[Probe] = &[
     Probe {
@@ -96,6 +97,10 @@ pub fn plant(project: &Path, nonce: &str, owner: Option<u32>) -> io::Result<Path
 pub fn breaches(folder: &Path) -> Vec<String> {
     let mark = folder.join(MARK);
     let mut found = Vec::new();
+    // Where there is no git, nothing runs.
+    let Some(git) = root_owned_program("git") else {
+        return found;
+    };
     for way in ATTACKS {
         for place in [folder.join(way.name), folder.join(way.name).join("sub")] {
             for words in [
@@ -105,8 +110,7 @@ pub fn breaches(folder: &Path) -> Vec<String> {
                 if !place.is_dir() {
                     continue;
                 }
-                // Where there is no git, nothing runs.
-                let _ = Command::new("git")
+                let _ = Command::new(&git)
                     .args([
                         "-c",
                         "safe.directory=*",
