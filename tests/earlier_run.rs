@@ -9,6 +9,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -94,8 +95,11 @@ impl Desk {
 
     /// Whether the program of a secret's command ran outside, and what the run said.
     fn runs(&self, command: &[String]) -> (bool, String) {
+        // A new name, so that no phantom of an earlier run tells its shape.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let text = format!(
-            "[[credential]]\nname = \"a\"\nfrom = {{ command = {command:?} }}\norigins = [\"https://a.test\"]\n"
+            "[[credential]]\nname = \"a{number}\"\nfrom = {{ command = {command:?} }}\norigins = [\"https://a.test\"]\n"
         );
         self.write("config.toml", &text);
         let (code, said) = self.exec("other", &["--config", "../config.toml"], &["true"]);

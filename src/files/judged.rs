@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::consent::{Choice, Consent};
 use super::text::shown;
-use super::unfit::Unfit;
+use super::unfit::{Replaceable, Unfit};
 use super::written::check_written;
 use crate::launch::program;
 
@@ -41,10 +41,9 @@ fn judge(path: &Path, text: &str) -> Result<(), Unfit> {
     let Err(why) = check_written(&path) else {
         return Ok(());
     };
-    // A link that a command could change may lead to any other text that was allowed.
-    let mut links = program::links(&path).into_iter();
-    let is_led = links.any(|link| check_written(&link).is_err());
     let real = program::real(&path);
+    // A link that a command could change may lead to any other text that was allowed.
+    let is_led = matches!(&why, Replaceable::Command(written) if written.entry != real);
     let consent = Consent::of(&real)?;
     match consent.filter(|_| !is_led) {
         Some(consent) if consent.allows(text) => Ok(()),
