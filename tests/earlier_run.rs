@@ -1,6 +1,6 @@
-//! What a command could write in one run neither runs outside nor steers the next: `gateway exec` by
-//! an ordinary user, two runs apart. Beside each way stands a control: the same, made by the person
-//! in a folder that no command could ever write to.
+//! What a command could write in one run neither runs outside nor steers the next: `gateway exec`
+//! by an ordinary user, two runs apart. Beside each way stands a control: the same, made by the
+//! person in a folder that no command could ever write to.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1708,6 +1708,9 @@ fn with_guard_tools_no_such_file_changes_or_comes() {
         "[sandbox]\nguard_tools = true\n",
     )
     .unwrap();
+    let mut allow = host.command(env!("CARGO_BIN_EXE_gateway"), "work/project");
+    allow.args(["project", "allow", "--yes", "gateway.toml"]);
+    assert!(allow.status().unwrap().success());
     check(&host.inside("work/project", &["--config", "gateway.toml"], script));
 }
 

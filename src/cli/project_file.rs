@@ -173,7 +173,8 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
         let why = "it has another name too, under which a command could change it";
         return Err(refused(why.to_owned()).next("copy it, and move the copy to its place"));
     }
-    files::shown(path, LARGEST_MIB)
+    let is_projects = path.file_name().is_some_and(|name| name == NAME);
+    files::shown(path, if is_projects { 1 } else { LARGEST_MIB })
         .map_err(|unfit| refused(unfit.to_string()).next(unfit.remedy(path)))
 }
 

@@ -79,8 +79,8 @@ impl Config {
             .collect()
     }
 
-    /// Returns the files that the configuration is read from: its own, those that it names, and what
-    /// a person decided about each.
+    /// Returns the files that the configuration is read from: its own, those that it names, and
+    /// what a person decided about each.
     /// Secrets are read when they are needed, and are not among them.
     #[must_use]
     pub fn input_files(&self) -> Vec<PathBuf> {

@@ -15,8 +15,8 @@ thread_local! {
     static TRACED: RefCell<Option<BTreeSet<PathBuf>>> = const { RefCell::new(None) };
 }
 
-/// Does something, and says which files [`shown`] was asked for meanwhile on this thread, whether or
-/// not they could be read.
+/// Does something, and says which files [`shown`] was asked for meanwhile on this thread, whether
+/// or not they could be read.
 pub fn traced<T>(done: impl FnOnce() -> T) -> (T, BTreeSet<PathBuf>) {
     TRACED.set(Some(BTreeSet::new()));
     let done = done();
