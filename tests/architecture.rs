@@ -23,7 +23,7 @@ const LEAVES: [(&str, &[&str]); 8] = [
 
 /// The modules of the program, each with what it may use: of its modules, and of the crates.
 const MODULES: [(&str, &[&str]); 13] = [
-    ("files", &[]),
+    ("files", &["names", "launch"]),
     ("state", &["names", "files"]),
     ("intercept", &["names", "message", "body", "audit"]),
     (

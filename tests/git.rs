@@ -921,7 +921,7 @@ fn what_tools_read_by_themselves_is_told_and_guarded_on_request() {
             host.sh(
                 "work/project",
                 &format!(
-                    "yes | {} project allow gateway.toml || true",
+                    "{} project allow --yes gateway.toml",
                     env!("CARGO_BIN_EXE_gateway")
                 ),
             );

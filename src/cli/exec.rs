@@ -27,14 +27,13 @@ use super::project_file::AllowedFile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::terminal::{Terminal, safe};
-use super::{git_access, into, ports, project_file, registries, serving};
+use super::{git_access, into, ports, project_file, registries, serving, written};
 use crate::body::Limit;
 use crate::config::{Config, SandboxFlags, state};
-use crate::credential::Stored;
 use crate::credential::preset;
 use crate::launch::bounds::Bounds;
 use crate::launch::enroll::GatewayEnd;
-use crate::launch::{self, Launch, MountPlan, Plan, environment, program};
+use crate::launch::{self, Launch, MountPlan, Plan, environment};
 use crate::names::real_path;
 
 /// Run a command whose every connection goes through the gateway
@@ -124,11 +123,13 @@ impl Exec {
         if !is_told && !self.run.names_file() {
             project_file::tell_of_undecided(&working_directory()?, terminal)?;
         }
-        refuse_programs_of_the_workload(&resolved, &plan.mounts.projects)?;
-        registries::refuse_of_the_workload(&resolved, &plan.mounts)?;
+        let kept_home = self.kept_home(&config, &plan)?;
+        written::note(&plan.mounts, kept_home.as_ref())?;
+        // Once more: what this command may write counts too.
+        self.config(project_file::in_force)?;
+        registries::refuse_of_a_command(&resolved)?;
         plan.hide(own_folders(&config, &plan.mounts)?)
             .map_err(not_launched)?;
-        let kept_home = self.kept_home(&config, &plan)?;
         if let Some(kept) = &kept_home {
             plan.mounts.kept = kept.prepare(plan.user(), self.fresh_home)?;
         }
@@ -344,32 +345,6 @@ fn user(name: &str) -> Result<launch::User, Failure> {
     })
 }
 
-/// Refuses secret commands that the workload could change. They run outside the sandbox, so the
-/// workload must not be able to change the program, a link on its path, or its interpreter
-/// permanently.
-fn refuse_programs_of_the_workload(
-    resolved: &ResolvedConfig,
-    projects: &[PathBuf],
-) -> Result<(), Failure> {
-    for Stored { binding, from } in &resolved.stored {
-        let names = from.program().map(program::names).unwrap_or_default();
-        let mut projects = projects.iter();
-        let changeable = |project: &PathBuf| names.iter().any(|name| name.starts_with(project));
-        if projects.any(changeable) {
-            return Err(Failure::usage(format!(
-                "the command of credential `{}` is refused",
-                binding.credential
-            ))
-            .because(
-                "it, a link to it or its interpreter lies in a directory that the sandboxed command may change, and it runs \
-                 outside the sandbox",
-            )
-            .next("move the program out of the project"));
-        }
-    }
-    Ok(())
-}
-
 /// Refuses to write to a folder that the command could read or change. Creates the folder, so that
 /// the sandbox hides it as a whole.
 ///
@@ -461,8 +436,6 @@ const NOT_INTO: [&str; 12] = [
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]
@@ -475,34 +448,5 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn a_secrets_command_may_not_lie_where_the_workload_can_change_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("secret");
-        std::fs::write(&program, "#!/bin/sh\necho x\n").unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let text = format!(
-            "[[credential]]\nname = \"a\"\nfrom = {{ command = [{:?}] }}\norigins = [\"https://a.example.test\"]\n",
-            program.display().to_string()
-        );
-        let config =
-            Config::from_str(&text, std::path::Path::new("/nowhere/gateway.toml")).unwrap();
-        let resolved = ResolvedConfig::of(&config, false).unwrap();
-        let project = folder.path().canonicalize().unwrap();
-        let judged =
-            |folder: &Path| refuse_programs_of_the_workload(&resolved, &[folder.to_owned()]);
-        let refused = judged(&project).unwrap_err();
-        assert!(refused.to_string().contains("runs outside the sandbox"));
-        assert!(refuse_programs_of_the_workload(&resolved, &[]).is_ok());
-        assert!(judged(Path::new("/srv/other")).is_ok());
-        // The same holds for its interpreter and for a link on its path.
-        let outside = tempfile::tempdir().unwrap();
-        let link = outside.path().join("link");
-        std::os::unix::fs::symlink(&project, &link).unwrap();
-        std::fs::write(&program, format!("#!{}/python\n", outside.path().display())).unwrap();
-        let outside = outside.path().canonicalize().unwrap();
-        assert!(judged(&outside).is_err());
     }
 }

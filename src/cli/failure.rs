@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::config::{ConfigError, Diagnostic, Severity};
+use crate::files::ConsentUnread;
 
 /// Exit codes that do not come from a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,6 +182,15 @@ impl From<ConfigError> for Failure {
             mistakes: refused.mistakes,
             ..Self::usage(what)
         }
+    }
+}
+
+impl From<ConsentUnread> for Failure {
+    fn from(unread: ConsentUnread) -> Self {
+        let kept = unread.kept.display();
+        Self::new("what you decided about a file cannot be read")
+            .because(format!("`{kept}`: {}", unread.why))
+            .next("decide again: `gateway project allow FILE`")
     }
 }
 

@@ -6,7 +6,6 @@ use clap::Args;
 
 use crate::config::{Config, Flags, SandboxFlags};
 
-use super::consent;
 use super::failure::Failure;
 use super::project_file::AllowedFile;
 use super::terminal::Terminal;
@@ -95,9 +94,7 @@ impl RunFlags {
             return self.config(sandbox, known);
         };
         let read = file.configuration();
-        let mut config = self.flags.added_to(Some(read), sandbox, known)?;
-        config.consent = consent::kept_at(&file.path);
-        Ok(config)
+        Ok(self.flags.added_to(Some(read), sandbox, known)?)
     }
 
     /// Whether a configuration is named, which then holds alone.

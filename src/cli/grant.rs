@@ -17,6 +17,7 @@ use super::{denials, proposal, proposed};
 use crate::audit::{self, Record, Unverified, VerifiedRecord};
 use crate::config::Allowed;
 use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
+use crate::files::{self, Consent, Unfit};
 use crate::gateway::{Proposal, chain, floor};
 use crate::message::{Authority, HostPattern, Origin, Scheme};
 use crate::names::{CredentialName, ReasonCode, SessionId};
@@ -85,20 +86,23 @@ pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Fai
     let path = app.config.granted.as_deref();
     let path = path.ok_or_else(|| Failure::new(unkept().what))?;
     let _held = hold(path).await?;
-    let before = match std::fs::read_to_string(path) {
-        Ok(text) => Some(text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        Err(error) => return Err(Failure::of("the granted rules cannot be read", &error)),
+    let before = match path.exists() {
+        true => Some(files::read(path, LARGEST_MIB)),
+        false => None,
     };
+    let unread = |unfit: Unfit| {
+        Failure::of("the granted rules cannot be read", &unfit).next(unfit.remedy(path))
+    };
+    let before = before.transpose().map_err(unread)?;
     let text = before.as_deref().unwrap_or(HEAD);
     if !text.contains(&rule.policy) {
-        write(path, format!("{text}\n{}", rule.policy).as_bytes(), 0o600)?;
+        write_allowed(path, &format!("{text}\n{}", rule.policy))?;
     }
     let granted = Source::new("the rule", &rule.policy);
     let applied = app.reload_granting(Some(granted)).await.inspect_err(|_| {
         // The reload already fails. If this fails too, the next one tells of the file.
         let _ = match &before {
-            Some(before) => write(path, before.as_bytes(), 0o600).map_err(drop),
+            Some(before) => write_allowed(path, before).map_err(drop),
             None => std::fs::remove_file(path).map_err(drop),
         };
     })?;
@@ -107,6 +111,16 @@ pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Fai
         generation: applied.generation,
         ..rule
     })
+}
+
+/// Writes the granted rules. A person granted them, so they are in force also where a command in a
+/// sandbox could have written them.
+fn write_allowed(path: &Path, text: &str) -> Result<(), Failure> {
+    if files::check_written(path).is_err() {
+        let kept = Consent::to(&files::real(path), text).keep();
+        kept.map_err(|unfit| Failure::of("the granted rules cannot be kept", &unfit))?;
+    }
+    write(path, text.as_bytes(), 0o600)
 }
 
 /// Holds the granted rules until this is dropped. Several gateways may share them, and each reads
@@ -380,5 +394,7 @@ const HELD_AT_MOST: Duration = Duration::from_secs(15);
 const LOOKS_EVERY: Duration = Duration::from_millis(20);
 /// How many digits an id has.
 const WHOLE_ID: usize = 20;
+/// As large as a policy file may be.
+const LARGEST_MIB: u64 = 16;
 const HEAD: &str =
     "// Rules that an operator granted with `gateway allow`. Edit or remove them as you like.\n";

@@ -70,6 +70,11 @@ impl KeptHome {
         })
     }
 
+    /// Returns the folder that holds them.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Makes the folders, for this user, and returns them for the launcher. With `fresh`, what was
     /// in them is forgotten.
     ///

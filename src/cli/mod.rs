@@ -12,7 +12,6 @@ mod binding;
 mod ca;
 mod completions;
 mod confirm;
-mod consent;
 mod control;
 mod demo;
 mod denials;
@@ -92,6 +91,7 @@ mod watch_view;
 mod watched;
 mod why;
 mod write;
+mod written;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;

@@ -11,6 +11,7 @@ use clap::Subcommand;
 
 use super::failure::{Code, Failure};
 use super::terminal::Terminal;
+use crate::files;
 
 /// The commands about policies.
 #[derive(Subcommand)]
@@ -27,11 +28,12 @@ pub(super) enum PolicyCommand {
 
 impl PolicyCommand {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        match self {
+        // None of them puts anything in force.
+        files::to_show(|| match self {
             Self::Check(command) => command.run(terminal),
             Self::Schema(command) => command.run(terminal),
             Self::Test(command) => command.run(terminal),
             Self::Why(command) => command.run(terminal),
-        }
+        })
     }
 }

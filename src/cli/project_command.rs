@@ -1,4 +1,5 @@
-//! `gateway project`: what a person decides about the project's own file.
+//! `gateway project`: what a person decides about the project's own file, and about any other that
+//! a command in a sandbox could have written.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,6 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::confirm::confirmed;
-use super::consent::{Choice, Consent};
 use super::effect::Effect;
 use super::failure::{Code, Failure};
 use super::line_diff::{DiffLine, diff};
@@ -14,6 +14,7 @@ use super::project::working_directory;
 use super::project_file::{self, FileStanding};
 use super::terminal::{Paint, Terminal, rows_of_peer, safe};
 use crate::config::Config;
+use crate::files::{self, Choice, Consent};
 
 /// The commands about the project's file.
 #[derive(Subcommand)]
@@ -52,20 +53,17 @@ impl ProjectCommand {
             Self::Allow(command) => command.run(terminal),
             Self::Deny(named) => {
                 let path = named.path()?;
-                let choice = Choice::Denied;
-                let text = String::new();
-                Consent {
-                    path: path.clone(),
-                    choice,
-                    text,
-                }
-                .keep()?;
+                let consent = Consent {
+                    choice: Choice::Denied,
+                    ..Consent::to(&path, "")
+                };
+                consent.keep().map_err(|unfit| unkept(&unfit))?;
                 told(terminal, &path, "ignored");
                 Ok(Code::Ok)
             }
             Self::Forget(named) => {
                 let path = named.path()?;
-                Consent::forget(&path)?;
+                Consent::forget(&path).map_err(|error| unkept(&error))?;
                 told(terminal, &path, "undecided");
                 Ok(Code::Ok)
             }
@@ -78,17 +76,24 @@ impl AllowFile {
     fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let path = self.file.path()?;
         let text = project_file::read(&path)?;
-        let config = Config::of_project(&text, &path)?;
-        terminal.warn(&config.warnings);
+        let config = match self.file.file {
+            Some(_) => configuration(terminal, &path, &text),
+            None => Some(Config::of_project(&text, &path)?),
+        };
+        if let Some(config) = &config {
+            terminal.warn(&config.warnings);
+        }
         let before = Consent::of(&path)?.filter(|one| one.choice == Choice::Allowed);
         if before.as_ref().is_some_and(|before| before.text == text) {
             told(terminal, &path, "allowed");
             return Ok(Code::Ok);
         }
         show(terminal, before.as_ref(), &text);
-        Effect::of(&config)?.print(terminal);
+        if let Some(config) = config {
+            files::to_show(|| Effect::of(&config))?.print(terminal);
+        }
         let question = format!(
-            "Let `gateway exec` take up {}?",
+            "Let the gateway obey {}?",
             safe(&path.display().to_string())
         );
         if !self.yes && !confirmed(&question)? {
@@ -106,9 +111,25 @@ impl AllowFile {
 /// # Errors
 /// Returns a [`Failure`] if that cannot be kept.
 pub(super) fn allow(path: &Path, text: &str) -> Result<(), Failure> {
-    let (path, text) = (path.to_owned(), text.to_owned());
-    let choice = Choice::Allowed;
-    Consent { path, choice, text }.keep()
+    let kept = Consent::to(path, text).keep();
+    kept.map_err(|unfit| unkept(&unfit))
+}
+
+fn unkept(error: &dyn std::error::Error) -> Failure {
+    Failure::of("your decision cannot be kept", error)
+}
+
+/// Reads a configuration that a person names; `None` if it is another file, such as policies, a
+/// recipe or roots, whose text says all that it does.
+fn configuration(terminal: &Terminal, path: &Path, text: &str) -> Option<Config> {
+    if let Ok(config) = Config::of_project(text, path) {
+        return Some(config);
+    }
+    let config = files::to_show(|| Config::from_str(text, path)).ok()?;
+    let what = "this is more than a project's file may hold";
+    let next = "it is in force where it is named: `--config FILE`";
+    terminal.warning("careful", &format!("{what}; {next}"));
+    Some(config)
 }
 
 impl OneFile {
@@ -116,15 +137,13 @@ impl OneFile {
     fn path(&self) -> Result<PathBuf, Failure> {
         let unreadable = |error: std::io::Error| Failure::of("the folder cannot be read", &error);
         if let Some(file) = &self.file {
-            let name = file.file_name();
-            if name.is_none_or(|name| name != project_file::NAME) {
-                let why = format!("a project's file is named `{}`", project_file::NAME);
-                return Err(Failure::usage("it is no project's file").because(why));
-            }
             let folder = std::path::absolute(file).map_err(unreadable)?;
             let folder = folder.parent().unwrap_or(Path::new("/"));
             let folder = folder.canonicalize().map_err(unreadable)?;
-            return Ok(folder.join(project_file::NAME));
+            let name = file
+                .file_name()
+                .ok_or_else(|| Failure::usage("it is no file").next("name the file itself"))?;
+            return Ok(folder.join(name));
         }
         let here = working_directory()?;
         project_file::find(&here).ok_or_else(|| {

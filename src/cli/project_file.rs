@@ -3,13 +3,12 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::consent::{self, Choice, Consent};
 use super::failure::Failure;
 use super::project::project_folders;
 use super::terminal::{Terminal, safe};
 use super::terminal_text::as_argument;
 use crate::config::{Config, ConfigError};
-use crate::files;
+use crate::files::{self, Choice, Consent};
 
 /// The name of a project's file.
 pub(super) const NAME: &str = "gateway.toml";
@@ -129,7 +128,7 @@ pub(super) fn tell_of_undecided(folder: &Path, terminal: &Terminal) -> Result<()
 /// and all that were allowed.
 pub(super) fn guarded(project: &Path, folder: &Path) -> Vec<PathBuf> {
     let own = [project, folder].map(|one| one.join(NAME));
-    let mut files = consent::allowed_files();
+    let mut files = files::allowed_files();
     files.extend(own);
     files.dedup();
     files
@@ -169,7 +168,8 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
         let why = "it has another name too, under which a command could change it";
         return Err(refused(why.to_owned()).next("copy it, and move the copy to its place"));
     }
-    files::read(path, LARGEST_MIB)
+    let is_projects = path.file_name().is_some_and(|name| name == NAME);
+    files::shown(path, if is_projects { 1 } else { LARGEST_MIB })
         .map_err(|unfit| refused(unfit.to_string()).next(unfit.remedy(path)))
 }
 
@@ -202,5 +202,5 @@ fn changed(path: &Path) -> Failure {
         .next("see what changed: `gateway project allow`; `--no-project` runs without it")
 }
 
-/// As large as a configuration may be.
-const LARGEST_MIB: u64 = 1;
+/// As large as a policy file may be.
+const LARGEST_MIB: u64 = 16;

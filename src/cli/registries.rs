@@ -2,7 +2,8 @@
 
 use super::failure::Failure;
 use super::resolve::ResolvedConfig;
-use crate::launch::{Launch, MountPlan};
+use crate::files;
+use crate::launch::Launch;
 
 /// Tells the command's package managers of the registries, without credentials.
 pub(super) fn tell(resolved: &ResolvedConfig, launch: &mut Launch) {
@@ -12,24 +13,17 @@ pub(super) fn tell(resolved: &ResolvedConfig, launch: &mut Launch) {
     }
 }
 
-/// Refuses files that the command may change: they name the hosts to which credentials are lent.
-pub(super) fn refuse_of_the_workload(
-    resolved: &ResolvedConfig,
-    plan: &MountPlan,
-) -> Result<(), Failure> {
+/// Refuses files that a command could have written: they name the hosts to which credentials are
+/// lent.
+pub(super) fn refuse_of_a_command(resolved: &ResolvedConfig) -> Result<(), Failure> {
     for (preset, mapping) in &resolved.registries {
         for path in &mapping.read {
-            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-            if plan.in_project(&real) || plan.in_project(path) {
-                let what = format!(
-                    "preset `{}` does not read `{}`",
-                    preset.name,
-                    path.display()
-                );
-                return Err(Failure::usage(what)
-                    .because("it lies in a folder that the command may change, and names the hosts of the preset")
-                    .next("keep the file outside of the project, or name hosts: `--allow HOST`"));
-            }
+            files::check_written(path).map_err(|why| {
+                let place = path.display();
+                Failure::usage(format!("preset `{}` does not read `{place}`", preset.name))
+                    .because(why.to_string())
+                    .next("keep the file outside of the project, or name hosts: `--allow HOST`")
+            })?;
         }
     }
     Ok(())

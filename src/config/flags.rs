@@ -389,6 +389,7 @@ fn aws(profile: &str) -> Result<Credential, Hint> {
         "process",
     ];
     let from = SecretRef::command(program, arguments.map(str::to_owned).to_vec(), None);
+    from.check()?;
     Ok(Credential::aws_from(&from))
 }
 

@@ -65,8 +65,6 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// The project's file that it was read from, which a person allowed.
     pub project: Option<PathBuf>,
-    /// What keeps that decision. If it changes, the project's file is read anew.
-    pub consent: Option<PathBuf>,
     /// The session CA.
     pub ca: Ca,
     /// Where sessions are kept.

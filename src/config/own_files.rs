@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use crate::credential::VaultSettings;
+use crate::files::Consent;
 use crate::names::hex;
 
 use super::credential::Credential;
@@ -78,7 +79,8 @@ impl Config {
             .collect()
     }
 
-    /// Returns the files that the configuration is read from: its own, and those that it names.
+    /// Returns the files that the configuration is read from: its own, those that it names, and
+    /// what a person decided about each.
     /// Secrets are read when they are needed, and are not among them.
     #[must_use]
     pub fn input_files(&self) -> Vec<PathBuf> {
@@ -94,12 +96,10 @@ impl Config {
         let identities = self.origins.iter();
         let identities = identities.filter_map(|origin| origin.rule.identity.as_ref());
         files.extend(identities.map(|identity| identity.key.clone()));
-        files.extend(
-            [&self.project, &self.consent]
-                .into_iter()
-                .flatten()
-                .cloned(),
-        );
+        files.extend(self.project.clone());
+        let decisions = files.iter().map(|file| Consent::kept_at(&real(file)));
+        let decisions: Vec<PathBuf> = decisions.flatten().collect();
+        files.extend(decisions);
         files
     }
 

@@ -44,7 +44,9 @@ pub(super) fn read(
 ) -> Option<SecretRef> {
     let value = section.value(key)?;
     if value.get_ref().is_table() && !table.is_empty() {
-        return command(&section.inner(key, table)?);
+        let reference = command(&section.inner(key, table)?)?;
+        check(section.document, &value.span(), key, &reference);
+        return Some(reference);
     }
     let text = section.text(key)?;
     match parse(text.get_ref(), |path| section.document.path(path)) {

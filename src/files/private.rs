@@ -1,11 +1,13 @@
 //! Files and folders that belong to this user alone, such as those of the gateway's state.
 
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use super::{Unfit, check_folders};
+use super::folders::{check_folders, trusted};
+use super::unfit::Unfit;
 
 /// Creates a folder of mode 0700 with its parents, unless it is there, and checks that no other
 /// user may replace what is in it.
@@ -18,7 +20,7 @@ use super::{Unfit, check_folders};
 pub fn private_folder(path: &Path) -> Result<(), Unfit> {
     let known = path.ancestors().find_map(|at| std::fs::metadata(at).ok());
     let owner = known.map_or(0, |about| about.uid());
-    if !super::trusted(owner) {
+    if !trusted(owner) {
         return Err(Unfit::Owner(owner));
     }
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -49,11 +51,34 @@ pub fn create_private(path: &Path, content: &[u8]) -> io::Result<bool> {
     if std::fs::symlink_metadata(path).is_ok() {
         return Ok(false);
     }
+    let linked = beside(path, content, |beside| std::fs::hard_link(beside, path));
+    match linked {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces a file by one of mode 0600 with this content, which is whole and on the disk before it
+/// has its name.
+///
+/// # Errors
+/// The error of the file system.
+pub fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    beside(path, content, |beside| std::fs::rename(beside, path))
+}
+
+/// Writes a file beside another, and gives it the name of that one.
+fn beside(
+    path: &Path,
+    content: &[u8],
+    name: impl FnOnce(&OsStr) -> io::Result<()>,
+) -> io::Result<()> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{:016x}", u64::from_le_bytes(random)));
-    let linked = (|| {
+    let named = (|| {
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -61,19 +86,14 @@ pub fn create_private(path: &Path, content: &[u8]) -> io::Result<bool> {
             .open(&beside)?;
         file.write_all(content)?;
         file.sync_all()?;
-        std::fs::hard_link(&beside, path)
+        name(&beside)
     })();
     // It has its name by now, or it is of no use.
     let _ = std::fs::remove_file(&beside);
-    match linked {
-        Ok(()) => {
-            if let Some(folder) = path.parent() {
-                std::fs::File::open(folder)?.sync_all()?;
-            }
-            Ok(true)
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(error),
+    named?;
+    match path.parent() {
+        Some(folder) => std::fs::File::open(folder)?.sync_all(),
+        None => Ok(()),
     }
 }
 

@@ -445,7 +445,7 @@ impl Launcher {
         let start = &self.plan.mounts.working_directory;
         let found = program::find(self.command_name(), search, start)?;
         let at_the_top = |name: &Path| name.parent() == Some(Path::new("/"));
-        let mut names = program::names(&found).into_iter();
+        let mut names = program::names(&found, search).into_iter();
         names.find(|name| !self.plan.mounts.sees(name) && !at_the_top(name))
     }
 

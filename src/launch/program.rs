@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use gateway_names::real_path;
@@ -30,12 +30,10 @@ pub fn root_owned_program(name: &str) -> Option<PathBuf> {
                     || found.uid() == NOBODY && rustix::fs::access(path, Access::WRITE_OK).is_err())
         })
     };
-    let mut places = SYSTEM_PROGRAMS
-        .iter()
-        .map(|folder| Path::new(folder).join(name));
+    let mut places = SYSTEM.iter().map(|folder| Path::new(folder).join(name));
     let of_root = |path: &PathBuf| {
         path.is_file()
-            && names(path)
+            && names(path, OsStr::new(""))
                 .iter()
                 .flat_map(|name| name.ancestors())
                 .all(is_roots)
@@ -45,21 +43,23 @@ pub fn root_owned_program(name: &str) -> Option<PathBuf> {
 
 /// The number of users that a namespace does not know.
 const NOBODY: u32 = 65534;
-/// Where the system's programs are.
-const SYSTEM_PROGRAMS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
 /// Returns every name that decides what runs when `program` is run: its own, those of the links on
-/// its path, and its interpreter's.
+/// its path, and those of its interpreters and theirs. `env` finds some of them in `search`.
 ///
 /// Anyone who can replace one of them decides what runs.
-pub fn names(program: &Path) -> Vec<PathBuf> {
-    let mut names = vec![program.to_owned()];
-    let real = follow(program, &mut names);
-    let interpreter = interpreter(&real).filter(|interpreter| interpreter.is_absolute());
-    names.push(real);
-    if let Some(interpreter) = interpreter {
-        names.push(interpreter.clone());
-        let real = follow(&interpreter, &mut names);
+pub fn names(program: &Path, search: &OsStr) -> Vec<PathBuf> {
+    let mut names = Vec::new();
+    let mut programs = vec![program.to_owned()];
+    let mut left = MOST_PROGRAMS;
+    while let Some(program) = programs.pop() {
+        if names.contains(&program) || left == 0 {
+            continue;
+        }
+        left -= 1;
+        names.push(program.clone());
+        let real = follow(&program, &mut names);
+        programs.extend(interpreters(&real, search));
         names.push(real);
     }
     names
@@ -115,21 +115,45 @@ fn parts(path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the program that the first line of a script names.
-fn interpreter(script: &Path) -> Option<PathBuf> {
-    let mut head = Vec::new();
-    let file = std::fs::File::open(script).ok()?;
-    file.take(LONGEST_FIRST_LINE).read_to_end(&mut head).ok()?;
-    let line = head
-        .strip_prefix(b"#!")?
-        .split(|byte| *byte == b'\n')
-        .next()?;
-    let word = line
-        .split(|byte| byte.is_ascii_whitespace())
-        .find(|word| !word.is_empty())?;
-    Some(PathBuf::from(OsStr::from_bytes(word)))
+/// Returns the programs and scripts that the first line of a script names.
+fn interpreters(script: &Path, search: &OsStr) -> Vec<PathBuf> {
+    let line = first_line(script).unwrap_or_default();
+    let mut words = line
+        .split(|byte| byte.is_ascii_whitespace() || b"\"'=".contains(byte))
+        .filter(|word| !word.is_empty());
+    let root = Path::new("/");
+    let Some(interpreter) = words.next().map(OsStr::from_bytes) else {
+        return Vec::new();
+    };
+    let is_env = Path::new(interpreter).file_name() == Some(OsStr::new("env"));
+    let named = words.filter_map(|word| {
+        let word = OsStr::from_bytes(word.strip_prefix(b"-S").unwrap_or(word));
+        match word.as_bytes().contains(&b'/') {
+            true => Some(root.join(word)),
+            false => find(word, search, root).filter(|_| is_env),
+        }
+    });
+    std::iter::once(root.join(interpreter))
+        .chain(named)
+        .collect()
 }
 
+/// Returns the first line of a script, after `#!`.
+fn first_line(script: &Path) -> Option<Vec<u8>> {
+    let mut head = Vec::new();
+    // Non-blocking, so that a pipe cannot block the reader.
+    let mut opening = std::fs::File::options();
+    opening.read(true).custom_flags(libc::O_NONBLOCK);
+    let file = opening.open(script).ok()?;
+    file.take(LONGEST_FIRST_LINE).read_to_end(&mut head).ok()?;
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n');
+    line.take(1).next().map(<[u8]>::to_vec)
+}
+
+/// Where the programs of a system are.
+const SYSTEM: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
+/// How many programs and interpreters are looked at. The kernel follows fewer.
+const MOST_PROGRAMS: usize = 64;
 /// As many as the kernel follows.
 const MOST_LINKS: usize = 40;
 /// The kernel reads no more of the line.
@@ -152,11 +176,33 @@ mod tests {
         std::os::unix::fs::symlink("/bin/sh", at.join("python")).unwrap();
         std::os::unix::fs::symlink("real", at.join("current")).unwrap();
         std::os::unix::fs::symlink("../current/bin/tool", at.join("real/tool")).unwrap();
-        let names = names(&at.join("real/tool"));
+        let names = names(&at.join("real/tool"), OsStr::new(""));
         for name in ["real/tool", "current", "real/bin/tool", "python"] {
             assert!(names.contains(&at.join(name)), "{name} in {names:?}");
         }
         assert!(names.contains(&std::fs::canonicalize("/bin/sh").unwrap()));
+    }
+
+    #[test]
+    fn interpreters_are_named_through_env_and_through_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = std::fs::canonicalize(folder.path()).unwrap();
+        let write = |name: &str, text: String| std::fs::write(at.join(name), text).unwrap();
+        write("tool", "#!/usr/bin/env -S A=b inner --flag\n".to_owned());
+        write("inner", format!("#!{}/deepest -x\n", at.display()));
+        write("deepest", format!("#!/bin/sh {}/script\n", at.display()));
+        let names = names(&at.join("tool"), at.as_os_str());
+        for name in ["inner", "deepest", "script"] {
+            assert!(names.contains(&at.join(name)), "{name} in {names:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_of_the_system_is_roots_alone() {
+        assert!(root_owned_program("sh").is_some_and(|sh| sh.is_absolute()));
+        assert_eq!(root_owned_program("no-such-program"), None);
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!is_roots(&folder.path().join("sh")));
     }
 
     #[test]
@@ -165,18 +211,13 @@ mod tests {
         let (one, two) = (folder.path().join("one"), folder.path().join("two"));
         std::os::unix::fs::symlink(&two, &one).unwrap();
         std::os::unix::fs::symlink(&one, &two).unwrap();
-        assert!(names(&one).len() > 2);
+        assert!(names(&one, OsStr::new("")).len() > 2);
     }
 
     #[test]
-    fn a_program_that_others_could_replace_is_not_roots_alone() {
+    fn a_program_of_the_system_is_found() {
         assert!(root_owned_program("sh").is_some());
         assert_eq!(root_owned_program("no-such-program"), None);
-        // Everybody may write to `/tmp`.
-        let folder = tempfile::tempdir_in("/tmp").unwrap();
-        let link = folder.path().join("sh");
-        std::os::unix::fs::symlink("/bin/sh", &link).unwrap();
-        assert!(!is_roots_alone(&link));
     }
 
     #[test]

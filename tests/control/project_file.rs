@@ -502,7 +502,7 @@ fn a_decision_that_cannot_be_read_stops_the_run() {
     let (code, said) = inside(at, &[], "echo ran");
     assert!(code != 0 && !said.contains("ran"), "{said}");
     assert!(
-        said.contains("what you decided about the project's file cannot be read"),
+        said.contains("what you decided about a file cannot be read"),
         "{said}"
     );
     // A folder that cannot be searched hides a decision, and is no lack of one.

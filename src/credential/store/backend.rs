@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::error::{ReferenceMalformed, StoreError};
 use super::vault::VaultPath;
-use crate::files;
+use crate::files::{self, Replaceable};
 
 /// Where a secret is stored, in its store's terms.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -91,7 +91,8 @@ impl SecretFile {
             ReferenceMalformed::new(why, "create it, or correct the path")
         })?;
         let checked = check_private(&about);
-        match checked.and_then(|()| Ok(files::check_folders(path)?)) {
+        let replaceable = || files::check_folders(path).and_then(|()| files::check_written(path));
+        match checked.and_then(|()| Ok(replaceable()?)) {
             Ok(()) => Ok(()),
             Err(why) => {
                 let remedy = match why {
@@ -173,6 +174,14 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
+    /// Checks that no command in a sandbox could have written what runs.
+    ///
+    /// # Errors
+    /// [`Replaceable`] with what such a command could have written.
+    pub(super) fn check(&self) -> Result<(), Replaceable> {
+        files::check_program(&self.program, &self.arguments, FIXED_PATH.as_ref())
+    }
+
     /// The error for a command that is written as text.
     pub(super) fn not_a_text() -> ReferenceMalformed {
         ReferenceMalformed::new(
@@ -211,5 +220,7 @@ pub(super) fn unknown_scheme() -> ReferenceMalformed {
     ReferenceMalformed::new("a reference starts with its kind", REFERENCES)
 }
 
+/// The `PATH` that a command gets.
+pub(super) const FIXED_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 const REFERENCES: &str = "write `env:NAME`, `file:/path`, `keyring:gateway/NAME`, `vault:secret/app#FIELD`, \
      `vault-lease:database/creds/app#FIELD` or `{ command = [\"/path\"], ttl = \"5m\" }`";

@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::backend::{Backend, CommandLine};
+use super::backend::{Backend, CommandLine, FIXED_PATH};
 use super::material::{Lease, Material};
 use super::{SecretStore, StoreError, StoreFuture};
 use crate::credential::secret::trim_line_end;
@@ -47,6 +47,11 @@ impl SecretStore for CommandStore {
 /// Runs the program and reads its output. If the future is dropped, the program and its children
 /// are killed.
 async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+    // Each time: a sandbox may have begun since the last.
+    let checked = line.clone();
+    tokio::task::spawn_blocking(move || checked.check())
+        .await
+        .map_err(|_| StoreError::Unreachable("the checking task ended"))??;
     let mut command = Command::new(&line.program);
     command
         .args(&line.arguments)
@@ -213,8 +218,6 @@ const DEFAULT_TTL: Duration = Duration::from_secs(300);
 const DEADLINE: Duration = Duration::from_secs(30);
 /// The maximum output of a command, in bytes.
 const MAX_OUTPUT_BYTES: usize = 64 * 1024;
-/// The `PATH` that a command gets.
-const FIXED_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 const MAX_TTL_SECONDS: u64 = 86_400;
 /// The longest time for which a set of credentials is kept.
 const LONGEST_SET: Duration = Duration::from_secs(12 * 3600);

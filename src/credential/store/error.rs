@@ -23,6 +23,12 @@ impl ReferenceMalformed {
     }
 }
 
+impl From<Replaceable> for ReferenceMalformed {
+    fn from(why: Replaceable) -> Self {
+        Self::new(why.to_string(), why.remedy())
+    }
+}
+
 /// Why a store cannot provide a secret. Never contains a secret or a program's output.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -82,7 +88,7 @@ pub enum StoreError {
     /// The file belongs to another user.
     #[error("the file belongs neither to this user nor to root")]
     Owner,
-    /// Other users may replace the file.
+    /// Others may replace the file, or a command in a sandbox could have written it or the program.
     #[error(transparent)]
     Replaceable(#[from] Replaceable),
     /// Other users may read or write the file.

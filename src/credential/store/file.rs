@@ -67,6 +67,7 @@ fn read_if(
         .map_err(failed)?;
     check(&file.metadata().map_err(failed)?)?;
     files::check_folders(path)?;
+    files::check_written(path)?;
     // Allocate the full size at once: a growing vector would leave copies behind.
     let mut value = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 3));
     file.take(MAX_BYTES as u64 + 3)

@@ -41,13 +41,15 @@ impl SecretRef {
         })
     }
 
-    /// Checks what can be checked without a fetch: a file's owner and permissions.
+    /// Checks what can be checked without a fetch: a file's owner and permissions, and who could
+    /// have written the file or the program.
     ///
     /// # Errors
     /// [`ReferenceMalformed`] if no fetch could use it now.
     pub fn check(&self) -> Result<(), ReferenceMalformed> {
         match &self.backend {
             Backend::File(file) => file.check(),
+            Backend::Command(line) => Ok(line.check()?),
             _ => Ok(()),
         }
     }

@@ -1,0 +1,50 @@
+//! Where the gateway keeps what outlives a session, following the XDG specification.
+
+use std::path::{Component, Path, PathBuf};
+
+/// Returns the state folder: `$XDG_STATE_HOME/gateway`, else `~/.local/state/gateway`.
+///
+/// Returns `None` if neither variable holds an absolute path.
+#[must_use]
+pub fn state_directory() -> Option<PathBuf> {
+    let usual = || home().map(|home| home.join(".local/state"));
+    let state = absolute("XDG_STATE_HOME").or_else(usual)?;
+    Some(state.join("gateway"))
+}
+
+/// Returns the folder of what is kept for projects, with links resolved: what a person decided
+/// about files, and what operators granted.
+#[must_use]
+pub fn granted_directory() -> Option<PathBuf> {
+    state_directory().map(|state| real(&state.join("projects")))
+}
+
+/// Returns the user's home, if it is an absolute path.
+#[must_use]
+pub fn home() -> Option<PathBuf> {
+    absolute("HOME")
+}
+
+/// Returns the path that a variable holds, if it is an absolute one.
+pub fn absolute(variable: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).map(PathBuf::from);
+    path.filter(|path| path.is_absolute())
+}
+
+/// Resolves the links and `..` of a path. A part that does not exist yet is appended by name.
+pub fn real(path: &Path) -> PathBuf {
+    for there in path.ancestors() {
+        if let Ok(found) = std::fs::canonicalize(there)
+            && let Ok(rest) = path.strip_prefix(there)
+        {
+            return rest.components().fold(found, |mut at, part| {
+                match part {
+                    Component::ParentDir => drop(at.pop()),
+                    part => at.push(part),
+                }
+                at
+            });
+        }
+    }
+    path.to_owned()
+}

@@ -1,0 +1,61 @@
+//! Reads texts that no other user could have written.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::folders::{check_folders, trusted};
+use super::unfit::Unfit;
+
+thread_local! {
+    /// The files that this thread read, while somebody wants to know.
+    static TRACED: RefCell<Option<BTreeSet<PathBuf>>> = const { RefCell::new(None) };
+}
+
+/// Does something, and says which files [`shown`] was asked for meanwhile on this thread, whether
+/// or not they could be read.
+pub fn traced<T>(done: impl FnOnce() -> T) -> (T, BTreeSet<PathBuf>) {
+    TRACED.set(Some(BTreeSet::new()));
+    let done = done();
+    (done, TRACED.take().unwrap_or_default())
+}
+
+/// Reads a text file of at most `most_mib` MiB that belongs to root or to the gateway's own user.
+/// Refuses it if everyone may write or replace it.
+///
+/// Symbolic links are followed, because orchestrators mount files through them. The checks apply to
+/// the open file that they lead to.
+///
+/// A command in a sandbox may have written the text. It may be shown; [`super::read`] tells whether
+/// it may be obeyed.
+///
+/// # Errors
+/// Returns the cause as [`Unfit`].
+pub fn shown(path: &Path, most_mib: u64) -> Result<String, Unfit> {
+    TRACED.with_borrow_mut(|traced| traced.as_mut().map(|all| all.insert(path.to_owned())));
+    // Non-blocking, so that a pipe cannot block the reader.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(Unfit::Irregular);
+    }
+    if !trusted(about.uid()) {
+        return Err(Unfit::Owner(about.uid()));
+    }
+    if about.mode() & 0o002 != 0 {
+        return Err(Unfit::Writable);
+    }
+    check_folders(path)?;
+    let mut text = String::new();
+    let most = most_mib << 20;
+    if file.take(most + 1).read_to_string(&mut text)? as u64 > most {
+        return Err(Unfit::Large(most_mib));
+    }
+    Ok(text)
+}

@@ -1,0 +1,153 @@
+//! Why a file may not configure the gateway.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// What a command in a sandbox could have written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WritableEntry {
+    /// What it could have put there: a file, a link, an interpreter.
+    pub entry: PathBuf,
+    /// The folder that it could write to, where it is now.
+    pub folder: PathBuf,
+    /// When the last such command began, in seconds since 1970.
+    pub last: u64,
+}
+
+impl fmt::Display for WritableEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = OffsetDateTime::from_unix_timestamp(self.last.cast_signed());
+        let last = last.ok().and_then(|last| last.format(&Rfc3339).ok());
+        write!(
+            f,
+            "a command in a sandbox could have written `{}`: it may write to `{}` (last run {})",
+            self.entry.display(),
+            self.folder.display(),
+            last.unwrap_or_default()
+        )
+    }
+}
+
+/// Why another user can replace a file, whoever owns it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Replaceable {
+    /// Everyone may write to a folder on its path.
+    #[error("everyone on this machine can replace it, for they may write to the folder `{}`", .0.display())]
+    Folder(PathBuf),
+    /// An entry on its path, in a folder such as `/tmp`, belongs to another user.
+    #[error("user {owner} can replace it, who owns `{}`", entry.display())]
+    Entry {
+        /// The folder, the link or the file.
+        entry: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
+    /// A folder on its path cannot be inspected.
+    #[error("a folder on its path cannot be looked at: {0}")]
+    Unknown(io::ErrorKind),
+    /// A command in a sandbox could have written it.
+    #[error("{0}")]
+    Command(Box<WritableEntry>),
+    /// It may be a file of a folder that a command could write to.
+    #[error("`{}` has another name too (a hard link), by which a command in a sandbox may have written it", .0.display())]
+    OtherName(PathBuf),
+    /// What commands could write to cannot be told.
+    #[error("it is not known what commands in sandboxes could write to: {0}")]
+    Untold(String),
+}
+
+impl Replaceable {
+    /// Returns what to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::Folder(folder) => format!("run `chmod o-w {}`", folder.display()),
+            Self::Entry { .. } => String::from("move it to a folder of your own"),
+            Self::Unknown(_) => String::from("correct the path"),
+            Self::Command(written) => format!("move it out of `{}`", written.folder.display()),
+            Self::OtherName(_) => String::from("copy it, and name the copy"),
+            Self::Untold(_) => String::from(
+                "mend `writable` of the state folder; without that file, all earlier runs are forgotten",
+            ),
+        }
+    }
+}
+
+impl From<io::Error> for Replaceable {
+    fn from(error: io::Error) -> Self {
+        Self::Unknown(error.kind())
+    }
+}
+
+/// Why a file is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    /// It is missing, may not be read, or is not UTF-8.
+    #[error("the file cannot be read: {0}")]
+    Unreadable(#[from] io::Error),
+    /// It is a folder, a device or a pipe.
+    #[error("it is no regular file")]
+    Irregular,
+    /// It belongs to another user.
+    #[error("it belongs to user {0}, who can change it")]
+    Owner(u32),
+    /// Another user can replace it.
+    #[error(transparent)]
+    Replaceable(#[from] Replaceable),
+    /// A command in a sandbox could have written it, and nobody allowed what it says.
+    #[error("{why}, and {}", if *changed { "it is not the text that you allowed" } else { "nobody allowed its text" })]
+    NotAllowed {
+        /// Who could have written it.
+        why: Replaceable,
+        /// Where it is, with links resolved.
+        real: PathBuf,
+        /// Whether a person allowed another text.
+        changed: bool,
+    },
+    /// It cannot be told whether a person allowed what it says.
+    #[error("{0}")]
+    Undecided(String),
+    /// Everyone may write to it.
+    #[error("everyone on this machine can change the file, the workload too")]
+    Writable,
+    /// Other users may use it. Its mode.
+    #[error("other users may use it (mode {0:04o})")]
+    Exposed(u32),
+    /// It is larger than this limit, in MiB.
+    #[error("the file is larger than {0}MiB")]
+    Large(u64),
+}
+
+impl Unfit {
+    /// Returns what to do about it.
+    #[must_use]
+    pub fn remedy(&self, path: &Path) -> String {
+        match self {
+            Self::Unreadable(_) => String::from("create it, or correct the path"),
+            Self::Irregular => String::from("name the file itself"),
+            Self::Owner(_) => format!(
+                "run the gateway as that user, or `chown` {} to your own",
+                path.display()
+            ),
+            Self::Replaceable(why) => why.remedy(),
+            Self::NotAllowed { why, real, .. } => {
+                let named = match real == path {
+                    true => "",
+                    false => ", then name it by that path",
+                };
+                let (allow, move_out) = (real.display(), why.remedy());
+                format!("`gateway project allow {allow}` shows it and asks{named}; or {move_out}")
+            }
+            Self::Undecided(_) => {
+                format!("decide again: `gateway project allow {}`", path.display())
+            }
+            Self::Writable => format!("run `chmod o-w {}`", path.display()),
+            Self::Exposed(_) => format!("run `chmod go= {}`", path.display()),
+            Self::Large(_) => String::from("split it, or correct the path"),
+        }
+    }
+}
