@@ -242,6 +242,29 @@ fn open_listeners_are_refused() {
 }
 
 #[test]
+fn a_credential_of_every_request_needs_to_know_whose_requests_they_are() {
+    let file = |listener: &str, inject: &str| {
+        format!(
+            "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\n{listener}\n[[credential]]\nname = \"A\"\norigins = [\"https://a.test\"]\nplaces = [\"header:x-key\"]\ninject = \"{inject}\"\n"
+        )
+    };
+    refused(
+        &file("", "always"),
+        &[
+            "5:1: every user of this machine could use the credential `A` | it goes with every request, and the proxy at 127.0.0.1:1 asks for no password | add `authentication",
+        ],
+    );
+    let login = "authentication = { user = \"a\", password = \"env:P\" }";
+    for (listener, inject) in [
+        (login, "always"),
+        ("any_user = true", "always"),
+        ("", "phantom"),
+    ] {
+        read(&file(listener, inject)).unwrap();
+    }
+}
+
+#[test]
 fn settings_of_a_listener_that_contradict_each_other_are_refused() {
     refused(
         "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\nport = 443\n[[listener]]\nkind = \"tls\"\naddress = \"127.0.0.1:1\"\nauthentication = { user = \"a:b\" }\ngroups = [\"x\"]\n",
