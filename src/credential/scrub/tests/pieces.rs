@@ -489,12 +489,12 @@ fn a_name_of_a_field_is_searched_in_lower_case() {
 fn a_name_of_a_field_that_is_a_piece_in_lower_case_is_taken_away() {
     let lower = SECRET[4..].to_lowercase();
     let mut fields = HeaderMap::new();
-    for at in [0, 9, 18] {
+    for at in [0, 9] {
         let name = http::HeaderName::try_from(format!("x-{}", &lower[at..at + 9])).unwrap();
         fields.insert(name, HeaderValue::from_static("1"));
     }
     fields.insert("x-request-id", HeaderValue::from_static("1"));
-    assert_eq!(github().scrub_fields(&mut fields), Ok(3));
+    assert_eq!(github().scrub_fields(&mut fields), Ok(2));
     assert!(fields.len() == 1 && fields.contains_key("x-request-id"));
 }
 
