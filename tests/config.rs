@@ -547,7 +547,7 @@ fn the_sandbox_never_gets_what_a_credential_or_the_gateway_holds() {
 fn files_that_others_can_read_or_change_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    for (name, mode) in [("token", 0o644), ("key.pem", 0o640), ("open.cedar", 0o666)] {
+    for (name, mode) in [("token", 0o644), ("key.pem", 0o644), ("open.cedar", 0o666)] {
         fs::write(at(name), "x").unwrap();
         fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
     }

@@ -53,7 +53,7 @@ pub(super) fn prune_aside() {
         return;
     };
     let prune = move || {
-        heads::forget_old();
+        KEPT.within.into_iter().for_each(heads::forget_old);
         match audit::prune(&folder, KEPT, false) {
             Ok(pruned) => {
                 for (log, cause) in pruned.failed {

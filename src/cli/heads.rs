@@ -3,8 +3,8 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::archive::KEPT;
 use crate::audit::{self, Head, Log};
 use crate::config::state;
 use crate::files::private_folder;
@@ -36,13 +36,13 @@ pub(super) fn keep_last(log: &Log) {
     }
 }
 
-/// Forgets those of logs that no run keeps any more.
-pub(super) fn forget_old() {
+/// Forgets those that were kept longer ago.
+pub(super) fn forget_old(within: Duration) {
     let known = folder().and_then(|folder| fs::read_dir(folder).ok());
     for entry in known.into_iter().flatten().flatten() {
         let written = entry.metadata().and_then(|about| about.modified());
         let age = written.ok().and_then(|written| written.elapsed().ok());
-        if age > KEPT.within {
+        if age.is_some_and(|age| age > within) {
             let _ = fs::remove_file(entry.path());
         }
     }

@@ -106,6 +106,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     let authentication = section
         .inner("authentication", "listener.authentication")
         .and_then(|inner| authentication(&inner));
+    let any_user = section.truth("any_user").unwrap_or(false);
     contradictions(section, kind);
     let address = address?;
     if let Some(kind) = kind {
@@ -121,7 +122,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         address,
         session: session?,
         groups,
-        any_user: section.truth("any_user").unwrap_or(false),
+        any_user,
     })
 }
 

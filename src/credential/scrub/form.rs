@@ -2,9 +2,9 @@
 //!
 //! Found: plain; hex; hex with separators (space, colon, hyphen, `0x`); `\x41`; base64 and
 //! base64url at the three alignments; percent-encoding, in the usual sets and in full; JSON and
-//! HTML escapes, in the usual sets and in full; UTF-16; all letters in lower or upper case. A Basic credential is base64 at one of the
-//! alignments. For secrets with a [`DrawnPart`], pieces of each form are found too, and with them
-//! base64 with line breaks and mixed escapes.
+//! HTML escapes, in the usual sets and in full; UTF-16; all letters in lower or upper case. A Basic
+//! credential is base64 at one of the alignments. For secrets with a [`DrawnPart`], pieces of each
+//! form are found too, and with them base64 with line breaks and mixed escapes.
 //!
 //! Not found: a form of a form (base64 in hex), decimal numbers (which differ in length), base32,
 //! other charsets.
