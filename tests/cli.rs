@@ -124,7 +124,7 @@ fn logs_are_found_by_a_named_configuration_and_in_the_state_directory() {
         &["audit", "verify"],
         at,
         0,
-        &["holds: 3 records, 1 exchanges"],
+        &["holds, complete: 3 records, 1 exchanges"],
     );
     fs::write(
         at.join("gateway.toml"),

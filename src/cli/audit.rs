@@ -105,7 +105,7 @@ impl Verify {
 /// What a verification says of a log, the best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum LogVerdict {
-    /// It ends with the record of its end, or with the last one that the state knows.
+    /// It ends with the record of its end.
     Complete,
     /// A gateway writes it now.
     Open,
@@ -187,9 +187,7 @@ impl VerifiedLog {
             false => LogVerdict::Broken,
             true if missing.is_some() => LogVerdict::Prefix,
             true if is_live => LogVerdict::Open,
-            true if report.stopped || known.is_some() && known == report.last => {
-                LogVerdict::Complete
-            }
+            true if report.stopped => LogVerdict::Complete,
             true => LogVerdict::Prefix,
         };
         if let (Some(id), Some(last), true) = (id, report.last, report.holds() && missing.is_none())
