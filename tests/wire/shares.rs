@@ -369,10 +369,8 @@ fn ends_verified(gate: Gate, slowed: &[u64]) {
         .arg(&path)
         .output()
         .unwrap();
-    // It is open still.
-    assert_eq!(
-        verified.status.code(),
-        Some(3),
+    assert!(
+        verified.status.success(),
         "{}",
         String::from_utf8_lossy(&verified.stdout)
     );
