@@ -124,7 +124,7 @@ fn logs_are_found_by_a_named_configuration_and_in_the_state_directory() {
         &["audit", "verify"],
         at,
         0,
-        &["holds: 3 records, 1 exchanges"],
+        &["holds, complete: 3 records, 1 exchanges"],
     );
     fs::write(
         at.join("gateway.toml"),
@@ -278,7 +278,7 @@ fn a_log_that_turned_over_is_verified_and_searched_as_a_whole_by_its_name() {
         at,
         0,
         &[
-            "holds:",
+            "holds, complete:",
             "1000 exchanges",
             "logs/audit.jsonl.00000000000000000000",
         ],
@@ -329,7 +329,7 @@ fn logs_of_several_sessions_are_verified_chain_by_chain() {
     }
     let verify = ["audit", "verify", "logs/two.jsonl", "logs/one.jsonl"];
     let said = ends_with(&verify, at, 0, &["logs/one.jsonl", "logs/two.jsonl"]);
-    assert_eq!(said.matches(": holds: ").count(), 2, "{said}");
+    assert_eq!(said.matches(": holds, complete: ").count(), 2, "{said}");
     // Every file by itself, in any order, is still two chains.
     let mut files: Vec<String> = fs::read_dir(at.join("logs"))
         .unwrap()
@@ -339,13 +339,13 @@ fn logs_of_several_sessions_are_verified_chain_by_chain() {
     let mut all = vec!["audit", "verify"];
     all.extend(files.iter().map(String::as_str));
     let said = ends_with(&all, at, 0, &[]);
-    assert_eq!(said.matches(": holds: ").count(), 2, "{said}");
+    assert_eq!(said.matches(": holds, complete: ").count(), 2, "{said}");
     // A change is blamed on its own chain.
     let path = at.join("logs/one.jsonl.00000000000000000000");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("\"pid\":", "\"pid\":1", 1)).unwrap();
     let said = ends_with(&verify, at, 1, &["does not hold", "one.jsonl.0"]);
-    assert_eq!(said.matches(": holds: ").count(), 1, "{said}");
+    assert_eq!(said.matches(": holds, complete: ").count(), 1, "{said}");
     let missing = at.join("logs/two.jsonl.00000000000000000000");
     fs::remove_file(missing).unwrap();
     ends_with(&verify, at, 1, &["earlier files are missing"]);
@@ -589,13 +589,36 @@ fn a_changed_or_cut_log_does_not_hold() {
     assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok());
     let first = whole.split_inclusive('\n').next().unwrap();
     fs::write(&log, first).unwrap();
-    ends_with(&["audit", "verify", "logs/audit.jsonl"], at, 0, &["holds"]);
+    let cut = format!("record {head} was there before");
+    let said = ["a prefix: its end is not proven", &cut];
+    ends_with(&["audit", "verify", "logs/audit.jsonl"], at, 4, &said);
     ends_with(
         &["audit", "verify", "--head", &head, "logs/audit.jsonl"],
         at,
         1,
         &["does not hold"],
     );
+}
+
+#[test]
+fn a_log_is_complete_with_its_last_record_and_else_open_or_a_prefix() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let log = at.join("logs/audit.jsonl");
+    let writer = Log::open(&Settings::at(&log)).unwrap();
+    let verify = ["audit", "verify", "logs/audit.jsonl"];
+    ends_with(&verify, at, 3, &["holds, open: a gateway writes it"]);
+    drop(writer);
+    let whole = fs::read_to_string(&log).unwrap();
+    // What a verification has not seen, nobody knows of.
+    let cut = whole.split_inclusive('\n').next().unwrap();
+    fs::write(&log, cut).unwrap();
+    ends_with(&verify, at, 4, &["holds, a prefix"]);
+    fs::write(&log, &whole).unwrap();
+    ends_with(&verify, at, 0, &["holds, complete"]);
+    fs::write(at.join("logs/other.jsonl"), "{}\n").unwrap();
+    let both = ["audit", "verify", "logs/audit.jsonl", "logs/other.jsonl"];
+    ends_with(&both, at, 1, &["2 logs, 2 records: 1 complete, 1 broken"]);
 }
 
 const READS: &str = r#"@id("reads")

@@ -242,6 +242,29 @@ fn open_listeners_are_refused() {
 }
 
 #[test]
+fn a_credential_of_every_request_needs_to_know_whose_requests_they_are() {
+    let file = |listener: &str, inject: &str| {
+        format!(
+            "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\n{listener}\n[[credential]]\nname = \"A\"\norigins = [\"https://a.test\"]\nplaces = [\"header:x-key\"]\ninject = \"{inject}\"\n"
+        )
+    };
+    refused(
+        &file("", "always"),
+        &[
+            "5:1: every user of this machine could use the credential `A` | it goes with every request, and the proxy at 127.0.0.1:1 asks for no password | add `authentication",
+        ],
+    );
+    let login = "authentication = { user = \"a\", password = \"env:P\" }";
+    for (listener, inject) in [
+        (login, "always"),
+        ("any_user = true", "always"),
+        ("", "phantom"),
+    ] {
+        read(&file(listener, inject)).unwrap();
+    }
+}
+
+#[test]
 fn settings_of_a_listener_that_contradict_each_other_are_refused() {
     refused(
         "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\nport = 443\n[[listener]]\nkind = \"tls\"\naddress = \"127.0.0.1:1\"\nauthentication = { user = \"a:b\" }\ngroups = [\"x\"]\n",
@@ -524,7 +547,7 @@ fn the_sandbox_never_gets_what_a_credential_or_the_gateway_holds() {
 fn files_that_others_can_read_or_change_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    for (name, mode) in [("token", 0o644), ("key.pem", 0o640), ("open.cedar", 0o666)] {
+    for (name, mode) in [("token", 0o644), ("key.pem", 0o644), ("open.cedar", 0o666)] {
         fs::write(at(name), "x").unwrap();
         fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
     }

@@ -184,6 +184,13 @@ fn look(path: &Path, names: &BTreeSet<OsString>) -> Option<StoredLog> {
     })
 }
 
+/// Whether a process of this user writes the log now.
+#[must_use]
+pub fn is_live(path: &Path) -> bool {
+    let is_held = |(file, _): (File, Metadata)| lock(&file).is_err();
+    own_file(path).is_ok_and(is_held) || is_locked_as_before(path)
+}
+
 fn own_file(path: &Path) -> io::Result<(File, Metadata)> {
     let file = options().open(path)?;
     let about = file.metadata()?;

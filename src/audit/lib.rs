@@ -35,7 +35,7 @@ mod words;
 mod writer;
 
 pub use act::Act;
-pub use archive::{Keep, Pruned, StoredLog, prune, stored};
+pub use archive::{Keep, Pruned, StoredLog, is_live, prune, stored};
 pub use chain::{Head, HeadMalformed, LinkBroken, MAX_LINE_BYTES};
 pub use error::Error;
 pub use file::files;

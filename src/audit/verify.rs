@@ -30,6 +30,8 @@ pub struct Report {
     pub first: Option<Head>,
     /// The last valid record: the head to expect next time.
     pub last: Option<Head>,
+    /// Whether that record says that the log ends there.
+    pub stopped: bool,
     /// The failures that the log itself reports; at most the first thousand.
     pub recoveries: Vec<Recovery>,
     /// The faults found; at most the first thousand.
@@ -208,6 +210,7 @@ impl Verifier<'_> {
         self.report.exchanges += u64::from(link.kind == b"exchange");
         self.report.first.get_or_insert(link.head);
         self.report.last = Some(link.head);
+        self.report.stopped = link.kind == b"stop";
         self.before = Some(link.head);
         self.head_seen |= self.expected.head == Some(link.head);
         self.hand_over(path, piece);

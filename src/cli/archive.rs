@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::failure::{Code, Failure};
+use super::heads;
 use super::terminal::{Paint, Terminal, safe};
 use crate::audit::{self, Keep, Pruned, StoredLog};
 use crate::config::{Hint, duration, show_duration, size, state};
@@ -51,13 +52,16 @@ pub(super) fn prune_aside() {
     let Some(folder) = state::audit_directory() else {
         return;
     };
-    let prune = move || match audit::prune(&folder, KEPT, false) {
-        Ok(pruned) => {
-            for (log, cause) in pruned.failed {
-                tracing::warn!(log = %log.display(), cause, "an old audit log was not removed");
+    let prune = move || {
+        KEPT.within.into_iter().for_each(heads::forget_old);
+        match audit::prune(&folder, KEPT, false) {
+            Ok(pruned) => {
+                for (log, cause) in pruned.failed {
+                    tracing::warn!(log = %log.display(), cause, "an old audit log was not removed");
+                }
             }
+            Err(error) => tracing::warn!(%error, "old audit logs were not removed"),
         }
-        Err(error) => tracing::warn!(%error, "old audit logs were not removed"),
     };
     // Without the thread, the next run removes them.
     let _ = std::thread::Builder::new()

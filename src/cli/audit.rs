@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::audit::{Expected, Head, Report, verify};
+use crate::audit::{self, Expected, Fault, Head, Problem, Report, verify};
 
 use super::archive::{ListLogs, PruneLogs};
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
+use super::heads;
 use super::logs;
 use super::terminal::{Paint, Terminal, safe};
 
@@ -17,6 +18,9 @@ use super::terminal::{Paint, Terminal, safe};
 #[derive(Subcommand)]
 pub(super) enum AuditCommand {
     /// Check that no record was changed, removed, inserted or moved
+    #[command(
+        after_help = "Ends with 0 if every log is complete, 3 if a gateway still writes one, 4 if the end of one is not proven, 1 if one does not hold."
+    )]
     Verify(Verify),
     Ls(ListLogs),
     Prune(PruneLogs),
@@ -74,22 +78,205 @@ impl Verify {
             )
             .next("name its files"));
         }
-        let mut holds = !is_partial;
-        let mut documents = Vec::new();
+        let mut logs = Vec::new();
         for chain in chains {
-            let report = verify(&chain, expected)
-                .map_err(|error| Failure::of("the audit log cannot be verified", &error))?;
-            holds &= report.holds();
-            if terminal.json() {
-                documents.push(document(&chain, &report));
-            } else {
-                print(terminal, &chain, &report);
-            }
+            logs.push(VerifiedLog::of(chain, expected)?);
         }
+        let worst = logs.iter().map(|log| log.verdict).max();
+        let worst = worst.unwrap_or(LogVerdict::Broken);
+        let worst = if is_partial {
+            LogVerdict::Broken
+        } else {
+            worst
+        };
         if terminal.json() {
-            terminal.document(&json!({ "holds": holds, "logs": documents }));
+            let documents: Vec<_> = logs.iter().map(VerifiedLog::document).collect();
+            let holds = worst != LogVerdict::Broken;
+            terminal
+                .document(&json!({ "holds": holds, "verdict": worst.word(), "logs": documents }));
+        } else {
+            logs.iter().for_each(|log| log.print(terminal));
+            print_sum(terminal, &logs);
         }
-        Ok(if holds { Code::Ok } else { Code::Failed })
+        Ok(worst.code())
+    }
+}
+
+/// What a verification says of a log, the best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum LogVerdict {
+    /// It ends with the record of its end.
+    Complete,
+    /// A gateway writes it now.
+    Open,
+    /// What is there holds, and nothing shows that it is all.
+    Prefix,
+    /// Something was changed, removed, inserted or moved.
+    Broken,
+}
+
+impl LogVerdict {
+    const ALL: [Self; 4] = [Self::Complete, Self::Open, Self::Prefix, Self::Broken];
+
+    fn code(self) -> Code {
+        match self {
+            Self::Complete => Code::Ok,
+            Self::Open => Code::Exactly(3),
+            Self::Prefix => Code::Exactly(4),
+            Self::Broken => Code::Failed,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Open => "open",
+            Self::Prefix => "prefix",
+            Self::Broken => "broken",
+        }
+    }
+
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::Complete => "holds, complete",
+            Self::Open => "holds, open: a gateway writes it",
+            Self::Prefix => "holds, a prefix: its end is not proven",
+            Self::Broken => "does not hold",
+        }
+    }
+
+    fn paint(self) -> Paint {
+        match self {
+            Self::Complete | Self::Open => Paint::Green,
+            Self::Prefix => Paint::Yellow,
+            Self::Broken => Paint::Red,
+        }
+    }
+}
+
+/// A log that was looked through.
+struct VerifiedLog {
+    chain: Vec<PathBuf>,
+    report: Report,
+    verdict: LogVerdict,
+    /// A later record than the last, which the state knows of.
+    missing: Option<Head>,
+}
+
+impl VerifiedLog {
+    /// Verifies a log, and keeps its last record for the next time.
+    fn of(chain: Vec<PathBuf>, expected: Expected) -> Result<Self, Failure> {
+        let unreadable = |error| Failure::of("the audit log cannot be verified", &error);
+        let is_live = chain.last().is_some_and(|own| audit::is_live(own));
+        let id = chain
+            .iter()
+            .rev()
+            .find_map(|file| audit::chain_of(file).ok()?);
+        let known = id.as_deref().and_then(heads::of);
+        let known = known.filter(|known| expected.base.is_none_or(|base| base.seq() < known.seq()));
+        let head = expected.head.or(known);
+        let mut report = verify(&chain, Expected { head, ..expected }).map_err(unreadable)?;
+        let missing = known.filter(|known| report.last.is_none_or(|last| last.seq() < known.seq()));
+        let is_fault = |problem: &Problem| match problem.fault {
+            Fault::HeadMissing(head) => expected.head.is_some() || missing != Some(head),
+            Fault::TornEnd => !is_live,
+            _ => true,
+        };
+        report.problems.retain(is_fault);
+        let verdict = match report.holds() {
+            false => LogVerdict::Broken,
+            true if missing.is_some() => LogVerdict::Prefix,
+            true if is_live => LogVerdict::Open,
+            true if report.stopped => LogVerdict::Complete,
+            true => LogVerdict::Prefix,
+        };
+        if let (Some(id), Some(last), true) = (id, report.last, report.holds() && missing.is_none())
+        {
+            heads::keep(&id, last);
+        }
+        Ok(Self {
+            chain,
+            report,
+            verdict,
+            missing,
+        })
+    }
+
+    fn print(&self, terminal: &Terminal) {
+        let shown = |path: &PathBuf| safe(&path.display().to_string());
+        let files: Vec<_> = self.chain.iter().map(shown).collect();
+        let (report, verdict) = (&self.report, self.verdict);
+        let head = report.last.map(|last| format!(", head {last}"));
+        terminal.line(format!(
+            "{}: {}: {} records, {} exchanges{}",
+            files.join(" "),
+            terminal.paint(verdict.paint(), verdict.sentence()),
+            report.records,
+            report.exchanges,
+            head.unwrap_or_default()
+        ));
+        if let Some(missing) = self.missing {
+            let what = format!("record {missing} was there before, and is not now");
+            terminal.line(format!("  {}", terminal.paint(Paint::Red, &what)));
+        }
+        for recovery in &report.recoveries {
+            terminal.line(format!(
+                "  {}:{}: recovered ({}): {} torn bytes, {} records lost",
+                shown(&recovery.file),
+                recovery.line,
+                safe(&recovery.cause),
+                recovery.torn_bytes,
+                recovery.lost
+            ));
+        }
+        for problem in &report.problems {
+            let problem = safe(&problem.to_string());
+            terminal.line(format!("  {}", terminal.paint(Paint::Red, &problem)));
+        }
+        if report.more > 0 {
+            terminal.line(format!("  and {} more", report.more));
+        }
+    }
+
+    fn document(&self) -> serde_json::Value {
+        let report = &self.report;
+        let recoveries = report.recoveries.iter().map(|recovery| {
+            json!({
+                "file": recovery.file, "line": recovery.line, "cause": recovery.cause,
+                "torn_bytes": recovery.torn_bytes, "lost": recovery.lost,
+            })
+        });
+        let problems = report.problems.iter().map(
+            |problem| json!({ "file": problem.file, "line": problem.line, "what": problem.fault.to_string() }),
+        );
+        json!({
+            "files": self.chain, "holds": report.holds(), "verdict": self.verdict.word(),
+            "chain": report.chain, "records": report.records, "exchanges": report.exchanges,
+            "first": report.first.map(|head| head.to_string()),
+            "last": report.last.map(|head| head.to_string()),
+            "missing": self.missing.map(|head| head.to_string()),
+            "recoveries": recoveries.collect::<Vec<_>>(), "problems": problems.collect::<Vec<_>>(),
+            "more": report.more,
+        })
+    }
+}
+
+/// Prints how many logs came to which verdict.
+fn print_sum(terminal: &Terminal, logs: &[VerifiedLog]) {
+    let count = |verdict| logs.iter().filter(|log| log.verdict == verdict).count();
+    let counts = LogVerdict::ALL.map(|verdict| (count(verdict), verdict.word()));
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<_> = counts
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    let records: u64 = logs.iter().map(|log| log.report.records).sum();
+    let what = format!(
+        "{} logs, {records} records: {}",
+        logs.len(),
+        counts.join(", ")
+    );
+    if logs.len() > 1 {
+        terminal.line(what);
     }
 }
 
@@ -101,62 +288,4 @@ fn head(flag: &str, text: Option<&str>) -> Result<Option<Head>, Failure> {
                 .because(malformed.to_string())
                 .next("copy the head that an earlier verification printed")
         })
-}
-
-fn print(terminal: &Terminal, chain: &[PathBuf], report: &Report) {
-    let files: Vec<_> = chain
-        .iter()
-        .map(|path| safe(&path.display().to_string()))
-        .collect();
-    let verdict = if report.holds() {
-        terminal.paint(Paint::Green, "holds")
-    } else {
-        terminal.paint(Paint::Red, "does not hold")
-    };
-    terminal.line(format!(
-        "{}: {verdict}: {} records, {} exchanges",
-        files.join(" "),
-        report.records,
-        report.exchanges
-    ));
-    if let Some(last) = report.last {
-        terminal.line(format!("  head {last}"));
-    }
-    for recovery in &report.recoveries {
-        terminal.line(format!(
-            "  {}:{}: recovered ({}): {} torn bytes, {} records lost",
-            safe(&recovery.file.display().to_string()),
-            recovery.line,
-            safe(&recovery.cause),
-            recovery.torn_bytes,
-            recovery.lost
-        ));
-    }
-    for problem in &report.problems {
-        terminal.line(format!(
-            "  {}",
-            terminal.paint(Paint::Red, &safe(&problem.to_string()))
-        ));
-    }
-    if report.more > 0 {
-        terminal.line(format!("  and {} more", report.more));
-    }
-}
-
-fn document(chain: &[PathBuf], report: &Report) -> serde_json::Value {
-    let recoveries = report.recoveries.iter().map(|recovery| {
-        json!({
-            "file": recovery.file, "line": recovery.line, "cause": recovery.cause,
-            "torn_bytes": recovery.torn_bytes, "lost": recovery.lost,
-        })
-    });
-    let problems = report.problems.iter().map(
-        |problem| json!({ "file": problem.file, "line": problem.line, "what": problem.fault.to_string() }),
-    );
-    json!({
-        "files": chain, "holds": report.holds(), "chain": report.chain,
-        "records": report.records, "exchanges": report.exchanges,
-        "first": report.first.map(|head| head.to_string()), "last": report.last.map(|head| head.to_string()),
-        "recoveries": recoveries.collect::<Vec<_>>(), "problems": problems.collect::<Vec<_>>(), "more": report.more,
-    })
 }

@@ -11,7 +11,7 @@ use super::ports::BoundPorts;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{control, draining, last_run, proposed, serving, summary};
+use super::{control, draining, heads, last_run, proposed, serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
@@ -67,6 +67,7 @@ pub fn serve_on(
             });
             app.shared.tell_suppressed();
             app.shared.log.close();
+            heads::keep_last(&app.shared.log);
             app.exports.end();
             lived?;
             launch::await_end(&first, END_WITHIN);

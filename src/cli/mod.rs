@@ -31,6 +31,7 @@ mod gateways;
 mod generation;
 mod git_access;
 mod grant;
+mod heads;
 mod init;
 mod into;
 mod keeping;

@@ -22,7 +22,7 @@ use super::signals::Signals;
 use super::standard_error::InBackground;
 use super::terminal::Terminal;
 use super::threads::Thread;
-use super::{logging, serving};
+use super::{heads, logging, serving};
 use crate::config::{Config, SandboxFlags};
 use crate::credential::unexpected_reach;
 use crate::gateway::Worker;
@@ -92,6 +92,7 @@ impl Serve {
         });
         app.shared.tell_suppressed();
         app.shared.log.close();
+        heads::keep_last(&app.shared.log);
         app.exports.end();
         // Without waiting for a file system that does not answer.
         runtime.shutdown_background();

@@ -163,6 +163,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("listener", "groups", "list of names", "none"),
     key("listener", "port", "number", "443"),
     key("listener", "authentication", "table", "none"),
+    key("listener", "any_user", "true or false", "false"),
     key("listener.authentication", "user", "text", "required"),
     key(
         "listener.authentication",

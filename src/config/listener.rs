@@ -22,6 +22,8 @@ pub struct Listener {
     pub session: SessionId,
     /// The groups that the session is in.
     pub groups: Vec<String>,
+    /// Whether credentials may go with requests of which nothing shows whose they are.
+    pub any_user: bool,
 }
 
 impl Listener {
@@ -104,6 +106,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     let authentication = section
         .inner("authentication", "listener.authentication")
         .and_then(|inner| authentication(&inner));
+    let any_user = section.truth("any_user").unwrap_or(false);
     contradictions(section, kind);
     let address = address?;
     if let Some(kind) = kind {
@@ -119,6 +122,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         address,
         session: session?,
         groups,
+        any_user,
     })
 }
 

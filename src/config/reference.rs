@@ -202,15 +202,18 @@ mod tests {
         let path = directory.path().join("secret");
         std::fs::write(&path, "canary-content").unwrap();
         let text = format!("file:{}", path.display());
-        for mode in [0o644, 0o640, 0o602, 0o604] {
+        for mode in [0o644, 0o660, 0o602, 0o604] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             assert!(
                 parse(&text).unwrap_err().remedy.contains("chmod 600"),
                 "{mode:o}"
             );
         }
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(parse(&text), Ok(SecretRef::file(path)));
+        // The group is one of this process.
+        for mode in [0o600, 0o640, 0o440] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(parse(&text), Ok(SecretRef::file(path.clone())));
+        }
         assert!(parse("file:/nonexistent/secret").is_err());
     }
 }

@@ -32,6 +32,7 @@ pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
     duplicates(document, config, spans);
     sessions(document, config, spans);
     cleartext(document, config, spans);
+    unproven(document, config, spans);
     bindings(document, config, spans);
     sandbox(document, config, spans);
     unreachable(document, config, spans);
@@ -173,6 +174,33 @@ fn cleartext(document: &Document<'_>, config: &Config, spans: &Spans) {
                 "declare it: [[origin]] with `match = \"{origin}\"` and `cleartext = true`"
             );
             let why = "even on loopback, clear text is a decision of its own";
+            document.error(span, what, Hint::new(why, remedy));
+        }
+    }
+}
+
+/// Refuses credentials that go with every request, where nothing shows whose request it is: neither
+/// a phantom nor a password. Every user of the machine may connect to a port of it.
+fn unproven(document: &Document<'_>, config: &Config, spans: &Spans) {
+    let is_open = |kind: &ListenerKind| {
+        let open = ListenerKind::Proxy {
+            authentication: None,
+        };
+        *kind == open
+    };
+    let mut listeners = config.listeners.iter();
+    let Some(open) = listeners.find(|one| is_open(&one.kind) && !one.any_user) else {
+        return;
+    };
+    for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
+        if credential.when == When::Always {
+            let name = &credential.name;
+            let what = format!("every user of this machine could use the credential `{name}`");
+            let why = format!(
+                "it goes with every request, and the proxy at {} asks for no password",
+                open.address
+            );
+            let remedy = "add `authentication = { user = \"agent\", password = \"env:PROXY_PASSWORD\" }` to that [[listener]], or `any_user = true` where there is one user alone; or write `inject = \"phantom\"`";
             document.error(span, what, Hint::new(why, remedy));
         }
     }

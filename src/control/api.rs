@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, TRANSFER_ENCODING};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
@@ -63,8 +63,16 @@ impl<O: Operations> Control<O> {
     async fn call(&self, request: Request<Incoming>, peer: Peer) -> Answered {
         let (head, content) = request.into_parts();
         refuse_browsers(&head.headers, peer)?;
+        let named = head.uri.authority();
+        if named.is_some_and(|named| !is_own(named, peer)) {
+            return Err(bad("the target is at another host"));
+        }
         if head.uri.query().is_some() {
             return Err(bad("a query has no meaning here"));
+        }
+        // The server has dropped a length beside it.
+        if head.headers.contains_key(TRANSFER_ENCODING) {
+            return Err(bad("the content has no one length").next("send `Content-Length` alone"));
         }
         let called = route::find(&head.method, head.uri.path()).map_err(not_found)?;
         self.authorize(&called, peer).await?;
@@ -333,19 +341,21 @@ fn refuse_browsers(fields: &HeaderMap, peer: Peer) -> Result<(), ControlRefusal>
     let mut hosts = fields.get_all(HOST).iter();
     let (host, further) = (hosts.next(), hosts.next());
     let named = host.and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
-    let own = named.is_some_and(|authority| {
-        let host = authority.host();
-        let is_address = || {
-            let bare = host.trim_start_matches('[').trim_end_matches(']');
-            bare.parse::<std::net::IpAddr>().is_ok()
-        };
-        host == "localhost" || host == "gateway" || peer == Peer::Port && is_address()
-    });
-    if own && further.is_none() {
+    if named.is_some_and(|named| is_own(&named, peer)) && further.is_none() {
         Ok(())
     } else {
         Err(forbidden("the host is not the gateway").next("send `Host: gateway`"))
     }
+}
+
+/// Whether an authority is this server.
+fn is_own(authority: &Authority, peer: Peer) -> bool {
+    let host = authority.host();
+    let is_address = || {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        bare.parse::<std::net::IpAddr>().is_ok()
+    };
+    host == "localhost" || host == "gateway" || peer == Peer::Port && is_address()
 }
 
 /// Says what holds when a session was paused or ended, and the next start will not know.

@@ -132,7 +132,7 @@ impl Refusal {
         let failed = [ReasonCode::PolicyError, ReasonCode::PolicyUnjudged];
         match self {
             Self::Origin(error @ origin::Error::Unreachable(_)) => Some(chain(error)),
-            Self::Origin(_) => Some(self.cause()),
+            Self::Origin(_) | Self::Session(session::Error::Misplaced(_)) => Some(self.cause()),
             Self::Credential(error) if self.reason().status().is_server_error() => {
                 Some(chain(error))
             }

@@ -139,8 +139,9 @@ fn has_hidden_separator(path: &[u8]) -> bool {
 /// often.
 ///
 /// What the first decoding reveals is data within a segment, including a kept `%2F`, but it must
-/// not be a dot segment. Later decodings must not reveal a dot segment, separator or control. A
-/// name with a percent sign (`per%25cent`) may decode to bytes that are not text.
+/// not be a dot segment. Later decodings must not reveal a dot segment, separator or control, nor a
+/// character that was never to be escaped (`%2561dmin`). A name with a percent sign (`per%25cent`)
+/// may decode to bytes that are not text.
 fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
     let mut separators = None;
     let mut text = path.to_vec();
@@ -160,9 +161,21 @@ fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
         if decoded == text {
             return Ok(());
         }
+        if escapes_unreserved(&decoded) {
+            return Err(TargetMalformed::EscapedTwice);
+        }
         text = decoded;
     }
     Err(TargetMalformed::EncodedSlash)
+}
+
+/// Whether some escape stands for a character that needs none.
+fn escapes_unreserved(bytes: &[u8]) -> bool {
+    memchr::memchr_iter(b'%', bytes).any(|at| {
+        let plain = escape(bytes.get(at + 1..at + 3)).map(char::from).ok();
+        let letter = plain.or_else(|| Some(iis_escape(&bytes[at..])?.0));
+        letter.is_some_and(|letter| letter.is_ascii_alphanumeric() || "-._~".contains(letter))
+    })
 }
 
 /// Decodes bytes as the most lenient origin would: an overlong ASCII character counts as that
@@ -200,7 +213,7 @@ fn read_loosely(bytes: &[u8]) -> String {
 }
 
 /// The character of an escape such as `%u002e`, and what is behind it.
-fn iis_escape(bytes: &[u8]) -> Option<(char, &[u8])> {
+pub(super) fn iis_escape(bytes: &[u8]) -> Option<(char, &[u8])> {
     let [b'%', b'u' | b'U', rest @ ..] = bytes else {
         return None;
     };

@@ -1,9 +1,12 @@
 //! Decodes names and values of queries and forms.
 
+use super::canonical::iis_escape;
+
 /// A decoded name or value.
 #[derive(Debug)]
 pub struct Decoded {
-    /// The text. Bytes that are not UTF-8 stay `%XX`, in upper case.
+    /// The text, in which `%u0061` is read as ASP does. Bytes that are not UTF-8 stay `%XX`, in
+    /// upper case.
     pub text: String,
     /// Whether all decoders agree: each `%` starts an escape, and the bytes are UTF-8.
     pub clear: bool,
@@ -16,7 +19,7 @@ pub fn decoded(raw: &[u8], plus: u8) -> Decoded {
         .iter()
         .map(|byte| if *byte == b'+' { plus } else { *byte })
         .collect();
-    let bytes: Vec<u8> = percent_encoding::percent_decode(&raw).collect();
+    let bytes = unescaped(&raw);
     let is_escape =
         |rest: &[u8]| matches!(rest, [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
     let whole = raw.split(|byte| *byte == b'%').skip(1).all(is_escape);
@@ -24,6 +27,21 @@ pub fn decoded(raw: &[u8], plus: u8) -> Decoded {
         clear: whole && std::str::from_utf8(&bytes).is_ok(),
         text: as_text(&bytes),
     }
+}
+
+fn unescaped(mut raw: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(raw.len());
+    let next = |raw: &[u8]| {
+        let mut places = memchr::memchr_iter(b'%', raw);
+        places.find_map(|at| iis_escape(&raw[at..]).map(|(letter, rest)| (at, letter, rest.len())))
+    };
+    while let Some((at, letter, rest)) = next(raw) {
+        bytes.extend(percent_encoding::percent_decode(&raw[..at]));
+        bytes.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+        raw = &raw[raw.len() - rest..];
+    }
+    bytes.extend(percent_encoding::percent_decode(raw));
+    bytes
 }
 
 /// Converts bytes to text. Bytes that are not UTF-8 become `%XX`, so this cannot be reversed.
@@ -52,6 +70,7 @@ mod tests {
             (b"%zz", "%zz", false),
             (b"a%", "a%", false),
             (b"%FF", "%FF", false),
+            (b"t%u006Fken%U0021%u00", "token!%u00", false),
             (b"\xff", "%FF", false),
             (b"%25", "%", true),
         ] {

@@ -2,14 +2,17 @@
 
 use std::borrow::Cow;
 
-/// What some origins drop at the start of a name: PHP and Rack spaces, Rack and qs brackets.
-const DROPPED: [char; 5] = [' ', '\t', '+', '[', ']'];
+/// Whether some origin drops the character at the start of a name: PHP and Rack white space, Rack
+/// and qs brackets, `URLSearchParams` one `?`, and many what cannot be seen.
+fn is_dropped(letter: char) -> bool {
+    letter.is_whitespace() || letter.is_control() || "+[]?\u{feff}\u{200b}".contains(letter)
+}
 
 /// Every name under which some origin reads a parameter, beginning with the name as it is.
 ///
 /// PHP reads `a.b`, `a b` and `a[b` as `a_b`. PHP, Rack and qs read `a[]`, `a[x]` and `a[x]y` as a
-/// member of `a`, and drop spaces or brackets at the start. Readers that use C strings stop at NUL.
-/// A policy that restricts must see all of these, and one that permits must see no second.
+/// member of `a`. Some drop what stands before it ([`is_dropped`]). Readers that use C strings stop
+/// at NUL. A policy that restricts must see all of these, and one that permits must see no second.
 #[must_use]
 pub fn parameter_names(name: &str) -> Vec<Cow<'_, str>> {
     let mut all = vec![Cow::Borrowed(name)];
@@ -23,10 +26,11 @@ pub fn parameter_names(name: &str) -> Vec<Cow<'_, str>> {
         }
     };
     let until_nul = name.split('\0').next().unwrap_or_default();
+    let is_dropped_alone = |letter: char| !"[]".contains(letter) && is_dropped(letter);
     for from in [
         until_nul,
-        until_nul.trim_start_matches([' ', '\t', '+']),
-        until_nul.trim_start_matches(DROPPED),
+        until_nul.trim_start_matches(is_dropped_alone),
+        until_nul.trim_start_matches(is_dropped),
     ] {
         let base = from.split(['[', ']']).next().unwrap_or_default();
         for text in [from, base, base.trim_end()] {
@@ -57,30 +61,43 @@ pub fn folded_parameters(name: &str) -> Vec<String> {
     if is_plain(name) {
         return vec![folded_parameter(name)];
     }
-    let mut all: Vec<String> = parameter_names(name)
-        .iter()
-        .map(|name| folded_parameter(name))
-        .collect();
+    let names = parameter_names(name);
+    let mut all: Vec<String> = names.iter().map(|name| folded_parameter(name)).collect();
     all.sort_unstable();
     all.dedup();
     all
 }
 
-/// Folds a parameter name so that most spellings become one: origins read `Token`, `token[]`,
-/// `$token` and `private.token` as `token` and `private_token`.
+/// Folds the name of a parameter, so that all that some origin takes for one become equal: its
+/// letters and digits, [`folded`]. Origins read `Token`, `$token` and ` token` as `token`,
+/// `private.token` and `privateToken` as `private_token`.
 #[must_use]
 pub fn folded_parameter(name: &str) -> String {
-    let name = name.trim_start_matches(|c| DROPPED.contains(&c) || "$.".contains(c));
-    let name = name
-        .split(['[', ']', '\0'])
-        .next()
-        .unwrap_or_default()
-        .trim_end();
-    let fold = |c: char| match c {
-        '-' | '.' | ' ' | '+' => '_',
-        c => c.to_ascii_lowercase(),
-    };
-    name.chars().map(fold).collect()
+    let mut name = folded(name);
+    name.retain(char::is_alphanumeric);
+    name
+}
+
+/// Folds the name of a member of JSON, so that all that some origin takes for one become equal.
+///
+/// Readers without case distinction, such as Go's `encoding/json`, also read `ſ` (U+017F) as `s`
+/// and the Kelvin sign as `k`. Readers that use C strings stop at NUL. The JSON form of Protocol
+/// Buffers has two spellings of each name, `max_amount` and `maxAmount`.
+#[must_use]
+pub fn folded(name: &str) -> String {
+    let name = name.split('\0').next().unwrap_or_default();
+    let letters = name.chars().filter(|letter| !matches!(letter, '_' | '-'));
+    letters.flat_map(in_one_case).collect()
+}
+
+/// A name without case distinction.
+#[must_use]
+pub fn in_lower_case(name: &str) -> String {
+    name.chars().flat_map(in_one_case).collect()
+}
+
+fn in_one_case(letter: char) -> impl Iterator<Item = char> {
+    letter.to_uppercase().flat_map(char::to_lowercase)
 }
 
 #[cfg(test)]
@@ -90,20 +107,38 @@ mod tests {
     #[test]
     fn every_spelling_of_a_parameter_is_one_name() {
         for name in [
-            "token", "Token", "token[]", "token[0]", "$token", "$.token", " token ", "token\0x",
-            "[token]", "]token", "+token", " [token",
+            "token",
+            "Token",
+            "token[]",
+            "token[0]",
+            "$token",
+            "$.token",
+            " token ",
+            "token\0x",
+            "[token]",
+            "]token",
+            "+token",
+            " [token",
+            "?token",
+            "\u{feff}token",
+            "to\u{212a}en",
         ] {
-            assert_eq!(folded_parameter(name), "token", "{name}");
+            assert!(folded_parameters(name).contains(&"token".into()), "{name}");
         }
         for name in [
             "private_token",
             "private.token",
             "private token",
             "PRIVATE-TOKEN",
+            "privateToken",
+            "private[token",
         ] {
-            assert_eq!(folded_parameter(name), "private_token", "{name}");
+            assert!(
+                folded_parameters(name).contains(&"privatetoken".into()),
+                "{name}"
+            );
         }
-        assert!(folded_parameters("private[token").contains(&"private_token".to_owned()));
+        assert_eq!(folded_parameter("Acce\u{17f}s"), "access");
         assert_ne!(folded_parameter("tokens"), "token");
         assert_ne!(folded_parameter("page_token"), "token");
     }
@@ -124,6 +159,9 @@ mod tests {
             "max.amount[x]",
             "[max.amount",
             "max_amount\0[",
+            "?max_amount",
+            "?[max.amount]",
+            "\u{feff}max_amount",
         ] {
             let names = parameter_names(name);
             assert_eq!(names[0], name);

@@ -40,6 +40,11 @@ pub enum TargetMalformed {
     /// An encoded slash, or a dot, slash or backslash that is encoded twice.
     #[error("the path holds an encoded slash or a doubly encoded separator")]
     EncodedSlash,
+    /// A letter, a digit, `-`, `.`, `_` or `~` that is still escaped once the path is decoded.
+    #[error(
+        "the path escapes a letter or digit twice, so that origins read two paths; escape it once"
+    )]
+    EscapedTwice,
     /// Dot segments that leave the root, or that have parameters (`..;x`).
     #[error("the path leaves its root or hides a dot segment")]
     DotSegment,
@@ -59,6 +64,7 @@ impl TargetMalformed {
             TargetMalformed::Character
             | TargetMalformed::Escape
             | TargetMalformed::EncodedSlash
+            | TargetMalformed::EscapedTwice
             | TargetMalformed::DotSegment
             | TargetMalformed::NoSuchParameter => ReasonCode::Path,
         }

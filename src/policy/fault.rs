@@ -16,6 +16,11 @@ pub enum Fault {
         "origins may read the path without its doubled slashes or parameters (`;`), and policy does not permit that; send it without them"
     )]
     PathReadings,
+    /// Policy reads the path, and would not permit one that a field names, or cannot read it.
+    #[error(
+        "a field names a second path (`Destination`, `X-Amz-Copy-Source` and the like), which policy does not permit, or which is no canonical path of this host"
+    )]
+    NamedPath,
     /// Affects `query`.
     #[error("the query has more than {} pairs", Fault::MAX_PAIRS)]
     TooManyPairs,

@@ -18,7 +18,7 @@ use super::rule_set::{Head, Part, Question, RuleSet, RuleSets};
 use super::schema::Actions;
 use super::source::{Lint, Problems, Source};
 use super::verdict::{Outcome, Verdict};
-use crate::message::Host;
+use crate::message::{Host, RequestTarget};
 use crate::names::{CredentialName, PolicyId, SessionId};
 
 /// One loaded set of policies. It is immutable, so its answers never change.
@@ -186,24 +186,38 @@ impl Generation {
         }
     }
 
-    /// Judges every reading that an origin may have of the path. All must be allowed.
+    /// Judges every reading that an origin may have of the path, and every path that a field names.
+    /// All must be allowed.
     fn judge_readings(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
         let verdict = self.judge_alone(facts, loan);
         if !verdict.allowed() || !self.reads_any(&OF_PATH) {
             return verdict;
         }
-        for target in facts.target.other_readings() {
-            let target = &target;
-            let other = self.judge_alone(&Facts { target, ..*facts }, loan);
-            match other.outcome {
-                Outcome::Allowed => {}
-                Outcome::Unpermitted => {
-                    return self.nobodys(Outcome::Unjudged(Fault::PathReadings));
+        let readings = facts.target.other_readings().into_iter();
+        let mut others = readings
+            .map(|one| (one, Fault::PathReadings))
+            .collect::<Vec<_>>();
+        for named in facts.named_targets() {
+            match named {
+                Some(target) => {
+                    let readings = target.other_readings().into_iter().chain([target]);
+                    others.extend(readings.map(|one| (one, Fault::NamedPath)));
                 }
-                _ => return other,
+                None if self.reads(facts, loan, &OF_PATH) => {
+                    return self.nobodys(Outcome::Unjudged(Fault::NamedPath));
+                }
+                None => {}
             }
         }
-        verdict
+        let denied = |(target, doubt): &(RequestTarget, Fault)| {
+            let other = self.judge_alone(&Facts { target, ..*facts }, loan);
+            match other.outcome {
+                Outcome::Allowed => None,
+                Outcome::Unpermitted => Some(self.nobodys(Outcome::Unjudged(*doubt))),
+                _ => Some(other),
+            }
+        };
+        others.iter().find_map(denied).unwrap_or(verdict)
     }
 
     fn judge_alone(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {

@@ -14,13 +14,14 @@ use super::question::{Facts, KeptFacts, Loan};
 use super::verdict::{Outcome, Verdict};
 use crate::audit::Text;
 use crate::intercept::Request;
+use crate::message::names_path;
 use crate::names::CredentialName;
 use crate::session::{Bindings, DetectedCredentials, Session};
 
 /// Everything policies can read from one request.
 ///
-/// Fields are kept only if a rule read them when the request was first judged. They alone share the
-/// client's read buffer.
+/// Fields are kept only if one names a path, or if a rule read them when the request was first
+/// judged. They alone share the client's read buffer.
 pub struct JudgedRequest {
     kept: KeptFacts,
     fields: Option<Box<HeaderMap>>,
@@ -47,9 +48,10 @@ impl JudgedRequest {
         }
     }
 
-    /// Keeps the fields, if rules of `generation` that can apply to the request read any.
+    /// Keeps the fields, if one names a path, or if rules of `generation` that can apply to the
+    /// request read any.
     pub(super) fn keep_fields(&mut self, generation: &Generation, fields: &HeaderMap) {
-        if self.is_read_by(generation, &OF_FIELDS) {
+        if names_path(fields) || self.is_read_by(generation, &OF_FIELDS) {
             self.fields = Some(Box::new(fields.clone()));
         }
     }
@@ -75,11 +77,11 @@ impl JudgedRequest {
     #[must_use]
     pub fn is_bound_by(&self, bindings: &Bindings) -> bool {
         self.loans().all(|(credential, place)| {
-            let path = self.kept.target.path();
+            let fields = self.fields.as_deref().unwrap_or(&NONE);
             bindings.still_lends(
                 &self.kept.origin,
                 &self.kept.method,
-                path,
+                (self.kept.target.path(), fields),
                 (credential, place),
             )
         })

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName};
 use super::fault::Fault;
 use crate::message::fields::folded_name;
 use crate::message::pairs::{as_text, decoded};
-use crate::message::parameter_names;
+use crate::message::{folded_parameters, in_lower_case, parameter_names};
 
 /// A query's pairs and names.
 #[derive(Default, Debug)]
@@ -51,7 +51,7 @@ impl Query {
             let value = decoded(value.as_bytes(), plus).text;
             for name in parameter_names(&name) {
                 let name = escaped_name(&name);
-                for name in [name.to_ascii_lowercase(), name] {
+                for name in [in_lower_case(&name), name] {
                     self.any.insert(format!("{name}={value}"));
                     self.names.insert(name);
                 }
@@ -72,12 +72,8 @@ fn stand_alone(pieces: &[&str]) -> BTreeSet<String> {
             decoded(name.as_bytes(), b' '),
             decoded(value.as_bytes(), b' '),
         );
-        let mut keys: Vec<String> = parameter_names(&name.text)
-            .iter()
-            .map(|name| spelling(name))
-            .collect();
-        keys.sort_unstable();
-        keys.dedup();
+        // Brackets are dots to Spring, and underscores nothing to Protocol Buffers.
+        let keys = folded_parameters(&name.text);
         for key in &keys {
             *seen.entry(key.clone()).or_default() += 1;
         }
@@ -92,15 +88,6 @@ fn stand_alone(pieces: &[&str]) -> BTreeSet<String> {
         .into_iter()
         .filter_map(|(keys, pair)| is_alone(&keys).then_some(pair))
         .collect()
-}
-
-/// The name without what some reader ignores or takes for another separator: letter case, the
-/// underscores of Protocol Buffers, and brackets, which are dots to Spring.
-fn spelling(name: &str) -> String {
-    let letters = name
-        .chars()
-        .filter(|letter| !matches!(letter, '_' | '-' | '.' | '[' | ']'));
-    letters.map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
 /// The name with `=` and `%` escaped, so that `name=value` splits in only one way.

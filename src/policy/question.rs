@@ -9,7 +9,7 @@ use http::{HeaderMap, Method};
 use super::content::ContentFacts;
 use crate::audit::Text;
 use crate::intercept::{ConnectionContext, Request};
-use crate::message::{Host, Origin, RequestTarget, Scheme, is_batch};
+use crate::message::{Host, Origin, RequestTarget, Scheme, is_batch, named_paths};
 use crate::names::{CredentialName, SessionId};
 use crate::session::{CredentialUse, DetectedCredentials, Session};
 
@@ -52,6 +52,20 @@ pub struct Facts<'a> {
     /// The AWS actions that a signed request asks for, by the names used in pins. Empty without a
     /// signature.
     pub actions: &'a [String],
+}
+
+impl Facts<'_> {
+    /// The targets that fields name, each with the query of the request. `None` stands for one that
+    /// cannot be judged.
+    pub(super) fn named_targets(&self) -> Vec<Option<RequestTarget>> {
+        let origin = (self.scheme, self.host, self.port);
+        let with_query = |target: RequestTarget| match self.target.query() {
+            Some(query) => target.with_query(query).ok(),
+            None => Some(target),
+        };
+        let named = named_paths(self.fields, origin);
+        named.map(|target| with_query(target?)).collect()
+    }
 }
 
 /// [`Facts`] of a request in progress, without its fields.

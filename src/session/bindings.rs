@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use http::{HeaderName, Method};
+use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
 
 use super::binding::{Binding, is_below};
@@ -11,7 +11,7 @@ use super::clash::{BindingMalformed, mistakes};
 use super::phantom::Phantoms;
 use super::signing::Role;
 use crate::audit::Text;
-use crate::message::{EncodedSlash, Host, HostPattern, Origin, Place, TakenPart};
+use crate::message::{EncodedSlash, Host, HostPattern, Origin, Place, TakenPart, named_paths};
 use crate::names::{CredentialName, Map};
 
 /// A binding in use.
@@ -141,7 +141,7 @@ impl Bindings {
         &self,
         origin: &Origin,
         method: &Method,
-        path: &str,
+        (path, fields): (&str, &HeaderMap),
         (credential, place): (&CredentialName, &str),
     ) -> bool {
         self.of_each(&origin.authority.host).any(|bound| {
@@ -149,6 +149,7 @@ impl Bindings {
                 && bound.place_texts.iter().any(|text| text == place)
                 && bound.is_for(origin)
                 && bound.lends(method, path)
+                && bound.lends_to_named(fields, origin)
         })
     }
 
@@ -251,6 +252,14 @@ impl Bound {
         let below = || !has_dots(path) && binding.paths.iter().any(|above| is_below(path, above));
         (binding.methods.is_empty() || binding.methods.contains(method))
             && (binding.paths.is_empty() || below())
+    }
+
+    /// Whether the credential may be used with every path that a field names.
+    pub(super) fn lends_to_named(&self, fields: &HeaderMap, origin: &Origin) -> bool {
+        let is_below = |path: &str| self.binding.paths.iter().any(|above| is_below(path, above));
+        self.binding.paths.is_empty()
+            || named_paths(fields, origin.parts())
+                .all(|named| named.is_some_and(|named| is_below(named.path())))
     }
 
     /// Whether the service accepts batch requests at this path.

@@ -53,7 +53,8 @@ impl Bindings {
         search.host()?;
         search.signature()?;
         for (name, value) in &head.fields {
-            search.field(name, value)?;
+            let found = search.field(name, value);
+            found.map_err(|refused| refused.in_field(name))?;
         }
         search.target()?;
         search.always()?;
@@ -118,9 +119,8 @@ impl<'a> Search<'a> {
 
     /// Adds the credentials that are always injected, if the session holds them.
     fn always(&mut self) -> Result<(), CredentialRefusal> {
-        let path = self.head.target.path();
         for bound in self.bound {
-            let due = bound.binding.when == When::Always && bound.lends(&self.head.method, path);
+            let due = bound.binding.when == When::Always && self.is_lent(bound);
             let name = &bound.binding.credential;
             if due
                 && let Some(phantom) = self.phantoms.of(name)
@@ -162,7 +162,7 @@ impl<'a> Search<'a> {
         part: RequestPart,
     ) -> Result<(), CredentialRefusal> {
         let credential = phantom.credential();
-        if !bound.lends(&self.head.method, self.head.target.path()) {
+        if !self.is_lent(bound) {
             return Err(CredentialRefusal::OutOfScope {
                 credential: credential.clone(),
                 part,
@@ -186,6 +186,13 @@ impl<'a> Search<'a> {
             phantom,
         });
         Ok(())
+    }
+
+    /// Whether the credential may be used with the method and the paths of the request.
+    fn is_lent(&self, bound: &Bound) -> bool {
+        let RequestHead { method, target, .. } = self.head;
+        bound.lends(method, target.path())
+            && bound.lends_to_named(&self.head.fields, &self.head.origin)
     }
 
     fn is_phantom(&self, bound: &Bound, token: &[u8]) -> Option<Phantom> {
@@ -256,7 +263,7 @@ impl<'a> Search<'a> {
         part: RequestPart,
         field: Option<&HeaderName>,
     ) -> Result<(), CredentialRefusal> {
-        self.other_session(token, part)?;
+        self.other_session(token, part.clone())?;
         if self.bound.is_empty() {
             return Ok(());
         }

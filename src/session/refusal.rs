@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use http::HeaderName;
+
 use crate::body::FormFault;
 use crate::names::{CredentialName, ReasonCode, SessionId};
 
 /// A part of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestPart {
     /// The host.
     Host,
@@ -18,6 +20,8 @@ pub enum RequestPart {
     FieldName,
     /// The value of a field.
     Field,
+    /// The value of this field.
+    Named(HeaderName),
     /// The user or password of `Authorization: Basic`.
     Basic,
     /// A cookie.
@@ -166,6 +170,21 @@ impl CredentialRefusal {
         }
     }
 
+    /// The same, with the name of the field that it was found in.
+    pub(super) fn in_field(mut self, name: &HeaderName) -> Self {
+        if let Self::OutOfScope { part, .. }
+        | Self::Position { part, .. }
+        | Self::Disguised { part, .. }
+        | Self::Removed { part, .. }
+        | Self::ForeignSession { part, .. }
+        | Self::Foreign { part } = &mut self
+            && *part == RequestPart::Field
+        {
+            *part = RequestPart::Named(name.clone());
+        }
+        self
+    }
+
     /// The credential it is about, if it is one of the session's.
     #[must_use]
     pub fn credential(&self) -> Option<&CredentialName> {
@@ -193,10 +212,16 @@ impl fmt::Display for RequestPart {
             Self::Path => "the path",
             Self::Query => "the query",
             Self::FieldName => "a field's name",
-            Self::Field => "a field",
+            Self::Named(name) if name.as_str().len() <= LONGEST_SHOWN => {
+                return write!(f, "the field `{name}`");
+            }
+            Self::Field | Self::Named(_) => "a field",
             Self::Basic => "the Basic credentials",
             Self::Cookie => "a cookie",
             Self::Content => "the content",
         })
     }
 }
+
+/// The longest name of a field that is shown.
+const LONGEST_SHOWN: usize = 64;

@@ -127,6 +127,35 @@ fn a_web_page_is_refused_by_its_origin_and_by_a_name_of_its_own() {
 }
 
 #[test]
+fn a_call_with_two_lengths_or_for_another_host_is_refused() {
+    let program = Program::start("");
+    for (head, status) in [
+        (
+            "GET http://gateway/healthz HTTP/1.1\r\nHost: gateway\r\n\r\n",
+            "200",
+        ),
+        (
+            "GET http://elsewhere.test/healthz HTTP/1.1\r\nHost: gateway\r\n\r\n",
+            "400",
+        ),
+        (
+            "POST /v1/reload HTTP/1.1\r\nHost: gateway\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "400",
+        ),
+        (
+            "POST /v1/reload HTTP/1.1\r\nHost: gateway\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+            "400",
+        ),
+    ] {
+        let answer = program.raw(head);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{head}: {answer}"
+        );
+    }
+}
+
+#[test]
 fn no_route_answers_with_a_secret_or_a_phantom_or_a_status_that_is_not_documented() {
     let program = Program::start("");
     let phantoms = fs::read_to_string(program.path("phantoms.env")).unwrap();

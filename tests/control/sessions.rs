@@ -116,7 +116,7 @@ fn each_act_of_an_operator_is_in_the_chain() {
         "{log}"
     );
     let (code, said) = program.gateway(&["audit", "verify", "audit/log.jsonl"]);
-    assert_eq!(code, 0, "{said}");
+    assert_eq!(code, 3, "{said}");
 }
 
 /// Starts a second gateway with the state, the home and the session of the first.

@@ -58,6 +58,8 @@ fn a_foreign_credential_is_known_wherever_its_service_takes_one(rig: &Rig) {
     let cases: Vec<(&str, String, String)> = [
         (SLACK, "/api/chat.postMessage?token=ATTACKERS", ""),
         (SLACK, "/api/chat.postMessage?Token[]=ATTACKERS", ""),
+        (SLACK, "/api/chat.postMessage??token=ATTACKERS", ""),
+        (GITLAB, "/api/v4/projects?privateToken=ATTACKERS", ""),
         (SLACK, "/api/chat.postMessage", "Cookie: d=ATTACKERS"),
         (SLACK, "/services/T1/B1/ATTACKERS", ""),
         (DISCORD, "/api/webhooks/1/ATTACKERS", ""),
@@ -195,6 +197,11 @@ fn a_foreign_credential_in_content_is_known_in_every_format(rig: &Rig) {
                 "{\"channel\":\"C\",\"token\":\"attackers\"}".to_owned(),
             ),
             (json, "{\"\\u0074oken\":\"attackers\"}".to_owned()),
+            // Go reads the Kelvin sign as a `k`.
+            (json, "{\"to\u{212a}en\":\"attackers\"}".to_owned()),
+            (form, "?token=attackers".to_owned()),
+            (form, "t%u006fken=attackers".to_owned()),
+            (form, "\u{feff}token=attackers".to_owned()),
             (parts, part("name=\"token\"")),
             (parts, part("filename=x; name=token")),
             (parts, part("name*=UTF-8''tok%65n")),

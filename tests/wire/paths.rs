@@ -13,6 +13,7 @@ rows![
     every_reading_of_a_query_is_judged,
     the_method_that_was_judged_is_the_method,
     fields_that_override_the_target_are_removed,
+    a_path_that_a_field_names_is_judged_like_the_requests_own,
     content_of_any_method_is_framed_anew,
 ];
 
@@ -69,6 +70,10 @@ fn paths_with_two_readings_are_refused(rig: &Rig) {
         "/%252e%252e/secret",
         "/a%252fb",
         "/a%255cb",
+        "/%2573ecret",
+        "/secre%2574/x",
+        "/%25252573ecret",
+        "/%25u0073ecret",
         "/x%00",
         "/x%00.txt",
         "/x%0d%0aHost:evil",
@@ -268,6 +273,45 @@ fn fields_that_override_the_target_are_removed(rig: &Rig) {
             assert!(seen.all(&name.to_lowercase()).is_empty(), "{way:?} {name}");
         }
         assert_eq!(seen.all("x-kept"), ["1"]);
+    }
+}
+
+/// F10: what a request copies, or where it moves it to.
+fn a_path_that_a_field_names_is_judged_like_the_requests_own(rig: &Rig) {
+    let put = |field: &str| {
+        format!(
+            "PUT {{T}}/public/a HTTP/1.1\r\nHost: {{H}}\r\nContent-Length: 0\r\n{field}\r\n\r\n"
+        )
+    };
+    for field in [
+        "Destination: /secret/a",
+        "X-Copy-From: secret/a",
+        "X-Amz-Copy-Source: /secret/a",
+        "X-Ms-Rename-Source: /public//../secret",
+        "X-Goog-Copy-Source: secret/a",
+        "X-Matched-Path: /secret",
+    ] {
+        let reason = match field.contains("..") {
+            true => "policy_unjudged",
+            false => "policy_forbids",
+        };
+        refused_everywhere(rig, &Way::ALL, OTHER, &put(field), 403, reason);
+    }
+    for field in [
+        "Destination: https://elsewhere.test/public/a",
+        "X-Amz-Copy-Source: public%2Fa",
+        "X-Copy-From: public/%61",
+    ] {
+        refused_everywhere(rig, &Way::ALL, OTHER, &put(field), 403, "policy_unjudged");
+    }
+    for way in Way::ALL {
+        allowed(rig, way, OTHER, &put("Destination: /public/b"));
+        assert_eq!(rig.seen().remove(0).all("destination"), ["/public/b"]);
+    }
+    for way in Way::SECURE {
+        let own = format!("Destination: https://{OTHER}/public/b");
+        allowed(rig, way, OTHER, &put(&own));
+        rig.seen();
     }
 }
 

@@ -19,6 +19,7 @@ rows![
     a_phantom_beside_other_text_is_not_swapped,
     a_phantom_in_a_name_is_refused,
     the_phantoms_of_another_session_are_refused,
+    the_record_of_a_stolen_phantom_says_which_it_is_and_where_it_was,
     foreign_credentials_do_not_reach_a_managed_host,
     content_is_never_touched,
     a_managed_host_without_a_phantom_gets_no_credential,
@@ -90,6 +91,42 @@ fn each_place_gets_its_secret(rig: &Rig) {
             "{way:?} {record}"
         );
         rig.seen();
+    }
+}
+
+/// The operator must know which secret to renew, and what to look for.
+fn the_record_of_a_stolen_phantom_says_which_it_is_and_where_it_was(rig: &Rig) {
+    let cause = |host: &str, template: &str| {
+        rig.ask(Way::Connect, host, template);
+        let record = rig.record(Way::Connect);
+        let cause = record["cause"].as_str();
+        cause.unwrap_or_else(|| panic!("{record}")).to_owned()
+    };
+    for (host, template, parts) in [
+        (
+            OTHER,
+            get("X-Custom: {PH:bearer}"),
+            ["`bearer`", "the field `x-custom`"],
+        ),
+        (
+            GOOD,
+            get("X-Other: {PH:xkey}"),
+            ["`xkey`", "the field `x-other`"],
+        ),
+        (
+            GOOD,
+            get("Authorization: Bearer attackers"),
+            ["did not issue", "the field `authorization`"],
+        ),
+        (
+            OTHER,
+            "GET {T}/x?q={PH:cookie} HTTP/1.1\r\nHost: {H}\r\n\r\n".to_owned(),
+            ["`cookie`", "the query"],
+        ),
+    ] {
+        let cause = cause(host, &template);
+        assert!(parts.iter().all(|part| cause.contains(part)), "{cause}");
+        assert!(rig.seen().is_empty());
     }
 }
 

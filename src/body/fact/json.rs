@@ -10,6 +10,7 @@ use super::form::is_named;
 use super::location::{Location, Pointer, part};
 use super::value::{FactType, FactValue, of_number, of_string};
 use crate::form::begins_as_json;
+use gateway_message::folded;
 
 /// Reads the wanted values of one document.
 pub(super) struct JsonReader {
@@ -235,17 +236,6 @@ impl<'de> Visitor<'de> for Walk<'_> {
         self.keep(|_| None);
         Ok(())
     }
-}
-
-/// Folds a name so that names which some reader confuses become equal. Readers without case
-/// distinction, such as Go's `encoding/json`, also read `ſ` (U+017F) as `s` and the Kelvin sign as
-/// `k`. Readers that use C strings stop at NUL. The JSON form of Protocol Buffers has two spellings
-/// of each name, `max_amount` and `maxAmount`.
-fn folded(name: &str) -> String {
-    let name = name.chars().take_while(|letter| *letter != '\0');
-    let name = name.filter(|letter| !matches!(letter, '_' | '-'));
-    let upper = name.flat_map(char::to_uppercase);
-    upper.flat_map(char::to_lowercase).collect()
 }
 
 /// The most names in all open objects together, which bounds memory whatever is sent.

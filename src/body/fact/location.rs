@@ -82,18 +82,20 @@ impl FromStr for FormName {
 
 /// Splits a name into parts, folded so that most spellings become equal.
 pub(super) fn parts(name: &str) -> Vec<String> {
-    // Non-ASCII characters never belong to a name, and some readers drop them. Some stop at NUL.
-    let name: String = name.chars().filter(|c| c.is_ascii()).collect();
+    // Some stop at NUL.
     let name = name.split('\0').next().unwrap_or_default();
     // `a[b]c` is `a[b]` to PHP, and `[a][b]` is `a[b]` to Rack.
-    let name = name.trim_start_matches([' ', '+', '[', ']', '$', '.']);
+    let name = name.trim_start_matches(|letter: char| !letter.is_ascii_alphanumeric());
     let name = name.trim_end_matches(']').replace("][", "[");
     name.split(['[', ']']).map(part).collect()
 }
 
-/// Folds one part. A reader of Protocol Buffers in JSON takes `maxAmount` for `max_amount`.
+/// Folds one part. Other characters than ASCII never belong to a name of a form, and some readers
+/// drop them.
 pub(super) fn part(text: &str) -> String {
-    folded_parameter(text).replace('_', "")
+    let mut part = folded_parameter(text);
+    part.retain(|letter| letter.is_ascii());
+    part
 }
 
 /// Whether the name has the form that all readers split alike: `a`, `a[]`, `a[b][c]`.
@@ -103,7 +105,7 @@ pub(super) fn is_plain(name: &str) -> bool {
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
     let members = |inner: &str| inner.split("][").all(|one| !one.contains(['[', ']']));
-    !first.starts_with([' ', '.', '\t', '+'])
+    !first.starts_with([' ', '.', '\t', '+', '?'])
         && (name.is_empty() || !first.is_empty())
         && (rest.is_empty() || inner.is_some_and(members))
 }

@@ -2,9 +2,9 @@
 //!
 //! Found: plain; hex; hex with separators (space, colon, hyphen, `0x`); `\x41`; base64 and
 //! base64url at the three alignments; percent-encoding, in the usual sets and in full; JSON and
-//! HTML escapes, in the usual sets and in full; UTF-16. A Basic credential is base64 at one of the
-//! alignments. For secrets with a [`DrawnPart`], pieces of each form are found too, and with them
-//! base64 with line breaks and mixed escapes.
+//! HTML escapes, in the usual sets and in full; UTF-16; all letters in lower or upper case. A Basic
+//! credential is base64 at one of the alignments. For secrets with a [`DrawnPart`], pieces of each
+//! form are found too, and with them base64 with line breaks and mixed escapes.
 //!
 //! Not found: a form of a form (base64 in hex), decimal numbers (which differ in length), base32,
 //! other charsets.
@@ -119,6 +119,11 @@ impl Sought<'_> {
         // A secret as long as its phantom must never change the length. If the escapes make their
         // spellings differ in length, the stand-in is kept.
         let fits = !self.same_length() || phantom.text.len() == secret.text.len();
+        // In another case only hex is a secret still, and a few letters of it are common words.
+        let in_another_case =
+            *secret.text != *self.secret && secret.text.eq_ignore_ascii_case(self.secret);
+        let part =
+            part.filter(|_| !in_another_case || self.secret.iter().all(u8::is_ascii_hexdigit));
         Ok(SecretForm {
             piece: part.map(|part| Piece::of_spelling(&secret, part)),
             phantom: (fits && phantom.text != stand_in.text).then(|| phantom.text[..].into()),

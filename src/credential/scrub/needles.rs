@@ -71,7 +71,12 @@ impl Needles {
 
     /// The secret itself, which is its first spelling.
     pub(super) fn plain(&self) -> &[u8] {
-        self.needles.first().map_or(&[], |needle| &needle.secret)
+        self.first().map_or(&[], |needle| &needle.secret)
+    }
+
+    /// The secret itself, and which pieces of it are searched for.
+    pub(super) fn first(&self) -> Option<&Needle> {
+        self.needles.first()
     }
 
     /// The matcher of another session, if that is equal.

@@ -1,6 +1,7 @@
 //! The search for echoes: every form of every secret, whole and in pieces.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -197,8 +198,8 @@ impl EchoSearch {
         Ok(changed)
     }
 
-    /// Whether a field's name contains a form of a secret. Ignores case, which field names lose in
-    /// transit (RFC 9110 §5.1).
+    /// Whether a field's name contains a form of a secret, or a piece of the secret as it is.
+    /// Ignores case, which field names lose in transit (RFC 9110 §5.1).
     fn stands_in_name(&self, name: &HeaderName) -> bool {
         let name = name.as_str().as_bytes();
         let holds = |needle: &Needle| {
@@ -208,7 +209,33 @@ impl EchoSearch {
         };
         let mut needles = self.set.needles();
         // Few names are as long as a secret.
-        (name.len() >= self.set.shortest_whole && needles.any(holds)) || self.scrub(name).is_some()
+        (name.len() >= self.set.shortest_whole && needles.any(holds))
+            || self.scrub(name).is_some()
+            || (name.len() >= self.set.shortest && self.has_piece_in_any_case(name))
+    }
+
+    /// Whether a name contains a piece of a secret, whatever the case of its letters.
+    fn has_piece_in_any_case(&self, name: &[u8]) -> bool {
+        let plain = self.secrets.iter().filter_map(|forms| {
+            let form = forms.needles().first()?;
+            Some((forms, &form.secret, form.piece.as_ref()?))
+        });
+        let mut found = false;
+        for (forms, secret, piece) in plain {
+            let text = &secret[piece.within.clone()];
+            let rows = common_rows(name, text, self.set.shortest).into_iter();
+            for row in rows.map(|row| row.start + piece.within.start..row.end + piece.within.start)
+            {
+                let stand_in = &forms.replacement(0).stand_in[row.clone()];
+                let pairs = secret[row.clone()].iter().zip(stand_in);
+                let differing = pairs.filter(|(one, other)| one != other).count();
+                if row.len() >= piece.least_in(&row) && differing >= piece.differing {
+                    self.guesses.part(&secret[row]);
+                    found = true;
+                }
+            }
+        }
+        found
     }
 
     /// Finds the echoes in a buffer, and pieces of them in its first `fine` bytes.
@@ -339,6 +366,30 @@ impl EchoSearch {
         resized.extend_from_slice(&bytes[copied..]);
         resized.freeze()
     }
+}
+
+/// The ranges of `text` that `name` has too, of at least this length, whatever the case of letters.
+fn common_rows(name: &[u8], text: &[u8], least: usize) -> Vec<Range<usize>> {
+    let mut rows = Vec::new();
+    let mut add = |row: Range<usize>| rows.extend((row.len() >= least).then_some(row));
+    for shift in 0..(name.len() + text.len()).saturating_sub(1) {
+        // The first byte of the name stands over this one of the text, or behind it.
+        let (at, from) = (
+            text.len().saturating_sub(shift + 1),
+            (shift + 1).saturating_sub(text.len()),
+        );
+        let pairs = name[from..].iter().zip(&text[at..]);
+        let mut begin = at;
+        for (nth, (one, other)) in pairs.enumerate() {
+            if !one.eq_ignore_ascii_case(other) {
+                add(begin..at + nth);
+                begin = at + nth + 1;
+            }
+        }
+        let end = text.len().min(at + name.len() - from);
+        add(begin..end);
+    }
+    rows
 }
 
 /// One pass over one buffer.

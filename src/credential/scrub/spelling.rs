@@ -32,6 +32,10 @@ pub(super) fn spellings(bytes: &[u8]) -> Vec<Spelled> {
             json_unicode(byte, digits, out)
         }));
     }
+    // Case that is lost on the way. Keys in hex are the same in both.
+    for recased in [u8::to_ascii_lowercase, u8::to_ascii_uppercase] {
+        all.push(spell(bytes, b"", |byte, out| out.push(recased(&byte))));
+    }
     // UTF-16 in either byte order, without the NUL before or after the whole.
     all.push(spell(bytes, b"\0", |byte, out| out.push(byte)));
     all
@@ -63,10 +67,10 @@ pub(super) fn usual_spellings(bytes: &[u8]) -> Vec<Spelled> {
     all
 }
 
-/// Spells each byte. One byte becomes at most six, so the buffer never grows and leaves no copy
-/// behind.
+/// Spells each byte. One byte becomes at most eight, so the buffer never grows and leaves no
+/// copy behind.
 fn spell(bytes: &[u8], between: &'static [u8], one: impl Fn(u8, &mut Vec<u8>)) -> Spelled {
-    let mut text = Zeroizing::new(Vec::with_capacity(6 * bytes.len()));
+    let mut text = Zeroizing::new(Vec::with_capacity(8 * bytes.len()));
     let mut places = Vec::with_capacity(bytes.len());
     for (at, &byte) in bytes.iter().enumerate() {
         if at > 0 {
@@ -128,7 +132,8 @@ const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 const BETWEEN_HEX: [&[u8]; 6] = [b" ", b":", b"-", b",0x", b", 0x", b" 0x"];
 
 /// What surrounds each hex byte: full percent-encoding, string literals, HTML references.
-const AROUND_HEX: [(&[u8], &[u8]); 3] = [(b"%", b""), (b"\\x", b""), (b"&#x", b";")];
+const AROUND_HEX: [(&[u8], &[u8]); 4] =
+    [(b"%", b""), (b"\\x", b""), (b"&#x", b";"), (b"&#x00", b";")];
 
 /// What percent-encoding keeps besides letters and digits: nothing (strict writers), RFC 3986
 /// unreserved, `encodeURIComponent`, the same with `/` (path writers), `encodeURI`, and forms.

@@ -158,7 +158,10 @@ fn nothing_tells_a_right_guess_from_a_wrong_one() {
         )
     };
     for form in form_pairs() {
-        let piece = form.piece.as_ref().expect("it is drawn");
+        // In another case it is searched for as a whole alone.
+        let Some(piece) = form.piece.as_ref() else {
+            continue;
+        };
         for end in 1..piece.within.start + piece.least - 1 {
             let right = &form.secret[..end];
             let mut wrong = right.to_vec();

@@ -117,7 +117,8 @@ impl fmt::Display for SecretFile {
     }
 }
 
-/// Checks that a file is regular, belongs to this user or root, and is not accessible to others.
+/// Checks that a file is regular, belongs to this user or root, and is not accessible to others. A
+/// group that this process is in may read it, as orchestrators mount secrets.
 pub(super) fn check_private(about: &Metadata) -> Result<(), StoreError> {
     if !about.is_file() {
         return Err(StoreError::NotRegular);
@@ -125,10 +126,20 @@ pub(super) fn check_private(about: &Metadata) -> Result<(), StoreError> {
     if !files::trusted(about.uid()) {
         return Err(StoreError::Owner);
     }
-    if about.mode() & 0o077 != 0 {
-        return Err(StoreError::Permissions);
+    let of_others = match is_own_group(about.gid()) {
+        true => 0o037,
+        false => 0o077,
+    };
+    match about.mode() & of_others {
+        0 => Ok(()),
+        _ => Err(StoreError::Permissions),
     }
-    Ok(())
+}
+
+fn is_own_group(group: u32) -> bool {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    let mut own = groups.into_iter().chain([rustix::process::getegid()]);
+    own.any(|own| own.as_raw() == group)
 }
 
 /// An item of the key ring.

@@ -112,7 +112,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_others_may_read_or_write_is_refused() {
-        for mode in [0o644, 0o640, 0o620, 0o601, 0o664] {
+        for mode in [0o600, 0o400, 0o640, 0o440] {
+            let file = written(b"CANARY-0001", mode);
+            assert!(fetch(file.path()).await.is_ok(), "{mode:o}");
+        }
+        for mode in [0o644, 0o620, 0o660, 0o650, 0o601, 0o664] {
             let file = written(b"CANARY-0001", mode);
             assert_eq!(
                 fetch(file.path()).await.err(),

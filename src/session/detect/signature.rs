@@ -58,7 +58,7 @@ impl Search<'_> {
 
     /// Judges a part of a signature that does not belong to the session.
     fn strange(&mut self, text: &[u8], part: RequestPart) -> Result<(), CredentialRefusal> {
-        self.clean(text, part)?;
+        self.clean(text, part.clone())?;
         self.foreign(text, part, None)
     }
 

@@ -14,10 +14,12 @@ pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
     let known = prefixes::matches(credential)
         .filter(|found| found.rest.len() >= 8)
         .max_by_key(|found| found.prefix.len());
-    let (prefix, tail, rest) = known.map_or(("", Tail::Any, credential), |found| {
-        (found.prefix, found.tail, found.rest)
-    });
-    let mut slots: Vec<Slot> = prefix.bytes().map(Slot::Fixed).collect();
+    let (tail, rest) = match known {
+        Some(found) => (found.tail, found.rest),
+        None => (Tail::Any, behind_a_word(credential)),
+    };
+    let prefix = &credential[..credential.len() - rest.len()];
+    let mut slots: Vec<Slot> = prefix.iter().copied().map(Slot::Fixed).collect();
     let mut check = None;
     match tail {
         Tail::Checksum if rest.len() == 36 && rest.iter().all(u8::is_ascii_alphanumeric) => {
@@ -42,8 +44,27 @@ pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
     (slots, check)
 }
 
+/// What follows a short word and `_`, the prefix of many services that are not known here, if that
+/// is as random as a key.
+fn behind_a_word(credential: &[u8]) -> &[u8] {
+    let word = credential
+        .iter()
+        .take_while(|byte| byte.is_ascii_lowercase());
+    let rest = &credential[word.count()..];
+    let length = credential.len() - rest.len();
+    match rest.strip_prefix(b"_") {
+        Some(rest) if (2..=8).contains(&length) && bits(&free_slots(rest)) >= KEY_BITS => rest,
+        _ => credential,
+    }
+}
+
+fn bits(slots: &[Slot]) -> f64 {
+    slots.iter().map(|slot| slot.bits()).sum()
+}
+
 /// The positions of text without a known format: a UUID, a run of hexadecimal digits, base64, or
-/// letter by letter.
+/// letter by letter. Where its own classes would give less than a key has, any letter or digit may
+/// stand for any other.
 fn free_slots(text: &[u8]) -> Vec<Slot> {
     if let Some(slots) = uuid(text) {
         return slots;
@@ -52,6 +73,14 @@ fn free_slots(text: &[u8]) -> Vec<Slot> {
         return vec![Slot::Draw(hex); text.len()];
     }
     let mut slots: Vec<Slot> = text.iter().map(|byte| Slot::of_class(*byte)).collect();
+    let wider = slots.iter().map(|slot| match slot {
+        Slot::Draw(_) => Slot::Draw(Alphabet::Alnum),
+        fixed => *fixed,
+    });
+    let wider: Vec<Slot> = wider.collect();
+    if bits(&slots) < KEY_BITS && bits(&wider) >= KEY_BITS {
+        slots = wider;
+    }
     // The digit before the padding holds unused bits that a strict decoder checks (RFC 4648
     // §3.5), so it is kept.
     let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
@@ -101,6 +130,9 @@ fn keep_marks(credential: &[u8], slots: &mut [Slot]) {
     }
 }
 
+/// What makes a phantom as hard to guess as a key.
+const KEY_BITS: f64 = 128.0;
+
 /// CRC-32 (IEEE 802.3) as six base-62 digits: the checksum at the end of GitHub and npm tokens.
 pub(super) fn base62_crc32(bytes: &[u8]) -> [u8; CHECKSUM_DIGITS] {
     let mut sum = crc32fast::hash(bytes);
@@ -130,6 +162,27 @@ mod tests {
             sum * 62 + LETTERS.iter().position(|letter| letter == digit).unwrap() as u64
         });
         assert_eq!(back, value);
+    }
+
+    #[test]
+    fn an_unknown_prefix_stays_and_what_follows_is_as_random_as_a_key() {
+        let fixed = |secret: &[u8]| {
+            let slots = slots_of(secret).0;
+            let fixed = slots
+                .iter()
+                .take_while(|slot| matches!(slot, Slot::Fixed(_)));
+            (fixed.count(), bits(&slots) >= KEY_BITS)
+        };
+        for (secret, kept, is_key) in [
+            (&b"demo_4f8Kq2LmZx90TbVnRs7YcW1e"[..], 5, true),
+            (b"demo_1234567890123456789012345", 5, true),
+            (b"demo_4f8Kq2", 0, false),
+            (b"my_own_password", 0, false),
+            (b"averylongword_4f8Kq2LmZx90TbVnRs7YcW1e", 0, true),
+            (b"1234567890123456789012345", 0, true),
+        ] {
+            assert_eq!(fixed(secret), (kept, is_key), "{secret:?}");
+        }
     }
 
     #[test]

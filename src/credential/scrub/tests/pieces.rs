@@ -486,6 +486,38 @@ fn a_name_of_a_field_is_searched_in_lower_case() {
 }
 
 #[test]
+fn a_name_of_a_field_that_is_a_piece_in_lower_case_is_taken_away() {
+    let lower = SECRET[4..].to_lowercase();
+    let mut fields = HeaderMap::new();
+    for at in [0, 9] {
+        let name = http::HeaderName::try_from(format!("x-{}", &lower[at..at + 9])).unwrap();
+        fields.insert(name, HeaderValue::from_static("1"));
+    }
+    fields.insert("x-request-id", HeaderValue::from_static("1"));
+    assert_eq!(github().scrub_fields(&mut fields), Ok(2));
+    assert!(fields.len() == 1 && fields.contains_key("x-request-id"));
+}
+
+#[test]
+fn a_secret_of_hex_is_found_in_the_other_case_and_as_references_of_html() {
+    let (secret, phantom) = (
+        "3fa94c07be51d2886a3fa94c07be51d2",
+        "c1d07e3b9a4428f5cc1d07e3b9a4428f",
+    );
+    let found = echoes(&[(secret, phantom)]);
+    let upper = secret.to_uppercase();
+    assert_eq!(
+        found.scrub(upper.as_bytes()),
+        Some(phantom.to_uppercase().into_bytes())
+    );
+    assert!(found.scrub(&upper.as_bytes()[3..20]).is_some());
+    let references =
+        |text: &str| -> String { text.bytes().map(|byte| format!("&#x{byte:04x};")).collect() };
+    let scrubbed = found.scrub(references(secret).as_bytes());
+    assert_eq!(scrubbed, Some(references(phantom).into_bytes()));
+}
+
+#[test]
 fn a_name_of_a_field_that_is_a_piece_is_taken_away_however_short() {
     let (secret, phantom) = (
         "ghp_a1b2c3d4e5f6g7h8i9j0k1l2",

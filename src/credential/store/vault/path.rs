@@ -67,6 +67,13 @@ fn checked(path: &str) -> Result<Box<str>, ReferenceMalformed> {
             "a path has a mount and a name, of the characters A-Z, a-z, 0-9 and `-_.~@+=:,`",
         ));
     }
+    // Those answer with the gateway's own token, and with the store's own keys. `auth/token` may
+    // also lie in a namespace.
+    if path.starts_with("auth/") || path.starts_with("sys/") || path.contains("/auth/token/") {
+        return Err(malformed(
+            "`auth/` and `sys/` hold no secrets of yours, but what the store itself lives by",
+        ));
+    }
     Ok(path.into())
 }
 
