@@ -176,6 +176,12 @@ impl Trail {
         self.builder.record.origin_protocol = Some(protocol_name(protocol).into());
     }
 
+    /// Notes the address of the connection that the answer came on: a second one, if the first
+    /// failed before an answer.
+    pub fn answered_by(&mut self, address: SocketAddr) {
+        self.builder.record.dialled = Some(address);
+    }
+
     /// Notes the origin's status, and that [`Phase::Answer`] is reached now. Returns the time.
     pub fn origin_answered(&mut self, status: u16) -> Instant {
         self.builder.record.origin_status = Some(status);

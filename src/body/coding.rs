@@ -59,10 +59,23 @@ impl Coding {
     /// [`Error::UnknownCoding`] for any other name, [`Error::TooManyCodings`] for more than
     /// [`Coding::MOST`].
     pub fn parse_list(fields: &HeaderMap) -> Result<Vec<Self>, Error> {
+        Self::list(fields, &[b"identity"])
+    }
+
+    /// As [`Coding::parse_list`], of an answer: servers also write names there that say nothing of
+    /// the content.
+    ///
+    /// # Errors
+    /// As [`Coding::parse_list`].
+    pub fn parse_answer(fields: &HeaderMap) -> Result<Vec<Self>, Error> {
+        Self::list(fields, &[b"identity", b"aws-chunked", b"utf-8", b"none"])
+    }
+
+    fn list(fields: &HeaderMap, none: &[&[u8]]) -> Result<Vec<Self>, Error> {
         let mut codings = Vec::new();
         for field in fields.get_all(CONTENT_ENCODING) {
             for name in field.as_bytes().split(|&b| b == b',').map(trim) {
-                if name.is_empty() || name.eq_ignore_ascii_case(b"identity") {
+                if name.is_empty() || none.iter().any(|none| name.eq_ignore_ascii_case(none)) {
                     continue;
                 }
                 codings.push(Self::from_name(name).ok_or(Error::UnknownCoding)?);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -47,6 +47,12 @@ impl Meter {
     pub fn add_down(&self, bytes: usize) {
         self.down.fetch_add(bytes as u64, Ordering::Relaxed);
         self.moved.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts none of these bytes: they are sent again.
+    fn take_up(&self, bytes: usize) {
+        self.up.fetch_sub(bytes as u64, Ordering::Relaxed);
+        self.up_ended.store(false, Ordering::Relaxed);
     }
 
     /// Counts bytes sent towards the origin.
@@ -107,7 +113,16 @@ pub struct Content {
     gate: Option<Arc<Gate>>,
     trailers: TrailerFilter,
     transforming: Option<Box<Transforming>>,
+    /// What was sent; `None` if it was more than `keeps`.
+    kept: Option<BytesMut>,
+    keeps: usize,
+    /// What was taken back, and is sent before all else.
+    again: Bytes,
+    ended: bool,
 }
+
+/// The most bytes of content that are kept until there is an answer.
+const MOST_KEPT: usize = 64 << 10;
 
 enum Source {
     /// As it arrives.
@@ -137,6 +152,41 @@ impl Content {
             gate: None,
             trailers,
             transforming: None,
+            kept: Some(BytesMut::new()),
+            keeps: 0,
+            again: Bytes::new(),
+            ended: false,
+        }
+    }
+
+    /// Keeps what is sent, up to 64 KiB, so that it can be sent again. Otherwise that is possible
+    /// only before the first byte.
+    pub fn keep(&mut self) {
+        self.keeps = MOST_KEPT;
+    }
+
+    pub(super) fn keep_nothing(&mut self) {
+        self.kept = None;
+    }
+
+    /// The same content from its first byte, if that was kept.
+    pub(super) fn whole_again(mut self) -> Option<Self> {
+        let kept = self.kept.replace(BytesMut::new())?;
+        self.meter.take_up(kept.len());
+        self.again = kept.freeze();
+        Some(self)
+    }
+
+    fn sent(&mut self, frame: &Frame<Bytes>) {
+        let data = frame.data_ref();
+        let length = data.map_or(0, Bytes::len);
+        self.meter.add_up(length);
+        match (&mut self.kept, data) {
+            (Some(kept), Some(data)) if kept.len() + length <= self.keeps => {
+                kept.extend_from_slice(data);
+            }
+            // Trailers are not sent twice.
+            _ => self.kept = None,
         }
     }
 
@@ -149,7 +199,7 @@ impl Content {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match &self.source {
-            Source::Client(inner) => inner.is_end_stream(),
+            Source::Client(inner) => self.again.is_empty() && inner.is_end_stream(),
             Source::Held(held) => held.is_empty() && held.trailers.is_none(),
         }
     }
@@ -309,27 +359,40 @@ impl Body for Content {
             std::task::ready!(gate.poll_open(cx));
             self.gate = None;
         }
+        if !self.again.is_empty() {
+            let frame = Frame::data(std::mem::take(&mut self.again));
+            self.sent(&frame);
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        if self.ended {
+            self.meter.up_ended.store(true, Ordering::Relaxed);
+            return Poll::Ready(None);
+        }
         let frame = match &self.transforming {
             None => std::task::ready!(self.poll_source(cx)),
             Some(_) => std::task::ready!(self.poll_transformed(cx)),
         };
         match frame {
             None => {
+                self.ended = true;
                 self.meter.up_ended.store(true, Ordering::Relaxed);
                 Poll::Ready(None)
             }
             Some(Ok(frame)) => {
-                if let Some(data) = frame.data_ref() {
-                    self.meter.add_up(data.len());
-                }
+                self.sent(&frame);
                 Poll::Ready(Some(Ok(frame)))
             }
-            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            Some(Err(error)) => {
+                self.kept = None;
+                Poll::Ready(Some(Err(error)))
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match (&self.transforming, &self.source) {
+            _ if !self.again.is_empty() => false,
+            _ if self.ended => true,
             // The content is over only once the transformation has accepted the end.
             (Some(transforming), _) => {
                 transforming.over
@@ -342,6 +405,7 @@ impl Body for Content {
     }
 
     fn size_hint(&self) -> SizeHint {
+        let again = self.again.len() as u64;
         match &self.source {
             // Bytes that a transformation withholds were already subtracted by the layer below.
             Source::Client(_)
@@ -352,8 +416,11 @@ impl Body for Content {
             {
                 SizeHint::new()
             }
-            Source::Client(inner) => inner.size_hint(),
-            Source::Held(held) => SizeHint::with_exact(held.left() as u64),
+            Source::Client(inner) => {
+                let exact = inner.size_hint().exact();
+                exact.map_or_else(SizeHint::new, |left| SizeHint::with_exact(left + again))
+            }
+            Source::Held(held) => SizeHint::with_exact(held.left() as u64 + again),
         }
     }
 }

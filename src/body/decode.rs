@@ -22,6 +22,10 @@ pub struct DecodeBody<B> {
     state: State,
     /// What waits until a block is full, if blocks are asked for.
     block: Option<BytesMut>,
+    /// Whether a block that is not full goes when the body pauses.
+    pauses: bool,
+    /// A frame that was looked at, and is output first.
+    first: Option<Frame<Bytes>>,
 }
 
 /// The length of a block.
@@ -55,15 +59,24 @@ impl<B> DecodeBody<B> {
             trailers: None,
             state: State::Reading,
             block: None,
+            pauses: false,
+            first: None,
         }
     }
 
+    /// Puts a frame that was read back in front.
+    pub fn put_back(&mut self, frame: Frame<Bytes>) {
+        self.first = Some(frame);
+    }
+
     /// Makes the body output blocks of 16 KiB and one shorter at the end, so that the lengths of
-    /// its frames do not tell where the coded pieces ended.
+    /// its frames do not tell where the coded pieces ended. With `pauses`, a block also ends where
+    /// the body pauses, as between two events.
     #[must_use]
-    pub fn in_blocks(self) -> Self {
+    pub fn in_blocks(self, pauses: bool) -> Self {
         Self {
             block: Some(BytesMut::new()),
+            pauses,
             ..self
         }
     }
@@ -106,6 +119,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = &mut *self;
+        if let Some(first) = this.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
         while this.state != State::Done {
             if let Some(block) = this.full_block() {
                 return Poll::Ready(Some(Ok(Frame::data(block))));
@@ -137,7 +153,13 @@ impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
                 Ok(Step::Starved) => {}
             }
             match Pin::new(&mut this.body).poll_frame(cx) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    let waiting = this.block.as_mut().filter(|block| !block.is_empty());
+                    return match waiting.filter(|_| this.pauses) {
+                        Some(block) => Poll::Ready(Some(Ok(Frame::data(block.split().freeze())))),
+                        None => Poll::Pending,
+                    };
+                }
                 Poll::Ready(None) => this.drain(None),
                 Poll::Ready(Some(Err(error))) => {
                     this.state = State::Done;
@@ -154,7 +176,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
 
     fn is_end_stream(&self) -> bool {
         // Even if the wire has ended, the end of the coded form must be checked first.
-        self.state == State::Done
+        self.state == State::Done && self.first.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -233,7 +255,7 @@ mod tests {
         for cut in [1, 1000, 4096, coded.len()] {
             let pieces = coded.chunks(cut).map(|piece| coded.slice_ref(piece));
             let script = pieces.map(|piece| Ok::<_, &str>(Frame::data(piece)));
-            let mut body = gunzip(MockBody(script.collect())).in_blocks();
+            let mut body = gunzip(MockBody(script.collect())).in_blocks(false);
             let (mut lengths, mut read) = (Vec::new(), Vec::new());
             while let Some(frame) = body.frame().await {
                 let data = frame.expect("it is valid").into_data().expect("data");

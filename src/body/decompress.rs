@@ -227,13 +227,25 @@ impl Stage {
     /// Works until there is a piece. Returns `None` once all input is consumed.
     fn run(&mut self) -> Result<Option<Bytes>, Error> {
         while self.full || !self.input.is_empty() {
+            self.skip_padding();
             self.enter()?;
+            if self.place == Place::Complete {
+                return Ok(None);
+            }
             let written = self.call()?;
             if written > 0 {
                 return Ok(Some(Bytes::copy_from_slice(&self.scratch[..written])));
             }
         }
         Ok(None)
+    }
+
+    /// Skips zeros after a whole member, as gzip does: archives are padded with them.
+    fn skip_padding(&mut self) {
+        if self.place == Place::Complete && self.coding == Coding::Gzip && !self.once {
+            let zeros = self.input.iter().take_while(|byte| **byte == 0).count();
+            let _ = self.input.split_to(zeros);
+        }
     }
 
     /// Prepares for the next byte of input: starts a new member after a complete one, and checks a

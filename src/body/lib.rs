@@ -15,6 +15,7 @@ mod hold;
 mod limit;
 #[cfg(any(test, feature = "test-support"))]
 mod mock;
+mod outgoing;
 mod transform;
 
 pub use budget::ask_for_affordable;
@@ -27,4 +28,5 @@ pub use hold::{Held, HoldBudget, HoldFault, Share};
 pub use limit::Limit;
 #[cfg(any(test, feature = "test-support"))]
 pub use mock::MockBody;
+pub use outgoing::Outgoing;
 pub use transform::{BodyTransform, ContentFault, TransformFault};

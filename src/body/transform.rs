@@ -38,6 +38,9 @@ pub enum ContentFault {
     /// The client's side failed.
     #[error("the client's content broke off")]
     Client(#[source] hyper::Error),
+    /// It was taken back from a connection that failed.
+    #[error("the content is sent on another connection")]
+    TakenBack,
     /// The content is not what it must be.
     #[error(transparent)]
     Transform(#[from] TransformFault),

@@ -342,7 +342,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("limits", "handshake_timeout", "duration", "10s"),
     key("limits", "connect_timeout", "duration", "10s"),
     key("limits", "idle_timeout", "duration", "60s"),
-    key("limits", "progress_timeout", "duration", "300s"),
+    key("limits", "progress_timeout", "duration", "900s"),
     key("limits", "drain_timeout", "duration", "30s"),
     key("limits", "streams_per_connection", "number", "128"),
     key("limits", "cached_certificates", "number", "1024"),

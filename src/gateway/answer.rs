@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Limited};
 
 use super::answer_body::{AnswerBody, AnswerSource};
 use super::refusal::Refusal;
-use crate::body::{Coding, DecodeBody, Decoder, Share};
+use crate::body::{Coding, DecodeBody, DecodeFault, Decoder, Share};
 use crate::credential::{self, MintFailure, Redactor};
 use crate::message::fields;
 use crate::origin::{self, OriginBody};
@@ -40,7 +40,7 @@ const MINTED_WITHIN: Duration = Duration::from_secs(30);
 /// [`origin::Error::Coding`] if the origin may know a secret and the content cannot be decoded;
 /// [`origin::Error::DecodingBudget`] if the budget behind `decoding` has no room for the decoder;
 /// [`credential::Error::Guessed`] if the session may not see any of the answer.
-pub fn clean(
+pub async fn clean(
     response: Response<OriginBody>,
     method: &Method,
     lent: Option<&Redactor>,
@@ -61,7 +61,7 @@ pub fn clean(
     // A successful answer to a signed request stays encoded: it echoes nothing of the signature,
     // and the client may check a digest of the encoded form.
     let as_it_is = lent.is_signed() && parts.status.is_success();
-    let codings = match Coding::parse_list(&parts.headers) {
+    let codings = match Coding::parse_answer(&parts.headers) {
         _ if as_it_is => Vec::new(),
         Ok(codings) => codings,
         // If the origin may know a secret (`is_strict`), an answer that cannot be searched is
@@ -88,17 +88,38 @@ pub fn clean(
             .within(decoding)
             .map_err(|_| origin::Error::DecodingBudget)?;
         as_identity(&mut parts.headers);
+        let kind = parts.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let is_events = kind.is_some_and(|kind| kind.starts_with(b"text/event-stream"));
         let body = DecodeBody::new(body, decoder);
         let body = match lent.is_strict() {
-            true => body.in_blocks(),
+            true => body.in_blocks(is_events),
             false => body,
         };
+        // Boxed because it is large and rare.
+        let body = Box::pin(begun(body)).await?;
         let mut body = lent.scrub(body, &mut parts.headers);
         body.add_replaced(echoes);
         AnswerSource::Decoded(Box::new(body))
     };
     Ok(Response::from_parts(parts, AnswerBody::new(source)))
 }
+
+/// Waits for the first piece of decoded content, for a moment: content that is not what its label
+/// says is refused while there is a place to say so.
+async fn begun(mut body: DecodeBody<OriginBody>) -> Result<DecodeBody<OriginBody>, Refusal> {
+    match tokio::time::timeout(BEGUN_WITHIN, body.frame()).await {
+        Ok(Some(Err(DecodeFault::Coding(_)))) => Err(origin::Error::Coding.into()),
+        Ok(Some(Err(DecodeFault::Body(error)))) => Err(origin::Error::Http(error).into()),
+        Ok(Some(Ok(frame))) => {
+            body.put_back(frame);
+            Ok(body)
+        }
+        Ok(None) | Err(_) => Ok(body),
+    }
+}
+
+/// How long the head of an answer waits for it.
+const BEGUN_WITHIN: Duration = Duration::from_secs(1);
 
 /// Buffers an answer with temporary credentials, and replaces its content with what `keep` returns.
 ///

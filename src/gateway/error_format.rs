@@ -30,7 +30,7 @@ impl ErrorFormat {
             }
         };
         fields.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        if details.reason.is_final() {
+        if !details.retry {
             for (name, value) in NO_RETRY {
                 fields.insert(name, HeaderValue::from_static(value));
             }

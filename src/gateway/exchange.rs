@@ -219,6 +219,7 @@ impl Exchange {
     }
 
     async fn answer(&mut self, forwarded: Forwarded) -> Result<Response<AnswerBody>, Refusal> {
+        self.trail.answered_by(forwarded.remote());
         let (response, switched, plan) = forwarded.into_parts();
         let answered = self.trail.origin_answered(response.status().as_u16());
         self.waited.answered(answered);
@@ -230,7 +231,8 @@ impl Exchange {
             // Boxed because it is large and rare.
             return Ok(Box::pin(answer::minted(response, lent.as_ref(), keep)).await?);
         }
-        let response = answer::clean(response, &plan.method, lent.as_ref(), plan.decoding)?;
+        let response = answer::clean(response, &plan.method, lent.as_ref(), plan.decoding);
+        let response = response.await?;
         match (plan.upgrade, switched) {
             (Some(upgrade), Some(switched)) => {
                 upgrade::switch(response, *upgrade, switched, lent, self.guard.clone())

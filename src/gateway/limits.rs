@@ -27,7 +27,8 @@ pub struct Limits {
     pub connect_timeout: Duration,
     /// How long a connection may have no exchange under way.
     pub idle_timeout: Duration,
-    /// How long an exchange may go without a byte in either direction.
+    /// How long an exchange may go without a byte in either direction: while a model thinks, or a
+    /// WebSocket or a stream of events has nothing to say.
     pub progress_timeout: Duration,
     /// How long exchanges under way may take after the gateway was told to stop.
     pub drain_timeout: Duration,
@@ -53,7 +54,7 @@ impl Default for Limits {
             handshake_timeout: origins.handshake_timeout,
             connect_timeout: origins.connect_timeout,
             idle_timeout: origins.idle_timeout,
-            progress_timeout: Duration::from_secs(300),
+            progress_timeout: Duration::from_secs(900),
             drain_timeout: Duration::from_secs(30),
             cached_certificates: CaSettings::default().leaves_kept,
             max_buffered_request: Holding::REQUEST,

@@ -8,6 +8,7 @@ mod error_format;
 mod exchange;
 mod export_counts;
 mod floor;
+mod frame_edge;
 mod guard;
 mod ids;
 mod internal;

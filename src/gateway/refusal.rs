@@ -182,12 +182,14 @@ impl Refusal {
         let (reason, id) = (self.reason(), id.to_string());
         let next = self.next_step(to, &id);
         let retry = match reason.is_final() {
+            _ if reason.may_be_processed() => "",
             true if next.starts_with("Ask your user") => " Do not retry before.",
             true => " Retrying will not help.",
             false => "",
         };
         let (status, mut fields, content) = format.write(&ErrorDetails {
             reason,
+            retry: self.may_be_repeated(),
             message: &format!("{} {next}{retry}", self.cause()),
             next: &next,
             to,
@@ -215,6 +217,14 @@ impl Refusal {
             fields.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         (status, fields, content)
+    }
+
+    /// Whether a client may send the same request again.
+    fn may_be_repeated(&self) -> bool {
+        match self {
+            Self::Origin(origin::Error::NoAnswer(why)) => why.is_harmless(),
+            _ => !self.reason().is_final(),
+        }
     }
 
     /// Returns what HTTP/1.1 says beside the status. Some clients show nothing else.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_ACCEPT, UPGRADE};
 use http::{HeaderValue, Response, StatusCode};
@@ -10,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::answer_body::AnswerBody;
+use super::frame_edge::FrameEdge;
 use super::guard::{Abort, ExchangeGuard};
 use super::refusal::Refusal;
 use crate::audit::Outcome;
@@ -86,12 +88,19 @@ async fn join(
     let (client_in, client_out) = tokio::io::split(TokioIo::<Upgraded>::new(client));
     let (origin_in, origin_out) = tokio::io::split(TokioIo::<Upgraded>::new(origin));
     let up = relay_up(client_in, origin_out, &guard.meter);
-    let down = relay_down(origin_in, client_out, frames, &guard.meter);
-    tokio::select! {
-        ended = async { tokio::try_join!(up, down) } => ended.map(|_| ()),
-        why = guard.aborted() => Err(io::Error::other(why)),
-    }
+    let mut client_out = FrameEdge::new(client_out);
+    let down = relay_down(origin_in, &mut client_out, frames, &guard.meter);
+    let why = tokio::select! {
+        ended = async { tokio::try_join!(up, down) } => return ended.map(|_| ()),
+        why = guard.aborted() => why,
+    };
+    // A client that reads nothing is not waited for.
+    let _ = tokio::time::timeout(TOLD_WITHIN, client_out.go_away()).await;
+    Err(io::Error::other(why))
 }
+
+/// How long it may take to tell a client that its WebSocket was cut.
+const TOLD_WITHIN: Duration = Duration::from_millis(100);
 
 pub(super) async fn relay_up(
     mut from: impl AsyncRead + Unpin,

@@ -51,8 +51,9 @@ pub enum Rejected {
     /// The head was malformed on the wire.
     #[error(transparent)]
     Wire(#[from] super::strict::WireMalformed),
-    /// An upgrade to something other than WebSocket (RFC 9110 §7.8).
-    #[error("only an upgrade to `websocket` is possible")]
+    /// A WebSocket that is not asked for as RFC 6455 and RFC 8441 say, or another protocol in an
+    /// extended CONNECT.
+    #[error("the request for a WebSocket is malformed, or asks for another protocol")]
     Upgrade,
     /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
     #[error("only the expectation `100-continue` is known")]
@@ -237,19 +238,20 @@ fn as_websocket_get(
 
 /// What the client wants the connection to become. Only a WebSocket is possible.
 ///
-/// An `Upgrade` that `Connection` does not name, or one in HTTP/1.0, counts as none (RFC 9110
+/// Any other `Upgrade` (`TLS/1.2`, `h2c`, SPDY) counts as none, and so does one that `Connection`
+/// does not name, or one in HTTP/1.0: a server may ignore it, and answers the request (RFC 9110
 /// §7.8). It was removed with the other hop-by-hop fields.
 fn upgrade(
     parts: &mut http::request::Parts,
     asked: Option<&HeaderValue>,
     extended: bool,
 ) -> Result<Option<Box<Upgrade>>, Rejected> {
-    let asked = asked.filter(|_| parts.version == Version::HTTP_11);
-    if asked.is_none() && !extended {
+    let is_asked = parts.version == Version::HTTP_11
+        && asked.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    if !is_asked && !extended {
         return Ok(None);
     }
-    let websocket = asked.is_none_or(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
-    if !websocket || parts.method != Method::GET {
+    if parts.method != Method::GET {
         return Err(Rejected::Upgrade);
     }
     let on = parts

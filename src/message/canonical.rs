@@ -67,7 +67,10 @@ fn decode_once(raw: &[u8], part: Part) -> Result<Vec<u8>, TargetMalformed> {
             Class::Semicolon if part != Part::Query => out.push(byte),
             Class::Bracket if part == Part::Query => out.push(byte),
             Class::Backslash if part != Part::Path => push_hex(byte, &mut out),
-            Class::Semicolon | Class::Bracket | Class::Escape => push_hex(byte, &mut out),
+            Class::Semicolon | Class::Bracket | Class::Escape => {
+                beyond_ascii |= byte >= 0x80;
+                push_hex(byte, &mut out);
+            }
             Class::Backslash | Class::Refuse => return Err(TargetMalformed::Character),
         }
     }
@@ -317,7 +320,12 @@ static CLASS: [Class; 256] = classes();
 
 const fn classes() -> [Class; 256] {
     let mut table = [Class::Refuse; 256];
-    let mut byte = 0x21;
+    let mut byte = 0x80;
+    while byte < table.len() {
+        table[byte] = Class::Escape;
+        byte += 1;
+    }
+    byte = 0x21;
     while byte < 0x7f {
         table[byte] = match byte as u8 {
             b'%' => Class::Percent,

@@ -74,6 +74,13 @@ pub enum PlaceMalformed {
     /// The field name is not a token, or is a field that routes or frames the message.
     #[error("the place names a field that cannot hold a credential")]
     Field,
+    /// The field lists the subprotocols of a WebSocket, of which a key would be a part.
+    #[error(
+        "a key among the subprotocols of a WebSocket (`sec-websocket-protocol`) cannot be replaced; \
+         have the client send it as `header:authorization:Bearer` or as a query parameter, and name \
+         that place"
+    )]
+    Subprotocol,
     /// The scheme, cookie or parameter name is empty or contains a character that is not allowed
     /// there.
     #[error("the place has an empty or impossible name")]
@@ -122,6 +129,9 @@ fn header(rest: &str) -> Result<Place, PlaceMalformed> {
         None => (rest, None),
     };
     let name = HeaderName::from_str(name).map_err(|_| PlaceMalformed::Field)?;
+    if name == header::SEC_WEBSOCKET_PROTOCOL {
+        return Err(PlaceMalformed::Subprotocol);
+    }
     if super::fields::frames_or_routes(&name) {
         return Err(PlaceMalformed::Field);
     }
@@ -175,6 +185,7 @@ mod tests {
             ("header:a b", PlaceMalformed::Field),
             ("header:host", PlaceMalformed::Field),
             ("header:content-length", PlaceMalformed::Field),
+            ("header:Sec-WebSocket-Protocol", PlaceMalformed::Subprotocol),
             ("header:authorization:", PlaceMalformed::Name),
             ("header:authorization:a b", PlaceMalformed::Name),
             ("cookie:", PlaceMalformed::Name),

@@ -29,9 +29,9 @@ pub enum TargetMalformed {
     /// More than 1,000 query parameters.
     #[error("the query has more than 1,000 parameters")]
     TooManyParameters,
-    /// An unescaped control, space, backslash, `#` or non-ASCII byte, or an encoded control or
-    /// backslash in the path.
-    #[error("the request target holds a character that it may not hold")]
+    /// An unescaped control, space or `#`, or a control or backslash in the path, however written:
+    /// some servers read a backslash there as a slash.
+    #[error("the request target holds a control, a space, a `#`, or a backslash in its path")]
     Character,
     /// A `%` without two hexadecimal digits, or escapes that are not UTF-8 (including overlong
     /// forms).

@@ -100,11 +100,17 @@ macro_rules! reasons {
                 Self::ALL.iter().copied().find(|code| code.as_str() == text)
             }
 
-            /// Whether the same request would be refused again, so that a client should not
-            /// repeat it.
+            /// Whether a client should not repeat the same request: it would be refused again, or
+            /// may have been processed.
             #[must_use]
             pub fn is_final(self) -> bool {
-                !matches!(self.status().as_u16(), 408 | 429 | 502..=504)
+                !matches!(self.status().as_u16(), 408 | 429 | 502..=504) || self.may_be_processed()
+            }
+
+            /// Whether the server may have processed the request.
+            #[must_use]
+            pub fn may_be_processed(self) -> bool {
+                matches!(self, Self::NoAnswer | Self::Timeout)
             }
 
             /// Returns the next step for the user, who looks at a refusal outside the sandbox.

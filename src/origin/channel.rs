@@ -3,22 +3,26 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::{Response, StatusCode, Version};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use super::dialer::Dialer;
+use super::no_answer::SendFailure;
 use super::origin_body::{OriginBody, Return};
-use super::pool::{Pool, PoolKey, StreamSlot};
+use super::pool::{Pool, PoolKey};
 use super::request::written;
 use super::resolve::{Resolve, ResolverUnusable, StubResolver};
 use super::rule::OriginSettings;
-use super::sender::Sender;
+use super::sender::{Sender, StreamSlot};
 use super::tls::Configurations;
 use super::vet::vet;
+use crate::body::{Meter, Outgoing};
 use crate::credential::{AnswerPlan, Credentialed, Revocation, Verified};
-use crate::message::{Authority, Origin, Scheme};
+use crate::message::{Authority, Origin, RequestHead, Scheme};
 
 /// The origin side of one runtime thread, with the settings of one generation.
 pub struct Origins(Arc<Dialer>);
@@ -37,9 +41,16 @@ pub struct Forwarded {
     response: Response<OriginBody>,
     upgrade: Option<OnUpgrade>,
     plan: AnswerPlan,
+    remote: SocketAddr,
 }
 
 impl Forwarded {
+    /// The address that it came from.
+    #[must_use]
+    pub fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
     /// Returns the response, the upgraded connection (after a 101), and how to handle the response.
     #[must_use]
     pub fn into_parts(self) -> (Response<OriginBody>, Option<OnUpgrade>, AnswerPlan) {
@@ -133,12 +144,12 @@ impl Origins {
     ) -> Result<Channel, Error> {
         let dialer = &self.0;
         while let Some(mut idle) = dialer.pool.take(&key) {
-            if idle.sender.ready().await.is_ok() {
+            if idle.requests.ready().await.is_ok() {
                 return Ok(Channel {
                     key,
-                    sender: Sender::Http1(idle.sender, idle.host),
-                    dialer: self.0.clone(),
                     remote: idle.remote,
+                    sender: Sender::Http1(idle),
+                    dialer: self.0.clone(),
                     reused: true,
                 });
             }
@@ -152,16 +163,7 @@ impl Origins {
                 reused: true,
             });
         }
-        // Rare and large: boxed, so that the usual exchange does not reserve memory for a
-        // handshake.
-        let (sender, remote) = Box::pin(dialer.dial(&key, revocations)).await?;
-        Ok(Channel {
-            key,
-            sender,
-            dialer: self.0.clone(),
-            remote,
-            reused: false,
-        })
+        Channel::dial(self.0.clone(), key, revocations, true).await
     }
 }
 
@@ -178,11 +180,30 @@ impl Channel {
         self.sender.version()
     }
 
+    /// Opens a new connection. It ends when one of the revocations comes.
+    async fn dial(
+        dialer: Arc<Dialer>,
+        key: PoolKey,
+        revocations: &[Arc<Revocation>],
+        shared: bool,
+    ) -> Result<Self, Error> {
+        // Rare and large: boxed, so that the usual exchange does not reserve memory for a
+        // handshake.
+        let (sender, remote) = Box::pin(dialer.dial(&key, revocations, shared)).await?;
+        Ok(Self {
+            key,
+            sender,
+            dialer,
+            remote,
+            reused: false,
+        })
+    }
+
     /// Sends the credentialed request, and returns the origin's response once its head has arrived.
     ///
-    /// A pooled connection that the origin had already closed is replaced once, if no byte of the
-    /// request had been written to it. Dropping the future resets the exchange on the origin's
-    /// side.
+    /// Without a response, it is sent once more on a new connection if `NoAnswer::is_repeated`
+    /// says so and its content is still whole. Dropping the future resets the exchange on the
+    /// origin's side.
     ///
     /// # Errors
     /// [`Error::WrongChannel`] if the channel was opened for another exchange; otherwise by cause.
@@ -192,77 +213,128 @@ impl Channel {
         {
             return Err(Error::WrongChannel);
         }
-        let Self {
-            key,
-            mut sender,
-            dialer,
-            mut remote,
-            mut reused,
-        } = self;
         let (request, plan, revocations) = credentialed.into_parts();
-        let (content, meter) = (request.content, request.meter);
-        let had_content = !content.is_empty();
+        let (head, mut content, meter) = (request.head, request.content, request.meter);
         let upgrade = plan.upgrade.is_some();
-        let mut request = written(request.head, content, upgrade, sender.host())?;
-        loop {
-            let sent = match &mut sender {
-                Sender::Http1(sender, _) => sender.try_send_request(request).await,
-                Sender::Http2(sender, _) => sender.try_send_request(request).await,
-            };
-            match sent {
-                Ok(response) => {
-                    let (back, stream) = match sender {
-                        Sender::Http1(sender, host) => {
-                            let back = Return {
-                                sender,
-                                host,
-                                remote,
-                                key,
-                                dialer,
-                                meter,
-                                had_content,
-                            };
-                            (Some(back), None)
-                        }
-                        Sender::Http2(_, stream) => (None, Some(stream)),
-                    };
-                    return answered(response, back, stream, plan);
-                }
-                Err(mut failed) => {
-                    let unsent = failed.take_message();
-                    match unsent {
-                        Some(unsent) if reused => {
-                            (sender, remote) = Box::pin(dialer.dial(&key, &revocations)).await?;
-                            if unsent.version() != sender.version() {
-                                return Err(Error::Protocol);
-                            }
-                            request = unsent;
-                            reused = false;
-                        }
-                        _ => return Err(Error::Http(failed.into_error())),
-                    }
-                }
-            }
+        let is_http2 = self.version() == Version::HTTP_2;
+        if is_http2 || self.reused && head.method.is_idempotent() {
+            content.keep();
         }
+        let spare = (is_http2 || self.reused).then(|| (self.again(), head.clone()));
+        let content = Outgoing::new(content);
+        let sent = self.send(head, content.clone(), upgrade, &meter).await;
+        let answered = match (sent, spare) {
+            (Err(Error::NoAnswer(why)), Some(((dialer, key), head))) if why.is_repeated() => {
+                let Some(whole) = content.take_back() else {
+                    return Err(Error::NoAnswer(why));
+                };
+                // Not shared, so that no other stream comes before it.
+                let another = Self::dial(dialer, key, &revocations, false).await?;
+                let whole = Outgoing::new(whole);
+                another.send(head, whole, upgrade, &meter).await?
+            }
+            (sent, _) => sent?,
+        };
+        answered.into_forwarded(plan)
+    }
+
+    /// What another channel for the same exchange is opened with.
+    fn again(&self) -> (Arc<Dialer>, PoolKey) {
+        (self.dialer.clone(), self.key.clone())
+    }
+
+    async fn send(
+        self,
+        head: RequestHead,
+        content: Outgoing,
+        upgrade: bool,
+        meter: &Arc<Meter>,
+    ) -> Result<OriginAnswer, Error> {
+        let mut sender = self.sender;
+        let method = head.method.clone();
+        let had_content = !content.is_empty();
+        let flooded = CancellationToken::new();
+        let request = written(head, content.clone(), upgrade, sender.host(), &flooded)?;
+        let sent = tokio::select! {
+            biased;
+            () = flooded.cancelled() => return Err(Error::Informational),
+            sent = sender.send(request) => sent,
+        };
+        let response = match sent {
+            Ok(response) if has_two_lengths(response.headers()) => return Err(Error::TwoLengths),
+            Ok(response) => response,
+            Err(failed) => {
+                let is_unwritten = failed.message().is_some();
+                let source = failed.into_error();
+                let failure = SendFailure {
+                    is_unwritten,
+                    is_reused: self.reused,
+                    is_http2: sender.version() == Version::HTTP_2,
+                    source,
+                };
+                return Err(match sender.has_heard() {
+                    false => Error::NoAnswer(failure.without_answer(&method)),
+                    true if failure.source.is_parse_too_large() => {
+                        Error::HeadTooLong(failure.source)
+                    }
+                    true => Error::Http(failure.source),
+                });
+            }
+        };
+        content.keep_no_more();
+        let (back, stream) = match sender {
+            Sender::Http1(http1) => {
+                let back = Return {
+                    http1,
+                    key: self.key,
+                    dialer: self.dialer,
+                    meter: meter.clone(),
+                    had_content,
+                };
+                (Some(back), None)
+            }
+            Sender::Http2(_, stream) => (None, Some(stream)),
+        };
+        Ok(OriginAnswer {
+            response,
+            back,
+            stream,
+            remote: self.remote,
+        })
     }
 }
 
-fn answered(
-    mut response: Response<Incoming>,
+/// Whether content of a known length has a transfer coding that hides where it ends.
+fn has_two_lengths(fields: &HeaderMap) -> bool {
+    let is_chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
+    fields.contains_key(CONTENT_LENGTH) && !fields.get_all(TRANSFER_ENCODING).iter().all(is_chunked)
+}
+
+/// A response, and what is kept until its content has ended.
+struct OriginAnswer {
+    response: Response<Incoming>,
     back: Option<Return>,
     stream: Option<StreamSlot>,
-    plan: AnswerPlan,
-) -> Result<Forwarded, Error> {
-    let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-    if switched && plan.upgrade.is_none() {
-        return Err(Error::BadUpgrade);
+    remote: SocketAddr,
+}
+
+impl OriginAnswer {
+    fn into_forwarded(mut self, plan: AnswerPlan) -> Result<Forwarded, Error> {
+        let switched = self.response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if switched && plan.upgrade.is_none() {
+            return Err(Error::BadUpgrade);
+        }
+        let on_upgrade = switched.then(|| hyper::upgrade::on(&mut self.response));
+        // An upgraded connection never returns to the pool.
+        let back = if switched { None } else { self.back };
+        let stream = self.stream;
+        Ok(Forwarded {
+            response: self
+                .response
+                .map(|inner| OriginBody::new(inner, back, stream)),
+            upgrade: on_upgrade,
+            plan,
+            remote: self.remote,
+        })
     }
-    let on_upgrade = switched.then(|| hyper::upgrade::on(&mut response));
-    // An upgraded connection never returns to the pool.
-    let back = if switched { None } else { back };
-    Ok(Forwarded {
-        response: response.map(|inner| OriginBody::new(inner, back, stream)),
-        upgrade: on_upgrade,
-        plan,
-    })
 }

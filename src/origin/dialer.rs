@@ -8,7 +8,7 @@ use super::ignore_write_errors::IgnoreWriteErrors;
 use super::pool::{Pool, PoolKey};
 use super::resolve::Resolve;
 use super::rule::OriginSettings;
-use super::sender::{Sender, http1_over, http2_over};
+use super::sender::{Sender, StreamSlot, http1_over, http2_over};
 use super::tls::{Configurations, Offer};
 use super::{Error, dial};
 use crate::credential::Revocation;
@@ -24,11 +24,12 @@ pub(super) struct Dialer {
 
 impl Dialer {
     /// Opens a new connection, and returns the address that was dialled. It ends when one of the
-    /// revocations comes.
+    /// revocations comes. With `shared`, other exchanges may use it at once if it is HTTP/2.
     pub(super) async fn dial(
         &self,
         key: &PoolKey,
         revocations: &[Arc<Revocation>],
+        shared: bool,
     ) -> Result<(Sender, SocketAddr), Error> {
         let index = self.settings.index(&key.origin);
         let rule = index.map(|index| self.settings.at(index).0);
@@ -38,10 +39,13 @@ impl Dialer {
             .peer_addr()
             .map_err(|error| Error::Unreachable(Some(error)))?;
         let stream = Carrier::new(stream, revocations)?;
-        let sender = match key.origin.scheme {
-            Scheme::Http => http1_over(IgnoreWriteErrors::new(stream), &key.origin).await?,
+        let mut sender = match key.origin.scheme {
+            Scheme::Http => http1_over(IgnoreWriteErrors::new(stream), &key.origin, remote).await?,
             Scheme::Https => self.secure(stream, remote, key, index).await?,
         };
+        if let (Sender::Http2(sender, stream), true) = (&mut sender, shared) {
+            *stream = self.pool.add(key.clone(), sender.clone(), remote);
+        }
         Ok((sender, remote))
     }
 
@@ -61,13 +65,12 @@ impl Dialer {
         let stream =
             dial::handshake(stream, &key.origin.authority.host, config, &self.settings).await?;
         match (stream.get_ref().1.alpn_protocol(), offer) {
-            (Some(b"h2"), Offer::Http2 | Offer::Both) => {
-                let sender = http2_over(stream).await?;
-                let place = self.pool.add(key.clone(), sender.clone(), remote);
-                Ok(Sender::Http2(sender, place))
-            }
+            (Some(b"h2"), Offer::Http2 | Offer::Both) => Ok(Sender::Http2(
+                http2_over(stream).await?,
+                StreamSlot::default(),
+            )),
             (Some(b"http/1.1") | None, Offer::Http1 | Offer::Both) => {
-                http1_over(stream, &key.origin).await
+                http1_over(stream, &key.origin, remote).await
             }
             _ => Err(Error::Protocol),
         }

@@ -5,8 +5,10 @@ mod carrier;
 mod channel;
 mod dial;
 mod dialer;
+mod heard;
 mod ignore_write_errors;
 mod name_servers;
+mod no_answer;
 mod origin_body;
 mod pool;
 mod race;
@@ -25,6 +27,7 @@ use std::io;
 use crate::credential::Revoked;
 use crate::names::ReasonCode;
 pub use channel::{Channel, Forwarded, Origins};
+pub use no_answer::NoAnswer;
 pub use origin_body::OriginBody;
 pub use rule::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
 pub use stores::StoreClient;
@@ -75,9 +78,21 @@ pub enum Error {
     /// The origin does not speak the HTTP version that the exchange needs.
     #[error("the origin does not speak the HTTP version that the exchange needs")]
     Protocol,
-    /// The connection broke, or the response was not HTTP.
+    /// No byte of a response came.
+    #[error(transparent)]
+    NoAnswer(NoAnswer),
+    /// The response's head is longer than is read.
+    #[error("the head of the origin's answer is longer than 128 KiB or has more than 256 fields")]
+    HeadTooLong(#[source] hyper::Error),
+    /// The connection broke inside the response's head, or that was not HTTP.
     #[error("the origin's answer could not be read")]
     Http(#[source] hyper::Error),
+    /// The response gives its length in two ways.
+    #[error("the origin's answer has a length and a transfer coding other than `chunked`")]
+    TwoLengths,
+    /// The origin sent one informational response (1xx) after the other.
+    #[error("the origin sent more than 16 informational answers before its answer")]
+    Informational,
     /// The origin answered an upgrade wrongly (RFC 6455 §4.1).
     #[error("the origin's answer to the upgrade is invalid")]
     BadUpgrade,
@@ -110,7 +125,9 @@ impl Error {
             Self::NoRoots => ReasonCode::NoRoots,
             Self::WrongChannel => ReasonCode::WrongChannel,
             Self::Protocol => ReasonCode::OriginProtocol,
-            Self::Http(_) => ReasonCode::BadResponse,
+            Self::NoAnswer(_) => ReasonCode::NoAnswer,
+            Self::HeadTooLong(_) => ReasonCode::AnswerHead,
+            Self::Http(_) | Self::TwoLengths | Self::Informational => ReasonCode::BadResponse,
             Self::BadUpgrade => ReasonCode::Bad101,
             Self::Coding => ReasonCode::Encoding,
             Self::DecodingBudget => ReasonCode::DecodingBudget,

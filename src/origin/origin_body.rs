@@ -1,25 +1,21 @@
 //! The content of a response. Its connection returns to the pool when the content has ended.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::HeaderValue;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
 
 use super::dialer::Dialer;
-use super::pool::{Idle, PoolKey, StreamSlot};
-use crate::body::{Content, Meter};
+use super::pool::PoolKey;
+use super::sender::{Http1, StreamSlot};
+use crate::body::Meter;
 
 /// What is needed to return an HTTP/1.1 connection to the pool.
 pub(super) struct Return {
-    pub(super) sender: http1::SendRequest<Content>,
-    pub(super) host: HeaderValue,
-    pub(super) remote: SocketAddr,
+    pub(super) http1: Http1,
     pub(super) key: PoolKey,
     pub(super) dialer: Arc<Dialer>,
     pub(super) meter: Arc<Meter>,
@@ -78,8 +74,7 @@ impl Drop for OriginBody {
             && ended
             && (!back.had_content || back.meter.up_ended())
         {
-            let idle = Idle::new(back.sender, back.host, back.remote);
-            back.dialer.pool.give(back.key, idle);
+            back.dialer.pool.give(back.key, back.http1);
         }
     }
 }

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use crate::body::Content;
+use super::sender::{Http1, StreamSlot};
+use crate::body::Outgoing;
 use crate::message::Origin;
 use crate::names::{Identity, Map, SessionId};
 
@@ -32,42 +32,26 @@ impl Hash for PoolKey {
 }
 
 /// An HTTP/1.1 connection without an exchange.
-pub(super) struct Idle {
-    pub(super) sender: http1::SendRequest<Content>,
-    /// The `Host` of its origin, as written.
-    pub(super) host: HeaderValue,
-    pub(super) remote: SocketAddr,
+struct Idle {
+    http1: Http1,
     since: Instant,
 }
 
 impl Idle {
-    /// A connection that is idle from now on.
-    pub(super) fn new(
-        sender: http1::SendRequest<Content>,
-        host: HeaderValue,
-        remote: SocketAddr,
-    ) -> Self {
-        Self {
-            sender,
-            host,
-            remote,
-            since: Instant::now(),
-        }
+    fn is_fresh(&self, idle_timeout: Duration) -> bool {
+        !self.http1.requests.is_closed() && self.since.elapsed() < idle_timeout
     }
 }
 
 /// An HTTP/2 connection: any number of exchanges use it at once.
 struct SharedConnection {
-    sender: http2::SendRequest<Content>,
+    sender: http2::SendRequest<Outgoing>,
     remote: SocketAddr,
     /// When an exchange last took it.
     since: Instant,
     /// Each exchange that uses it has a clone.
     streams: StreamSlot,
 }
-
-/// A stream of an HTTP/2 connection, taken by one exchange.
-pub(super) type StreamSlot = Arc<()>;
 
 /// How many exchanges share a connection. RFC 9113 §6.5.2 recommends that an origin accepts at
 /// least this many. One more would wait until another ends, perhaps for ever.
@@ -85,8 +69,7 @@ impl HostPool {
     }
 
     fn retain_fresh(&mut self, idle_timeout: Duration) {
-        self.idle
-            .retain(|idle| !idle.sender.is_closed() && idle.since.elapsed() < idle_timeout);
+        self.idle.retain(|idle| idle.is_fresh(idle_timeout));
         // Running exchanges have senders of their own, which keep the connection alive for them.
         self.shared
             .retain(|shared| !shared.sender.is_closed() && shared.since.elapsed() < idle_timeout);
@@ -154,22 +137,24 @@ impl Pool {
     }
 
     /// Takes an open HTTP/1.1 connection, the most recently used first. It may not be ready yet.
-    pub(super) fn take(&self, key: &PoolKey) -> Option<Idle> {
+    pub(super) fn take(&self, key: &PoolKey) -> Option<Http1> {
         let mut pools = self.pools();
         let pool = pools.by_key.get_mut(key)?;
         while let Some(idle) = pool.idle.pop() {
-            if !idle.sender.is_closed() && idle.since.elapsed() < self.idle_timeout {
-                return Some(idle);
+            if idle.is_fresh(self.idle_timeout) {
+                return Some(idle.http1);
             }
         }
         None
     }
 
     /// Keeps a connection whose last exchange ended properly.
-    pub(super) fn give(&self, key: PoolKey, idle: Idle) {
-        if idle.sender.is_closed() {
+    pub(super) fn give(&self, key: PoolKey, http1: Http1) {
+        if http1.requests.is_closed() {
             return;
         }
+        let since = Instant::now();
+        let idle = Idle { http1, since };
         let mut pools = self.pools();
         // Usually there is a pool, and the key need not be moved.
         if let Some(pool) = pools.by_key.get_mut(&key) {
@@ -187,7 +172,7 @@ impl Pool {
     pub(super) fn share(
         &self,
         key: &PoolKey,
-    ) -> Option<(http2::SendRequest<Content>, StreamSlot, SocketAddr)> {
+    ) -> Option<(http2::SendRequest<Outgoing>, StreamSlot, SocketAddr)> {
         let mut pools = self.pools();
         let pool = pools.by_key.get_mut(key)?;
         pool.shared.retain(|shared| !shared.sender.is_closed());
@@ -202,7 +187,7 @@ impl Pool {
     pub(super) fn add(
         &self,
         key: PoolKey,
-        sender: http2::SendRequest<Content>,
+        sender: http2::SendRequest<Outgoing>,
         remote: SocketAddr,
     ) -> StreamSlot {
         let slot = StreamSlot::default();

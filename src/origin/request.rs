@@ -1,27 +1,34 @@
 //! Builds the request that is written to an origin.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::header::{CONNECTION, EXPECT, HOST, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, Request, StatusCode, Uri, Version};
 use http_body::Body as _;
+use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use super::sender::host_field;
-use crate::body::Content;
+use crate::body::Outgoing;
 use crate::message::RequestHead;
 
 /// How long a request's content waits for the origin's 100. RFC 9110 §10.1.1: a client may not wait
 /// for ever.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
+/// The most informational answers (1xx) to one request.
+const MOST_INFORMATIONAL: u32 = 16;
+
 /// Builds the request to write. Its framing and routing fields are made anew from what was judged.
+/// `flooded` is cancelled when the origin sends more informational answers than that.
 pub(super) fn written(
     mut head: RequestHead,
-    mut content: Content,
+    content: Outgoing,
     upgrade: bool,
     host: Option<&HeaderValue>,
-) -> Result<Request<Content>, Error> {
+    flooded: &CancellationToken,
+) -> Result<Request<Outgoing>, Error> {
     let http1 = host.is_some();
     if !http1 {
         announce_trailers(&mut head);
@@ -51,7 +58,10 @@ pub(super) fn written(
             .build()
             .map_err(|_| Error::Protocol)?
     };
-    let gate = (fields.contains_key(EXPECT) && !content.is_empty()).then(|| content.gated());
+    let gate = fields
+        .contains_key(EXPECT)
+        .then(|| content.gated())
+        .flatten();
     let mut request = Request::new(content);
     *request.method_mut() = method;
     *request.uri_mut() = uri;
@@ -61,18 +71,25 @@ pub(super) fn written(
         Version::HTTP_2
     };
     *request.headers_mut() = fields;
-    if let Some(gate) = gate {
-        let opens = gate.clone();
-        hyper::ext::on_informational(&mut request, move |answer| {
-            if answer.status() == StatusCode::CONTINUE {
-                opens.open();
-            }
-        });
+    if let Some(gate) = gate.clone() {
         tokio::spawn(async move {
             tokio::time::sleep(CONTINUE_WAIT).await;
             gate.open();
         });
     }
+    let (flooded, count) = (flooded.clone(), AtomicU32::new(0));
+    // hyper drops them. What it passes on to clients is the final answer alone.
+    hyper::ext::on_informational(&mut request, move |answer| {
+        if let Some(gate) = gate
+            .as_ref()
+            .filter(|_| answer.status() == StatusCode::CONTINUE)
+        {
+            gate.open();
+        }
+        if count.fetch_add(1, Ordering::Relaxed) >= MOST_INFORMATIONAL {
+            flooded.cancel();
+        }
+    });
     Ok(request)
 }
 
@@ -86,7 +103,7 @@ fn announce_trailers(head: &mut RequestHead) {
 
 /// Whether `Transfer-Encoding` must be set by hand. Without it, hyper drops content of unknown
 /// length from methods that seldom have any (threats F11).
-fn needs_chunked(method: &Method, content: &Content) -> bool {
+fn needs_chunked(method: &Method, content: &Outgoing) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
         && !content.is_empty()
         && content.size_hint().exact().is_none()

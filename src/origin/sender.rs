@@ -1,13 +1,18 @@
 //! A connection to an origin that can send requests.
 
-use http::{HeaderValue, Version};
-use hyper::client::conn::{http1, http2};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::{HeaderValue, Request, Response, Version};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Error;
-use super::pool::StreamSlot;
-use crate::body::Content;
+use super::heard::{Heard, NotedReads};
+use crate::body::Outgoing;
 use crate::message::Origin;
 
 /// How many bytes of one response an HTTP/2 origin may send before the client reads them.
@@ -17,20 +22,33 @@ const STREAM_WINDOW: u32 = 512 << 10;
 const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
 /// How many bytes are read from an HTTP/1.1 origin at once. A response buffers a few times this.
 const READ_BUFFER: usize = 64 << 10;
-/// The longest response head, in bytes (threats P05).
-const ANSWER_HEAD: usize = 64 << 10;
+/// The longest response head, in bytes, and its most fields (threats P05).
+const ANSWER_HEAD: usize = 128 << 10;
+const ANSWER_FIELDS: usize = 256;
+
+/// A stream of an HTTP/2 connection, taken by one exchange.
+pub(super) type StreamSlot = Arc<()>;
 
 pub(super) enum Sender {
-    /// With the `Host` of its origin, made once per connection.
-    Http1(http1::SendRequest<Content>, HeaderValue),
-    Http2(http2::SendRequest<Content>, StreamSlot),
+    Http1(Http1),
+    Http2(http2::SendRequest<Outgoing>, StreamSlot),
+}
+
+/// A connection of HTTP/1.1, which carries one exchange at a time.
+pub(super) struct Http1 {
+    pub(super) requests: http1::SendRequest<Outgoing>,
+    /// The `Host` of its origin, made once.
+    host: HeaderValue,
+    heard: Heard,
+    /// The address that was dialled.
+    pub(super) remote: SocketAddr,
 }
 
 impl Sender {
     /// The `Host` that an HTTP/1.1 request needs.
     pub(super) fn host(&self) -> Option<&HeaderValue> {
         match self {
-            Self::Http1(_, host) => Some(host),
+            Self::Http1(http1) => Some(&http1.host),
             Self::Http2(..) => None,
         }
     }
@@ -42,33 +60,64 @@ impl Sender {
             Self::Http2(..) => Version::HTTP_2,
         }
     }
+
+    /// Sends a request, and returns its response once the head has arrived.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Outgoing>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Outgoing>>> {
+        match self {
+            Self::Http1(http1) => {
+                http1.heard.clear();
+                http1.requests.try_send_request(request).await
+            }
+            Self::Http2(requests, _) => requests.try_send_request(request).await,
+        }
+    }
+
+    /// Whether something of an answer to the request was read before it failed.
+    pub(super) fn has_heard(&self) -> bool {
+        match self {
+            Self::Http1(http1) => http1.heard.is_so(),
+            // Of a stream nothing is read but whole heads.
+            Self::Http2(..) => false,
+        }
+    }
 }
 
 /// Speaks HTTP/1.1 over a stream.
 pub(super) async fn http1_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: T,
     origin: &Origin,
+    remote: SocketAddr,
 ) -> Result<Sender, Error> {
     let host = host_field(origin)?;
-    let (sender, connection) = http1::Builder::new()
+    let heard = Heard::default();
+    let (requests, connection) = http1::Builder::new()
         .max_header_size(ANSWER_HEAD)
+        .max_headers(ANSWER_FIELDS)
         .max_buf_size(READ_BUFFER)
-        .handshake(TokioIo::new(stream))
+        .handshake(TokioIo::new(NotedReads::new(stream, heard.clone())))
         .await
-        .map_err(Error::Http)?;
+        .map_err(|error| Error::Unreachable(Some(io::Error::other(error))))?;
     // Owned by the sender: the task ends when the last sender is dropped or the origin closes.
     tokio::spawn(async move {
         if let Err(error) = connection.with_upgrades().await {
             tracing::debug!(%error, "a connection to an origin ended");
         }
     });
-    Ok(Sender::Http1(sender, host))
+    Ok(Sender::Http1(Http1 {
+        requests,
+        host,
+        heard,
+        remote,
+    }))
 }
 
 /// Speaks HTTP/2 over a stream.
 pub(super) async fn http2_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: T,
-) -> Result<http2::SendRequest<Content>, Error> {
+) -> Result<http2::SendRequest<Outgoing>, Error> {
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
@@ -76,7 +125,7 @@ pub(super) async fn http2_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'stati
         .max_header_list_size(ANSWER_HEAD as u32)
         .handshake(TokioIo::new(stream))
         .await
-        .map_err(Error::Http)?;
+        .map_err(|error| Error::Unreachable(Some(io::Error::other(error))))?;
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "a connection to an origin ended");

@@ -95,7 +95,7 @@ pub const MET: &[(&str, &str)] = &[
     ),
     (
         "upgrade",
-        "curl -sS --http1.1 -H 'Connection: Upgrade' -H 'Upgrade: foo' https://allowed.test/",
+        "curl -sS --http1.1 -H 'Connection: Upgrade' -H 'Upgrade: websocket' https://allowed.test/",
     ),
     (
         "no_sni",

@@ -44,6 +44,10 @@ pub const OTHER: &str = "other.rig.test";
 pub const SECOND: &str = "second.rig.test";
 /// As `GOOD`, over HTTP/2.
 pub const H2: &str = "h2.rig.test";
+/// As `OTHER`, for a row that needs a new connection.
+pub const FRESH: &str = "fresh.rig.test";
+/// As `OTHER`, over HTTP/2, from an origin whose connections take some streams alone.
+pub const FRAIL: &str = "h2-frail.rig.test";
 /// A host that is not allowed; its address is X.
 pub const EVIL: &str = "evil.rig.test";
 /// An S3 endpoint for which `aws` and `temp` sign.
@@ -295,9 +299,11 @@ unsigned = ["https://public.s3.rig.test"]
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's
 /// name server.
-pub const ALLOWED: [&str; 46] = [
+pub const ALLOWED: [&str; 48] = [
     GOOD,
     OTHER,
+    FRESH,
+    FRAIL,
     MONEY,
     SECOND,
     H2,
@@ -990,6 +996,11 @@ fn settings(origins: &Origins, names: &Names, at: &Path) -> String {
     rule("http://*.rig.test", format!("connect = \"{clear}\""), "");
     rule(
         "https://h2.rig.test",
+        format!("connect = \"{e}\""),
+        "http = \"2\"\n",
+    );
+    rule(
+        "https://h2-frail.rig.test",
         format!("connect = \"{e}\""),
         "http = \"2\"\n",
     );

@@ -81,6 +81,8 @@ pub struct Answer {
     pub far: u64,
     /// Trailers.
     pub trailers: Vec<(&'static str, String)>,
+    /// Whether the stream is refused instead (RFC 9113 §8.7).
+    pub refused: bool,
 }
 
 type Script = Arc<dyn Fn(&Seen) -> Vec<Step> + Send + Sync>;
@@ -233,7 +235,9 @@ async fn handshake(stream: TcpStream, state: Arc<State>, names: Arc<ByName>) {
     let Ok(stream) = start.into_stream(Arc::new(config)).await else {
         return;
     };
-    if http2 {
+    if sni.starts_with("h2-frail") {
+        frail(stream, state, number).await;
+    } else if http2 {
         speak2(stream, state, number, sni).await;
     } else {
         http1(stream, state, number, sni).await;
@@ -404,6 +408,69 @@ async fn speak2(
     }
 }
 
+/// Speaks HTTP/2 by hand: after some streams it says GOAWAY, ignores every later one, answers those
+/// before it, and closes.
+async fn frail(mut io: impl AsyncRead + AsyncWrite + Unpin, state: Arc<State>, connection: u64) {
+    // A few of 61 places where it may happen, another for each connection.
+    let most = 1 + connection * 37 % 61 % 19;
+    let (mut taken, mut unanswered, mut ended) = (0, Vec::new(), Vec::new());
+    let frame = |kind: u8, flags: u8, stream: u32, content: &[u8]| {
+        let length = (content.len() as u32).to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), content].concat()
+    };
+    let mut preface = [0; 24];
+    if io.read_exact(&mut preface).await.is_err() {
+        return;
+    }
+    let mut out = frame(4, 0, 0, b"");
+    loop {
+        if io.write_all(&out).await.is_err() || io.flush().await.is_err() {
+            return;
+        }
+        out.clear();
+        if taken == most && unanswered.is_empty() {
+            break;
+        }
+        let mut head = [0; 9];
+        if io.read_exact(&mut head).await.is_err() {
+            return;
+        }
+        let mut content = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        if io.read_exact(&mut content).await.is_err() {
+            return;
+        }
+        let stream = u32::from_be_bytes(head[5..].try_into().unwrap());
+        match head[3] {
+            4 if head[4] == 0 => out = frame(4, 1, 0, b""),
+            6 if head[4] == 0 => out = frame(6, 1, 0, &content),
+            1 if taken < most => {
+                taken += 1;
+                unanswered.push(stream);
+                if taken == most {
+                    let last = [&stream.to_be_bytes()[..], &[0; 4]].concat();
+                    out = frame(7, 0, 0, &last);
+                }
+            }
+            _ => {}
+        }
+        if matches!(head[3], 0 | 1) && head[4] & 1 == 1 {
+            ended.push(stream);
+        }
+        for stream in unanswered.extract_if(.., |one| ended.contains(one)) {
+            let seen = Seen {
+                connection,
+                http2: true,
+                ..Seen::default()
+            };
+            state.seen.lock().unwrap().push(seen);
+            out.extend(frame(1, 5, stream, &[0x88]));
+        }
+    }
+    // What comes meanwhile is read, so that the system does not reset the connection.
+    let _ = io.shutdown().await;
+    let _ = io.read_to_end(&mut Vec::new()).await;
+}
+
 async fn stream2(
     request: http::Request<h2::RecvStream>,
     mut respond: h2::server::SendResponse<Bytes>,
@@ -437,12 +504,6 @@ async fn stream2(
         let _ = content.flow_control().release_capacity(data.len());
         seen.body.extend_from_slice(&data);
     }
-    let mut raw = format!("{} {} {}\n", seen.method, seen.target, seen.host).into_bytes();
-    for (name, value) in &seen.fields {
-        raw.extend_from_slice(format!("{name}: {value}\n").as_bytes());
-    }
-    raw.extend_from_slice(&seen.body);
-    state.raw.lock().unwrap().extend_from_slice(&raw);
     let path = seen.target.split('?').next().unwrap_or_default().to_owned();
     let script = state.scripts2.lock().unwrap().get(&path).cloned();
     let answer = script.map_or_else(
@@ -452,6 +513,15 @@ async fn stream2(
         },
         |script| script(&seen),
     );
+    if answer.refused {
+        return respond.send_reset(h2::Reason::REFUSED_STREAM);
+    }
+    let mut raw = format!("{} {} {}\n", seen.method, seen.target, seen.host).into_bytes();
+    for (name, value) in &seen.fields {
+        raw.extend_from_slice(format!("{name}: {value}\n").as_bytes());
+    }
+    raw.extend_from_slice(&seen.body);
+    state.raw.lock().unwrap().extend_from_slice(&raw);
     state.seen.lock().unwrap().push(seen);
     let mut response = http::Response::new(());
     *response.status_mut() = StatusCode::from_u16(answer.status.max(200)).unwrap();

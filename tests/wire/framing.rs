@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::rig::origin::{Step, ok};
+use crate::rig::origin::Step;
 use crate::rig::way::Way;
 use crate::rig::{GOOD, MONEY, OTHER, Rig};
 use crate::rows;
@@ -22,7 +22,6 @@ rows![
     http2_without_tls_is_not_spoken,
     expectations_other_than_continue_are_refused,
     an_answer_with_two_lengths_never_reaches_the_next_client,
-    interim_answers_of_the_origin_are_dropped,
     methods_are_exact_tokens_and_never_reflect,
     what_ends_at_this_hop_is_not_forwarded,
     trailers_carry_no_fields_that_matter,
@@ -308,9 +307,24 @@ fn content_behind_a_refusal_is_never_a_request(rig: &Rig) {
 
 /// E09.
 fn only_an_upgrade_to_websocket_is_possible(rig: &Rig) {
+    // Any other is ignored (RFC 9110 §7.8), and what follows is judged.
     for way in Way::ALL {
-        let template = "GET {T}/x HTTP/1.1\r\nHost: {H}\r\nConnection: Upgrade\r\nUpgrade: foo\r\n\r\nGET {T}/smuggled HTTP/1.1\r\nHost: {H}\r\n\r\n";
-        refused(rig, way, OTHER, template, 501, "upgrade");
+        for protocol in ["foo", "TLS/1.2", "tcp", "SPDY/3.1", "h2c, websocket"] {
+            let mut wire = rig.open(way, OTHER);
+            let template = format!(
+                "GET {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\nGET {{T}}/secret HTTP/1.1\r\nHost: {{H}}\r\n\r\n"
+            );
+            let answer = wire.ask(&rig.fill(way, OTHER, &template));
+            assert_eq!(answer.status, 200, "{way:?} {protocol} {answer:?}");
+            let next = wire.response();
+            assert_eq!(next.status, 403, "{way:?} {protocol} {next:?}");
+            rig.records(way, 2);
+            let seen = rig.seen();
+            assert!(
+                seen.len() == 1 && seen[0].all("upgrade").is_empty(),
+                "{seen:?}"
+            );
+        }
     }
     // A WebSocket that the origin declines stays HTTP: what is pipelined after it is judged.
     for way in Way::SECURE {
@@ -491,24 +505,6 @@ fn an_answer_with_two_lengths_never_reaches_the_next_client(rig: &Rig) {
         }
     }
     assert!(rig.ends().iter().all(|end| end["outcome"] != "whole"));
-}
-
-/// E14.
-fn interim_answers_of_the_origin_are_dropped(rig: &Rig) {
-    rig.origins.on("/storm", |_| {
-        let interim = b"HTTP/1.1 103 Early Hints\r\nLink: </x>; rel=preload\r\n\r\n".repeat(1000);
-        [vec![Step::Bytes(interim)], ok("", b"late")].concat()
-    });
-    for way in Way::SECURE {
-        let mut wire = rig.open(way, OTHER);
-        wire.send(&rig.fill(way, OTHER, "GET {T}/storm HTTP/1.1\r\nHost: {H}\r\n\r\n"));
-        let first = wire.line(b"\r\n").unwrap();
-        assert!(
-            first.starts_with(b"HTTP/1.1 200") || first.starts_with(b"HTTP/1.1 502"),
-            "{way:?}"
-        );
-        rig.record(way);
-    }
 }
 
 /// E16, E17.

@@ -6,6 +6,7 @@
 #[path = "../rig/mod.rs"]
 mod rig;
 
+mod answers;
 mod aws;
 mod bounds;
 mod change;
@@ -23,6 +24,7 @@ mod policy;
 mod reach;
 mod reload;
 mod renewed;
+mod repeats;
 mod review;
 mod revoke;
 mod shares;
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         return rig::relay::run();
     }
     let all = [
+        answers::ROWS,
         aws::ROWS,
         dial::ROWS,
         shown::ROWS,
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         reach::ROWS,
         reload::ROWS,
         renewed::ROWS,
+        repeats::ROWS,
         review::ROWS,
         revoke::ROWS,
         shares::ROWS,

@@ -37,11 +37,15 @@ fn each_place_gets_its_secret(rig: &Rig) {
         let key = percent(rig.phantom(way, "query").as_bytes(), |byte| {
             byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
         });
-        allowed(rig, way, GOOD, &get("Authorization: Bearer {PH:bearer}"));
-        assert_eq!(
-            rig.seen()[0].all("authorization"),
-            [format!("Bearer {}", rig.secret("bearer"))]
-        );
+        // RFC 9110 §11.4: one space or more.
+        for spaces in [" ", "  ", "    "] {
+            let field = format!("Authorization: Bearer{spaces}{{PH:bearer}}");
+            allowed(rig, way, GOOD, &get(&field));
+            assert_eq!(
+                rig.seen()[0].all("authorization"),
+                [format!("Bearer {}", rig.secret("bearer"))]
+            );
+        }
         allowed(rig, way, GOOD, &get("X-Api-Key: {PH:xkey}"));
         assert_eq!(rig.seen()[0].all("x-api-key"), [rig.secret("xkey")]);
         allowed(

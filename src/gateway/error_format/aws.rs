@@ -206,6 +206,7 @@ mod tests {
 
     const DENIED: ErrorDetails<'static> = ErrorDetails {
         reason: ReasonCode::PolicyDefaultDeny,
+        retry: false,
         message: "no policy permits <it>",
         next: "",
         to: "s3",

@@ -30,6 +30,8 @@ impl FailedRequest<'_> {
 /// What an error answer says.
 pub(in crate::gateway) struct ErrorDetails<'a> {
     pub(in crate::gateway) reason: ReasonCode,
+    /// Whether a client may send the same request again.
+    pub(in crate::gateway) retry: bool,
     /// What happened, and what to do.
     pub(in crate::gateway) message: &'a str,
     /// What to do.

@@ -56,7 +56,7 @@ fn own(details: &ErrorDetails<'_>) -> Value {
         "reason": details.reason.as_str(),
         "message": details.message,
         "to": details.to,
-        "retry": !details.reason.is_final(),
+        "retry": details.retry,
         "request_id": details.id,
         "policies": policies,
         "proposal": details.proposal,
@@ -117,6 +117,7 @@ mod tests {
 
     const DENIED: ErrorDetails<'static> = ErrorDetails {
         reason: ReasonCode::PolicyDefaultDeny,
+        retry: false,
         message: "no policy permits it.",
         next: "ask",
         to: "x.test",
@@ -162,6 +163,7 @@ mod tests {
     fn what_may_succeed_later_is_not_said_to_be_final() {
         let (_, fields, _) = ErrorFormat::OpenAi.write(&ErrorDetails {
             reason: ReasonCode::SessionLimit,
+            retry: true,
             ..DENIED
         });
         assert!(!fields.contains_key("x-should-retry"));

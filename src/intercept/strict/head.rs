@@ -142,8 +142,7 @@ impl HeadReader {
         }
     }
 
-    /// Whether another protocol may follow: CONNECT, or `Upgrade` to anything but `h2c` without
-    /// content.
+    /// Whether another protocol may follow: CONNECT, or `Upgrade: websocket` without content.
     pub(super) fn switches(&self) -> bool {
         self.connect || (self.upgrade && !self.http10 && self.framing() == Framing::None)
     }
@@ -229,12 +228,10 @@ impl HeadReader {
         Ok(())
     }
 
-    /// The gateway ignores an upgrade to `h2c`, as RFC 9113 §3.1 allows: the request stays
-    /// HTTP/1.1.
+    /// Only an upgrade to `websocket` is taken. Any other is ignored (RFC 9110 §7.8): the request
+    /// stays HTTP/1.1.
     fn upgrade(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
-        self.upgrade |= value
-            .split(|b| *b == b',')
-            .any(|protocol| !trimmed(protocol).eq_ignore_ascii_case(b"h2c"));
+        self.upgrade |= trimmed(value).eq_ignore_ascii_case(b"websocket");
         Ok(())
     }
 
@@ -305,7 +302,7 @@ fn check_target(method: &[u8], target: &[u8]) -> Result<(), WireMalformed> {
         return Err(WireMalformed::RequestLine);
     }
     if !target.iter().fold(true, |good, &b| {
-        good & (b > 0x20) & (b < 0x7f) & (b != b'#')
+        good & (b > 0x20) & (b != 0x7f) & (b != b'#')
     }) {
         return Err(WireMalformed::Target);
     }

@@ -140,12 +140,15 @@ impl Search<'_> {
     }
 }
 
-/// The text after an authentication scheme and one space. The scheme is compared case-insensitively
-/// (RFC 9110 §11.1).
+/// The text after an authentication scheme and its spaces, of which there may be several (RFC 9110
+/// §11.4). The scheme is compared case-insensitively (§11.1).
 fn after_scheme<'v>(value: &'v [u8], scheme: &str) -> Option<&'v [u8]> {
     let (word, rest) = value.split_at_checked(scheme.len())?;
-    word.eq_ignore_ascii_case(scheme.as_bytes())
-        .then(|| rest.strip_prefix(b" "))?
+    let token = rest.trim_ascii_start();
+    let spaces = &rest[..rest.len() - token.len()];
+    let is_it = word.eq_ignore_ascii_case(scheme.as_bytes());
+    let is_split = !spaces.is_empty() && spaces.iter().all(|byte| *byte == b' ');
+    (is_it && is_split).then_some(token)
 }
 
 /// The token that each of a binding's places would find in the field.

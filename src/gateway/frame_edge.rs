@@ -1,0 +1,129 @@
+//! Follows the frames of a WebSocket that are written to the client, so that a cut comes with a
+//! closing frame where one can stand.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+
+/// A closing frame that says "going away" (RFC 6455 §5.5.1, §7.4.1).
+const GOING_AWAY: [u8; 4] = [0x88, 2, 0x03, 0xe9];
+
+/// The client's side of a WebSocket. Frames of a server are not masked (RFC 6455 §5.1).
+pub(super) struct FrameEdge<IO> {
+    io: IO,
+    /// The header of the frame, as far as it was written.
+    header: Vec<u8>,
+    /// The bytes that its payload lacks.
+    left: u64,
+}
+
+impl<IO: AsyncWrite + Unpin> FrameEdge<IO> {
+    pub(super) fn new(io: IO) -> Self {
+        let header = Vec::with_capacity(10);
+        Self {
+            io,
+            header,
+            left: 0,
+        }
+    }
+
+    /// Tells the client that the gateway ends the WebSocket, unless a frame is under way.
+    pub(super) async fn go_away(&mut self) -> io::Result<()> {
+        if self.left > 0 || !self.header.is_empty() {
+            return Ok(());
+        }
+        self.io.write_all(&GOING_AWAY).await?;
+        self.io.flush().await
+    }
+
+    fn follow(&mut self, mut written: &[u8]) {
+        while let [first, rest @ ..] = written {
+            if self.left > 0 {
+                let skipped = usize::try_from(self.left).unwrap_or(usize::MAX);
+                let skipped = skipped.min(written.len());
+                self.left -= skipped as u64;
+                written = &written[skipped..];
+                continue;
+            }
+            self.header.push(*first);
+            written = rest;
+            if let Some(length) = payload(&self.header) {
+                self.left = length;
+                self.header.clear();
+            }
+        }
+    }
+}
+
+/// The length of a frame's payload, once its header is whole (RFC 6455 §5.2).
+fn payload(header: &[u8]) -> Option<u64> {
+    let [_, length, extended @ ..] = header else {
+        return None;
+    };
+    let extended = |bytes: usize| {
+        let whole = extended.get(..bytes)?;
+        Some(
+            whole
+                .iter()
+                .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+        )
+    };
+    match length & 0x7f {
+        126 => extended(2),
+        127 => extended(8),
+        length => Some(length.into()),
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for FrameEdge<IO> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, buf);
+        if let Poll::Ready(Ok(count)) = &written {
+            self.follow(&buf[..*count]);
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_closing_frame_stands_only_between_two_frames() {
+        let frames = [
+            &[0x81, 5][..],
+            b"hello",
+            &[0x82, 126, 1, 0],
+            &[7; 256],
+            &[0x82, 127, 0, 0, 0, 0, 0, 0, 0, 3],
+            b"abc",
+            &[0x89, 0],
+        ]
+        .concat();
+        let borders = [0, 7, 7 + 260, 7 + 260 + 13, frames.len()];
+        for end in 0..=frames.len() {
+            let mut edge = FrameEdge::new(Vec::new());
+            for byte in &frames[..end] {
+                edge.write_all(&[*byte]).await.unwrap();
+            }
+            edge.go_away().await.unwrap();
+            let is_told = edge.io.ends_with(&GOING_AWAY) && edge.io.len() == end + 4;
+            assert_eq!(is_told, borders.contains(&end), "{end}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Why a request that was sent has no answer, and whether it may be sent again.
+
+use std::error::Error as _;
+
+use http::Method;
+
+/// Whether a request that has no answer may be sent again, as far as its connection tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    /// The origin may have processed it.
+    Never,
+    /// The origin has not processed it: nothing was written, or it says so (RFC 9113 §8.7).
+    OnAnotherConnection,
+    /// The connection ended before a byte of the answer. If it had been used before, the origin
+    /// has probably closed it without reading the request (RFC 9112 §9.3.1).
+    OnlyIfReused,
+}
+
+impl Repeat {
+    fn said(self) -> &'static str {
+        match self {
+            Self::Never => "the origin gave up the request without an answer",
+            Self::OnAnotherConnection => "the origin took the request on no connection",
+            Self::OnlyIfReused => "the origin ended the connection without an answer",
+        }
+    }
+}
+
+/// A request that was sent and has no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .repeat.said())]
+pub struct NoAnswer {
+    repeat: Repeat,
+    is_harmless: bool,
+    is_reused: bool,
+    source: hyper::Error,
+}
+
+impl NoAnswer {
+    /// Whether a client may send the request again without asking.
+    #[must_use]
+    pub fn is_harmless(&self) -> bool {
+        self.is_harmless
+    }
+
+    /// Whether the gateway sends it again, if its content is still whole. This alone decides that.
+    pub(super) fn is_repeated(&self) -> bool {
+        match self.repeat {
+            Repeat::Never => false,
+            Repeat::OnAnotherConnection => true,
+            Repeat::OnlyIfReused => self.is_reused && self.is_harmless,
+        }
+    }
+}
+
+/// What a connection came to on which a request was to be sent.
+pub(super) struct SendFailure {
+    pub(super) source: hyper::Error,
+    /// Whether nothing of the request was written.
+    pub(super) is_unwritten: bool,
+    pub(super) is_reused: bool,
+    pub(super) is_http2: bool,
+}
+
+impl SendFailure {
+    /// What it says of a repetition, where nothing of an answer was read.
+    pub(super) fn without_answer(self, method: &Method) -> NoAnswer {
+        let repeat = self.repeat();
+        NoAnswer {
+            repeat,
+            // RFC 9110 §9.2.2.
+            is_harmless: method.is_idempotent() || repeat == Repeat::OnAnotherConnection,
+            is_reused: self.is_reused,
+            source: self.source,
+        }
+    }
+
+    fn repeat(&self) -> Repeat {
+        if self.is_unwritten {
+            return Repeat::OnAnotherConnection;
+        }
+        if !self.is_http2 {
+            return Repeat::OnlyIfReused;
+        }
+        match self.source.source().and_then(|cause| cause.downcast_ref()) {
+            Some(error) => of_stream(error),
+            // The connection ended while the stream waited for its turn.
+            None if self.source.is_user() => Repeat::OnAnotherConnection,
+            None => Repeat::OnlyIfReused,
+        }
+    }
+}
+
+/// What the end of a stream says. h2 gives a stream the error of a GOAWAY only if the origin's last
+/// stream is below it, or if it was not sent.
+fn of_stream(error: &h2::Error) -> Repeat {
+    let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    if error.is_remote() && (is_refused || error.is_go_away()) {
+        Repeat::OnAnotherConnection
+    } else if error.is_io() {
+        Repeat::OnlyIfReused
+    } else {
+        Repeat::Never
+    }
+}
