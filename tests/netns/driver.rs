@@ -268,7 +268,7 @@ pub fn drive(settings: &str) -> ExitCode {
         return ExitCode::from(error.exit_code());
     }
     child.stdout(announcement.try_clone().unwrap());
-    repository::announce(announcement, &plan.mounts, &locks, &state).unwrap();
+    repository::announce(announcement, &plan.mounts, &locks).unwrap();
     // SAFETY: both calls are async-signal-safe, and touch no memory.
     unsafe {
         child.pre_exec(move || {
