@@ -44,7 +44,7 @@ pub fn move_to(state: &Path, project: &Path, path: &Path) -> io::Result<PathBuf>
     let new = place.join(name);
     let found = folder.look(name)?;
     match kind_of(found) {
-        FileType::RegularFile => {
+        FileType::RegularFile if found.st_size <= MOST_COPIED => {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let from = rustix::fs::openat(&folder, name, flags, Mode::empty())?;
             io::copy(&mut File::from(from), &mut File::create_new(&new)?)?;
@@ -70,6 +70,8 @@ pub fn unforeseen() -> io::Result<String> {
     Ok(hex(&bytes))
 }
 
+/// The largest file that is copied.
+const MOST_COPIED: i64 = 64 << 20;
 const OFF: &[u8] = b".off-";
 /// How much of a name is kept when it is extended.
 const LONGEST: usize = 200;

@@ -1,19 +1,23 @@
 //! Looks at what the command made in repositories: what git outside would run or write through is
 //! put where git does not find it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 
 use super::aside::{move_to, put_off};
-use super::found::{is_sha256, line_of, named_by};
+use super::found::{is_sha256, text_of};
 use super::git::{Git, IndexContent, Neutral};
 use super::guard::is_ours;
 use super::record::{Guard, Moment, Repositories};
-use super::walk::{Entry, Kind, is_bare};
+use super::walk::{Entry, Kind, is_bare, is_of_objects};
 use crate::folder::{Folder, To, kind_of, path_in};
+use crate::paths::lexical;
 
 /// What was found of the command's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +49,8 @@ pub struct Checker {
     pub state: PathBuf,
     /// When the command began.
     pub began: Moment,
-    /// The directories of repositories that were there at the start.
-    pub known: BTreeSet<PathBuf>,
+    /// The directories of repositories that were there at the start, each with its top.
+    pub known: BTreeMap<PathBuf, PathBuf>,
     /// What git finds them by.
     pub entries: BTreeMap<PathBuf, Entry>,
     /// What was found.
@@ -55,6 +59,10 @@ pub struct Checker {
     pub acted: usize,
     /// What the command cannot write. At the end all is looked at.
     guards: BTreeMap<PathBuf, Guard>,
+    /// Whether the command is gone.
+    is_over: bool,
+    /// How long indexes were read.
+    spent: Duration,
     git: Option<Git>,
     /// The indexes that were read, as they were then.
     read: BTreeMap<PathBuf, (Moment, u64)>,
@@ -64,17 +72,22 @@ impl Checker {
     /// Knows what was there at the start.
     pub fn of(projects: Vec<PathBuf>, repositories: &Repositories) -> Self {
         let entries = repositories.entries.iter();
+        let directories = repositories.directories.iter();
         Self {
             projects,
             state: repositories.state.clone(),
             began: repositories.began,
-            known: repositories.directories.keys().cloned().collect(),
+            known: directories
+                .map(|(directory, top)| (directory.clone(), top.into()))
+                .collect(),
             entries: entries
                 .map(|entry| (entry.path.clone(), entry.clone()))
                 .collect(),
             found: BTreeMap::new(),
             acted: 0,
             guards: repositories.guards.clone(),
+            is_over: false,
+            spent: Duration::ZERO,
             git: Git::find(),
             read: BTreeMap::new(),
         }
@@ -84,6 +97,7 @@ impl Checker {
     /// what the command could not write.
     pub fn look_anew(&mut self) -> BTreeMap<PathBuf, Guard> {
         self.read.clear();
+        (self.is_over, self.spent) = (true, Duration::ZERO);
         std::mem::take(&mut self.guards)
     }
 
@@ -92,8 +106,9 @@ impl Checker {
         self.entries.get(&entry.path) == Some(entry)
     }
 
-    /// Judges a new repository, and puts off one that may run something.
-    pub fn new_repository(&mut self, entry: &Entry) {
+    /// Judges a new repository, and puts off one that may run something. Returns the directory of
+    /// one that stays, and the folders of its submodules.
+    pub fn new_repository(&mut self, entry: &Entry) -> Option<(PathBuf, Vec<PathBuf>)> {
         let directory = match self.why_armed(entry) {
             Ok(directory) => directory,
             Err(why) => {
@@ -102,11 +117,24 @@ impl Checker {
                     _ => entry.path.clone(),
                 };
                 self.found.remove(&entry.path);
-                return self.put_off(&path, why);
+                self.put_off(&path, why);
+                return None;
             }
         };
         self.found.insert(entry.path.clone(), Found::NewRepository);
-        self.directory(&directory, entry.top());
+        let submodules = self.directory(&directory, entry.top());
+        Some((directory, submodules))
+    }
+
+    /// Judges what git would find in a folder. Returns the directories of new repositories that
+    /// stay.
+    pub fn top(&mut self, top: &Path) -> Vec<PathBuf> {
+        let project = self.project_of(top);
+        let found = project.map(|project| entries_in(&project, top));
+        let mut new = found.unwrap_or_default();
+        new.retain(|entry| !self.is_known(entry));
+        let stays = new.iter().filter_map(|entry| self.new_repository(entry));
+        stays.map(|(directory, _)| directory).collect()
     }
 
     /// Looks at the names in a repository's directory, and at its index. Returns the folders of
@@ -126,6 +154,10 @@ impl Checker {
                 FileType::RegularFile if name == c"commondir" && !self.is_linked(directory) => {
                     "it leads git to other settings"
                 }
+                FileType::Directory if name == c"remotes" || name == c"branches" => {
+                    self.new_names(&path);
+                    continue;
+                }
                 FileType::Directory if UNFINISHED.contains(&name) => {
                     self.found.insert(path, Found::Unfinished);
                     continue;
@@ -137,6 +169,21 @@ impl Checker {
         self.index(&folder, directory, top)
     }
 
+    /// Moves new files that say where git fetches from and pushes to.
+    fn new_names(&mut self, folder: &Path) {
+        let Some(open) = self.open(folder) else {
+            return;
+        };
+        for (name, _) in open.entries(MOST_NAMES, |_| true).unwrap_or_default() {
+            if open.look(&*name).is_ok_and(|found| self.is_new(&found)) {
+                self.move_away(
+                    &path_in(folder, &name),
+                    "git fetches and pushes where it says",
+                );
+            }
+        }
+    }
+
     /// Looks for new links below a repository's directory.
     pub fn links(&mut self, directory: &Path) {
         let mut folders = vec![directory.to_owned()];
@@ -145,15 +192,12 @@ impl Checker {
             let Some(folder) = self.open(&path) else {
                 continue;
             };
-            // Objects alone are many, and are read by their names.
-            let is_object = |name: &CStr| path.ends_with("objects") && name.to_bytes().len() == 2;
-            for (name, kind) in folder
-                .entries(left, |name| !is_object(name))
-                .unwrap_or_default()
-            {
+            for (name, kind) in folder.entries(left, |_| true).unwrap_or_default() {
                 left -= 1;
                 let inner = path_in(&path, &name);
-                if kind.is_dir() {
+                // Objects alone are many, and git writes none of them in place.
+                let is_object = path == directory.join("objects") && is_of_objects(&path, &name);
+                if kind.is_dir() && !is_object {
                     folders.push(inner);
                 } else if kind.is_symlink() && folder.look(&*name).is_ok_and(|it| self.is_new(&it))
                 {
@@ -169,7 +213,7 @@ impl Checker {
 
     /// Whether something was made or changed since the start.
     pub fn is_new(&self, found: &Stat) -> bool {
-        (found.st_ctime, found.st_ctime_nsec as i64) >= self.began
+        moment_of(found) >= self.began
     }
 
     /// Renames what git would obey.
@@ -207,13 +251,24 @@ impl Checker {
         let Ok(found) = folder.look(c"index") else {
             return Vec::new();
         };
-        let mark = ((found.st_ctime, found.st_ctime_nsec as i64), found.st_ino);
-        if !self.is_new(&found) || self.read.get(&path) == Some(&mark) {
+        let is_part = |name: &CStr| name.to_bytes().starts_with(b"sharedindex.");
+        let parts = folder.entries(MOST_NAMES, is_part).unwrap_or_default();
+        let parts = parts
+            .iter()
+            .filter_map(|(name, _)| folder.look(&**name).ok());
+        let changed = parts.chain([found]).map(|part| moment_of(&part)).max();
+        let mark = (changed.unwrap_or_default(), found.st_ino);
+        if mark.0 < self.began || self.read.get(&path) == Some(&mark) {
             return Vec::new();
         }
         let content = self.read_index(&path, directory);
         self.read.insert(path.clone(), mark);
         match content {
+            // At the end nobody writes to it any more; git may read more of it than ours did.
+            None if self.is_over && self.git.is_some() => {
+                self.move_away(&path, "git cannot read it");
+                Vec::new()
+            }
             None => {
                 self.found.insert(path, Found::Unreadable);
                 Vec::new()
@@ -240,9 +295,13 @@ impl Checker {
         }
     }
 
-    fn read_index(&self, index: &Path, directory: &Path) -> Option<IndexContent> {
-        let neutral = Neutral::of(&self.state, directory, is_sha256(directory)).ok()?;
-        self.git.as_ref()?.index(index, &neutral).ok()
+    fn read_index(&mut self, index: &Path, directory: &Path) -> Option<IndexContent> {
+        let git = self.git.as_ref().filter(|_| self.spent < FOR_INDEXES)?;
+        let begun = Instant::now();
+        let neutral = Neutral::of(&self.state, directory, is_sha256(directory, git)).ok()?;
+        let content = git.index(index, &neutral).ok();
+        self.spent += begun.elapsed();
+        content
     }
 
     /// Returns the directory of a new repository that runs nothing, or why another may.
@@ -251,8 +310,8 @@ impl Checker {
             Kind::Link => Err("it is a link".to_owned()),
             Kind::Directory | Kind::Bare => self.is_plain(&entry.path).map(|()| entry.path.clone()),
             Kind::File => {
-                let directory = named_by(&entry.path).ok_or("it leads nowhere")?;
-                if self.known.contains(&directory) {
+                let directory = self.named_by(&entry.path)?;
+                if self.known.contains_key(&directory) {
                     return Ok(directory);
                 }
                 match self.is_linked(&directory) {
@@ -271,9 +330,25 @@ impl Checker {
             .filter(|above| above.ends_with("worktrees"));
         let common = common.and_then(Path::parent);
         common.is_some_and(|common| {
-            let line = line_of(&directory.join("commondir"));
-            self.known.contains(common) && line.as_deref() == Some("../..")
+            let named = text_of(&directory.join("commondir"), b"");
+            self.known.contains_key(common) && named.is_some_and(|named| named == "../..")
         })
+    }
+
+    /// The directory that a new `.git` file names: written as git writes it, in a project, and by no
+    /// link.
+    fn named_by(&self, file: &Path) -> Result<PathBuf, String> {
+        let named = text_of(file, b"gitdir: ").ok_or("it cannot be read")?;
+        let is_odd = |byte: &u8| byte.is_ascii_control();
+        let bytes = named.as_bytes();
+        if bytes.iter().any(is_odd) || bytes != bytes.trim_ascii() {
+            return Err("it is not written as git writes it".to_owned());
+        }
+        let directory = lexical(&file.parent().unwrap_or(file).join(&named));
+        let is_inside = self.open(&directory).is_some();
+        is_inside
+            .then_some(directory)
+            .ok_or_else(|| "it leads out of the project".to_owned())
     }
 
     fn is_plain_worktree(&self, directory: &Path) -> Result<(), String> {
@@ -311,20 +386,21 @@ impl Checker {
                 Ok(_) => return Err(format!("its `{}` is no folder", name.to_string_lossy())),
             }
         }
-        self.has_plain_settings(&directory.join("config"))
+        self.has_plain_settings(&folder)
     }
 
-    fn has_plain_settings(&self, config: &Path) -> Result<(), String> {
-        if std::fs::symlink_metadata(config).is_err() {
-            return Ok(());
-        }
+    fn has_plain_settings(&self, folder: &Folder) -> Result<(), String> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let config = match rustix::fs::openat(folder, c"config", flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(()),
+            config => config.map_err(|_| "its settings cannot be read")?,
+        };
         let git = self
             .git
             .as_ref()
             .ok_or("there is no git of root's to read its settings")?;
-        let settings = git
-            .settings(config)
-            .map_err(|_| "its settings cannot be read")?;
+        let settings = git.settings_in(config.into());
+        let settings = settings.map_err(|_| "its settings cannot be read")?;
         match settings.iter().find(|one| !is_plain_key(&one.key)) {
             Some(armed) => Err(format!("its settings have `{}`", armed.key)),
             None => Ok(()),
@@ -342,22 +418,27 @@ impl Checker {
     }
 }
 
-/// Returns the repository that git would find in a folder.
-pub fn entry_in(project: &Path, top: &Path) -> Option<Entry> {
-    let folder = Folder::open(project, top, To::Read).ok()?;
-    let entry = |path: PathBuf, kind, found: Stat| {
-        Some(Entry {
-            path,
-            kind,
-            file: (found.st_dev, found.st_ino),
-        })
+/// Returns the repositories that git would find in a folder: a `.git`, and what makes the folder
+/// itself one, which git takes if it refuses the `.git`.
+fn entries_in(project: &Path, top: &Path) -> Vec<Entry> {
+    let Ok(folder) = Folder::open(project, top, To::Read) else {
+        return Vec::new();
     };
-    if let Ok(found) = folder.look(c".git") {
-        return entry(top.join(".git"), kind_of(found).into(), found);
-    }
+    let entry = |path: PathBuf, kind, found: Stat| Entry {
+        path,
+        kind,
+        file: (found.st_dev, found.st_ino),
+    };
+    let own = folder.look(c".git").ok();
+    let own = own.map(|found| entry(top.join(".git"), kind_of(found).into(), found));
     let is_there = is_bare(|name| folder.look(name).is_ok());
-    let found = folder.look(c".").ok().filter(|_| is_there)?;
-    entry(top.to_owned(), Kind::Bare, found)
+    let bare = folder.look(c".").ok().filter(|_| is_there);
+    let bare = bare.map(|found| entry(top.to_owned(), Kind::Bare, found));
+    own.into_iter().chain(bare).collect()
+}
+
+fn moment_of(found: &Stat) -> Moment {
+    (found.st_ctime, found.st_ctime_nsec as i64)
 }
 
 /// Whether a setting runs nothing and leads to no other settings, whatever its value is.
@@ -394,6 +475,8 @@ const PLAIN: &[(&str, &str)] = &[
 ];
 /// Operations that stopped, and whose next steps may be programs.
 const UNFINISHED: [&CStr; 3] = [c"rebase-merge", c"rebase-apply", c"sequencer"];
+/// How long indexes are read in all: while the command runs, and at the end.
+const FOR_INDEXES: Duration = Duration::from_secs(60);
 /// How many names of a repository are looked at.
 const MOST_NAMES: usize = 1_000_000;
 

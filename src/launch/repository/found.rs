@@ -2,15 +2,17 @@
 //! change. Git itself reads the settings.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Stat;
 use rustix::time::ClockId;
 
-use super::git::{Git, Neutral, SETTINGS_BYTES};
+use super::git::{Git, Neutral, SETTINGS_BYTES, Setting};
 use super::record::{Guard, Moment, Repositories};
 use super::tools;
 use super::walk::{Kind, SearchVisitor, Walk};
@@ -131,7 +133,7 @@ impl Search<'_> {
         for worktree in worktrees.into_iter().flatten().flatten() {
             let path = worktree.path();
             // Its `gitdir` names the `.git` of the working tree.
-            let top = line_of(&path.join("gitdir")).map(|line| path.join(line));
+            let top = text_of(&path.join("gitdir"), b"").map(|named| path.join(named));
             let top = top.as_deref().and_then(Path::parent).unwrap_or(&path);
             self.directory(&path, &real(top), depth + 1)?;
         }
@@ -221,7 +223,7 @@ impl Search<'_> {
             .git
             .clone()
             .ok_or_else(|| unguarded(&index, "there is no git of root's in /usr/bin to read it"))?;
-        let neutral = Neutral::of(self.state, directory, is_sha256(directory));
+        let neutral = Neutral::of(self.state, directory, is_sha256(directory, &git));
         let content = neutral.and_then(|neutral| git.index(&index, &neutral));
         for submodule in content
             .map(|content| content.submodules)
@@ -327,13 +329,17 @@ fn is_linked(directory: &Path) -> bool {
         && directory.join("commondir").is_file()
 }
 
-/// Whether a repository names its objects by SHA-256.
-pub fn is_sha256(directory: &Path) -> bool {
-    let common = line_of(&directory.join("commondir")).map(|line| directory.join(line));
+/// Whether a repository names its objects by SHA-256, as git reads its settings.
+pub fn is_sha256(directory: &Path, git: &Git) -> bool {
+    let common = text_of(&directory.join("commondir"), b"").map(|named| directory.join(named));
     let config = common
         .unwrap_or_else(|| directory.to_owned())
         .join("config");
+    let is_it = |one: &Setting| one.key == "extensions.objectformat" && one.value == "sha256";
     mentions(&config, &[b"sha256"])
+        && git
+            .settings(&config)
+            .is_ok_and(|settings| settings.iter().any(is_it))
 }
 
 /// Returns the repositories below a folder of repositories, whose names may contain slashes.
@@ -353,16 +359,19 @@ fn repositories_in(folder: &Path, depth: usize) -> Vec<PathBuf> {
 
 /// Returns the directory that a `.git` file names.
 pub fn named_by(file: &Path) -> Option<PathBuf> {
-    let line = line_of(file)?;
-    let named = line.strip_prefix("gitdir:")?.trim();
-    fs::canonicalize(file.parent()?.join(named)).ok()
+    fs::canonicalize(file.parent()?.join(text_of(file, b"gitdir: ")?)).ok()
 }
 
-/// Returns the first line of a short file.
-pub fn line_of(file: &Path) -> Option<String> {
+/// Returns what a short file says after this beginning, as git reads it: without newlines at the
+/// end, and with all others.
+pub fn text_of(file: &Path, beginning: &[u8]) -> Option<OsString> {
     let is_short = fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() < 8192);
-    let text = is_short.then(|| fs::read_to_string(file).ok()).flatten()?;
-    text.lines().next().map(|line| line.trim_end().to_owned())
+    let content = is_short.then(|| fs::read(file).ok()).flatten()?;
+    let mut text = content.strip_prefix(beginning)?;
+    while let [rest @ .., b'\n' | b'\r'] = text {
+        text = rest;
+    }
+    Some(OsStr::from_bytes(text).to_owned())
 }
 
 /// Whether a file may name such a thing, in any case of letters: then git is asked.

@@ -2,7 +2,7 @@
 //! setting of a user or of a repository.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
 
 use crate::program;
 use crate::wait::timespec;
@@ -47,14 +48,23 @@ impl Git {
     /// # Errors
     /// An error if the file is no regular file of settings, or has more than 1 MiB.
     pub fn settings(&self, file: &Path) -> io::Result<Vec<Setting>> {
-        let found = fs::symlink_metadata(file)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        self.settings_in(rustix::fs::open(file, flags, Mode::empty())?.into())
+    }
+
+    /// Returns the settings of an open file.
+    ///
+    /// # Errors
+    /// As [`Git::settings`].
+    pub fn settings_in(&self, file: File) -> io::Result<Vec<Setting>> {
+        let found = file.metadata()?;
         if !found.is_file() || found.len() > SETTINGS_BYTES {
             return Err(ErrorKind::InvalidData.into());
         }
         let mut command = self.command();
-        command.args(["config", "--no-includes", "--list", "-z", "--file"]);
+        let list = ["config", "--no-includes", "--list", "-z", "--file", "-"];
         let mut settings = Vec::new();
-        records(command.arg(file), |record| {
+        records(command.args(list).stdin(file), |record| {
             let (key, value) = match record.iter().position(|byte| *byte == b'\n') {
                 Some(end) => (&record[..end], &record[end + 1..]),
                 None => (record, &b""[..]),
@@ -88,8 +98,12 @@ impl Git {
             if leads_astray(path) {
                 content.astray = Some(OsStr::from_bytes(path).into());
             }
-            if record.starts_with(GITLINK) && content.submodules.len() < MOST_SUBMODULES {
+            if record.starts_with(GITLINK) {
                 content.submodules.push(OsStr::from_bytes(path).into());
+            }
+            if content.submodules.len() > MOST_SUBMODULES {
+                // One of them could not be looked at.
+                content.astray = content.submodules.pop();
             }
         })?;
         Ok(content)

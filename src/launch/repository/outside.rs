@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::found::{line_of, named_by};
+use super::found::{named_by, text_of};
 use super::git::Git;
 
 /// Returns the repository outside `projects` that a project's `.git` file belongs to, if that
@@ -16,9 +16,9 @@ use super::git::Git;
 pub fn outside(project: &Path, projects: &[&Path]) -> Option<PathBuf> {
     let file = project.join(".git");
     let directory = named_by(&file)?;
-    let given = match line_of(&directory.join("gitdir")) {
+    let given = match text_of(&directory.join("gitdir"), b"") {
         Some(back) => {
-            let common = line_of(&directory.join("commondir"))?;
+            let common = text_of(&directory.join("commondir"), b"")?;
             let common = fs::canonicalize(directory.join(common)).ok()?;
             let is_ours =
                 fs::canonicalize(directory.join(back)).ok()? == fs::canonicalize(&file).ok()?;

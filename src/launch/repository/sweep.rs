@@ -37,17 +37,21 @@ impl Checker {
         };
         let walk = Walk::over(&projects, tools);
         if guards_git {
+            let mut submodules = Vec::new();
             for entry in &walk.entries {
-                if !self.is_known(entry) {
-                    self.new_repository(entry);
-                    self.links(&entry.path);
+                let is_known = self.is_known(entry);
+                let stays = (!is_known).then(|| self.new_repository(entry)).flatten();
+                if let Some((directory, inner)) = stays {
+                    self.links(&directory);
+                    submodules.extend(inner);
                 }
             }
-            for directory in self.known.clone() {
-                let top = directory.clone();
-                self.directory(&directory, &top);
+            for (directory, top) in self.known.clone() {
+                submodules.extend(self.directory(&directory, &top));
                 self.links(&directory);
             }
+            // Also those that are too deep for the search.
+            submodules.iter().for_each(|top| drop(self.top(top)));
         }
         for (path, tool) in walk.visitor.found {
             let is_guarded =

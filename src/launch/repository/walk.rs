@@ -107,11 +107,10 @@ impl<V: SearchVisitor> Walk<V> {
             return;
         }
         let has = |wanted: &CStr| entries.iter().any(|(name, _)| name.as_c_str() == wanted);
-        if !has(GIT) && is_bare(has) {
-            if !is_off(path) {
-                self.note(folder, path, c".", Kind::Bare);
-            }
-            return;
+        // One that has a `.git`, too, is found by that, unless git refuses it.
+        let is_bare = is_bare(has);
+        if is_bare && !is_off(path) {
+            self.note(folder, path, c".", Kind::Bare);
         }
         for (name, kind) in &entries {
             if name.as_c_str() == GIT {
@@ -148,7 +147,13 @@ impl<V: SearchVisitor> Walk<V> {
 
 /// Whether git takes a folder with such names for a repository.
 pub fn is_bare(has: impl Fn(&CStr) -> bool) -> bool {
-    has(c"HEAD") && has(c"objects") && has(c"refs")
+    has(c"HEAD") && (has(c"objects") && has(c"refs") || has(c"commondir"))
+}
+
+/// Whether a name in a repository's `objects` is a folder of objects alone.
+pub fn is_of_objects(folder: &Path, name: &CStr) -> bool {
+    let name = name.to_bytes();
+    folder.ends_with("objects") && name.len() == 2 && name.iter().all(u8::is_ascii_hexdigit)
 }
 
 const GIT: &CStr = c".git";

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::check::{Checker, entry_in};
+use super::check::Checker;
 use crate::wait::timespec;
 
 /// A watch over repositories, until it is ended.
@@ -138,7 +138,7 @@ impl Watched {
 
     fn look(&mut self, place: &PathBuf) {
         match self.directories.get(place).cloned() {
-            Some(top) if self.checker.known.contains(place) => {
+            Some(top) if self.checker.known.contains_key(place) => {
                 let submodules = self.checker.directory(place, &top);
                 submodules.into_iter().for_each(|inner| self.top(inner));
             }
@@ -155,22 +155,19 @@ impl Watched {
 
     /// Looks for a new repository in a folder that git outside enters.
     fn top(&mut self, top: PathBuf) {
-        let mut projects = self.checker.projects.iter();
-        let Some(project) = projects.find(|one| top.starts_with(one)).cloned() else {
-            return;
-        };
         // Before it is looked at, so that nothing comes unseen.
         let _ = self.add(&top);
-        self.tops.insert(top.clone());
-        let entry = entry_in(&project, &top);
-        let Some(entry) = entry.filter(|entry| !self.checker.is_known(entry)) else {
-            return;
-        };
-        if entry.path != top && entry.path.is_dir() {
-            let _ = self.add(&entry.path);
-            self.directories.insert(entry.path.clone(), top);
+        let git = top.join(".git");
+        let is_known = self.checker.known.contains_key(&git);
+        if !is_known && git.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+            let _ = self.add(&git);
+            self.directories.insert(git, top.clone());
         }
-        self.checker.new_repository(&entry);
+        for directory in self.checker.top(&top) {
+            let _ = self.add(&directory);
+            self.directories.insert(directory, top.clone());
+        }
+        self.tops.insert(top);
     }
 }
 
