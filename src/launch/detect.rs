@@ -5,6 +5,8 @@
 
 use gateway_names::prefixes;
 
+use super::list;
+
 /// Returns whether a value contains what looks like a credential.
 pub fn holds_credential(value: &[u8]) -> bool {
     let lower = value.to_ascii_lowercase();
@@ -73,7 +75,7 @@ fn has_userinfo(value: &[u8]) -> bool {
 /// Whether the value, in lower case, assigns something to the name of a secret: `AccountKey=…`,
 /// `"private_key": …`.
 fn assigns_secret(lower: &[u8]) -> bool {
-    SECRET_NAMES.iter().any(|name| {
+    list::lines(include_str!("data/secret_names.txt")).any(|name| {
         let name = name.as_bytes();
         let ends = lower
             .windows(name.len())
@@ -108,41 +110,6 @@ const ANYWHERE: &[&str] = &[
     "://hooks.slack.com/services/",
 ];
 const SCHEMES: &[&str] = &["bearer ", "basic ", "token ", "digest ", "negotiate "];
-const SECRET_NAMES: &[&str] = &[
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "passcode",
-    "secret",
-    "token",
-    "apikey",
-    "api_key",
-    "api-key",
-    "app_key",
-    "appkey",
-    "accesskey",
-    "access_key",
-    "access-key",
-    "accountkey",
-    "sharedaccesskey",
-    "sharedaccesssignature",
-    "secretkey",
-    "secret_key",
-    "secret-key",
-    "privatekey",
-    "private_key",
-    "private-key",
-    "instrumentationkey",
-    "credential",
-    "credentials",
-    "authorization",
-    "cookie",
-    "&sig",
-    "?sig",
-    "?key",
-    "&key",
-];
 
 #[cfg(test)]
 mod tests {

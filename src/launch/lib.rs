@@ -43,6 +43,7 @@ mod init;
 pub mod kept;
 mod kept_home;
 mod leave;
+mod list;
 mod mount_plan;
 mod mount_request;
 mod mounts;

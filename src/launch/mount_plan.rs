@@ -236,7 +236,9 @@ impl MountPlan {
     /// Returns what is visible of the home directory, for display: set names first, then other
     /// paths.
     pub fn seen_in_home_by_name(&self) -> Vec<String> {
-        let sets = tools::names_of(&self.seen_in_home).map(str::to_owned);
+        let sets = tools::names_of(&self.seen_in_home)
+            .into_iter()
+            .map(str::to_owned);
         let seen = self.seen_in_home.iter();
         let others = seen.filter(|path| !tools::is_of_a_set(path));
         let others = others.map(|path| format!("~/{}", path.display()));
@@ -370,7 +372,7 @@ pub fn why_no_project(home: &Path, directory: &Path) -> Option<&'static str> {
 /// The paths that are known to contain credentials of a user with this home.
 fn known_stores(home: &Path) -> impl Iterator<Item = PathBuf> {
     let in_home = hide::IN_HOME.iter().map(move |name| home.join(name));
-    in_home.chain(hide::ELSEWHERE.iter().map(PathBuf::from))
+    in_home.chain(hide::elsewhere().map(PathBuf::from))
 }
 
 /// Returns what is visible beyond the system, both elsewhere and in the home directory.

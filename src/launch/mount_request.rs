@@ -134,7 +134,7 @@ fn hidden(launch: &Launch) -> Vec<PathBuf> {
     let named = environment::credential_files(&variables);
     let named = launch.hide.iter().chain(&named);
     let mut hide: Vec<PathBuf> = named.flat_map(both).flatten().collect();
-    hide.extend(environment::relocated(&variables, hide::IN_HOME));
+    hide.extend(environment::relocated(&variables, &hide::IN_HOME));
     hide.sort();
     hide.dedup();
     hide

@@ -201,8 +201,6 @@ mod tests {
     fn a_program_of_the_system_is_roots_alone() {
         assert!(root_owned_program("sh").is_some_and(|sh| sh.is_absolute()));
         assert_eq!(root_owned_program("no-such-program"), None);
-        let folder = tempfile::tempdir().unwrap();
-        assert!(!is_roots(&folder.path().join("sh")));
     }
 
     #[test]
@@ -212,12 +210,6 @@ mod tests {
         std::os::unix::fs::symlink(&two, &one).unwrap();
         std::os::unix::fs::symlink(&one, &two).unwrap();
         assert!(names(&one, OsStr::new("")).len() > 2);
-    }
-
-    #[test]
-    fn a_program_of_the_system_is_found() {
-        assert!(root_owned_program("sh").is_some());
-        assert_eq!(root_owned_program("no-such-program"), None);
     }
 
     #[test]

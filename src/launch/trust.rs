@@ -106,7 +106,7 @@ pub fn sees_java(plan: &MountPlan, variables: &[(OsString, OsString)]) -> bool {
     let path = environment::value(variables, "PATH").unwrap_or_default();
     let start = plan.working_directory.as_path();
     let is_built = |folder: &Path| JAVA_BUILDS.iter().any(|name| folder.join(name).exists());
-    tools::names_of(&plan.seen_in_home).any(|name| name == "java")
+    tools::names_of(&plan.seen_in_home).contains(&"java")
         || environment::value(variables, "JAVA_HOME").is_some()
         || program::find("java".as_ref(), path, start).is_some()
         || java_stores().iter().any(|store| store.exists())

@@ -13,6 +13,7 @@ use super::git::{Git, IndexContent, Neutral};
 use super::guard::is_ours;
 use super::walk::{Entry, Kind, is_bare};
 use crate::folder::{Folder, To, kind_of, path_in};
+use crate::list;
 
 /// What was found of the command's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -374,32 +375,9 @@ fn is_plain_key(key: &str) -> bool {
     let section = section
         .split_once('.')
         .map_or(section, |(section, _)| section);
-    PLAIN.contains(&(section, name))
+    list::pairs(include_str!("../data/plain_settings.txt")).any(|plain| plain == (section, name))
 }
 
-/// Sections and keys, whatever stands between them.
-const PLAIN: &[(&str, &str)] = &[
-    ("core", "repositoryformatversion"),
-    ("core", "filemode"),
-    ("core", "bare"),
-    ("core", "logallrefupdates"),
-    ("core", "ignorecase"),
-    ("core", "precomposeunicode"),
-    ("core", "symlinks"),
-    ("core", "autocrlf"),
-    ("core", "eol"),
-    ("extensions", "objectformat"),
-    ("extensions", "refstorage"),
-    ("remote", "url"),
-    ("remote", "fetch"),
-    ("remote", "tagopt"),
-    ("branch", "remote"),
-    ("branch", "merge"),
-    ("branch", "rebase"),
-    ("user", "name"),
-    ("user", "email"),
-    ("init", "defaultbranch"),
-];
 /// Operations that stopped, and whose next steps may be programs.
 const UNFINISHED: [&CStr; 3] = [c"rebase-merge", c"rebase-apply", c"sequencer"];
 /// How many names of a repository are looked at.
