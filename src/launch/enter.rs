@@ -57,10 +57,7 @@ impl Doorway {
     pub fn enter(self, arguments: Vec<OsString>) -> Result<Exit, Error> {
         refuse::directories_as_standard_streams()?;
         let signals = SignalSet::of(&[&FORWARDED[..], &[libc::SIGWINCH, libc::SIGCONT]].concat());
-        let mask = signals.block().at(Step::Prepare, "signal mask")?;
-        let arrivals = signals
-            .descriptor()
-            .at(Step::Prepare, "signal descriptor")?;
+        let (mask, arrivals) = signals.block().at(Step::Prepare, "signals")?;
         let socket = self.connection()?;
         // A launcher that is stopped passes nobody on.
         await_readable(&socket)?;

@@ -126,12 +126,7 @@ fn unless_equal(value: u32, then: sock_filter) -> [sock_filter; 2] {
 }
 
 fn load(offset: u32) -> sock_filter {
-    sock_filter {
-        code: BPF_LOAD_WORD,
-        jt: 0,
-        jf: 0,
-        k: offset,
-    }
+    jump(BPF_LOAD_WORD, offset, 0, 0)
 }
 
 fn jump(code: u16, value: u32, if_true: u8, if_false: u8) -> sock_filter {
@@ -144,21 +139,11 @@ fn jump(code: u16, value: u32, if_true: u8, if_false: u8) -> sock_filter {
 }
 
 fn refuse(errno: i32) -> sock_filter {
-    sock_filter {
-        code: BPF_RETURN,
-        jt: 0,
-        jf: 0,
-        k: libc::SECCOMP_RET_ERRNO | errno as u32,
-    }
+    jump(BPF_RETURN, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0)
 }
 
 fn allow() -> sock_filter {
-    sock_filter {
-        code: BPF_RETURN,
-        jt: 0,
-        jf: 0,
-        k: libc::SECCOMP_RET_ALLOW,
-    }
+    jump(BPF_RETURN, libc::SECCOMP_RET_ALLOW, 0, 0)
 }
 
 /// Returns the offset of an argument's low half in `struct seccomp_data`, on a little-endian

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::error::Error;
 use super::exit::Exit;
@@ -34,10 +34,7 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     refuse::threads()?;
     refuse::directories_as_standard_streams()?;
     let signals = SignalSet::of(&[&FORWARDED[..], &OBEYED].concat());
-    let mask = signals.block().at(Step::Prepare, "signal mask")?;
-    let arrivals = signals
-        .descriptor()
-        .at(Step::Prepare, "signal descriptor")?;
+    let (mask, arrivals) = signals.block().at(Step::Prepare, "signals")?;
     let mut streams = Streams::open(sandbox.plan.user())?;
     // Before the sandbox is created, so that nothing changes unseen.
     let watch = Watch::begin(&sandbox.plan.mounts)?;
@@ -135,7 +132,7 @@ impl Init {
         // It may have ended on its own.
         let _ = syscall::signal_through(&self.pidfd, libc::SIGKILL);
         self.reaped = true;
-        syscall::wait_for(self.pid).ok()
+        syscall::status_of(self.pid, WaitOptions::empty())
     }
 }
 
@@ -341,7 +338,8 @@ impl Launcher {
     fn gateway_exit(&self) -> Option<Exit> {
         let until = Instant::now() + REAPED_WITHIN;
         loop {
-            let status = syscall::status_of(self.gateway.process()?);
+            let child = Pid::from_raw(self.gateway.process()?)?;
+            let status = syscall::status_of(child, WaitOptions::NOHANG);
             if status.is_some() || Instant::now() > until {
                 return status.map(Exit::from_status);
             }
@@ -417,7 +415,7 @@ impl Launcher {
 
     fn conclude(&mut self) -> Result<Exit, Error> {
         self.init.reaped = true;
-        let _ = syscall::wait_for(self.init.pid);
+        syscall::status_of(self.init.pid, WaitOptions::empty());
         self.ended.map(Exit::from_status).ok_or(Error::Killed)
     }
 

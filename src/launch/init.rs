@@ -115,7 +115,7 @@ fn arrange_files(
     } else {
         PROGRAM_NUMBER
     };
-    syscall::close_from(first as u32).at(Step::Files, "close inherited files")?;
+    syscall::close_range(first as u32, 0).at(Step::Files, "close inherited files")?;
     Ok(had_program.then(|| syscall::borrow(PROGRAM_NUMBER)))
 }
 
@@ -184,10 +184,7 @@ fn die_with_the_launcher() -> Result<(), Failure> {
         CONTROL,
         rustix::event::PollFlags::IN,
     )];
-    let now = rustix::event::Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let now = rustix::event::Timespec::default();
     rustix::event::poll(&mut events, Some(&now)).at(Step::Process, "control socket")?;
     if events[0].revents().contains(rustix::event::PollFlags::HUP) {
         syscall::exit_now(125);
@@ -308,8 +305,7 @@ fn namespace(kind: &str) -> Result<OwnedFd, Failure> {
 /// has ended.
 fn watch(command: i32, mut entered: Entered<'_>) -> Result<Never, Failure> {
     let ends = SignalSet::of(&[libc::SIGCHLD]);
-    ends.block().at(Step::Process, "signal mask")?;
-    let arrivals = ends.descriptor().at(Step::Process, "signal descriptor")?;
+    let (_, arrivals) = ends.block().at(Step::Process, "signals")?;
     loop {
         while let Some((pid, status)) = syscall::reap().at(Step::Process, "wait")? {
             match (pid == command, libc::WIFSTOPPED(status)) {
@@ -386,7 +382,7 @@ fn become_command(
     if rustix::io::read(gate, &mut byte[..]) != Ok(1) {
         syscall::exit_now(125); // The first process has failed, and says so itself.
     }
-    syscall::close_on_exec_from(3).at(Step::Files, "close on exec")?;
+    syscall::close_range(3, libc::CLOSE_RANGE_CLOEXEC).at(Step::Files, "close on exec")?;
     mask.restore();
     // The Rust runtime ignores this signal, and an ignored signal stays ignored across exec.
     syscall::default_action(libc::SIGPIPE);

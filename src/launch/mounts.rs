@@ -148,7 +148,7 @@ fn show(tree: &Tree, layers: &mut Layers) -> Result<bool, Failure> {
 /// A [`Step::Mounts`] failure.
 pub fn seal() -> Result<(), Failure> {
     for path in [c"/", c"/dev"] {
-        syscall::make_only_this_read_only(path).at(Step::Mounts, "read-only root")?;
+        syscall::make_read_only(path).at(Step::Mounts, "read-only root")?;
     }
     Ok(())
 }

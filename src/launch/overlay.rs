@@ -13,10 +13,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 use gateway_names::real_path;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::mount::MountFlags;
 
 use super::paths::c_string;
-use super::syscall;
 
 /// The in-memory folder for the overlays' own data: whiteouts, and files written through them.
 #[derive(Debug)]
@@ -204,7 +204,9 @@ fn white_out(lower: &Path, upper: &Path, name: &Path) -> io::Result<()> {
             _ => {}
         }
     }
-    syscall::whiteout(&c_string(upper.join(name).as_os_str())?)
+    // This device means "nothing is here" to overlayfs.
+    let device = FileType::CharacterDevice;
+    Ok(mknodat(CWD, upper.join(name), device, Mode::empty(), 0)?)
 }
 
 fn append_escaped(options: &mut Vec<u8>, path: &OsStr) {

@@ -55,9 +55,7 @@ pub fn await_child(child: i32, within: Duration) -> Waited {
     let until = Instant::now() + within;
     let ends = syscall::SignalSet::of(&[libc::SIGCHLD]);
     // Blocked before the first check, so that it does not end unseen between a check and the wait.
-    let (Some(child), Ok(before), Ok(arrivals)) =
-        (Pid::from_raw(child), ends.block(), ends.descriptor())
-    else {
+    let (Some(child), Ok((before, arrivals))) = (Pid::from_raw(child), ends.block()) else {
         return Waited::Unknown;
     };
     let waited = loop {
