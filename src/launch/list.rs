@@ -22,6 +22,7 @@ mod tests {
             include_str!("data/readers.txt"),
             include_str!("data/relocations.txt"),
             include_str!("data/sets.txt"),
+            include_str!("data/trust_variables.txt"),
         ] {
             assert_eq!(lines(text).count(), pairs(text).count());
             assert!(pairs(text).all(|(one, other)| !one.is_empty() && !other.is_empty()));
