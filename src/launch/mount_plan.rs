@@ -96,29 +96,30 @@ impl MountPlan {
     /// A [`Step::Prepare`] failure if a further project is such a directory, or if something cannot
     /// be shown.
     pub fn new(request: MountRequest) -> Result<Self, Failure> {
-        let named = request.projects.iter().chain(&request.hide);
-        for path in named.chain(&request.see) {
+        let launch = request.launch;
+        let named = launch.projects.iter().chain(&launch.hide);
+        for path in named.chain(&launch.see) {
             if !path.is_absolute() {
                 return Err(refused(path, "is not absolute"));
             }
         }
         let home = Home::of(request.home);
-        if let (Home::Empty(_), Some(text)) = (&home, request.see_home.first()) {
+        if let (Home::Empty(_), Some(text)) = (&home, launch.see_home.first()) {
             return Err(refused(
                 Path::new(text),
                 "is of no home: the user of the command has none",
             ));
         }
-        let of_home = [request.see_home, request.sets].concat();
-        let (seen, seen_in_home) = seen(&home, request.see, &of_home)?;
+        let of_home = [launch.see_home, launch.sets].concat();
+        let (seen, seen_in_home) = seen(&home, launch.see, &of_home)?;
         let mut other_homes = request.other_homes;
         other_homes.retain(|other| other != Path::new("/") && !home.path().starts_with(other));
         let mut plan = Self {
-            kept: request.kept,
-            files: request.files,
-            hidden: request.hide,
-            own: request.own,
-            read_only: request.read_only,
+            kept: launch.kept,
+            files: launch.files,
+            hidden: launch.hide,
+            own: launch.own,
+            read_only: launch.read_only,
             sockets: Vec::new(),
             home,
             other_homes,
@@ -126,15 +127,15 @@ impl MountPlan {
             seen,
             seen_in_home,
             persistent: false,
-            guard_git: !request.writable_git,
+            guard_git: !launch.writable_git,
             repositories: Repositories::default(),
-            guard_tools: request.guard_tools,
+            guard_tools: launch.guard_tools,
             working_directory: request.working_directory,
         };
-        plan.add_projects(request.projects)?;
+        plan.add_projects(launch.projects)?;
         plan.settle_working_directory(request.project)?;
         plan.add_repositories(request.repositories);
-        plan.hide_own_folders(request.own_folders)?;
+        plan.hide_own_folders(launch.own_folders)?;
         let mut read_only = std::mem::take(&mut plan.read_only);
         read_only.retain(|path| plan.in_project(path));
         plan.read_only = read_only;
@@ -440,6 +441,7 @@ const SYSTEM: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Launch;
 
     fn planned(directory: &str, home: &str) -> MountPlan {
         let request = MountRequest {
@@ -525,7 +527,10 @@ mod tests {
             let request = MountRequest {
                 working_directory: "/srv/app".into(),
                 home: Some("/home/ann".into()),
-                projects: vec![project.into()],
+                launch: Launch {
+                    projects: vec![project.into()],
+                    ..Launch::default()
+                },
                 ..MountRequest::default()
             };
             assert!(MountPlan::new(request).is_err(), "{project}");
@@ -563,7 +568,10 @@ mod tests {
         let with_folder = |folder: &str| {
             MountPlan::new(MountRequest {
                 working_directory: "/srv/app".into(),
-                own_folders: vec![folder.into()],
+                launch: Launch {
+                    own_folders: vec![folder.into()],
+                    ..Launch::default()
+                },
                 ..MountRequest::default()
             })
         };
@@ -578,8 +586,11 @@ mod tests {
         let request = MountRequest {
             working_directory: "/home/ann/app".into(),
             home: Some("/home/ann".into()),
-            see: vec!["/data/models".into(), "/home/ann/tools".into()],
-            see_home: vec!["claude".into(), ".vimrc".into(), ".config/gh".into()],
+            launch: Launch {
+                see: vec!["/data/models".into(), "/home/ann/tools".into()],
+                see_home: vec!["claude".into(), ".vimrc".into(), ".config/gh".into()],
+                ..Launch::default()
+            },
             ..MountRequest::default()
         };
         let plan = MountPlan::new(request).unwrap();
@@ -626,7 +637,10 @@ mod tests {
             let request = MountRequest {
                 working_directory: "/srv/app".into(),
                 home: Some("/home/ann".into()),
-                see: vec![path.into()],
+                launch: Launch {
+                    see: vec![path.into()],
+                    ..Launch::default()
+                },
                 ..MountRequest::default()
             };
             assert!(MountPlan::new(request).is_err(), "{path}");
