@@ -202,254 +202,96 @@ open(".git/index", "wb").write(out + hashlib.sha1(out).digest())
 blob() { printf '#!/bin/sh\ntouch "%s"\n' "$MARK" | git hash-object -w --stdin; }
 "#;
 
-/// A way to make the user's git run something afterwards: its name, what the user has before, and
-/// what the workload does. Each runs where nothing is guarded, but the last ones.
-struct Way(&'static str, &'static str, &'static str);
-
-const SUBMODULE: &str = "git init -q ../lib; cd ../lib; echo 1 > a; git add a; git commit -q -m lib; cd ../project; git submodule --quiet add ../lib sub; git commit -q -m sub";
-
-const WAYS: &[Way] = &[
-    Way("settings", "", "arm .git/config"),
-    Way(
-        "settings, replaced",
-        "",
-        "cp .git/config c; arm c; mv -f c .git/config",
-    ),
-    Way("a hook", "", "hook .git/hooks/pre-commit"),
-    Way(
-        "hooks, replaced",
-        "",
-        "rm -rf .git/hooks; mkdir h; hook h/pre-commit; mv h .git/hooks",
-    ),
-    Way(
-        "hooks that were absent",
-        "rm -rf .git/hooks",
-        "mkdir .git/hooks; hook .git/hooks/pre-commit",
-    ),
-    Way("another .git", "", "mv .git gone; sub ."),
-    Way(
-        "a commondir",
-        "",
-        "cp -r .git common; arm common/config; rm -f common/commondir .git/commondir; echo ../common > .git/commondir",
-    ),
-    Way(
-        "a commondir, replaced",
-        "",
-        "cp -r .git common; arm common/config; rm -f common/commondir; echo ../common > c; mv -f c .git/commondir",
-    ),
-    Way(
-        "settings of the worktree",
-        "git config extensions.worktreeConfig true",
-        "arm .git/config.worktree",
-    ),
-    Way(
-        "an include that is there",
-        "touch inc; git config include.path ../inc",
-        "arm inc",
-    ),
-    Way(
-        "an include that is not there",
-        "git config include.path ../a/inc",
-        "mkdir -p a; arm a/inc",
-    ),
-    Way(
-        "an include of an include",
-        "touch a b; git config include.path ../a; git config -f a include.path b",
-        "arm b",
-    ),
-    Way(
-        "an include of the user's own",
-        "git config --global include.path ~/../work/project/inc",
-        "arm inc",
-    ),
-    Way(
-        "a conditional include",
-        "git config 'includeIf.gitdir:**.path' ../inc",
-        "arm inc",
-    ),
-    Way(
-        "a folder of hooks",
-        "mkdir hooks; git config core.hooksPath hooks",
-        "hook hooks/pre-commit; mv hooks gone; mkdir -p hooks; hook hooks/pre-commit",
-    ),
-    Way(
-        "a folder of hooks that is not there",
-        "git config core.hooksPath a/hooks",
-        "mkdir -p a/hooks; hook a/hooks/pre-commit",
-    ),
-    Way(
-        "a folder of hooks, in every repository",
-        "git config --global core.hooksPath hooks",
-        "mkdir hooks; hook hooks/pre-commit",
-    ),
-    Way(
-        "the target of a hook",
-        "mkdir x; echo '#!/bin/sh' > x/h; chmod +x x/h; ln -s ../../x/h .git/hooks/pre-commit",
-        "hook x/h; mv x y; mkdir -p x; hook x/h",
-    ),
-    Way(
-        "a second name of the settings",
-        "mkdir x; ln .git/config x/c; chmod 0 x",
-        "chmod 755 x; arm x/c",
-    ),
-    Way(
-        "a second name of a hook",
-        "mkdir -p n/x; echo '#!/bin/sh' > n/x/y; chmod +x n/x/y; ln n/x/y .git/hooks/pre-commit",
-        "hook n/x/y",
-    ),
-    Way(
-        "settings of a submodule",
-        SUBMODULE,
-        "arm .git/modules/sub/config",
-    ),
-    Way(
-        "a submodule, replaced",
-        SUBMODULE,
-        "rm -rf sub; sub sub; cp -r .git/modules/sub own 2>/dev/null",
-    ),
-    Way(
-        "a submodule's commondir",
-        SUBMODULE,
-        "cp -r .git/modules/sub own; git -C own config --unset core.worktree; arm own/config; echo ../../../own > .git/modules/sub/commondir",
-    ),
-    Way(
-        "a submodule that is not checked out",
-        "git init -q ../lib; git -C ../lib commit -q --allow-empty -m l; git update-index --add --cacheinfo 160000,$(git -C ../lib rev-parse HEAD),sub; git commit -q -m sub",
-        "sub sub",
-    ),
-    Way(
-        "a nested repository's settings",
-        "mkdir -p sub/deeper; git init -q sub/deeper; git -C sub/deeper commit -q --allow-empty -m d; git add sub 2>/dev/null",
-        "arm sub/deeper/.git/config; mv sub gone; mkdir -p sub; mv gone/deeper sub/ 2>/dev/null",
-    ),
-    Way(
-        "a linked worktree's common settings",
-        "git worktree add -q wt",
-        "arm $(git -C wt rev-parse --git-common-dir)/config",
-    ),
-    Way("a new submodule", "", "sub sub; link sub"),
-    Way(
-        "a new submodule, split index",
-        "",
-        "git update-index --split-index; sub sub; link sub",
-    ),
-    Way(
-        "a new submodule, built",
-        "",
-        "sub node_modules/x; link node_modules/x",
-    ),
-    Way(
-        "a new submodule by a file",
-        "",
-        "sub sub; mv sub/.git x; git -C sub init -q --separate-git-dir=$PWD/y . ; rm -rf y; echo gitdir: ../x > sub/.git; link sub",
-    ),
-    Way(
-        "a new submodule by a link",
-        "",
-        "sub sub; mv sub/.git x; ln -s ../x sub/.git; link sub",
-    ),
-    Way(
-        "a new submodule's own worktree settings",
-        "",
-        "sub s; mv s sub; git -C sub config --unset core.fsmonitor; git -C sub config --unset core.hooksPath; git -C sub config extensions.worktreeConfig true; arm sub/.git/config.worktree; link sub",
-    ),
-    Way(
-        "a new submodule's include",
-        "",
-        "git init -q sub; git -C sub commit -q --allow-empty -m s; arm sub/x; git -C sub config include.path ../x; link sub",
-    ),
-    Way(
-        "a new submodule, closed",
-        "",
-        "sub sub; link sub; chmod 500 sub/.git sub",
-    ),
-    Way("a repository at the top", "rm -rf .git", "sub ."),
-    Way(
-        "a bare repository at the top",
-        "rm -rf .git",
-        "git init -q --bare x; mv x/HEAD x/objects x/refs .; printf '[core]\n\tbare = false\n\tworktree = .\n' > config; arm config",
-    ),
-];
+/// Ways to make the user's git run something afterwards: a name, what the user has before, and what
+/// the workload does. Each runs where nothing is guarded, but those in [`CLOSED`].
+const WAYS: &str = r#"
+settings =>  => arm .git/config
+settings, replaced =>  => cp .git/config c; arm c; mv -f c .git/config
+a hook =>  => hook .git/hooks/pre-commit
+hooks, replaced =>  => rm -rf .git/hooks; mkdir h; hook h/pre-commit; mv h .git/hooks
+hooks that were absent => rm -rf .git/hooks => mkdir .git/hooks; hook .git/hooks/pre-commit
+another .git =>  => mv .git gone; sub .
+a commondir =>  => cp -r .git common; arm common/config; rm -f common/commondir .git/commondir; echo ../common > .git/commondir
+a commondir, replaced =>  => cp -r .git common; arm common/config; rm -f common/commondir; echo ../common > c; mv -f c .git/commondir
+settings of the worktree => git config extensions.worktreeConfig true => arm .git/config.worktree
+an include that is there => touch inc; git config include.path ../inc => arm inc
+an include that is not there => git config include.path ../a/inc => mkdir -p a; arm a/inc
+an include of an include => touch a b; git config include.path ../a; git config -f a include.path b => arm b
+an include of the user's own => git config --global include.path ~/../work/project/inc => arm inc
+a conditional include => git config 'includeIf.gitdir:**.path' ../inc => arm inc
+a folder of hooks => mkdir hooks; git config core.hooksPath hooks => hook hooks/pre-commit; mv hooks gone; mkdir -p hooks; hook hooks/pre-commit
+a folder of hooks that is not there => git config core.hooksPath a/hooks => mkdir -p a/hooks; hook a/hooks/pre-commit
+a folder of hooks, in every repository => git config --global core.hooksPath hooks => mkdir hooks; hook hooks/pre-commit
+the target of a hook => mkdir x; echo '#!/bin/sh' > x/h; chmod +x x/h; ln -s ../../x/h .git/hooks/pre-commit => hook x/h; mv x y; mkdir -p x; hook x/h
+a second name of the settings => mkdir x; ln .git/config x/c; chmod 0 x => chmod 755 x; arm x/c
+a second name of a hook => mkdir -p n/x; echo '#!/bin/sh' > n/x/y; chmod +x n/x/y; ln n/x/y .git/hooks/pre-commit => hook n/x/y
+settings of a submodule => SUBMODULE => arm .git/modules/sub/config
+a submodule, replaced => SUBMODULE => rm -rf sub; sub sub; cp -r .git/modules/sub own 2>/dev/null
+a submodule's commondir => SUBMODULE => cp -r .git/modules/sub own; git -C own config --unset core.worktree; arm own/config; echo ../../../own > .git/modules/sub/commondir
+a submodule that is not checked out => git init -q ../lib; git -C ../lib commit -q --allow-empty -m l; git update-index --add --cacheinfo 160000,$(git -C ../lib rev-parse HEAD),sub; git commit -q -m sub => sub sub
+a nested repository's settings => mkdir -p sub/deeper; git init -q sub/deeper; git -C sub/deeper commit -q --allow-empty -m d; git add sub 2>/dev/null => arm sub/deeper/.git/config; mv sub gone; mkdir -p sub; mv gone/deeper sub/ 2>/dev/null
+a linked worktree's common settings => git worktree add -q wt => arm $(git -C wt rev-parse --git-common-dir)/config
+a new submodule =>  => sub sub; link sub
+a new submodule, split index =>  => git update-index --split-index; sub sub; link sub
+a new submodule, built =>  => sub node_modules/x; link node_modules/x
+a new submodule by a file =>  => sub sub; mv sub/.git x; git -C sub init -q --separate-git-dir=$PWD/y . ; rm -rf y; echo gitdir: ../x > sub/.git; link sub
+a new submodule by a link =>  => sub sub; mv sub/.git x; ln -s ../x sub/.git; link sub
+a new submodule's own worktree settings =>  => sub s; mv s sub; git -C sub config --unset core.fsmonitor; git -C sub config --unset core.hooksPath; git -C sub config extensions.worktreeConfig true; arm sub/.git/config.worktree; link sub
+a new submodule's include =>  => git init -q sub; git -C sub commit -q --allow-empty -m s; arm sub/x; git -C sub config include.path ../x; link sub
+a new submodule, closed =>  => sub sub; link sub; chmod 500 sub/.git sub
+a repository at the top => rm -rf .git => sub .
+a bare repository at the top => rm -rf .git => git init -q --bare x; mv x/HEAD x/objects x/refs .; printf '[core]\n\tbare = false\n\tworktree = .\n' > config; arm config
+"#;
 
 /// Ways in which the user enters the folder first.
-const ENTERED: &[Way] = &[
-    Way("nested", "", "sub sub"),
-    Way("cloned", "", "git clone -q . sub; arm sub/.git/config"),
-    Way(
-        "bare",
-        "",
-        "git init -q --bare sub; git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config; touch sub/README",
-    ),
-    Way("not listable", "", "sub sub; chmod 311 sub"),
-    Way(
-        "not listable around it",
-        "",
-        "sub sub; chmod 100 sub/.git sub",
-    ),
-    Way(
-        "its settings cannot be read",
-        "",
-        "sub sub; chmod 000 sub/.git/config",
-    ),
-    Way(
-        "settings of more than is read",
-        "",
-        "sub sub; head -c 1100000 /dev/zero | tr '\\0' '#' >> sub/.git/config",
-    ),
-    Way(
-        "a link for a head",
-        "",
-        "sub sub; rm sub/.git/HEAD; ln -s refs/heads/none sub/.git/HEAD",
-    ),
-    Way(
-        "aliases and filters",
-        "",
-        "git init -q sub; git -C sub config alias.st '!touch '$MARK; git -C sub config diff.external 'touch '$MARK; git -C sub config filter.x.clean 'touch '$MARK; echo '* filter=x' > sub/.gitattributes; touch sub/f",
-    ),
-    Way(
-        "a forged worktree",
-        "git worktree add -q wt; rm -r wt; git worktree prune",
-        "git init -q --bare own; arm own/config; git -C own config --unset core.bare; mkdir -p .git/worktrees/x sub; cp own/HEAD .git/worktrees/x; echo ../../../own > .git/worktrees/x/commondir; echo $PWD/sub/.git > .git/worktrees/x/gitdir; echo gitdir: ../.git/worktrees/x > sub/.git",
-    ),
-];
+const ENTERED: &str = r#"
+nested =>  => sub sub
+cloned =>  => git clone -q . sub; arm sub/.git/config
+bare =>  => git init -q --bare sub; git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config; touch sub/README
+not listable =>  => sub sub; chmod 311 sub
+not listable around it =>  => sub sub; chmod 100 sub/.git sub
+its settings cannot be read =>  => sub sub; chmod 000 sub/.git/config
+settings of more than is read =>  => sub sub; head -c 1100000 /dev/zero | tr '\0' '#' >> sub/.git/config
+a link for a head =>  => sub sub; rm sub/.git/HEAD; ln -s refs/heads/none sub/.git/HEAD
+aliases and filters =>  => git init -q sub; git -C sub config alias.st '!touch '$MARK; git -C sub config diff.external 'touch '$MARK; git -C sub config filter.x.clean 'touch '$MARK; echo '* filter=x' > sub/.gitattributes; touch sub/f
+a forged worktree => git worktree add -q wt; rm -r wt; git worktree prune => git init -q --bare own; arm own/config; git -C own config --unset core.bare; mkdir -p .git/worktrees/x sub; cp own/HEAD .git/worktrees/x; echo ../../../own > .git/worktrees/x/commondir; echo $PWD/sub/.git > .git/worktrees/x/gitdir; echo gitdir: ../.git/worktrees/x > sub/.git
+"#;
 
-/// Runs a way, and then git outside. Returns what the gateway said.
+/// What the user has before, where a way says so.
+const SUBMODULE: &str = "git init -q ../lib; cd ../lib; echo 1 > a; git add a; git commit -q -m lib; cd ../project; git submodule --quiet add ../lib sub; git commit -q -m sub";
+
+/// Runs a way, and then git outside. Returns what the gateway said, and whether git ran something.
 #[track_caller]
-fn tried(way: &Way, flags: &[&str]) -> (Host, String, bool) {
+fn tried(before: &str, script: &str, flags: &[&str]) -> (String, bool) {
     let host = Host::with_repository();
-    if !way.1.is_empty() {
-        host.sh("work/project", way.1);
-    }
-    let said = host.inside("work/project", flags, way.2);
-    let ran = [
+    host.sh("work/project", &before.replace("SUBMODULE", SUBMODULE));
+    let told = host.inside("work/project", flags, script);
+    let mut folders = [
         "work",
         "work/project",
         "work/project/sub",
         "work/project/wt",
     ]
-    .iter()
-    .any(|folder| host.git_runs(folder));
-    (host, said, ran)
+    .iter();
+    (told, folders.any(|folder| host.git_runs(folder)))
 }
 
 #[test]
 fn no_way_of_settings_hooks_or_repositories_runs_anything() {
-    let mut controls = 0;
-    for way in WAYS.iter().chain(ENTERED) {
-        let (_, said, ran) = tried(way, &[]);
-        assert!(!ran, "{}: {said}", way.0);
-        let (_, said, ran) = tried(way, &["--writable-git"]);
-        controls += usize::from(ran);
-        assert!(
-            ran || CLOSED.contains(&way.0),
-            "{} is no way: {said}",
-            way.0
-        );
+    let rows = WAYS
+        .lines()
+        .chain(ENTERED.lines())
+        .filter(|row| !row.is_empty());
+    let (mut ways, mut controls) = (0, 0);
+    for row in rows {
+        let [name, before, script] = row.split(" => ").collect::<Vec<_>>().try_into().unwrap();
+        let (told, ran) = tried(before, script, &[]);
+        assert!(!ran, "{name}: {told}");
+        let (told, ran) = tried(before, script, &["--writable-git"]);
+        assert!(ran || CLOSED.contains(&name), "{name} is no way: {told}");
+        (ways, controls) = (ways + 1, controls + usize::from(ran));
     }
-    println!(
-        "{} ways held; {controls} ran where nothing was guarded",
-        WAYS.len() + ENTERED.len()
-    );
+    println!("{ways} ways held; {controls} ran where nothing was guarded");
 }
 
 /// What git itself does not enter, whoever guards it.
@@ -934,4 +776,93 @@ fn what_tools_read_by_themselves_is_told_and_guarded_on_request() {
             "git rebase --abort || true; git checkout -q .; git clean -qfdx",
         );
     }
+}
+
+/// Whatever is killed at whatever moment: git and the next run find nothing in their way.
+#[test]
+fn a_kill_at_any_moment_leaves_nothing_in_the_way() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "git worktree add -q wt -b inner; git config core.hooksPath a/hooks",
+    );
+    let rounds = 100;
+    for round in 0..rounds {
+        let script =
+            "echo 2 > f; git add f; git commit -qm f; touch .git/x; sub s 2> /dev/null; sleep 0.2";
+        let mut command = host.exec("work/project", &["-q"], script);
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(round * 7 % 350));
+        let list = format!("ps -o pid= --ppid {}", child.id());
+        let children = host
+            .command("/bin/sh", "work")
+            .args(["-c", &list])
+            .output()
+            .unwrap();
+        let children = String::from_utf8(children.stdout).unwrap();
+        // The launcher itself, the gateway process, or the first process of the sandbox.
+        let nth = (round % 3) as usize;
+        match nth
+            .checked_sub(1)
+            .and_then(|nth| children.split_whitespace().nth(nth))
+        {
+            None => child.kill().unwrap(),
+            Some(pid) => drop(host.command("/bin/kill", "work").args(["-9", pid]).output()),
+        }
+        child.wait().unwrap();
+        if round % 10 == 9 {
+            // The gateway process of a killed launcher has its end yet to come.
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            assert!(!host.git_runs("work/project"), "round {round}");
+            host.sh(
+                "work/project",
+                "rm -f .git/*.lock; git status --short; git fsck",
+            );
+        }
+    }
+    host.inside("work/project", &["-q"], "rm -rf s");
+    until(|| !host.at("work/project/.git/commondir").exists());
+    let left = "ls -A .git a 2>/dev/null | grep -E 'commondir|config.worktree|^hooks$' || true";
+    assert_eq!(host.sh("work/project", left), "hooks\n");
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(host.folder.path().to_str().unwrap()));
+}
+
+#[test]
+fn the_terminal_is_as_it_was() {
+    let host = Host::with_repository();
+    let gateway = env!("CARGO_BIN_EXE_gateway");
+    let evil = r"stty raw -echo; printf '\033]4;1;#000\033\\'";
+    let line = format!("{gateway} exec -q -- sh -c \"{evil}\"; stty -a; {gateway} exec -- true");
+    let mut script = host.command("/usr/bin/script", "work/project");
+    let output = script
+        .env("TERM", "xterm")
+        .args(["-qec", &line, "/dev/null"])
+        .output()
+        .unwrap();
+    let said = said(&output);
+    assert!(
+        said.contains(" icanon") && said.contains(" echo "),
+        "{said}"
+    );
+    let (_, after) = said.split_once("]4;1;#000").unwrap();
+    assert!(after.contains("\u{1b}]104\u{1b}\\"), "{said:?}");
+}
+
+#[test]
+fn nothing_is_left_that_runs_as_the_user_for_others() {
+    let host = Host::new();
+    let said = host.inside(
+        "work/project",
+        &[],
+        "cp /bin/sh a; chmod 4755 a; chmod u+s a; install -m 6755 /bin/sh b; mkdir d; chmod 4775 d; touch c
+         git init -q --shared=group sub; cd sub; touch x; git add x; git commit -q -m shared; git log --format=%s",
+    );
+    assert!(said.contains("shared\n"), "{said}");
+    let left = host.sh("work/project", "find . -perm -4000; ls");
+    assert!(!left.contains("./") && left.contains('a'), "{left}");
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::failure::{Code, Failure};
 use super::kept_home::KeptHome;
+use super::summary;
 use super::terminal::Terminal;
 use crate::config::state;
 use crate::gateway::chain;
@@ -74,7 +75,7 @@ pub fn start(
         .look_at_repositories(&state)
         .map_err(not_launched)
         .and_then(|()| {
-            let told = repository::announce(announcement, &plan.mounts, &locks, &state);
+            let told = repository::announce(announcement, &plan.mounts, &locks);
             told.map_err(unstarted)
         });
     drop((locks, kept));
@@ -132,6 +133,7 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
         .because(error.to_string())
     })?;
     let process = gateway.process();
+    let mounts = plan.mounts.clone();
     let ended = launch::run(plan, gateway);
     // The enrolment socket is closed by now. The gateway process, our child, writes its last
     // records and exits.
@@ -141,7 +143,11 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
         // If the command was not started, the code says so.
         Exit::Code(code) => *code != 0 && ended.is_ok(),
     });
-    let left = broken.map_or(Ok(()), |exit| Err(launch::Error::NotLookedThrough(exit)));
+    if broken.is_some() || matches!(ended, Err(launch::Error::GatewayGone(_))) {
+        let left = repository::sweep(&mounts);
+        summary::print_left(terminal, &left, None);
+    }
+    let left = broken.map_or(Ok(()), |exit| Err(launch::Error::GatewayBroke(exit)));
     match (ended, left) {
         (Ok(exit), Ok(())) => exit.resume(),
         (Err(error), Ok(())) | (Ok(_), Err(error)) => fail([error], terminal),

@@ -56,9 +56,9 @@ pub enum Error {
     /// has been stopped.
     #[error("the gateway process ended{}; the command was stopped", how(*.0))]
     GatewayGone(Option<Exit>),
-    /// The gateway process ended after the command, before it had looked through what that left.
-    #[error("the gateway process ended{}; what the command left was not looked through: look before git or another tool runs there", how(Some(*.0)))]
-    NotLookedThrough(Exit),
+    /// The gateway process ended after the command, before its work was done.
+    #[error("the gateway process ended{}; its last records may be missing", how(Some(*.0)))]
+    GatewayBroke(Exit),
     /// The sandbox's first process vanished before the command ended.
     #[error("the sandbox was killed from outside")]
     Killed,
@@ -87,7 +87,7 @@ impl Error {
             | Self::GatewaySilent { .. }
             | Self::Entry(_)
             | Self::GatewayGone(_)
-            | Self::NotLookedThrough(_) => 125,
+            | Self::GatewayBroke(_) => 125,
         }
     }
 
@@ -95,12 +95,9 @@ impl Error {
     pub fn advice(&self) -> Option<String> {
         match self {
             Self::Step(failure) => advice::for_failure(failure),
-            Self::NotSeen { flag, .. } => Some(format!("show it to the command, to be read: `{flag}`")),
-            Self::GatewayGone(_) => Some(
-                "what the command left in the project was not looked through: look for new files of git and other tools \
-                 before you run them there"
-                    .to_owned(),
-            ),
+            Self::NotSeen { flag, .. } => {
+                Some(format!("show it to the command, to be read: `{flag}`"))
+            }
             Self::Uncovered(path) => Some(format!(
                 "the command may have read or changed it for a moment: look at `{}` before you start again, and keep it \
                  outside of what the command may change",

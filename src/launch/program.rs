@@ -21,24 +21,27 @@ pub fn find(name: &OsStr, search: &OsStr, directory: &Path) -> Option<PathBuf> {
 
 /// Finds a program of the system that only root can replace.
 pub fn root_owned_program(name: &str) -> Option<PathBuf> {
-    let is_closed = |found: &Metadata| found.is_symlink() || found.mode() & 0o022 == 0;
-    // Where root has no number, in a namespace of users, its files seem to be nobody's.
-    let is_roots = |path: &Path| {
-        std::fs::symlink_metadata(path).is_ok_and(|found| {
-            is_closed(&found)
-                && (found.uid() == 0
-                    || found.uid() == NOBODY && rustix::fs::access(path, Access::WRITE_OK).is_err())
-        })
-    };
     let mut places = SYSTEM.iter().map(|folder| Path::new(folder).join(name));
-    let of_root = |path: &PathBuf| {
+    places.find(|path| {
         path.is_file()
             && names(path, OsStr::new(""))
                 .iter()
-                .flat_map(|name| name.ancestors())
-                .all(is_roots)
+                .all(|name| is_roots(name))
+    })
+}
+
+/// Whether root alone can change what has this name, and the folders above.
+fn is_roots(path: &Path) -> bool {
+    // The mode of a link says nothing: it is its folder's.
+    let is_closed = |found: &Metadata| found.is_symlink() || found.mode() & 0o022 == 0;
+    // Where root has no number, in a namespace of users, its files seem to be nobody's.
+    let is_nobodys = |found: &Metadata, at: &Path| {
+        found.uid() == NOBODY && rustix::fs::access(at, Access::WRITE_OK).is_err()
     };
-    places.find(of_root)
+    path.ancestors().all(|at| {
+        std::fs::symlink_metadata(at)
+            .is_ok_and(|found| is_closed(&found) && (found.uid() == 0 || is_nobodys(&found, at)))
+    })
 }
 
 /// The number of users that a namespace does not know.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use gateway::launch::enroll;
-use gateway::launch::{self, Launch, Plan, User};
+use gateway::launch::{self, Launch, Plan, User, repository};
 
 /// The ordinary user of the tests. The number belongs to nobody.
 pub const ANN: u32 = 12345;
@@ -242,7 +242,7 @@ pub fn plant(path: &Path, content: &str, uid: u32) {
 )]
 pub fn drive(settings: &str) -> ExitCode {
     let (launch, manner): (Launch, String) = serde_json::from_str(settings).unwrap();
-    let plan = match Plan::of(launch) {
+    let mut plan = match Plan::of(launch) {
         Ok(plan) => plan,
         Err(error) => {
             tell(&error);
@@ -258,13 +258,17 @@ pub fn drive(settings: &str) -> ExitCode {
         .env_clear()
         .stdin(Stdio::null());
     let user = rustix::process::geteuid().as_raw();
-    let running = std::env::temp_dir().join(format!("gateway-test-running-{user}"));
-    std::fs::create_dir_all(&running).unwrap();
-    let (announced, locks) = match launch::after::announce(&plan, &running) {
-        Ok((announced, locks)) => (Stdio::from(announced), locks),
-        Err(_) => (Stdio::null(), Vec::new()), // The launch fails for the same reason, and says it.
-    };
-    child.stdout(announced);
+    let state = std::env::temp_dir().join(format!("gateway-test-state-{user}"));
+    std::fs::create_dir_all(&state).unwrap();
+    let announcement = repository::announcement().unwrap();
+    let locks = repository::lock(&plan.mounts.projects).unwrap_or_default();
+    let looked = plan.look_at_repositories(&state);
+    if let Err(error) = looked {
+        tell(&error);
+        return ExitCode::from(error.exit_code());
+    }
+    child.stdout(announcement.try_clone().unwrap());
+    repository::announce(announcement, &plan.mounts, &locks).unwrap();
     // SAFETY: both calls are async-signal-safe, and touch no memory.
     unsafe {
         child.pre_exec(move || {

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-use gateway::launch::after::Inspection;
 use gateway::launch::enroll::{Capture, GatewayEnd, Ready};
+use gateway::launch::repository::Inspection;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 /// Role: serves one sandbox until its end.
@@ -65,12 +65,12 @@ pub fn serve(socket: &str, manner: &str) -> ExitCode {
     };
     let mut inspection = Inspection::adopt(std::io::stdout());
     if let Some(inspection) = &mut inspection {
-        inspection.begin().unwrap();
+        inspection.begin(|| {}).unwrap();
     }
     launcher.ready(&ready).unwrap();
     launcher.ended().unwrap();
     if let Some(inspection) = inspection {
-        inspection.end(|_| false);
+        inspection.end();
     }
     ExitCode::SUCCESS
 }

@@ -66,17 +66,12 @@ pub struct Checker {
 
 impl Checker {
     /// Knows what was there at the start.
-    pub fn of(
-        projects: Vec<PathBuf>,
-        state: PathBuf,
-        began: Moment,
-        repositories: &super::Repositories,
-    ) -> Self {
+    pub fn of(projects: Vec<PathBuf>, repositories: &super::Repositories) -> Self {
         let entries = repositories.entries.iter();
         Self {
             projects,
-            state,
-            began,
+            state: repositories.state.clone(),
+            began: repositories.began,
             known: repositories.directories.keys().cloned().collect(),
             entries: entries
                 .map(|entry| (entry.path.clone(), entry.clone()))

@@ -9,8 +9,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Stat;
+use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
+use super::check::Moment;
 use super::git::{Git, Neutral, SETTINGS_BYTES};
 use super::tools;
 use super::walk::{Entry, Kind, Visitor, Walk};
@@ -26,6 +28,11 @@ use crate::program::{links, real};
 /// The repositories of the projects, and the mounts that guard them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repositories {
+    /// The folder of the state, in which what is moved away is put.
+    #[serde(with = "exact::one")]
+    pub state: PathBuf,
+    /// When they were looked for: what changed since then is the command's.
+    pub began: Moment,
     /// Where git finds them.
     pub entries: Vec<Entry>,
     /// Their directories, with those of submodules and worktrees: each with the top of its tree.
@@ -63,7 +70,11 @@ pub fn find(plan: &MountPlan, state: &Path) -> Result<Repositories, Error> {
         projects: &plan.projects,
         state,
         git: Git::find(),
-        found: Repositories::default(),
+        found: Repositories {
+            state: state.to_owned(),
+            began: now(),
+            ..Repositories::default()
+        },
         own: own_settings(),
     };
     if plan.guard_git || plan.guard_tools {
@@ -85,6 +96,12 @@ pub fn find(plan: &MountPlan, state: &Path) -> Result<Repositories, Error> {
     }
     search.other_names()?;
     Ok(search.found)
+}
+
+/// The moment, by the clock by which the kernel notes changes.
+fn now() -> Moment {
+    let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+    (now.tv_sec, now.tv_nsec)
 }
 
 struct Tools {

@@ -8,12 +8,11 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, MemfdFlags};
 use rustix::io::Errno;
-use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
 mod aside;
@@ -28,7 +27,7 @@ mod tools;
 mod walk;
 mod watch;
 
-pub use check::{Found, Moment};
+pub use check::Found;
 pub use found::{Repositories, find};
 pub use outside::outside;
 pub use renewal::Renewal;
@@ -47,9 +46,6 @@ struct Announced {
     projects: Vec<PathBuf>,
     /// Descriptors of the open, locked projects, which it inherits.
     locks: Vec<RawFd>,
-    #[serde(with = "exact::one")]
-    state: PathBuf,
-    began: Moment,
     guard_git: bool,
     guard_tools: bool,
     repositories: Repositories,
@@ -100,18 +96,10 @@ pub fn announcement() -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// The error of writing it.
-pub fn announce(
-    file: OwnedFd,
-    plan: &MountPlan,
-    locks: &[OwnedFd],
-    state: &Path,
-) -> io::Result<()> {
-    let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+pub fn announce(file: OwnedFd, plan: &MountPlan, locks: &[OwnedFd]) -> io::Result<()> {
     let announced = Announced {
         projects: plan.projects.clone(),
         locks: locks.iter().map(AsRawFd::as_raw_fd).collect(),
-        state: state.to_owned(),
-        began: (now.tv_sec, now.tv_nsec),
         guard_git: plan.guard_git,
         guard_tools: plan.guard_tools,
         repositories: plan.repositories.clone(),
@@ -179,10 +167,7 @@ impl Inspection {
         let watched = self.watch.take().and_then(Watch::end);
         let (checker, was_ended) = watched.unwrap_or_else(|| (self.checker(), false));
         let told = &self.announced;
-        let mut left = match told.guard_git || told.guard_tools {
-            true => checker.sweep(told.guard_git, told.guard_tools),
-            false => Left::default(),
-        };
+        let mut left = checker.sweep(told.guard_git, told.guard_tools);
         left.was_ended = was_ended;
         for (file, before) in self.settings.iter().filter(|_| told.guard_git) {
             if fs::read(file).ok() != *before && !guard::is_ours(file) {
@@ -197,12 +182,7 @@ impl Inspection {
 
     fn checker(&self) -> Checker {
         let told = &self.announced;
-        Checker::of(
-            told.projects.clone(),
-            told.state.clone(),
-            told.began,
-            &told.repositories,
-        )
+        Checker::of(told.projects.clone(), &told.repositories)
     }
 
     /// Whether no other sandbox has a lock on the projects. None starts there until the locks are
@@ -219,6 +199,11 @@ impl Inspection {
         }
         true
     }
+}
+
+/// Sweeps the projects in place of a gateway process that has died.
+pub fn sweep(plan: &MountPlan) -> Left {
+    Checker::of(plan.projects.clone(), &plan.repositories).sweep(plan.guard_git, plan.guard_tools)
 }
 
 /// How long a start waits for the end of another sandbox.

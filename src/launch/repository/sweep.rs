@@ -26,6 +26,9 @@ impl Checker {
     /// Searches the projects: for new repositories, for what is new in known ones, and for files
     /// that tools read by themselves. With `guards_tools`, new ones of these are moved away.
     pub fn sweep(mut self, guards_git: bool, guards_tools: bool) -> Left {
+        if !guards_git && !guards_tools {
+            return Left::default();
+        }
         let guards = self.look_anew();
         let projects = self.projects.clone();
         let tools = ChangedTools {
@@ -95,9 +98,11 @@ impl Visitor for ChangedTools {
 /// An error if not all of it was searched, or something could not be put away.
 pub fn sweep_home(folder: &Path, state: &Path) -> io::Result<()> {
     let folder = folder.canonicalize()?;
-    let known = Repositories::default();
-    let checker = Checker::of(vec![folder], state.to_owned(), (0, 0), &known);
-    let left = checker.sweep(true, false);
+    let known = Repositories {
+        state: state.to_owned(),
+        ..Repositories::default()
+    };
+    let left = Checker::of(vec![folder], &known).sweep(true, false);
     if let Some(missed) = left.missed.first() {
         let missed = missed.display();
         return Err(io::Error::other(format!("`{missed}` was not searched")));

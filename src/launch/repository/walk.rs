@@ -107,7 +107,7 @@ impl<V: Visitor> Walk<V> {
             return;
         }
         let has = |wanted: &CStr| entries.iter().any(|(name, _)| name.as_c_str() == wanted);
-        if !has(GIT) && is_bare(&has) {
+        if !has(GIT) && is_bare(has) {
             if !is_off(path) {
                 self.note(folder, path, c".", Kind::Bare);
             }
