@@ -74,22 +74,17 @@ pub fn credential_files(variables: &[(OsString, OsString)]) -> Vec<PathBuf> {
 /// Returns the hidden `names` (relative to the home directory) below the directories to which
 /// variables have moved them.
 pub fn relocated(variables: &[(OsString, OsString)], names: &[&str]) -> Vec<PathBuf> {
-    let mut moved = Vec::new();
-    for (variable, prefix) in list::pairs(include_str!("data/relocations.txt")) {
-        let Some(directory) = value(variables, variable)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-        else {
-            continue;
-        };
-        moved.extend(
-            names
-                .iter()
-                .filter_map(|name| name.strip_prefix(prefix))
-                .map(|name| directory.join(name)),
-        );
-    }
-    moved
+    let moved = list::pairs(include_str!("data/relocations.txt")).filter_map(|(name, prefix)| {
+        let directory = PathBuf::from(value(variables, name)?);
+        directory.is_absolute().then_some((directory, prefix))
+    });
+    let inside = moved.flat_map(|(directory, prefix)| {
+        let inner = names
+            .iter()
+            .filter_map(move |name| name.strip_prefix(prefix));
+        inner.map(move |name| directory.join(name))
+    });
+    inside.collect()
 }
 
 /// Sets a variable, replacing one of the same name.

@@ -119,7 +119,7 @@ impl MountPlan {
             files: launch.files,
             hidden: launch.hide,
             own: launch.own,
-            read_only: launch.read_only,
+            read_only: Vec::new(),
             sockets: Vec::new(),
             home,
             other_homes,
@@ -136,9 +136,8 @@ impl MountPlan {
         plan.settle_working_directory(request.project)?;
         plan.add_repositories(request.repositories);
         plan.hide_own_folders(launch.own_folders)?;
-        let mut read_only = std::mem::take(&mut plan.read_only);
-        read_only.retain(|path| plan.in_project(path));
-        plan.read_only = read_only;
+        let read_only = launch.read_only.into_iter();
+        plan.read_only = read_only.filter(|path| plan.in_project(path)).collect();
         let sockets = request.sockets.into_iter();
         plan.sockets = sockets.filter(|path| !plan.in_project(path)).collect();
         Ok(plan)
@@ -157,11 +156,9 @@ impl MountPlan {
     /// Makes the project of the working directory one, or finds where the command starts instead.
     fn settle_working_directory(&mut self, project: PathBuf) -> Result<(), Failure> {
         let directory = self.working_directory.clone();
-        let hidden = self.hidden.iter().cloned().chain(self.known_stores());
-        if hidden
-            .into_iter()
-            .any(|hidden| directory.starts_with(hidden))
-        {
+        let known = known_stores(self.home.path());
+        let mut hidden = self.hidden.iter().cloned().chain(known);
+        if hidden.any(|hidden| directory.starts_with(hidden)) {
             return Err(refused(&directory, "lies in what is hidden"));
         }
         let may_be = |project: &PathBuf| {
@@ -303,13 +300,9 @@ impl MountPlan {
     pub fn built_in_hidden(&self) -> Vec<PathBuf> {
         let seen: Vec<PathBuf> = self.places_in_home().collect();
         let named = |hidden: &PathBuf| seen.iter().any(|seen| seen.starts_with(hidden));
-        self.known_stores()
+        known_stores(self.home.path())
             .filter(|hidden| !named(hidden))
             .collect()
-    }
-
-    fn known_stores(&self) -> impl Iterator<Item = PathBuf> {
-        known_stores(self.home.path())
     }
 
     /// The project that the working directory is in, if what the command writes there persists.

@@ -204,6 +204,8 @@ mod tests {
     fn a_program_of_the_system_is_roots_alone() {
         assert!(root_owned_program("sh").is_some_and(|sh| sh.is_absolute()));
         assert_eq!(root_owned_program("no-such-program"), None);
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!is_roots(&folder.path().join("sh")));
     }
 
     #[test]
