@@ -21,7 +21,7 @@ use super::repository::Renewal;
 use super::streams::Streams;
 use super::syscall::{self, Arrived, FORWARDED, Side, SignalSet};
 use super::terminal::Terminal;
-use super::wait::timespec;
+use super::wait::{fired, timespec};
 use super::watch::Watch;
 use super::{entry, environment, program, refuse};
 use crate::enroll::{self, Hello, LauncherEnd, Listeners, receive_packet, send_packet};
@@ -200,27 +200,19 @@ impl Launcher {
             files.push(self.gateway.as_fd());
         }
         files.extend(self.watch.as_ref().map(|watch| watch.events().as_fd()));
-        let mut events: Vec<PollFd<'_>> = files
+        let events: Vec<PollFd<'_>> = files
             .iter()
             .map(|file| PollFd::from_borrowed_fd(*file, PollFlags::IN))
             .chain(self.renewal.as_ref().map(Renewal::event))
             .chain(self.streams.events())
             .collect();
-        match rustix::event::poll(&mut events, timeout.as_ref()) {
-            Ok(0) if self.lost.is_some() => return Ok(Events::default()),
-            Ok(0) => {
-                return Err(Error::GatewaySilent {
-                    seconds: ANSWER_WITHIN.as_secs(),
-                });
-            }
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Events::default()),
-            Err(error) => return Err(Failure::of(Step::Process, error, "poll").into()),
+        let fired = fired(events, timeout.as_ref())?;
+        let is_late = self.answer_due.is_some_and(|due| due <= Instant::now());
+        if is_late && !fired.contains(&true) {
+            return Err(Error::GatewaySilent {
+                seconds: ANSWER_WITHIN.as_secs(),
+            });
         }
-        let fired: Vec<bool> = events
-            .iter()
-            .map(|event| !event.revents().is_empty())
-            .collect();
         // The events come in the order in which they were added.
         let mut fired = fired.into_iter();
         let mut next = |there: bool| there && fired.next().unwrap_or_default();
@@ -465,7 +457,6 @@ impl Launcher {
 }
 
 /// Which event sources are ready.
-#[derive(Default)]
 struct Events {
     signals: bool,
     init: bool,
