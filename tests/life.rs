@@ -656,7 +656,8 @@ fn exec_says_in_one_line_that_its_gateway_died_at_the_end() {
     kill_process(gateway, Signal::KILL).unwrap();
     let (output, said) = sandbox.finish();
     assert_eq!(output.status.code(), Some(125), "{said}");
-    let line = "gateway: the gateway process ended (killed by signal 9); its last records may be missing";
+    let line =
+        "gateway: the gateway process ended (killed by signal 9); its last records may be missing";
     assert_eq!(said.lines().filter(|one| *one == line).count(), 1, "{said}");
 }
 

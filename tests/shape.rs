@@ -107,7 +107,44 @@ fn the_shape_holds() {
             broken.push(limit.what);
         }
     }
+    broken.extend(rooms(&sources));
     assert!(broken.is_empty(), "too many or too long: {broken:#?}");
+}
+
+/// Prints the code lines of each room, without tests, comments and blanks. Returns those that have
+/// more than they may.
+fn rooms(sources: &[Source]) -> Vec<&'static str> {
+    let mut rooms: BTreeMap<&str, usize> = BTreeMap::new();
+    for source in sources {
+        let room = source.path.strip_prefix("src/").unwrap_or(&source.path);
+        let room = room.split_once('/').map_or("the rest", |(room, _)| room);
+        let lines = code_lines(source);
+        *rooms.entry(room).or_default() += lines;
+        *rooms.entry("all").or_default() += lines;
+    }
+    for (room, lines) in &rooms {
+        let most = ROOMS.iter().find(|(name, _)| name == room);
+        let most = most.map_or(String::new(), |(_, most)| format!(" (at most {most})"));
+        println!("{lines:>6}  code lines of {room}{most}");
+    }
+    let over = ROOMS
+        .iter()
+        .filter(|(room, most)| rooms.get(room).is_some_and(|lines| lines > most));
+    over.map(|(room, _)| *room).collect()
+}
+
+/// Rooms with a limit of code lines.
+const ROOMS: [(&str, usize); 3] = [("all", 83_000), ("escape", 1_800), ("launch", 8_400)];
+
+fn code_lines(source: &Source) -> usize {
+    let text = std::fs::read_to_string(top().join(&source.path)).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let items = source.file.items.iter().map(Spanned::span);
+    let items = items.flat_map(|span| span.start().line..=span.end().line);
+    let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
+    let items: HashSet<usize> = items.collect();
+    let code = items.iter().filter_map(|line| lines.get(line - 1));
+    code.filter(|line| is_code(line)).count()
 }
 
 fn of_list(list: Vec<String>) -> Measured {

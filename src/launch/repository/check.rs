@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Stat};
 
 use super::aside::{move_to, put_off};
-use super::found::{Guard, is_sha256, line_of, named_by};
+use super::found::{is_sha256, line_of, named_by};
 use super::git::{Git, IndexContent, Neutral};
 use super::guard::is_ours;
+use super::record::{Guard, Moment, Repositories};
 use super::walk::{Entry, Kind, is_bare};
 use crate::folder::{Folder, To, kind_of, path_in};
 use crate::list;
@@ -35,10 +36,6 @@ pub enum Found {
     /// A new or changed file that this tool reads by itself.
     Tool(&'static str),
 }
-
-/// The moment of the start: seconds and nanoseconds of the system's clock. A command cannot set
-/// when something was changed.
-pub type Moment = (i64, i64);
 
 /// Looks at repositories, and keeps what it found.
 #[derive(Debug)]
@@ -66,7 +63,7 @@ pub struct Checker {
 
 impl Checker {
     /// Knows what was there at the start.
-    pub fn of(projects: Vec<PathBuf>, repositories: &super::Repositories) -> Self {
+    pub fn of(projects: Vec<PathBuf>, repositories: &Repositories) -> Self {
         let entries = repositories.entries.iter();
         Self {
             projects,

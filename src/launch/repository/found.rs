@@ -1,8 +1,7 @@
 //! What the projects hold of git when the command starts, and what of it the command may not
 //! change. Git itself reads the settings.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -10,56 +9,18 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Stat;
 use rustix::time::ClockId;
-use serde::{Deserialize, Serialize};
 
-use super::check::Moment;
 use super::git::{Git, Neutral, SETTINGS_BYTES};
+use super::record::{Guard, Moment, Repositories};
 use super::tools;
-use super::walk::{Entry, Kind, Visitor, Walk};
+use super::walk::{Kind, SearchVisitor, Walk};
 use crate::error::Error;
-use crate::exact;
 use crate::failure::{Failure, Step};
 use crate::folder::{Folder, To, path_in};
 use crate::identity::home_of;
 use crate::mount_plan::MountPlan;
 use crate::paths::lexical;
 use crate::program::{links, real};
-
-/// The repositories of the projects, and the mounts that guard them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Repositories {
-    /// The folder of the state, in which what is moved away is put.
-    #[serde(with = "exact::one")]
-    pub state: PathBuf,
-    /// When they were looked for: what changed since then is the command's.
-    pub began: Moment,
-    /// Where git finds them.
-    pub entries: Vec<Entry>,
-    /// Their directories, with those of submodules and worktrees: each with the top of its tree.
-    #[serde(with = "exact::map")]
-    pub directories: BTreeMap<PathBuf, OsString>,
-    /// What becomes a mount, parents first.
-    #[serde(with = "exact::map")]
-    pub guards: BTreeMap<PathBuf, Guard>,
-    /// Folders that were not searched.
-    #[serde(with = "exact::list")]
-    pub missed: BTreeSet<PathBuf>,
-}
-
-/// How a path is guarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Guard {
-    /// It can be written, but not moved away.
-    Pinned,
-    /// It is read-only, if it exists.
-    ReadOnly,
-    /// It is read-only; where it does not exist, an empty file takes its place.
-    File,
-    /// As [`Guard::File`], with the content of a `commondir` that leads nowhere else.
-    Commondir,
-    /// It is read-only; where it does not exist, an empty folder takes its place.
-    Folder,
-}
 
 /// Finds the repositories of a plan's projects, and what is guarded of them.
 ///
@@ -109,7 +70,7 @@ struct Tools {
     found: Vec<PathBuf>,
 }
 
-impl Visitor for Tools {
+impl SearchVisitor for Tools {
     fn name(&mut self, _: &Folder, root: &Path, below: &Path) {
         if self.wanted && tools::reader(below).is_some() {
             self.found.push(root.join(below));

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::AtFlags;
 
-use super::found::{Guard, Repositories};
+use super::record::{Guard, Repositories};
 use crate::failure::{At, Failure, Step};
 use crate::folder::Folder;
 use crate::tree::{Tree, bind, pin_link};

@@ -21,6 +21,7 @@ mod found;
 mod git;
 mod guard;
 mod outside;
+mod record;
 mod renewal;
 mod sweep;
 mod tools;
@@ -28,8 +29,9 @@ mod walk;
 mod watch;
 
 pub use check::Found;
-pub use found::{Repositories, find};
+pub use found::find;
 pub use outside::outside;
+pub use record::Repositories;
 pub use renewal::Renewal;
 pub use sweep::{Left, sweep_home};
 
@@ -37,7 +39,7 @@ use super::failure::{At, Step};
 use super::mount_plan::MountPlan;
 use super::{exact, syscall};
 use check::Checker;
-use watch::Watch;
+use watch::RepositoryWatch;
 
 /// What the gateway process is told of a sandbox.
 #[derive(Debug, Serialize, Deserialize)]
@@ -114,7 +116,7 @@ pub struct Inspection {
     locks: Vec<OwnedFd>,
     /// The settings of the repositories at the start.
     settings: Vec<(PathBuf, Option<Vec<u8>>)>,
-    watch: Option<Watch>,
+    watch: Option<RepositoryWatch>,
 }
 
 impl Inspection {
@@ -155,7 +157,8 @@ impl Inspection {
             let directories = directories
                 .map(|(one, top)| (one.clone(), top.into()))
                 .collect();
-            let watch = Watch::begin(self.checker(), directories, tops.collect(), Box::new(end))?;
+            let watch =
+                RepositoryWatch::begin(self.checker(), directories, tops.collect(), Box::new(end))?;
             self.watch = Some(watch);
         }
         Ok(())
@@ -164,7 +167,7 @@ impl Inspection {
     /// Sweeps the projects when no process of the sandbox is left, and removes the placeholders if
     /// this was the last sandbox there.
     pub fn end(mut self) -> Left {
-        let watched = self.watch.take().and_then(Watch::end);
+        let watched = self.watch.take().and_then(RepositoryWatch::end);
         let (checker, was_ended) = watched.unwrap_or_else(|| (self.checker(), false));
         let told = &self.announced;
         let mut left = checker.sweep(told.guard_git, told.guard_tools);

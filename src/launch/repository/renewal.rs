@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, WaitOptions};
 use rustix::thread::move_into_link_name_space;
 
-use super::Repositories;
+use super::record::Repositories;
 use crate::syscall::{self, Side};
 
 /// The mounts of a running sandbox, as its launcher sees them.

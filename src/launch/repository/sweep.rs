@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Repositories;
-use super::check::{Checker, Found, Moment};
-use super::found::Guard;
+use super::check::{Checker, Found};
+use super::record::{Guard, Moment, Repositories};
 use super::tools;
-use super::walk::{Visitor, Walk};
+use super::walk::{SearchVisitor, Walk};
 use crate::folder::Folder;
 
 /// What the command left.
@@ -76,7 +75,7 @@ struct ChangedTools {
     names: usize,
 }
 
-impl Visitor for ChangedTools {
+impl SearchVisitor for ChangedTools {
     fn name(&mut self, folder: &Folder, root: &Path, below: &Path) {
         let (Some(tool), true) = (tools::reader(below), self.names < MOST_TOOLS) else {
             return;

@@ -71,12 +71,12 @@ pub struct Walk<V> {
 }
 
 /// Is told of each name.
-pub trait Visitor {
+pub trait SearchVisitor {
     /// Looks at the last name of a path below a root; the names are not a repository's own.
     fn name(&mut self, folder: &Folder, root: &Path, below: &Path);
 }
 
-impl<V: Visitor> Walk<V> {
+impl<V: SearchVisitor> Walk<V> {
     /// Searches these folders.
     pub fn over(roots: &[PathBuf], visitor: V) -> Self {
         let mut walk = Self {

@@ -18,12 +18,12 @@ use crate::wait::timespec;
 
 /// A watch over repositories, until it is ended.
 #[derive(Debug)]
-pub struct Watch {
+pub struct RepositoryWatch {
     stop: UnixStream,
     thread: JoinHandle<(Checker, bool)>,
 }
 
-impl Watch {
+impl RepositoryWatch {
     /// Begins to watch repositories' directories, each with the top of its working tree, and
     /// folders in which a new repository would count at once. Calls `end` when the command went on
     /// putting there what was put away.

@@ -1,0 +1,50 @@
+//! What is known of the repositories of the projects when the command starts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::walk::Entry;
+use crate::exact;
+
+/// A moment: seconds and nanoseconds of the system's clock. A command cannot set when something was
+/// changed.
+pub type Moment = (i64, i64);
+
+/// The repositories of the projects, and the mounts that guard them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repositories {
+    /// The folder of the state, in which what is moved away is put.
+    #[serde(with = "exact::one")]
+    pub state: PathBuf,
+    /// When they were looked for: what changed since then is the command's.
+    pub began: Moment,
+    /// Where git finds them.
+    pub entries: Vec<Entry>,
+    /// Their directories, with those of submodules and worktrees: each with the top of its tree.
+    #[serde(with = "exact::map")]
+    pub directories: BTreeMap<PathBuf, OsString>,
+    /// What becomes a mount, parents first.
+    #[serde(with = "exact::map")]
+    pub guards: BTreeMap<PathBuf, Guard>,
+    /// Folders that were not searched.
+    #[serde(with = "exact::list")]
+    pub missed: BTreeSet<PathBuf>,
+}
+
+/// How a path is guarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Guard {
+    /// It can be written, but not moved away.
+    Pinned,
+    /// It is read-only, if it exists.
+    ReadOnly,
+    /// It is read-only; where it does not exist, an empty file takes its place.
+    File,
+    /// As [`Guard::File`], with the content of a `commondir` that leads nowhere else.
+    Commondir,
+    /// It is read-only; where it does not exist, an empty folder takes its place.
+    Folder,
+}
