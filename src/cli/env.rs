@@ -132,10 +132,7 @@ fn proxy(listener: &Listener) -> Vec<(String, String)> {
 /// connection goes through the gateway. Java does not accept such a file.
 fn trusting(certificate: &Path) -> impl Iterator<Item = (String, String)> {
     let path = certificate.display().to_string();
-    trust::VARIABLES
-        .iter()
-        .filter(|variable| variable.form != trust::Form::JavaOptions)
-        .map(move |variable| (variable.name.to_owned(), path.clone()))
+    trust::variables().map(move |(name, _)| (name.to_owned(), path.clone()))
 }
 
 /// Reads the phantoms from a file. The output becomes part of a shell, so a line is refused if the
@@ -261,7 +258,7 @@ mod tests {
 
     #[test]
     fn no_credential_takes_a_variable_by_which_a_client_is_told_whom_to_trust_or_what_to_run() {
-        let trusting = trust::VARIABLES.iter().map(|variable| variable.name);
+        let trusting = trust::variables().map(|(name, _)| name);
         let running = [
             "LD_PRELOAD",
             "path",
@@ -271,6 +268,7 @@ mod tests {
             "NODE_OPTIONS",
             "PYTHONSTARTUP",
             "PERL5OPT",
+            "JAVA_TOOL_OPTIONS",
             "GIT_SSH_COMMAND",
             "GIT_ASKPASS",
             "EDITOR",

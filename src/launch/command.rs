@@ -13,8 +13,9 @@ use super::{environment, syscall};
 /// may not be run, and reports that if it finds nothing else. Passes a file of unknown format to
 /// the shell.
 pub fn execute(arguments: &[OsString], variables: &[(OsString, OsString)]) -> io::Error {
-    let (Ok(arguments), Ok(environment)) = (strings(arguments), block(variables)) else {
-        return io::Error::from_raw_os_error(libc::EINVAL);
+    let (arguments, environment) = match prepared(arguments, variables) {
+        Ok(prepared) => prepared,
+        Err(error) => return error,
     };
     let Some(name) = arguments.first().filter(|name| !name.is_empty()) else {
         return io::Error::from_raw_os_error(libc::ENOENT);
@@ -44,31 +45,20 @@ pub fn execute(arguments: &[OsString], variables: &[(OsString, OsString)]) -> io
     denied.unwrap_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
 }
 
-/// Converts the variables to the form that the kernel expects.
+/// Converts arguments and variables to the form that the kernel expects.
 ///
 /// # Errors
 /// Returns `EINVAL` if one contains a zero byte.
-pub fn block(variables: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
-    variables
-        .iter()
-        .map(|(name, value)| {
-            let mut line = name.clone();
-            line.push("=");
-            line.push(value);
-            c_string(&line)
-        })
-        .collect()
-}
-
-/// Converts the arguments to the form that the kernel expects.
-///
-/// # Errors
-/// Returns `EINVAL` if one contains a zero byte.
-pub fn strings(arguments: &[OsString]) -> io::Result<Vec<CString>> {
-    arguments
-        .iter()
-        .map(|argument| c_string(argument))
-        .collect()
+pub fn prepared(
+    arguments: &[OsString],
+    variables: &[(OsString, OsString)],
+) -> io::Result<(Vec<CString>, Vec<CString>)> {
+    let line = |(name, value): &(OsString, OsString)| {
+        c_string(&[name.as_os_str(), value.as_os_str()].join(OsStr::new("=")))
+    };
+    let arguments: io::Result<_> = arguments.iter().map(|one| c_string(one)).collect();
+    let variables: io::Result<_> = variables.iter().map(line).collect();
+    Ok((arguments?, variables?))
 }
 
 fn one(file: &CString, arguments: &[CString], environment: &[CString]) -> io::Error {

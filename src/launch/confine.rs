@@ -3,7 +3,7 @@
 use std::io;
 
 use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreated, Scope};
-use rustix::thread::CapabilitiesSecureBits;
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
 use super::failure::{At, Failure, Step};
 use super::{filter, syscall};
@@ -37,7 +37,12 @@ pub fn drop_capabilities() -> Result<(), Failure> {
         | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
         | CapabilitiesSecureBits::KEEP_CAPS_LOCKED;
     rustix::thread::set_capabilities_secure_bits(bits).at(Step::Capabilities, "secure bits")?;
-    syscall::drop_all_capabilities().at(Step::Capabilities, "capset")?;
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, none).at(Step::Capabilities, "capset")?;
     rustix::thread::set_no_new_privs(true).at(Step::Capabilities, "no_new_privs")
 }
 

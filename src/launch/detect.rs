@@ -4,13 +4,18 @@
 //! settings, but can miss things. The list of names ([`super::passed`]) is what keeps secrets out.
 
 use gateway_names::prefixes;
+use memchr::memmem;
+
+use super::list;
 
 /// Returns whether a value contains what looks like a credential.
 pub fn holds_credential(value: &[u8]) -> bool {
     let lower = value.to_ascii_lowercase();
     prefixes::matches(value).next().is_some()
         || PEM.iter().any(|start| value.starts_with(start.as_bytes()))
-        || ANYWHERE.iter().any(|part| contains(value, part.as_bytes()))
+        || ANYWHERE
+            .iter()
+            .any(|part| memmem::find(value, part.as_bytes()).is_some())
         || SCHEMES
             .iter()
             .any(|scheme| lower.starts_with(scheme.as_bytes()))
@@ -24,7 +29,7 @@ pub fn holds_credential(value: &[u8]) -> bool {
 pub fn holds_issued_credential(content: &[u8]) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let mut words = content.split(|byte| !is_part(byte));
-    memchr::memmem::find(content, b"PRIVATE KEY-----").is_some()
+    memmem::find(content, b"PRIVATE KEY-----").is_some()
         || words.any(|word| {
             word.len() >= ISSUED_REST && prefixes::matches(word).any(|found| is_issued(&found))
         })
@@ -57,11 +62,8 @@ fn has_token(value: &[u8]) -> bool {
 /// Whether the value contains a URL with a user, with or without a password: services accept keys
 /// in either position.
 fn has_userinfo(value: &[u8]) -> bool {
-    let starts = value
-        .windows(3)
-        .enumerate()
-        .filter(|(_, three)| three == b"://");
-    starts.map(|(at, _)| &value[at + 3..]).any(|rest| {
+    let mut rests = memmem::find_iter(value, b"://").map(|at| &value[at + 3..]);
+    rests.any(|rest| {
         let end = rest
             .iter()
             .position(|byte| matches!(byte, b'/' | b'?' | b'#' | b',' | b' ' | b'\t' | b'\n'))
@@ -73,13 +75,9 @@ fn has_userinfo(value: &[u8]) -> bool {
 /// Whether the value, in lower case, assigns something to the name of a secret: `AccountKey=…`,
 /// `"private_key": …`.
 fn assigns_secret(lower: &[u8]) -> bool {
-    SECRET_NAMES.iter().any(|name| {
-        let name = name.as_bytes();
-        let ends = lower
-            .windows(name.len())
-            .enumerate()
-            .filter(|(_, here)| *here == name);
-        ends.map(|(at, _)| &lower[at + name.len()..]).any(|rest| {
+    list::lines(include_str!("data/secret_names.txt")).any(|name| {
+        let starts = memmem::find_iter(lower, name);
+        starts.map(|at| &lower[at + name.len()..]).any(|rest| {
             let quoted = rest.trim_ascii_start();
             let quoted = quoted
                 .strip_prefix(b"\"")
@@ -88,10 +86,6 @@ fn assigns_secret(lower: &[u8]) -> bool {
             matches!(quoted.trim_ascii_start(), [b'=' | b':', _, ..])
         })
     })
-}
-
-fn contains(value: &[u8], part: &[u8]) -> bool {
-    value.windows(part.len()).any(|here| here == part)
 }
 
 /// How many characters must follow a token's prefix within a longer value.
@@ -108,41 +102,6 @@ const ANYWHERE: &[&str] = &[
     "://hooks.slack.com/services/",
 ];
 const SCHEMES: &[&str] = &["bearer ", "basic ", "token ", "digest ", "negotiate "];
-const SECRET_NAMES: &[&str] = &[
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "passcode",
-    "secret",
-    "token",
-    "apikey",
-    "api_key",
-    "api-key",
-    "app_key",
-    "appkey",
-    "accesskey",
-    "access_key",
-    "access-key",
-    "accountkey",
-    "sharedaccesskey",
-    "sharedaccesssignature",
-    "secretkey",
-    "secret_key",
-    "secret-key",
-    "privatekey",
-    "private_key",
-    "private-key",
-    "instrumentationkey",
-    "credential",
-    "credentials",
-    "authorization",
-    "cookie",
-    "&sig",
-    "?sig",
-    "?key",
-    "&key",
-];
 
 #[cfg(test)]
 mod tests {

@@ -374,11 +374,10 @@ pub fn packet_pair() -> Result<(OwnedFd, OwnedFd), Error> {
     .map_err(|e| failed("make a socket pair", e))
 }
 
-/// Sends one message and up to [`PACKET_FDS`] file descriptors as one packet.
+/// Sends one message and up to [`PACKET_FDS`] file descriptors as one packet, as [`send_with`].
 ///
 /// # Errors
-/// [`Error::Gone`] if the peer has closed, [`Error::Malformed`] if it does not fit, [`Error::Io`]
-/// otherwise.
+/// As [`send_with`].
 pub fn send_packet<M: Serialize>(
     socket: BorrowedFd<'_>,
     message: &M,
@@ -387,19 +386,12 @@ pub fn send_packet<M: Serialize>(
     send_with(SendFlags::empty(), socket, message, fds)
 }
 
-/// As [`send_packet`], but fails where that would wait.
+/// Sends a packet with these flags: with `DONTWAIT` it fails where it would wait.
 ///
 /// # Errors
-/// As [`send_packet`].
-pub(crate) fn send_packet_now<M: Serialize>(
-    socket: BorrowedFd<'_>,
-    message: &M,
-    fds: &[BorrowedFd<'_>],
-) -> Result<(), Error> {
-    send_with(SendFlags::DONTWAIT, socket, message, fds)
-}
-
-fn send_with<M: Serialize>(
+/// [`Error::Gone`] if the peer has closed, [`Error::Malformed`] if it does not fit, [`Error::Io`]
+/// otherwise.
+pub(crate) fn send_with<M: Serialize>(
     flags: SendFlags,
     socket: BorrowedFd<'_>,
     message: &M,

@@ -16,7 +16,7 @@ use super::pty::Pty;
 use super::refuse;
 use super::streams::Streams;
 use super::syscall::{self, FORWARDED, SignalSet};
-use super::wait::timespec;
+use super::wait::{fired, timespec};
 use crate::enroll::{self, receive_packet, send_packet};
 
 /// A socket at which the gateway of a sandbox connects this process with it. Dropping it removes
@@ -57,10 +57,7 @@ impl Doorway {
     pub fn enter(self, arguments: Vec<OsString>) -> Result<Exit, Error> {
         refuse::directories_as_standard_streams()?;
         let signals = SignalSet::of(&[&FORWARDED[..], &[libc::SIGWINCH, libc::SIGCONT]].concat());
-        let mask = signals.block().at(Step::Prepare, "signal mask")?;
-        let arrivals = signals
-            .descriptor()
-            .at(Step::Prepare, "signal descriptor")?;
+        let (mask, arrivals) = signals.block().at(Step::Prepare, "signals")?;
         let socket = self.connection()?;
         // A launcher that is stopped passes nobody on.
         await_readable(&socket)?;
@@ -167,12 +164,8 @@ impl Visitor {
         ];
         events.extend(self.streams.events());
         events.extend(self.pty.iter().flat_map(Pty::events));
-        match rustix::event::poll(&mut events, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).at(Step::Process, "poll")?,
-        }
-        let fired = |at: usize| !events[at].revents().is_empty();
-        Ok((fired(0), fired(1)))
+        let fired = fired(events, None)?;
+        Ok((fired[0], fired[1]))
     }
 
     fn forward(&self, arrived: syscall::Arrived) {

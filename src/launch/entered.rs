@@ -174,7 +174,7 @@ impl Entered<'_> {
         if let Some(term) = &entry.term {
             environment::set(&mut variables, "TERM", term);
         }
-        syscall::close_on_exec_from(3).at(Step::Files, "close on exec")?;
+        syscall::close_range(3, libc::CLOSE_RANGE_CLOEXEC).at(Step::Files, "close on exec")?;
         self.mask.restore();
         // An ignored signal stays ignored across exec. The Rust runtime ignores the first of these;
         // the keys' are ignored where the sandbox was begun in the background of a script.

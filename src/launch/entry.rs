@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use super::identity::User;
@@ -92,8 +92,13 @@ impl Entrance {
         }
         rustix::io::ioctl_fionbio(&socket, false).map_err(unreachable)?;
         // A launcher that is stopped reads nothing: the gateway does not wait for it.
-        enroll::send_packet_now(self.0.as_fd(), &EnterPacket {}, &[socket.as_fd()])
-            .map_err(NotPassed::Gone)
+        enroll::send_with(
+            SendFlags::DONTWAIT,
+            self.0.as_fd(),
+            &EnterPacket {},
+            &[socket.as_fd()],
+        )
+        .map_err(NotPassed::Gone)
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{detect, passed};
+use super::{detect, list, passed};
 
 /// What the user chose about variables, beyond the built-in list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,9 +60,12 @@ impl Rules {
 
 /// Returns the credential files that variables point to. They must be hidden, too.
 pub fn credential_files(variables: &[(OsString, OsString)]) -> Vec<PathBuf> {
+    let points = |name: &OsStr| {
+        list::lines(include_str!("data/credential_files.txt")).any(|known| name == known)
+    };
     variables
         .iter()
-        .filter(|(name, _)| CREDENTIAL_FILES.iter().any(|known| name == known))
+        .filter(|(name, _)| points(name))
         .flat_map(|(_, value)| std::env::split_paths(value).collect::<Vec<_>>())
         .filter(|path| path.is_absolute())
         .collect()
@@ -71,22 +74,17 @@ pub fn credential_files(variables: &[(OsString, OsString)]) -> Vec<PathBuf> {
 /// Returns the hidden `names` (relative to the home directory) below the directories to which
 /// variables have moved them.
 pub fn relocated(variables: &[(OsString, OsString)], names: &[&str]) -> Vec<PathBuf> {
-    let mut moved = Vec::new();
-    for (variable, prefix) in RELOCATIONS {
-        let Some(directory) = value(variables, variable)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-        else {
-            continue;
-        };
-        moved.extend(
-            names
-                .iter()
-                .filter_map(|name| name.strip_prefix(prefix))
-                .map(|name| directory.join(name)),
-        );
-    }
-    moved
+    let moved = list::pairs(include_str!("data/relocations.txt")).filter_map(|(name, prefix)| {
+        let directory = PathBuf::from(value(variables, name)?);
+        directory.is_absolute().then_some((directory, prefix))
+    });
+    let inside = moved.flat_map(|(directory, prefix)| {
+        let inner = names
+            .iter()
+            .filter_map(move |name| name.strip_prefix(prefix));
+        inner.map(move |name| directory.join(name))
+    });
+    inside.collect()
 }
 
 /// Sets a variable, replacing one of the same name.
@@ -107,42 +105,6 @@ pub fn value<'a>(variables: &'a [(OsString, OsString)], name: &str) -> Option<&'
         .find(|(known, _)| known == name)
         .map(|(_, value)| value.as_os_str())
 }
-
-const CREDENTIAL_FILES: &[&str] = &[
-    "AWS_SHARED_CREDENTIALS_FILE",
-    "AWS_CONFIG_FILE",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "CLOUDSDK_CONFIG",
-    "AZURE_CONFIG_DIR",
-    "AZURE_FEDERATED_TOKEN_FILE",
-    "KUBECONFIG",
-    "DOCKER_CONFIG",
-    "GH_CONFIG_DIR",
-    "NETRC",
-    "PGPASSFILE",
-    "PGSERVICEFILE",
-    "NPM_CONFIG_USERCONFIG",
-    "GNUPGHOME",
-    "PASSWORD_STORE_DIR",
-    "SOPS_AGE_KEY_FILE",
-    "TF_CLI_CONFIG_FILE",
-    "CREDENTIALS_DIRECTORY",
-    "KRB5CCNAME",
-    "REGISTRY_AUTH_FILE",
-];
-
-const RELOCATIONS: &[(&str, &str)] = &[
-    ("XDG_CONFIG_HOME", ".config/"),
-    ("XDG_DATA_HOME", ".local/share/"),
-    ("XDG_STATE_HOME", ".local/state/"),
-    ("XDG_CACHE_HOME", ".cache/"),
-    ("CARGO_HOME", ".cargo/"),
-    ("GRADLE_USER_HOME", ".gradle/"),
-    ("CLAUDE_CONFIG_DIR", ".claude/"),
-    ("CODEX_HOME", ".codex/"),
-    ("HF_HOME", ".cache/huggingface/"),
-];
 
 #[cfg(test)]
 mod tests {

@@ -5,88 +5,73 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-/// The steps of a launch, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Step {
-    /// Checks before anything is created. Without an error number it is a flag that does not fit.
-    Prepare,
-    /// `clone3` into new namespaces.
-    Namespaces,
-    /// Writing the user and group maps.
-    UserMap,
-    /// Becoming the target user (root only).
-    User,
-    /// A new session key ring.
-    Keyring,
-    /// Bringing `lo` up.
-    Loopback,
-    /// Addresses and routes.
-    Routes,
-    /// nf_tables rules.
-    Rules,
-    /// The listening sockets.
-    Listeners,
-    /// Passing them to the gateway.
-    Handoff,
-    /// Forbidding nested user namespaces.
-    NestedNamespaces,
-    /// Making the mount tree private, and the parts that move.
-    Mounts,
-    /// A fresh `/proc`.
-    Proc,
-    /// The home directory.
-    Home,
-    /// Hiding sockets, devices and secrets.
-    Hide,
-    /// Guarding git repositories and files that tools run.
-    Git,
-    /// The CA files and their bind mounts.
-    Trust,
-    /// The working directory.
-    WorkingDirectory,
-    /// Closing inherited files.
-    Files,
-    /// The first process and the terminal.
-    Process,
-    /// Dropping capabilities.
-    Capabilities,
-    /// The seccomp filter.
-    Filter,
-    /// The Landlock domain.
-    Landlock,
-    /// The bounds on processes.
-    Bounds,
+macro_rules! steps {
+    ($($(#[$doc:meta])* $step:ident: $text:literal,)*) => {
+        /// The steps of a launch, in order.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum Step {
+            $($(#[$doc])* $step,)*
+        }
+
+        impl fmt::Display for Step {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$step => $text,)*
+                })
+            }
+        }
+    };
 }
 
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Prepare => "preparation",
-            Self::Namespaces => "new namespaces",
-            Self::UserMap => "user map",
-            Self::User => "target user",
-            Self::Keyring => "session key ring",
-            Self::Loopback => "loopback interface",
-            Self::Routes => "local routes",
-            Self::Rules => "nftables rules",
-            Self::Listeners => "listening sockets",
-            Self::Handoff => "handing the sockets to the gateway",
-            Self::NestedNamespaces => "forbidding nested namespaces",
-            Self::Mounts => "mounts",
-            Self::Proc => "fresh /proc",
-            Self::Home => "home",
-            Self::Hide => "hiding",
-            Self::Git => "guarding git",
-            Self::Trust => "CA certificates",
-            Self::WorkingDirectory => "working directory",
-            Self::Files => "inherited files",
-            Self::Process => "process",
-            Self::Capabilities => "capabilities",
-            Self::Filter => "seccomp filter",
-            Self::Landlock => "landlock",
-            Self::Bounds => "bounds",
-        })
-    }
+steps! {
+    /// Checks before anything is created. Without an error number it is a flag that does not fit.
+    Prepare: "preparation",
+    /// `clone3` into new namespaces.
+    Namespaces: "new namespaces",
+    /// Writing the user and group maps.
+    UserMap: "user map",
+    /// Becoming the target user (root only).
+    User: "target user",
+    /// A new session key ring.
+    Keyring: "session key ring",
+    /// Bringing `lo` up.
+    Loopback: "loopback interface",
+    /// Addresses and routes.
+    Routes: "local routes",
+    /// nf_tables rules.
+    Rules: "nftables rules",
+    /// The listening sockets.
+    Listeners: "listening sockets",
+    /// Passing them to the gateway.
+    Handoff: "handing the sockets to the gateway",
+    /// Forbidding nested user namespaces.
+    NestedNamespaces: "forbidding nested namespaces",
+    /// Making the mount tree private, and the parts that move.
+    Mounts: "mounts",
+    /// A fresh `/proc`.
+    Proc: "fresh /proc",
+    /// The home directory.
+    Home: "home",
+    /// Hiding sockets, devices and secrets.
+    Hide: "hiding",
+    /// Guarding git repositories and files that tools run.
+    Git: "guarding git",
+    /// The CA files and their bind mounts.
+    Trust: "CA certificates",
+    /// The working directory.
+    WorkingDirectory: "working directory",
+    /// Closing inherited files.
+    Files: "inherited files",
+    /// The first process and the terminal.
+    Process: "process",
+    /// Dropping capabilities.
+    Capabilities: "capabilities",
+    /// The seccomp filter.
+    Filter: "seccomp filter",
+    /// The Landlock domain.
+    Landlock: "landlock",
+    /// The bounds on processes.
+    Bounds: "bounds",
 }
 
 /// A failed step, in a form that can be sent from the sandbox's first process to the launcher.

@@ -39,18 +39,14 @@ pub fn program(allow_userns: bool) -> Vec<sock_filter> {
 /// `openat2` lies behind a pointer, so that call is one of a newer kernel.
 fn set_id(code: &mut Vec<sock_filter>) {
     code.extend(if_equal(libc::SYS_openat2 as u32, refuse(libc::ENOSYS)));
-    for (number, mode_at) in CHANGES_MODE {
-        block(code, *number as u32, with_mode(*mode_at, libc::S_ISUID));
-    }
-    for (number, mode_at) in MAKES_FILE {
-        let both = libc::S_ISUID | libc::S_ISGID;
-        block(code, *number as u32, with_mode(*mode_at, both));
+    for (number, mode_at, bits) in TAKES_MODE {
+        block(code, *number as u32, with_mode(*mode_at, *bits));
     }
     for (number, flags_at) in OPENS {
         let makes = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
         let mut body = vec![load(argument_at(*flags_at)), jump(BPF_JSET, makes, 1, 0)];
         body.push(allow());
-        body.extend(with_mode(flags_at + 1, libc::S_ISUID | libc::S_ISGID));
+        body.extend(with_mode(flags_at + 1, SET_ID));
         block(code, *number as u32, body);
     }
 }
@@ -126,12 +122,7 @@ fn unless_equal(value: u32, then: sock_filter) -> [sock_filter; 2] {
 }
 
 fn load(offset: u32) -> sock_filter {
-    sock_filter {
-        code: BPF_LOAD_WORD,
-        jt: 0,
-        jf: 0,
-        k: offset,
-    }
+    jump(BPF_LOAD_WORD, offset, 0, 0)
 }
 
 fn jump(code: u16, value: u32, if_true: u8, if_false: u8) -> sock_filter {
@@ -144,21 +135,11 @@ fn jump(code: u16, value: u32, if_true: u8, if_false: u8) -> sock_filter {
 }
 
 fn refuse(errno: i32) -> sock_filter {
-    sock_filter {
-        code: BPF_RETURN,
-        jt: 0,
-        jf: 0,
-        k: libc::SECCOMP_RET_ERRNO | errno as u32,
-    }
+    jump(BPF_RETURN, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0)
 }
 
 fn allow() -> sock_filter {
-    sock_filter {
-        code: BPF_RETURN,
-        jt: 0,
-        jf: 0,
-        k: libc::SECCOMP_RET_ALLOW,
-    }
+    jump(BPF_RETURN, libc::SECCOMP_RET_ALLOW, 0, 0)
 }
 
 /// Returns the offset of an argument's low half in `struct seccomp_data`, on a little-endian
@@ -186,21 +167,21 @@ const BPF_JEQ: u16 = 0x15;
 #[cfg(target_arch = "x86_64")]
 const BPF_JGE: u16 = 0x35;
 const BPF_JSET: u16 = 0x45;
-/// Calls that change a file's mode, each with the argument that is the mode.
-const CHANGES_MODE: &[(i64, u32)] = &[
+/// The bits that a new file may not have.
+const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
+/// Calls that change a file's mode or always make a file, each with the argument that is the mode,
+/// and the bits that it may not have.
+const TAKES_MODE: &[(i64, u32, u32)] = &[
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_chmod, 1),
-    (libc::SYS_fchmod, 1),
-    (libc::SYS_fchmodat, 2),
-    (libc::SYS_fchmodat2, 2),
-];
-/// Calls that always make a file, each with the argument that is the mode.
-const MAKES_FILE: &[(i64, u32)] = &[
+    (libc::SYS_chmod, 1, libc::S_ISUID),
+    (libc::SYS_fchmod, 1, libc::S_ISUID),
+    (libc::SYS_fchmodat, 2, libc::S_ISUID),
+    (libc::SYS_fchmodat2, 2, libc::S_ISUID),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_creat, 1),
+    (libc::SYS_creat, 1, SET_ID),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_mknod, 1),
-    (libc::SYS_mknodat, 2),
+    (libc::SYS_mknod, 1, SET_ID),
+    (libc::SYS_mknodat, 2, SET_ID),
 ];
 /// Calls that make a file if their flags say so, each with the argument of the flags. The mode
 /// follows it.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::error::Error;
 use super::exit::Exit;
@@ -21,7 +21,7 @@ use super::repository::Renewal;
 use super::streams::Streams;
 use super::syscall::{self, Arrived, FORWARDED, Side, SignalSet};
 use super::terminal::Terminal;
-use super::wait::timespec;
+use super::wait::{fired, timespec};
 use super::watch::Watch;
 use super::{entry, environment, program, refuse};
 use crate::enroll::{self, Hello, LauncherEnd, Listeners, receive_packet, send_packet};
@@ -34,10 +34,7 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     refuse::threads()?;
     refuse::directories_as_standard_streams()?;
     let signals = SignalSet::of(&[&FORWARDED[..], &OBEYED].concat());
-    let mask = signals.block().at(Step::Prepare, "signal mask")?;
-    let arrivals = signals
-        .descriptor()
-        .at(Step::Prepare, "signal descriptor")?;
+    let (mask, arrivals) = signals.block().at(Step::Prepare, "signals")?;
     let mut streams = Streams::open(sandbox.plan.user())?;
     // Before the sandbox is created, so that nothing changes unseen.
     let watch = Watch::begin(&sandbox.plan.mounts)?;
@@ -135,7 +132,7 @@ impl Init {
         // It may have ended on its own.
         let _ = syscall::signal_through(&self.pidfd, libc::SIGKILL);
         self.reaped = true;
-        syscall::wait_for(self.pid).ok()
+        syscall::status_of(self.pid, WaitOptions::empty())
     }
 }
 
@@ -203,27 +200,19 @@ impl Launcher {
             files.push(self.gateway.as_fd());
         }
         files.extend(self.watch.as_ref().map(|watch| watch.events().as_fd()));
-        let mut events: Vec<PollFd<'_>> = files
+        let events: Vec<PollFd<'_>> = files
             .iter()
             .map(|file| PollFd::from_borrowed_fd(*file, PollFlags::IN))
             .chain(self.renewal.as_ref().map(Renewal::event))
             .chain(self.streams.events())
             .collect();
-        match rustix::event::poll(&mut events, timeout.as_ref()) {
-            Ok(0) if self.lost.is_some() => return Ok(Events::default()),
-            Ok(0) => {
-                return Err(Error::GatewaySilent {
-                    seconds: ANSWER_WITHIN.as_secs(),
-                });
-            }
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Events::default()),
-            Err(error) => return Err(Failure::of(Step::Process, error, "poll").into()),
+        let fired = fired(events, timeout.as_ref())?;
+        let is_late = self.answer_due.is_some_and(|due| due <= Instant::now());
+        if is_late && !fired.contains(&true) {
+            return Err(Error::GatewaySilent {
+                seconds: ANSWER_WITHIN.as_secs(),
+            });
         }
-        let fired: Vec<bool> = events
-            .iter()
-            .map(|event| !event.revents().is_empty())
-            .collect();
         // The events come in the order in which they were added.
         let mut fired = fired.into_iter();
         let mut next = |there: bool| there && fired.next().unwrap_or_default();
@@ -341,7 +330,8 @@ impl Launcher {
     fn gateway_exit(&self) -> Option<Exit> {
         let until = Instant::now() + REAPED_WITHIN;
         loop {
-            let status = syscall::status_of(self.gateway.process()?);
+            let child = Pid::from_raw(self.gateway.process()?)?;
+            let status = syscall::status_of(child, WaitOptions::NOHANG);
             if status.is_some() || Instant::now() > until {
                 return status.map(Exit::from_status);
             }
@@ -417,7 +407,7 @@ impl Launcher {
 
     fn conclude(&mut self) -> Result<Exit, Error> {
         self.init.reaped = true;
-        let _ = syscall::wait_for(self.init.pid);
+        syscall::status_of(self.init.pid, WaitOptions::empty());
         self.ended.map(Exit::from_status).ok_or(Error::Killed)
     }
 
@@ -467,7 +457,6 @@ impl Launcher {
 }
 
 /// Which event sources are ready.
-#[derive(Default)]
 struct Events {
     signals: bool,
     init: bool,

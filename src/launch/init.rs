@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,7 @@ use super::paths::enter_first;
 use super::prepare::Plan;
 use super::streams::Streams;
 use super::syscall::{Side, SignalSet};
+use super::wait::fired;
 use super::{command, confine, environment, mounts, network, syscall, trust};
 use crate::enroll::{self, Capture, Ready, SealedReady, receive_packet, send_packet};
 
@@ -115,7 +117,7 @@ fn arrange_files(
     } else {
         PROGRAM_NUMBER
     };
-    syscall::close_from(first as u32).at(Step::Files, "close inherited files")?;
+    syscall::close_range(first as u32, 0).at(Step::Files, "close inherited files")?;
     Ok(had_program.then(|| syscall::borrow(PROGRAM_NUMBER)))
 }
 
@@ -180,16 +182,10 @@ fn run(
 fn die_with_the_launcher() -> Result<(), Failure> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .at(Step::Process, "death signal")?;
-    let mut events = [rustix::event::PollFd::from_borrowed_fd(
-        CONTROL,
-        rustix::event::PollFlags::IN,
-    )];
-    let now = rustix::event::Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut events = [PollFd::from_borrowed_fd(CONTROL, PollFlags::IN)];
+    let now = rustix::event::Timespec::default();
     rustix::event::poll(&mut events, Some(&now)).at(Step::Process, "control socket")?;
-    if events[0].revents().contains(rustix::event::PollFlags::HUP) {
+    if events[0].revents().contains(PollFlags::HUP) {
         syscall::exit_now(125);
     }
     Ok(())
@@ -308,8 +304,7 @@ fn namespace(kind: &str) -> Result<OwnedFd, Failure> {
 /// has ended.
 fn watch(command: i32, mut entered: Entered<'_>) -> Result<Never, Failure> {
     let ends = SignalSet::of(&[libc::SIGCHLD]);
-    ends.block().at(Step::Process, "signal mask")?;
-    let arrivals = ends.descriptor().at(Step::Process, "signal descriptor")?;
+    let (_, arrivals) = ends.block().at(Step::Process, "signals")?;
     loop {
         while let Some((pid, status)) = syscall::reap().at(Step::Process, "wait")? {
             match (pid == command, libc::WIFSTOPPED(status)) {
@@ -348,20 +343,12 @@ fn admit(entered: &mut Entered<'_>) -> Result<(), Failure> {
 
 /// Waits for children, the launcher and callers; says, in this order, for which there is an event.
 fn await_events(arrivals: &OwnedFd, entered: &Entered<'_>) -> Result<Vec<bool>, Failure> {
-    use rustix::event::{PollFd, PollFlags};
     let mut events = vec![
         PollFd::new(arrivals, PollFlags::IN),
         PollFd::from_borrowed_fd(CONTROL, PollFlags::IN),
     ];
     events.extend(entered.events());
-    match rustix::event::poll(&mut events, entered.patience().as_ref()) {
-        Ok(_) => Ok(events
-            .iter()
-            .map(|event| !event.revents().is_empty())
-            .collect()),
-        Err(rustix::io::Errno::INTR) => Ok(vec![false; events.len()]),
-        Err(error) => Err(error).at(Step::Process, "poll"),
-    }
+    fired(events, entered.patience().as_ref())
 }
 
 fn become_command(
@@ -386,20 +373,15 @@ fn become_command(
     if rustix::io::read(gate, &mut byte[..]) != Ok(1) {
         syscall::exit_now(125); // The first process has failed, and says so itself.
     }
-    syscall::close_on_exec_from(3).at(Step::Files, "close on exec")?;
+    syscall::close_range(3, libc::CLOSE_RANGE_CLOEXEC).at(Step::Files, "close on exec")?;
     mask.restore();
     // The Rust runtime ignores this signal, and an ignored signal stays ignored across exec.
     syscall::default_action(libc::SIGPIPE);
     let error = match program {
         None => command::execute(&sandbox.plan.launch.arguments, variables),
-        Some(file) => match (
-            command::strings(&sandbox.plan.launch.arguments),
-            command::block(variables),
-        ) {
-            (Ok(arguments), Ok(environment)) => {
-                syscall::execute_open(file, &arguments, &environment)
-            }
-            _ => std::io::Error::from_raw_os_error(libc::EINVAL),
+        Some(file) => match command::prepared(&sandbox.plan.launch.arguments, variables) {
+            Ok((arguments, environment)) => syscall::execute_open(file, &arguments, &environment),
+            Err(error) => error,
         },
     };
     report(

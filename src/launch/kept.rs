@@ -27,8 +27,8 @@ pub enum Dropped {
 
 /// Looks through the folder of a home, and removes what is not kept: files that hold the known
 /// shape of a credential other than `ours`, what is neither a file nor a folder nor a link, and
-/// what is more than is kept. Nothing beyond that is read. Then puts off repositories in it that may
-/// run something. Returns what was removed, relative to the folder.
+/// what is more than is kept. Nothing beyond that is read. Then puts off repositories in it that
+/// may run something. Returns what was removed, relative to the folder.
 ///
 /// # Errors
 /// The error of the first folder that cannot be looked through, file that cannot be removed, or

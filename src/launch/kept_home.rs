@@ -4,12 +4,11 @@
 //! link in them is followed, and every name is looked up anew below an open directory.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use gateway_names::real_path;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::failure::{At, Failure, Step};
@@ -67,29 +66,21 @@ impl Place {
     /// Shows something of the user's own home here: a directory as an overlay, a file as a copy.
     /// Returns whether everything hidden in it is hidden by name.
     pub(super) fn see(&self, path: &Path, layers: &mut Layers) -> io::Result<bool> {
-        // A link shows its target.
-        let Ok(real) = real_path(path) else {
+        let Some((real, is_directory)) = layers.shown(path)? else {
             return Ok(true);
         };
-        let found = fs::metadata(&real)?;
-        if layers.hide(path) || layers.hide(&real) || !(found.is_file() || found.is_dir()) {
-            return Ok(true);
-        }
-        if found.is_file() {
+        if !is_directory {
             return self.copy(&real).map(|()| true);
         }
         let over = enter(&self.directory, self.name.as_os_str())?;
         let at = PathBuf::from(format!("/proc/self/fd/{}", over.as_raw_fd()));
-        match layers.write(&real, &at) {
-            Ok(()) => Ok(true),
-            Err(error) if overlay::is_refusal(&error) => {
-                let tree = Tree::take_from(&real, path)?;
-                tree.restrict(RDONLY | NOSUID | NODEV)?;
-                tree.put_over(&over)?;
-                Ok(false)
-            }
-            Err(error) => Err(error),
+        let is_overlaid = overlay::unless_refused(layers.write(&real, &at))?;
+        if !is_overlaid {
+            let tree = Tree::take_from(&real, path)?;
+            tree.restrict(RDONLY | NOSUID | NODEV)?;
+            tree.put_over(&over)?;
         }
+        Ok(is_overlaid)
     }
 
     /// Writes a new file with what this one holds, in place of whatever has the name.

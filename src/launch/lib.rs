@@ -43,6 +43,7 @@ mod init;
 pub mod kept;
 mod kept_home;
 mod leave;
+mod list;
 mod mount_plan;
 mod mount_request;
 mod mounts;
@@ -121,18 +122,11 @@ pub fn run(plan: Plan, gateway: LauncherEnd) -> Result<Exit, Error> {
 fn variables(plan: &Plan) -> Vec<(OsString, OsString)> {
     let mut variables = plan.launch.environment.scrub(std::env::vars_os());
     if plan.identity.is_other() {
-        variables.retain(|(name, _)| !OF_THE_CALLER.iter().any(|known| name == known));
+        variables.retain(|(name, _)| !OF_THE_CALLER.split(' ').any(|known| name == known));
     }
     variables
 }
 
 /// Variables that describe the caller, and are wrong for another user.
-const OF_THE_CALLER: [&str; 7] = [
-    "USER",
-    "LOGNAME",
-    "MAIL",
-    "XDG_CONFIG_HOME",
-    "XDG_CACHE_HOME",
-    "XDG_DATA_HOME",
-    "XDG_STATE_HOME",
-];
+const OF_THE_CALLER: &str =
+    "USER LOGNAME MAIL XDG_CONFIG_HOME XDG_CACHE_HOME XDG_DATA_HOME XDG_STATE_HOME";

@@ -96,29 +96,30 @@ impl MountPlan {
     /// A [`Step::Prepare`] failure if a further project is such a directory, or if something cannot
     /// be shown.
     pub fn new(request: MountRequest) -> Result<Self, Failure> {
-        let named = request.projects.iter().chain(&request.hide);
-        for path in named.chain(&request.see) {
+        let launch = request.launch;
+        let named = launch.projects.iter().chain(&launch.hide);
+        for path in named.chain(&launch.see) {
             if !path.is_absolute() {
                 return Err(refused(path, "is not absolute"));
             }
         }
         let home = Home::of(request.home);
-        if let (Home::Empty(_), Some(text)) = (&home, request.see_home.first()) {
+        if let (Home::Empty(_), Some(text)) = (&home, launch.see_home.first()) {
             return Err(refused(
                 Path::new(text),
                 "is of no home: the user of the command has none",
             ));
         }
-        let of_home = [request.see_home, request.sets].concat();
-        let (seen, seen_in_home) = seen(&home, request.see, &of_home)?;
+        let of_home = [launch.see_home, launch.sets].concat();
+        let (seen, seen_in_home) = seen(&home, launch.see, &of_home)?;
         let mut other_homes = request.other_homes;
         other_homes.retain(|other| other != Path::new("/") && !home.path().starts_with(other));
         let mut plan = Self {
-            kept: request.kept,
-            files: request.files,
-            hidden: request.hide,
-            own: request.own,
-            read_only: request.read_only,
+            kept: launch.kept,
+            files: launch.files,
+            hidden: launch.hide,
+            own: launch.own,
+            read_only: Vec::new(),
             sockets: Vec::new(),
             home,
             other_homes,
@@ -126,18 +127,17 @@ impl MountPlan {
             seen,
             seen_in_home,
             persistent: false,
-            guard_git: !request.writable_git,
+            guard_git: !launch.writable_git,
             repositories: Repositories::default(),
-            guard_tools: request.guard_tools,
+            guard_tools: launch.guard_tools,
             working_directory: request.working_directory,
         };
-        plan.add_projects(request.projects)?;
+        plan.add_projects(launch.projects)?;
         plan.settle_working_directory(request.project)?;
         plan.add_repositories(request.repositories);
-        plan.hide_own_folders(request.own_folders)?;
-        let mut read_only = std::mem::take(&mut plan.read_only);
-        read_only.retain(|path| plan.in_project(path));
-        plan.read_only = read_only;
+        plan.hide_own_folders(launch.own_folders)?;
+        let read_only = launch.read_only.into_iter();
+        plan.read_only = read_only.filter(|path| plan.in_project(path)).collect();
         let sockets = request.sockets.into_iter();
         plan.sockets = sockets.filter(|path| !plan.in_project(path)).collect();
         Ok(plan)
@@ -156,11 +156,9 @@ impl MountPlan {
     /// Makes the project of the working directory one, or finds where the command starts instead.
     fn settle_working_directory(&mut self, project: PathBuf) -> Result<(), Failure> {
         let directory = self.working_directory.clone();
-        let hidden = self.hidden.iter().cloned().chain(self.known_stores());
-        if hidden
-            .into_iter()
-            .any(|hidden| directory.starts_with(hidden))
-        {
+        let known = known_stores(self.home.path());
+        let mut hidden = self.hidden.iter().cloned().chain(known);
+        if hidden.any(|hidden| directory.starts_with(hidden)) {
             return Err(refused(&directory, "lies in what is hidden"));
         }
         let may_be = |project: &PathBuf| {
@@ -236,7 +234,9 @@ impl MountPlan {
     /// Returns what is visible of the home directory, for display: set names first, then other
     /// paths.
     pub fn seen_in_home_by_name(&self) -> Vec<String> {
-        let sets = tools::names_of(&self.seen_in_home).map(str::to_owned);
+        let sets = tools::names_of(&self.seen_in_home)
+            .into_iter()
+            .map(str::to_owned);
         let seen = self.seen_in_home.iter();
         let others = seen.filter(|path| !tools::is_of_a_set(path));
         let others = others.map(|path| format!("~/{}", path.display()));
@@ -300,13 +300,9 @@ impl MountPlan {
     pub fn built_in_hidden(&self) -> Vec<PathBuf> {
         let seen: Vec<PathBuf> = self.places_in_home().collect();
         let named = |hidden: &PathBuf| seen.iter().any(|seen| seen.starts_with(hidden));
-        self.known_stores()
+        known_stores(self.home.path())
             .filter(|hidden| !named(hidden))
             .collect()
-    }
-
-    fn known_stores(&self) -> impl Iterator<Item = PathBuf> {
-        known_stores(self.home.path())
     }
 
     /// The project that the working directory is in, if what the command writes there persists.
@@ -370,7 +366,7 @@ pub fn why_no_project(home: &Path, directory: &Path) -> Option<&'static str> {
 /// The paths that are known to contain credentials of a user with this home.
 fn known_stores(home: &Path) -> impl Iterator<Item = PathBuf> {
     let in_home = hide::IN_HOME.iter().map(move |name| home.join(name));
-    in_home.chain(hide::ELSEWHERE.iter().map(PathBuf::from))
+    in_home.chain(hide::elsewhere().map(PathBuf::from))
 }
 
 /// Returns what is visible beyond the system, both elsewhere and in the home directory.
@@ -438,6 +434,7 @@ const SYSTEM: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Launch;
 
     fn planned(directory: &str, home: &str) -> MountPlan {
         let request = MountRequest {
@@ -523,7 +520,10 @@ mod tests {
             let request = MountRequest {
                 working_directory: "/srv/app".into(),
                 home: Some("/home/ann".into()),
-                projects: vec![project.into()],
+                launch: Launch {
+                    projects: vec![project.into()],
+                    ..Launch::default()
+                },
                 ..MountRequest::default()
             };
             assert!(MountPlan::new(request).is_err(), "{project}");
@@ -561,7 +561,10 @@ mod tests {
         let with_folder = |folder: &str| {
             MountPlan::new(MountRequest {
                 working_directory: "/srv/app".into(),
-                own_folders: vec![folder.into()],
+                launch: Launch {
+                    own_folders: vec![folder.into()],
+                    ..Launch::default()
+                },
                 ..MountRequest::default()
             })
         };
@@ -576,8 +579,11 @@ mod tests {
         let request = MountRequest {
             working_directory: "/home/ann/app".into(),
             home: Some("/home/ann".into()),
-            see: vec!["/data/models".into(), "/home/ann/tools".into()],
-            see_home: vec!["claude".into(), ".vimrc".into(), ".config/gh".into()],
+            launch: Launch {
+                see: vec!["/data/models".into(), "/home/ann/tools".into()],
+                see_home: vec!["claude".into(), ".vimrc".into(), ".config/gh".into()],
+                ..Launch::default()
+            },
             ..MountRequest::default()
         };
         let plan = MountPlan::new(request).unwrap();
@@ -624,7 +630,10 @@ mod tests {
             let request = MountRequest {
                 working_directory: "/srv/app".into(),
                 home: Some("/home/ann".into()),
-                see: vec![path.into()],
+                launch: Launch {
+                    see: vec![path.into()],
+                    ..Launch::default()
+                },
                 ..MountRequest::default()
             };
             assert!(MountPlan::new(request).is_err(), "{path}");

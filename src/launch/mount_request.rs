@@ -1,6 +1,5 @@
 //! What the sandbox's file system should contain, according to the user and this machine.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,7 @@ use super::failure::{At, Failure, Step};
 use super::identity::{Identity, User};
 use super::paths::by_name;
 use super::repository::outside;
-use super::request::{Kept, Launch};
+use super::request::Launch;
 use super::{environment, hide, view};
 
 /// What the file system should contain: the user's wishes, and what this machine has of them.
@@ -24,35 +23,12 @@ pub struct MountRequest {
     pub home: Option<PathBuf>,
     /// Home directories of other users that this process could see (root's own, when root runs it).
     pub other_homes: Vec<PathBuf>,
-    /// Further directories that stay writable, canonical.
-    pub projects: Vec<PathBuf>,
-    /// Further directories and files to show, read-only, canonical.
-    pub see: Vec<PathBuf>,
-    /// What to show of the home directory beyond the default: sets and paths, as
-    /// [`crate::tools::named`] takes them.
-    pub see_home: Vec<String>,
-    /// Further sets of the home directory, if there is one.
-    pub sets: Vec<String>,
-    /// Folders of the home directory that outlive the sandbox.
-    pub kept: Vec<Kept>,
-    /// Files to make in the home directory unless it shows them, by path relative to it.
-    pub files: BTreeMap<PathBuf, String>,
-    /// Files and directories to hide, beyond the built-in ones; absolute.
-    pub hide: Vec<PathBuf>,
-    /// Those of `hide` that nothing may replace.
-    pub own: Vec<PathBuf>,
-    /// Folders to which nothing may be added, canonical.
-    pub own_folders: Vec<PathBuf>,
-    /// Files that the command may neither change nor make.
-    pub read_only: Vec<PathBuf>,
     /// Unix sockets of the host, by path.
     pub sockets: Vec<PathBuf>,
     /// Directories of repositories outside, canonical, whose worktrees or submodules are projects.
     pub repositories: Vec<PathBuf>,
-    /// Whether what git obeys in the projects' repositories stays writable.
-    pub writable_git: bool,
-    /// Whether files that tools run on their own are guarded.
-    pub guard_tools: bool,
+    /// The user's wishes. What is to be shown, written to or kept from changes is canonical.
+    pub launch: Launch,
 }
 
 impl MountRequest {
@@ -75,19 +51,14 @@ impl MountRequest {
             project,
             home,
             other_homes,
-            projects,
-            see: real("--see", &launch.see)?,
-            see_home: launch.see_home.clone(),
-            sets: launch.sets.clone(),
-            kept: launch.kept.clone(),
-            files: launch.files.clone(),
-            hide: hidden(launch),
-            own: launch.own.iter().filter_map(|path| by_name(path)).collect(),
-            own_folders: launch.own_folders.clone(),
-            read_only: launch.read_only.clone(),
             sockets: host_sockets(&sockets),
-            writable_git: launch.writable_git,
-            guard_tools: launch.guard_tools,
+            launch: Launch {
+                projects,
+                see: real("--see", &launch.see)?,
+                hide: hidden(launch),
+                own: launch.own.iter().filter_map(|path| by_name(path)).collect(),
+                ..launch.clone()
+            },
         })
     }
 }
@@ -134,7 +105,7 @@ fn hidden(launch: &Launch) -> Vec<PathBuf> {
     let named = environment::credential_files(&variables);
     let named = launch.hide.iter().chain(&named);
     let mut hide: Vec<PathBuf> = named.flat_map(both).flatten().collect();
-    hide.extend(environment::relocated(&variables, hide::IN_HOME));
+    hide.extend(environment::relocated(&variables, &hide::IN_HOME));
     hide.sort();
     hide.dedup();
     hide

@@ -11,7 +11,6 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use gateway_names::real_path;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
 use super::bounds::MemoryBound;
@@ -148,7 +147,7 @@ fn show(tree: &Tree, layers: &mut Layers) -> Result<bool, Failure> {
 /// A [`Step::Mounts`] failure.
 pub fn seal() -> Result<(), Failure> {
     for path in [c"/", c"/dev"] {
-        syscall::make_only_this_read_only(path).at(Step::Mounts, "read-only root")?;
+        syscall::make_read_only(path).at(Step::Mounts, "read-only root")?;
     }
     Ok(())
 }
@@ -188,11 +187,7 @@ fn see(tree: &Tree, layers: &mut Layers) -> io::Result<bool> {
     if !tree.is_directory() {
         return Ok(false);
     }
-    match layers.read(&place, tree.path(), &place) {
-        Ok(()) => Ok(true),
-        Err(error) if overlay::is_refusal(&error) => Ok(false),
-        Err(error) => Err(error),
-    }
+    overlay::unless_refused(layers.read(&place, tree.path(), &place))
 }
 
 /// Creates the home directory: in memory, with what is visible of the user's own. Returns whether
@@ -253,30 +248,22 @@ fn make_files(plan: &MountPlan, home: &Path) -> Result<(), Failure> {
 /// Changes stay in memory. Returns the same as [`see`].
 fn see_in_home(path: &Path, layers: &mut Layers) -> io::Result<bool> {
     let place = below(Path::new(STAGE), path);
-    // A link shows its target.
-    let Ok(real) = real_path(path) else {
+    let Some((real, is_directory)) = layers.shown(path)? else {
         return Ok(true);
     };
-    let found = fs::metadata(&real)?;
-    if layers.hide(path) || layers.hide(&real) || !(found.is_file() || found.is_dir()) {
-        return Ok(true);
-    }
-    if found.is_file() {
+    if !is_directory {
         place.parent().map_or(Ok(()), make_directories)?;
         fs::copy(&real, &place)?;
         return Ok(true);
     }
     make_directories(&place)?;
-    match layers.write(&real, &place) {
-        Ok(()) => Ok(true),
-        Err(error) if overlay::is_refusal(&error) => {
-            let tree = Tree::take_from(&real, path)?;
-            tree.restrict(RDONLY | NOSUID | NODEV)?;
-            tree.put(Path::new(STAGE))?;
-            Ok(false)
-        }
-        Err(error) => Err(error),
+    let is_overlaid = overlay::unless_refused(layers.write(&real, &place))?;
+    if !is_overlaid {
+        let tree = Tree::take_from(&real, path)?;
+        tree.restrict(RDONLY | NOSUID | NODEV)?;
+        tree.put(Path::new(STAGE))?;
     }
+    Ok(is_overlaid)
 }
 
 /// Makes the stage the root of this mount namespace, and detaches the host's.

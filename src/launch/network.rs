@@ -5,7 +5,7 @@
 //! make them fail.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -115,20 +115,9 @@ fn add_addresses(family: AddressFamily) -> io::Result<()> {
     // flags. "local 0/0 dev lo": every destination is this host. The preferred source keeps a
     // connection from seeming to come from its own destination.
     let (table, scope) = (libc::RT_TABLE_LOCAL, libc::RT_SCOPE_HOST);
-    let header = [
-        family,
-        0,
-        0,
-        0,
-        table,
-        libc::RTPROT_STATIC,
-        scope,
-        libc::RTN_LOCAL,
-        0,
-        0,
-        0,
-        0,
-    ];
+    let mut header = [0; 12];
+    header[0] = family;
+    header[4..8].copy_from_slice(&[table, libc::RTPROT_STATIC, scope, libc::RTN_LOCAL]);
     netlink.message(libc::RTM_NEWROUTE, ACK | CREATE | EXCL, &header, |n| {
         n.attribute(libc::RTA_OIF, &LOOPBACK.to_ne_bytes());
         n.attribute(libc::RTA_PREFSRC, &address);
@@ -186,17 +175,11 @@ fn socket(kind: SocketType, port: u16, ipv6: bool, transparent: bool) -> io::Res
     } else {
         syscall::set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     }
-    if ipv6 {
-        rustix::net::bind(
-            &socket,
-            &std::net::SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0),
-        )?;
-    } else {
-        rustix::net::bind(
-            &socket,
-            &std::net::SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port),
-        )?;
-    }
+    let any: IpAddr = match ipv6 {
+        true => Ipv6Addr::UNSPECIFIED.into(),
+        false => Ipv4Addr::UNSPECIFIED.into(),
+    };
+    rustix::net::bind(&socket, &SocketAddr::new(any, port))?;
     if kind == SocketType::STREAM {
         rustix::net::listen(&socket, BACKLOG)?;
     }

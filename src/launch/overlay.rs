@@ -13,10 +13,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 use gateway_names::real_path;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::mount::MountFlags;
 
 use super::paths::c_string;
-use super::syscall;
 
 /// The in-memory folder for the overlays' own data: whiteouts, and files written through them.
 #[derive(Debug)]
@@ -38,8 +38,22 @@ impl Layers {
     }
 
     /// Whether a path of the host is hidden, or lies in a hidden one.
-    pub fn hide(&self, path: &Path) -> bool {
+    fn hide(&self, path: &Path) -> bool {
         self.hidden.iter().any(|hidden| path.starts_with(hidden))
+    }
+
+    /// Returns what a path of the home directory shows, and whether that is a directory: a link
+    /// shows its target. `None` if it is hidden, or neither a file nor a directory.
+    ///
+    /// # Errors
+    /// The error of looking at it.
+    pub fn shown(&self, path: &Path) -> io::Result<Option<(PathBuf, bool)>> {
+        let Ok(real) = real_path(path) else {
+            return Ok(None);
+        };
+        let found = fs::metadata(&real)?;
+        let is_shown = !self.hide(path) && !self.hide(&real) && (found.is_file() || found.is_dir());
+        Ok(is_shown.then(|| (real, found.is_dir())))
     }
 
     /// Mounts `lower` at `at` without the hidden names, read-only.
@@ -47,7 +61,7 @@ impl Layers {
     /// `real` is the path of `lower` on the host. The hidden names are matched against it.
     ///
     /// # Errors
-    /// The kernel's error. [`is_refusal`] tells whether it means that this directory cannot be
+    /// The kernel's error. [`unless_refused`] tells whether it means that this directory cannot be
     /// overlaid at all.
     pub fn read(&mut self, lower: &Path, real: &Path, at: &Path) -> io::Result<()> {
         let (upper, is_empty) = self.upper(real)?;
@@ -97,20 +111,18 @@ impl Layers {
     }
 }
 
-/// Whether an error means that the kernel cannot overlay this directory. It may be an overlay over
-/// an overlay, its file system may not support it, or other mounts may lie in it.
-pub fn is_refusal(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(
-            libc::EINVAL
-                | libc::ENODEV
-                | libc::EOPNOTSUPP
-                | libc::ELOOP
-                | libc::EPERM
-                | libc::ENOSYS
-        )
-    )
+/// Returns whether an overlay was mounted. It was not if the kernel cannot overlay this directory:
+/// it may be an overlay over an overlay, its file system may not support it, or other mounts may
+/// lie in it.
+///
+/// # Errors
+/// Any other.
+pub fn unless_refused(mounted: io::Result<()>) -> io::Result<bool> {
+    use libc::{EINVAL, ELOOP, ENODEV, ENOSYS, EOPNOTSUPP, EPERM};
+    match mounted.as_ref().err().and_then(io::Error::raw_os_error) {
+        Some(EINVAL | ENODEV | EOPNOTSUPP | ELOOP | EPERM | ENOSYS) => Ok(false),
+        _ => mounted.map(|()| true),
+    }
 }
 
 fn mount(at: &Path, options: &[u8], flags: MountFlags) -> io::Result<()> {
@@ -204,7 +216,9 @@ fn white_out(lower: &Path, upper: &Path, name: &Path) -> io::Result<()> {
             _ => {}
         }
     }
-    syscall::whiteout(&c_string(upper.join(name).as_os_str())?)
+    // This device means "nothing is here" to overlayfs.
+    let device = FileType::CharacterDevice;
+    Ok(mknodat(CWD, upper.join(name), device, Mode::empty(), 0)?)
 }
 
 fn append_escaped(options: &mut Vec<u8>, path: &OsStr) {

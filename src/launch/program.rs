@@ -218,12 +218,6 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_the_system_is_found() {
-        assert!(root_owned_program("sh").is_some());
-        assert_eq!(root_owned_program("no-such-program"), None);
-    }
-
-    #[test]
     fn a_program_is_found_by_its_path_or_by_the_search_path() {
         let find = |name: &str| {
             find(

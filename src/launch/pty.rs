@@ -7,6 +7,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 
+use super::streams::write_all;
 use super::syscall;
 
 /// The command's terminal, seen from the caller's.
@@ -131,7 +132,10 @@ impl Pty {
             return false;
         };
         match rustix::io::read(master, &mut buffer) {
-            Ok(count) if count > 0 => write_all(&self.screen, &buffer[..count]),
+            Ok(count) if count > 0 => {
+                // A terminal that has hung up shows nothing; SIGHUP tells.
+                write_all(&self.screen, &buffer[..count]).is_ok()
+            }
             Err(Errno::INTR) => true,
             Err(Errno::AGAIN) => false,
             Ok(_) | Err(_) => {
@@ -158,16 +162,4 @@ fn keyboard() -> PollFd<'static> {
 fn is_readable() -> bool {
     let now = rustix::event::Timespec::default();
     rustix::event::poll(&mut [keyboard()], Some(&now)).is_ok_and(|ready| ready > 0)
-}
-
-fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> bool {
-    while !bytes.is_empty() {
-        match rustix::io::write(file, bytes) {
-            Ok(count) if count > 0 => bytes = &bytes[count..],
-            Err(Errno::INTR) => {}
-            // A terminal that has hung up shows nothing; SIGHUP tells.
-            _ => return false,
-        }
-    }
-    true
 }

@@ -25,11 +25,9 @@ pub fn reexec(plan: &Plan, gateway: LauncherEnd) -> io::Error {
                 settings.as_raw_fd().to_string().into(),
                 process.unwrap_or(0).to_string().into(),
             ];
-            match (command::strings(&arguments), command::block(&passed)) {
-                (Ok(arguments), Ok(passed)) => {
-                    syscall::execute(c"/proc/self/exe", &arguments, &passed)
-                }
-                (Err(error), _) | (_, Err(error)) => error,
+            match command::prepared(&arguments, &passed) {
+                Ok((arguments, passed)) => syscall::execute(c"/proc/self/exe", &arguments, &passed),
+                Err(error) => error,
             }
         }
     }

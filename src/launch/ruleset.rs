@@ -34,10 +34,7 @@ fn tproxy(n: &mut Netlink, tcp_port: u16) {
     chain(n, "pre", "filter", Hook::Prerouting, -150);
     for family in FAMILIES {
         rule(n, "pre", |n| {
-            equal(n, |n| meta(n, META_NFPROTO), &[family as u8]);
-            tcp_but_not_dns(n);
-            not_to_loopback(n, family);
-            load(n, &tcp_port.to_be_bytes());
+            taken(n, family, tcp_port);
             // No address and no mark: the destination stays, and is already local.
             expression(n, "tproxy", |n| {
                 n.be32(1, family as u32);
@@ -52,10 +49,7 @@ fn redirect(n: &mut Netlink, tcp_port: u16) {
     chain(n, "out", "nat", Hook::Output, -100);
     for family in FAMILIES {
         rule(n, "out", |n| {
-            equal(n, |n| meta(n, META_NFPROTO), &[family as u8]);
-            tcp_but_not_dns(n);
-            not_to_loopback(n, family);
-            load(n, &tcp_port.to_be_bytes());
+            taken(n, family, tcp_port);
             expression(n, "redir", |n| {
                 n.be32(1, REGISTER);
                 n.be32(2, REGISTER);
@@ -70,15 +64,12 @@ fn refuse_the_rest(n: &mut Netlink) {
     chain(n, "flt", "filter", Hook::Output, 0);
     for family in FAMILIES {
         rule(n, "flt", |n| {
-            equal(n, |n| meta(n, META_NFPROTO), &[family as u8]);
-            equal(n, |n| meta(n, META_L4PROTO), &[libc::IPPROTO_UDP as u8]);
+            meta(n, META_NFPROTO, EQUAL, family);
+            meta(n, META_L4PROTO, EQUAL, libc::IPPROTO_UDP);
             not_to_dns(n);
             // Answers from the gateway's own socket come from port 53.
-            differ(
-                n,
-                |n| payload(n, TRANSPORT_HEADER, 0, 2),
-                &DNS_PORT.to_be_bytes(),
-            );
+            payload(n, TRANSPORT_HEADER, 0, 2);
+            compare(n, DIFFERENT, &DNS_PORT.to_be_bytes());
             not_to_loopback(n, family);
             reject(n);
         });
@@ -90,7 +81,7 @@ fn refuse_the_rest(n: &mut Netlink) {
             libc::IPPROTO_ICMP,
             libc::IPPROTO_ICMPV6,
         ] {
-            differ(n, |n| meta(n, META_L4PROTO), &[protocol as u8]);
+            meta(n, META_L4PROTO, DIFFERENT, protocol);
         }
         reject(n);
     });
@@ -129,11 +120,13 @@ fn expression(n: &mut Netlink, name: &str, body: impl FnOnce(&mut Netlink)) {
     });
 }
 
-fn meta(n: &mut Netlink, key: u32) {
+/// Goes on only if a number of one byte that belongs to the packet compares like that.
+fn meta(n: &mut Netlink, key: u32, operation: u32, value: i32) {
     expression(n, "meta", |n| {
         n.be32(1, REGISTER);
         n.be32(2, key);
     });
+    compare(n, operation, &[value as u8]);
 }
 
 fn payload(n: &mut Netlink, base: u32, offset: u32, length: u32) {
@@ -145,16 +138,6 @@ fn payload(n: &mut Netlink, base: u32, offset: u32, length: u32) {
     });
 }
 
-fn equal(n: &mut Netlink, loading: impl FnOnce(&mut Netlink), data: &[u8]) {
-    loading(n);
-    compare(n, 0, data);
-}
-
-fn differ(n: &mut Netlink, loading: impl FnOnce(&mut Netlink), data: &[u8]) {
-    loading(n);
-    compare(n, 1, data);
-}
-
 fn compare(n: &mut Netlink, operation: u32, data: &[u8]) {
     expression(n, "cmp", |n| {
         n.be32(1, REGISTER);
@@ -163,27 +146,26 @@ fn compare(n: &mut Netlink, operation: u32, data: &[u8]) {
     });
 }
 
-fn tcp_but_not_dns(n: &mut Netlink) {
-    equal(n, |n| meta(n, META_L4PROTO), &[libc::IPPROTO_TCP as u8]);
+/// Goes on only with what the gateway takes: TCP of this family, but DNS and what stays on the
+/// loopback. Loads the port that takes it.
+fn taken(n: &mut Netlink, family: i32, tcp_port: u16) {
+    meta(n, META_NFPROTO, EQUAL, family);
+    meta(n, META_L4PROTO, EQUAL, libc::IPPROTO_TCP);
     not_to_dns(n);
+    not_to_loopback(n, family);
+    load(n, &tcp_port.to_be_bytes());
 }
 
 /// TCP and UDP have the destination port at the same place.
 fn not_to_dns(n: &mut Netlink) {
-    differ(
-        n,
-        |n| payload(n, TRANSPORT_HEADER, 2, 2),
-        &DNS_PORT.to_be_bytes(),
-    );
+    payload(n, TRANSPORT_HEADER, 2, 2);
+    compare(n, DIFFERENT, &DNS_PORT.to_be_bytes());
 }
 
 fn not_to_loopback(n: &mut Netlink, family: i32) {
     if family == libc::AF_INET6 {
-        return differ(
-            n,
-            |n| payload(n, NETWORK_HEADER, 24, 16),
-            &std::net::Ipv6Addr::LOCALHOST.octets(),
-        );
+        payload(n, NETWORK_HEADER, 24, 16);
+        return compare(n, DIFFERENT, &std::net::Ipv6Addr::LOCALHOST.octets());
     }
     payload(n, NETWORK_HEADER, 16, 4);
     expression(n, "bitwise", |n| {
@@ -193,7 +175,7 @@ fn not_to_loopback(n: &mut Netlink, family: i32) {
         n.nest(4, |n| n.attribute(1, &[255, 0, 0, 0]));
         n.nest(5, |n| n.attribute(1, &[0; 4]));
     });
-    compare(n, 1, &[127, 0, 0, 0]);
+    compare(n, DIFFERENT, &[127, 0, 0, 0]);
 }
 
 fn load(n: &mut Netlink, data: &[u8]) {
@@ -231,6 +213,8 @@ const NFT_NEWRULE: u16 = (10 << 8) | 6;
 const NFTA_TABLE_NAME: u16 = 1;
 const META_NFPROTO: u32 = 15;
 const META_L4PROTO: u32 = 16;
+const EQUAL: u32 = 0;
+const DIFFERENT: u32 = 1;
 const NETWORK_HEADER: u32 = 1;
 const TRANSPORT_HEADER: u32 = 2;
 const VERDICT_REGISTER: u32 = 0;

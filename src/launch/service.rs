@@ -8,6 +8,8 @@ use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::{refuse, syscall};
 
 /// What the service manager passed.
@@ -55,7 +57,8 @@ pub fn take() -> io::Result<Passed> {
 
 /// The time since the system was started, as its service manager counts it.
 pub fn monotonic() -> Duration {
-    syscall::monotonic()
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 fn take_variable(name: &str) -> Option<OsString> {

@@ -332,7 +332,8 @@ fn read_at(buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     }
 }
 
-fn write_all(file: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
+/// Writes all of it, whatever interrupts.
+pub(super) fn write_all(file: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match rustix::io::write(&file, bytes) {
             Ok(0) => return Err(Errno::IO),

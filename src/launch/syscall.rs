@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, WaitOptions};
 
 /// Which process returned from [`clone_into_namespaces`] or [`fork`].
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub enum Side {
     /// The old process, with the number and a handle of the new one.
     Parent {
         /// The child's number in the caller's PID namespace.
-        pid: rustix::process::Pid,
+        pid: Pid,
         /// A handle that always refers to this process.
         pidfd: OwnedFd,
     },
@@ -65,8 +65,7 @@ fn clone(flags: u64) -> io::Result<Side> {
     }
     // SAFETY: the kernel has just written a new descriptor there, which nothing else owns.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    let pid = rustix::process::Pid::from_raw(pid as i32)
-        .ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let pid = Pid::from_raw(pid as i32).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
     Ok(Side::Parent { pid, pidfd })
 }
 
@@ -99,8 +98,7 @@ pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
     // SAFETY: `dup3` touches no memory. What was open at `number` belongs to a Rust value of the
     // process image that was cloned; the caller is past the point where any of those is used or
     // dropped.
-    check(unsafe { libc::dup3(fd.as_raw_fd(), number, libc::O_CLOEXEC) }.into())?;
-    Ok(())
+    done(unsafe { libc::dup3(fd.as_raw_fd(), number, libc::O_CLOEXEC) }.into())
 }
 
 /// Borrows a descriptor by its number.
@@ -109,31 +107,13 @@ pub fn borrow(fd: RawFd) -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// Closes every descriptor from `first` on.
+/// Closes every descriptor from `first` on; with `CLOSE_RANGE_CLOEXEC`, only at the next exec.
 ///
 /// # Errors
-/// `ENOSYS` before Linux 5.9.
-pub fn close_from(first: u32) -> io::Result<()> {
+/// `ENOSYS` before Linux 5.9; `EINVAL` for the flag before 5.11.
+pub fn close_range(first: u32, flags: u32) -> io::Result<()> {
     // SAFETY: as for `place`: no Rust value that owns one of these is used or dropped afterwards.
-    check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) })?;
-    Ok(())
-}
-
-/// Marks every descriptor from `first` on as close-on-exec.
-///
-/// # Errors
-/// `ENOSYS` before Linux 5.9, `EINVAL` before 5.11.
-pub fn close_on_exec_from(first: u32) -> io::Result<()> {
-    // SAFETY: marks only; closes nothing.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            first,
-            u32::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
-    })?;
-    Ok(())
+    done(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) })
 }
 
 /// Sets an integer socket option.
@@ -152,8 +132,7 @@ pub fn set_option(socket: impl AsFd, level: i32, option: i32, value: i32) -> io:
             size_of::<i32>() as u32,
         )
     };
-    check(result.into())?;
-    Ok(())
+    done(result.into())
 }
 
 /// Returns the number of the socket's network namespace (`SO_NETNS_COOKIE`).
@@ -161,21 +140,21 @@ pub fn set_option(socket: impl AsFd, level: i32, option: i32, value: i32) -> io:
 /// # Errors
 /// `ENOPROTOOPT` before Linux 5.14.
 pub fn network_cookie(socket: impl AsFd) -> io::Result<u64> {
-    let mut cookie = 0_u64;
-    let mut size = size_of::<u64>() as u32;
+    option_of(socket, libc::SOL_SOCKET, SO_NETNS_COOKIE, 0)
+}
+
+/// Reads a number that is a socket option, or the first of one's parts.
+fn option_of<T: Into<u64>>(
+    socket: impl AsFd,
+    level: i32,
+    option: i32,
+    mut value: T,
+) -> io::Result<T> {
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the pointers are to a live `u64` and to its size.
-    let result = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut size,
-        )
-    };
-    check(result.into())?;
-    Ok(cookie)
+    let (at, mut size) = ((&raw mut value).cast(), size_of::<T>() as u32);
+    // SAFETY: the pointers are to a live number, any bytes of which are valid, and to its size.
+    done(unsafe { libc::getsockopt(fd, level, option, at, &raw mut size) }.into())?;
+    Ok(value)
 }
 
 /// Joins a new, empty session key ring.
@@ -184,34 +163,20 @@ pub fn network_cookie(socket: impl AsFd) -> io::Result<u64> {
 /// `ENOSYS` or `EPERM` if the kernel or a container's filter provides no key rings.
 pub fn join_new_keyring() -> io::Result<()> {
     // SAFETY: a null name means an anonymous ring; no memory is passed.
-    check(unsafe {
+    done(unsafe {
         libc::syscall(
             libc::SYS_keyctl,
             KEYCTL_JOIN_SESSION_KEYRING,
             ptr::null::<u8>(),
         )
-    })?;
-    Ok(())
-}
-
-/// Makes the whole mount tree under `path` read-only.
-///
-/// # Errors
-/// `ENOSYS` before Linux 5.12.
-pub fn make_read_only(path: &CStr) -> io::Result<()> {
-    set_attributes(
-        libc::AT_FDCWD,
-        path,
-        libc::AT_RECURSIVE,
-        libc::MOUNT_ATTR_RDONLY,
-    )
+    })
 }
 
 /// Makes the mount at `path` read-only, but not the mounts in it.
 ///
 /// # Errors
 /// `ENOSYS` before Linux 5.12.
-pub fn make_only_this_read_only(path: &CStr) -> io::Result<()> {
+pub fn make_read_only(path: &CStr) -> io::Result<()> {
     set_attributes(libc::AT_FDCWD, path, 0, libc::MOUNT_ATTR_RDONLY)
 }
 
@@ -233,7 +198,7 @@ fn set_attributes(at: RawFd, path: &CStr, flags: i32, attributes: u64) -> io::Re
     };
     let size = size_of::<libc::mount_attr>();
     // SAFETY: the path is terminated, the attributes live across the call, and the size is theirs.
-    check(unsafe {
+    done(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
             at,
@@ -242,18 +207,7 @@ fn set_attributes(at: RawFd, path: &CStr, flags: i32, attributes: u64) -> io::Re
             &raw const attributes,
             size,
         )
-    })?;
-    Ok(())
-}
-
-/// Creates a character device with number 0:0, which means "nothing is here" to overlayfs.
-///
-/// # Errors
-/// The error of `mknod`.
-pub fn whiteout(path: &CStr) -> io::Result<()> {
-    // SAFETY: the path is terminated.
-    check(unsafe { libc::mknod(path.as_ptr(), libc::S_IFCHR, 0) }.into())?;
-    Ok(())
+    })
 }
 
 /// Removes a capability, by number, from the bounding set.
@@ -262,22 +216,7 @@ pub fn whiteout(path: &CStr) -> io::Result<()> {
 /// `EINVAL` for a number that the kernel does not know.
 pub fn drop_bounding(capability: i32) -> io::Result<()> {
     // SAFETY: no memory is passed.
-    check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }.into())?;
-    Ok(())
-}
-
-/// Empties the effective, permitted and inheritable sets.
-///
-/// # Errors
-/// Returns the error of `capset`.
-pub fn drop_all_capabilities() -> io::Result<()> {
-    // struct __user_cap_header_struct (version 3, this process) and two __user_cap_data_struct
-    let header = [LINUX_CAPABILITY_VERSION_3, 0];
-    let data = [0_u32; 6];
-    // SAFETY: both arrays have the layout of the structures that version 3 reads, and live across
-    // the call.
-    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) })?;
-    Ok(())
+    done(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }.into())
 }
 
 /// Installs a seccomp filter on this thread; it needs `no_new_privs` or `CAP_SYS_ADMIN`.
@@ -291,15 +230,14 @@ pub fn install_filter(filter: &mut [libc::sock_filter]) -> io::Result<()> {
     };
     // SAFETY: the program points to `filter`, which lives across the call, and the length is its
     // own.
-    check(unsafe {
+    done(unsafe {
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
             0,
             &raw const program,
         )
-    })?;
-    Ok(())
+    })
 }
 
 /// The signals that are for the command when they arrive in its place.
@@ -332,16 +270,19 @@ impl SignalSet {
         Self(set)
     }
 
-    /// Blocks these signals and returns the previous mask.
+    /// Blocks these signals. Returns the previous mask, and a descriptor from which they are read.
     ///
     /// # Errors
-    /// The kernel documents none for these arguments.
-    pub fn block(&self) -> io::Result<Self> {
-        let mut old = Self::of(&[]);
+    /// `EMFILE` and similar.
+    pub fn block(&self) -> io::Result<(Self, OwnedFd)> {
+        let (mut old, own) = (Self::of(&[]), &raw const self.0);
         // SAFETY: both sets are initialised and live across the call.
-        let done = unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const self.0, &raw mut old.0) };
-        check(done.into())?;
-        Ok(old)
+        done(unsafe { libc::sigprocmask(libc::SIG_BLOCK, own, &raw mut old.0) }.into())?;
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        // SAFETY: the set is initialised and lives across the call.
+        let fd = check(unsafe { libc::signalfd(-1, own, flags) }.into())?;
+        // SAFETY: the kernel has just returned this descriptor, which nothing else owns.
+        Ok((old, unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
     }
 
     /// Makes this the mask.
@@ -349,29 +290,9 @@ impl SignalSet {
         // SAFETY: the set is initialised and lives across the call; a null old set is allowed.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
     }
-
-    /// Opens a descriptor from which these signals, blocked, can be read.
-    ///
-    /// # Errors
-    /// `EMFILE` and similar.
-    pub fn descriptor(&self) -> io::Result<OwnedFd> {
-        // SAFETY: the set is initialised and lives across the call.
-        let fd = check(
-            unsafe {
-                libc::signalfd(
-                    -1,
-                    &raw const self.0,
-                    libc::SFD_CLOEXEC | libc::SFD_NONBLOCK,
-                )
-            }
-            .into(),
-        )?;
-        // SAFETY: the kernel has just returned this descriptor, which nothing else owns.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
-    }
 }
 
-/// One signal read from a [`SignalSet::descriptor`].
+/// One signal read from a [`SignalSet::block`].
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
     /// Its number.
@@ -419,20 +340,8 @@ pub fn unsent(socket: impl AsFd) -> io::Result<u32> {
 
 /// Whether a TCP socket has no connection any more. What it had to send still counts as unsent.
 fn is_closed(socket: impl AsFd) -> io::Result<bool> {
-    let (mut state, mut length) = (0_u8, 1);
-    // SAFETY: the kernel writes at most `length` bytes, the first of `tcp_info`, which is the
-    // state. Both live across the call.
-    let asked = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut state).cast(),
-            &raw mut length,
-        )
-    };
-    check(asked.into())?;
-    Ok(state == TCP_CLOSE)
+    // `tcp_info` begins with the state.
+    Ok(option_of(socket, libc::IPPROTO_TCP, libc::TCP_INFO, 0_u8)? == TCP_CLOSE)
 }
 
 /// The state of a connection that was reset or has ended (`TCP_CLOSE` of the kernel's list).
@@ -484,25 +393,13 @@ pub fn process_group() -> Option<Pid> {
     Pid::from_raw(unsafe { libc::getpgrp() })
 }
 
-/// Returns the time of `CLOCK_MONOTONIC`.
-pub fn monotonic() -> std::time::Duration {
-    let mut now = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: the pointer is to a live `timespec`, for which all zeroes is valid. The clock exists
-    // on every Linux, so the call does not fail.
-    let now = unsafe {
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, now.as_mut_ptr());
-        now.assume_init()
-    };
-    std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
-}
-
 /// Sends a signal, by number, through a process handle.
 ///
 /// # Errors
 /// `ESRCH` if the process has ended.
 pub fn signal_through(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
     // SAFETY: a null info asks for the default one; no memory is passed.
-    check(unsafe {
+    done(unsafe {
         libc::syscall(
             libc::SYS_pidfd_send_signal,
             pidfd.as_raw_fd(),
@@ -510,8 +407,7 @@ pub fn signal_through(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
             ptr::null::<libc::siginfo_t>(),
             0_u32,
         )
-    })?;
-    Ok(())
+    })
 }
 
 /// Replaces this program image by the file at `path`; returns only if that fails.
@@ -548,39 +444,17 @@ pub fn execute_open(
 ///
 /// # Errors
 /// `ECHILD` if there is none.
-pub fn reap() -> io::Result<Option<(i32, i32)>> {
-    let (pid, status) = wait(-1, libc::WUNTRACED | libc::WNOHANG)?;
-    Ok((pid != 0).then_some((pid, status)))
+pub fn reap() -> rustix::io::Result<Option<(i32, i32)>> {
+    let any = || rustix::process::wait(WaitOptions::UNTRACED | WaitOptions::NOHANG);
+    let reaped = rustix::io::retry_on_intr(any)?;
+    Ok(reaped.map(|(pid, status)| (pid.as_raw_nonzero().get(), status.as_raw())))
 }
 
-/// Returns the raw status of a child that has ended, by number; `None` if it still runs, or is not
-/// a child.
-pub fn status_of(child: i32) -> Option<i32> {
-    let mut status = 0;
-    // SAFETY: the pointer is to a live `i32`.
-    let reaped = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
-    (reaped == child).then_some(status)
-}
-
-/// Waits for one child to end: its raw status.
-///
-/// # Errors
-/// `ECHILD` if it is not a child, or was waited for already.
-pub fn wait_for(pid: rustix::process::Pid) -> io::Result<i32> {
-    let (_, status) = wait(pid.as_raw_nonzero().get(), 0)?;
-    Ok(status)
-}
-
-/// Calls `waitpid`, anew whenever a signal interrupts it: the child's number and its raw status.
-fn wait(child: i32, how: i32) -> io::Result<(i32, i32)> {
-    let mut status = 0;
-    loop {
-        // SAFETY: the pointer is to a live `i32`.
-        match check(unsafe { libc::waitpid(child, &raw mut status, how) }.into()) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            waited => return Ok((waited? as i32, status)),
-        }
-    }
+/// Returns the raw status of a child that has ended; `None` if it still runs, or is not a child.
+/// Waits for its end unless `how` says otherwise.
+pub fn status_of(child: Pid, how: WaitOptions) -> Option<i32> {
+    let waited = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), how));
+    waited.ok()?.map(|(_, status)| status.as_raw())
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
@@ -591,6 +465,10 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
         .collect()
 }
 
+fn done(result: i64) -> io::Result<()> {
+    check(result).map(drop)
+}
+
 fn check(result: i64) -> io::Result<i64> {
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -599,6 +477,5 @@ fn check(result: i64) -> io::Result<i64> {
     }
 }
 
-const LINUX_CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 const SO_NETNS_COOKIE: i32 = 71;
 const KEYCTL_JOIN_SESSION_KEYRING: i32 = 1;

@@ -5,23 +5,9 @@
 //! name.
 
 use std::path::{Component, Path, PathBuf};
+use std::sync::LazyLock;
 
-/// A named part of home directories.
-#[derive(Clone, Copy, Debug)]
-pub struct Set {
-    /// Its name, as `--see-home` takes it.
-    pub name: &'static str,
-    /// Whether it is visible by default: it merely lets programs run.
-    pub unasked: bool,
-    /// Its directories and files, relative to the home directory.
-    pub paths: &'static [&'static str],
-}
-
-impl Set {
-    fn has(&self, path: &Path) -> bool {
-        self.paths.iter().any(|own| Path::new(own) == path)
-    }
-}
+use super::list;
 
 /// Returns the paths, relative to the home directory, for one item that the user asked for.
 ///
@@ -31,8 +17,10 @@ impl Set {
 /// # Errors
 /// Returns what is wrong with it, as text that follows its name.
 pub fn named(text: &str, home: &Path) -> Result<Vec<PathBuf>, &'static str> {
-    if let Some(set) = SETS.iter().find(|set| set.name == text) {
-        return Ok(set.paths.iter().map(PathBuf::from).collect());
+    let of_the_set = SETS.iter().filter(|(set, _)| *set == text);
+    let paths: Vec<_> = of_the_set.map(|(_, path)| PathBuf::from(path)).collect();
+    if !paths.is_empty() {
+        return Ok(paths);
     }
     let path = Path::new(
         text.strip_prefix("~/")
@@ -62,225 +50,33 @@ pub fn named(text: &str, home: &Path) -> Result<Vec<PathBuf>, &'static str> {
 
 /// The paths of the sets that are visible by default.
 pub fn unasked() -> impl Iterator<Item = PathBuf> {
-    SETS.iter()
-        .filter(|set| set.unasked)
-        .flat_map(|set| set.paths.iter().map(PathBuf::from))
+    let listed = SETS.iter().filter(|(set, _)| UNASKED.contains(set));
+    listed.map(|(_, path)| PathBuf::from(path))
 }
 
 /// The names of the sets that contain at least one of these paths.
-pub fn names_of(paths: &[PathBuf]) -> impl Iterator<Item = &'static str> {
-    let has = |set: &&Set| paths.iter().any(|path| set.has(path));
-    SETS.iter().filter(has).map(|set| set.name)
+pub fn names_of(paths: &[PathBuf]) -> Vec<&'static str> {
+    let has = |(_, own): &&(&str, &str)| paths.iter().any(|path| path == Path::new(own));
+    let mut names: Vec<_> = SETS.iter().filter(has).map(|(set, _)| *set).collect();
+    names.dedup();
+    names
 }
 
 /// Whether a path belongs to some set.
 pub fn is_of_a_set(path: &Path) -> bool {
-    SETS.iter().any(|set| set.has(path))
+    SETS.iter().any(|(_, own)| path == Path::new(own))
 }
 
-/// Every set.
-pub const SETS: &[Set] = &[
-    Set {
-        name: "programs",
-        unasked: true,
-        paths: &[
-            "bin",
-            ".bin",
-            ".local/bin",
-            ".local/lib",
-            ".asdf",
-            ".local/share/mise/installs",
-            ".local/share/mise/shims",
-            ".proto/bin",
-            ".proto/shims",
-            ".proto/tools",
-            ".local/share/aquaproj-aqua",
-            ".local/share/claude/versions",
-            ".local/share/cursor-agent/versions",
-            ".opencode/bin",
-            ".krew",
-            ".nix-profile",
-            ".local/state/nix/profiles",
-            ".guix-profile",
-        ],
-    },
-    Set {
-        name: "rust",
-        unasked: true,
-        paths: &[".cargo/bin", ".cargo/env", ".cargo/registry", ".rustup"],
-    },
-    Set {
-        name: "node",
-        unasked: true,
-        paths: &[
-            ".nvm",
-            ".volta",
-            ".fnm",
-            ".local/share/fnm",
-            ".npm-global",
-            ".npm/_cacache",
-            ".npm/_npx",
-            ".cache/node",
-            ".cache/yarn",
-            ".yarn/berry/cache",
-            ".local/share/pnpm",
-            ".cache/pnpm",
-            ".bun/bin",
-            ".bun/install",
-            ".deno/bin",
-            ".cache/deno",
-            ".cache/ms-playwright",
-            ".cache/puppeteer",
-            ".cache/Cypress",
-        ],
-    },
-    Set {
-        name: "python",
-        unasked: true,
-        paths: &[
-            ".pyenv",
-            ".local/share/uv/python",
-            ".local/share/uv/tools",
-            ".local/pipx",
-            ".local/share/pipx",
-            ".local/share/virtualenvs",
-            ".virtualenvs",
-            ".cache/uv",
-            ".cache/pip",
-            ".cache/pypoetry/virtualenvs",
-            ".rye/shims",
-            ".rye/py",
-            ".rye/tools",
-            "miniconda3",
-            "anaconda3",
-            "miniforge3",
-            "mambaforge",
-            "micromamba",
-            ".pixi/bin",
-            ".pixi/envs",
-        ],
-    },
-    Set {
-        name: "go",
-        unasked: true,
-        paths: &[
-            "go/bin",
-            "go/pkg",
-            "sdk",
-            ".cache/go-build",
-            ".goenv",
-            ".gvm",
-        ],
-    },
-    Set {
-        name: "java",
-        unasked: true,
-        paths: &[
-            ".sdkman/bin",
-            ".sdkman/candidates",
-            ".sdkman/src",
-            ".jenv",
-            ".jabba",
-            ".m2/repository",
-            ".m2/wrapper",
-            ".gradle/caches",
-            ".gradle/wrapper",
-            ".gradle/jdks",
-            ".ivy2/cache",
-            ".cache/coursier",
-        ],
-    },
-    Set {
-        name: "ruby",
-        unasked: true,
-        paths: &[
-            ".rbenv",
-            ".rvm",
-            ".gem/ruby",
-            ".local/share/gem/ruby",
-            ".bundle/cache",
-        ],
-    },
-    Set {
-        name: "php",
-        unasked: true,
-        paths: &[
-            ".composer/vendor",
-            ".config/composer/vendor",
-            ".cache/composer",
-        ],
-    },
-    Set {
-        name: "dotnet",
-        unasked: true,
-        paths: &[
-            ".dotnet/tools",
-            ".dotnet/sdk",
-            ".dotnet/shared",
-            ".dotnet/host",
-            ".nuget/packages",
-        ],
-    },
-    Set {
-        name: "haskell",
-        unasked: true,
-        paths: &[
-            ".ghcup/bin",
-            ".ghcup/ghc",
-            ".cabal/bin",
-            ".cabal/packages",
-            ".stack/programs",
-        ],
-    },
-    Set {
-        name: "elixir",
-        unasked: true,
-        paths: &[
-            ".mix/archives",
-            ".mix/elixir",
-            ".hex/packages",
-            ".cache/rebar3",
-        ],
-    },
-    // Instructions that users wrote for their agents. The agents' settings may contain tokens, and
-    // their sessions contain conversations, so neither is included.
-    Set {
-        name: "claude",
-        unasked: false,
-        paths: &[
-            ".claude/CLAUDE.md",
-            ".claude/agents",
-            ".claude/commands",
-            ".claude/output-styles",
-            ".claude/plugins",
-            ".claude/skills",
-        ],
-    },
-    Set {
-        name: "codex",
-        unasked: false,
-        paths: &[
-            ".codex/AGENTS.md",
-            ".codex/prompts",
-            ".codex/rules",
-            ".codex/skills",
-        ],
-    },
-    Set {
-        name: "gemini",
-        unasked: false,
-        paths: &[
-            ".gemini/GEMINI.md",
-            ".gemini/commands",
-            ".gemini/extensions",
-        ],
-    },
-    Set {
-        name: "huggingface",
-        unasked: false,
-        paths: &[".cache/huggingface/hub", ".cache/huggingface/datasets"],
-    },
+/// The sets that are visible by default: they merely let programs run.
+const UNASKED: [&str; 11] = [
+    "programs", "rust", "node", "python", "go", "java", "ruby", "php", "dotnet", "haskell",
+    "elixir",
 ];
+
+/// Every set, by the name that `--see-home` takes, with each of its paths relative to the home
+/// directory.
+pub static SETS: LazyLock<Vec<(&str, &str)>> =
+    LazyLock::new(|| list::pairs(include_str!("data/sets.txt")).collect());
 
 #[cfg(test)]
 mod tests {
@@ -325,31 +121,24 @@ mod tests {
 
     #[test]
     fn no_set_is_or_lies_in_a_credential_store() {
-        for set in SETS {
-            for path in set.paths.iter().map(Path::new) {
-                let store = hide::IN_HOME.iter().find(|store| path.starts_with(store));
-                assert!(
-                    store.is_none(),
-                    "{}: {} lies in {store:?}",
-                    set.name,
-                    path.display()
-                );
-                assert!(
-                    path.is_relative()
-                        && path
-                            .components()
-                            .all(|part| matches!(part, Component::Normal(_)))
-                );
-            }
+        for (set, path) in SETS.iter() {
+            let path = Path::new(path);
+            let store = hide::IN_HOME.iter().find(|store| path.starts_with(store));
+            assert!(store.is_none(), "{set}: {path:?} lies in {store:?}");
+            let mut parts = path.components();
+            assert!(parts.all(|part| matches!(part, Component::Normal(_))));
         }
     }
 
     #[test]
     fn every_set_has_a_name_of_its_own_that_is_no_path() {
-        let mut names: Vec<_> = SETS.iter().map(|set| set.name).collect();
+        let mut names: Vec<_> = SETS.iter().map(|(set, _)| *set).collect();
         assert!(names.iter().all(|name| !name.contains(['/', '.', '~'])));
+        names.dedup();
+        let sets = names.len();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), SETS.len());
+        assert_eq!(names.len(), sets);
+        assert!(UNASKED.iter().all(|set| names.contains(set)));
     }
 }

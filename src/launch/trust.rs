@@ -15,7 +15,7 @@ use super::failure::{At, Failure, Step};
 use super::mount_plan::MountPlan;
 use super::paths::lexical;
 use super::tree::{bind, make_directories};
-use super::{environment, program, syscall, tools, truststore};
+use super::{environment, list, program, syscall, tools, truststore};
 use crate::enroll::Ready;
 use gateway_names::{SYSTEM_BUNDLES, real_path};
 
@@ -28,76 +28,10 @@ pub const CERTIFICATE: &str = "/run/gateway/ca.pem";
 /// The same as [`BUNDLE`], as a Java key store with the password `changeit`, inside the sandbox.
 pub const JAVA_STORE: &str = "/run/gateway/truststore.jks";
 
-/// What a variable of [`VARIABLES`] must be set to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// The path of the merged bundle: the client uses it instead of its own list.
-    Bundle,
-    /// The path of the session's CA alone: the client adds it to its own list.
-    Certificate,
-    /// Options for the Java virtual machine, added to existing ones.
-    JavaOptions,
-}
-
-/// A variable from which some client takes its CA certificates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variable {
-    /// Its name.
-    pub name: &'static str,
-    /// What it must be set to.
-    pub form: Form,
-    /// Who reads it.
-    pub clients: &'static str,
-}
-
-/// Every variable that is set inside, also for `gateway env` and `doctor`. `SSL_CERT_DIR` is not
-/// among them: it is removed.
-pub const VARIABLES: &[Variable] = &[
-    bundle(
-        "SSL_CERT_FILE",
-        "OpenSSL, Go, Ruby, PHP, Python ssl, rustls-native-certs",
-    ),
-    bundle("CURL_CA_BUNDLE", "curl, requests"),
-    bundle("REQUESTS_CA_BUNDLE", "Python requests, boto3"),
-    bundle("HTTPLIB2_CA_CERTS", "Python httplib2"),
-    bundle("PIP_CERT", "pip"),
-    certificate(
-        "NODE_EXTRA_CA_CERTS",
-        "Node.js, Bun, agents bundled with them",
-    ),
-    bundle("NPM_CONFIG_CAFILE", "npm"),
-    bundle("YARN_HTTPS_CA_FILE_PATH", "Yarn"),
-    certificate("DENO_CERT", "Deno"),
-    bundle("GIT_SSL_CAINFO", "git"),
-    bundle("CARGO_HTTP_CAINFO", "cargo"),
-    bundle("AWS_CA_BUNDLE", "AWS CLI and SDKs"),
-    bundle("CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", "gcloud"),
-    bundle("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "gRPC C core"),
-    bundle("NIX_SSL_CERT_FILE", "Nix"),
-    bundle("PERL_LWP_SSL_CA_FILE", "Perl LWP"),
-    bundle("JULIA_SSL_CA_ROOTS_PATH", "Julia"),
-    bundle("HEX_CACERTS_PATH", "Elixir Hex"),
-    variable(
-        "JAVA_TOOL_OPTIONS",
-        Form::JavaOptions,
-        "every Java virtual machine",
-    ),
-];
-
-const fn bundle(name: &'static str, clients: &'static str) -> Variable {
-    variable(name, Form::Bundle, clients)
-}
-
-const fn certificate(name: &'static str, clients: &'static str) -> Variable {
-    variable(name, Form::Certificate, clients)
-}
-
-const fn variable(name: &'static str, form: Form, clients: &'static str) -> Variable {
-    Variable {
-        name,
-        form,
-        clients,
-    }
+/// The variables from which clients take their CA certificates, but Java's, each with what it is
+/// set to inside.
+pub fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
+    list::pairs(include_str!("data/trust_variables.txt"))
 }
 
 /// Whether a Java virtual machine is seen: a command, an installed one, one of the home, or a build
@@ -105,8 +39,10 @@ const fn variable(name: &'static str, form: Form, clients: &'static str) -> Vari
 pub fn sees_java(plan: &MountPlan, variables: &[(OsString, OsString)]) -> bool {
     let path = environment::value(variables, "PATH").unwrap_or_default();
     let start = plan.working_directory.as_path();
-    let is_built = |folder: &Path| JAVA_BUILDS.iter().any(|name| folder.join(name).exists());
-    tools::names_of(&plan.seen_in_home).any(|name| name == "java")
+    let is_built = |folder: &Path| {
+        list::lines(include_str!("data/java_builds.txt")).any(|name| folder.join(name).exists())
+    };
+    tools::names_of(&plan.seen_in_home).contains(&"java")
         || environment::value(variables, "JAVA_HOME").is_some()
         || program::find("java".as_ref(), path, start).is_some()
         || java_stores().iter().any(|store| store.exists())
@@ -163,25 +99,20 @@ pub fn install_for_browsers(ready: &Ready, home: &Path) {
     let _ = written;
 }
 
-/// Sets the variables of [`VARIABLES`]; those of Java with `java` alone.
+/// Sets [`variables()`], and with `java` the options for its virtual machine, added to existing
+/// ones.
 pub fn set_variables(variables: &mut Vec<(OsString, OsString)>, java: bool) {
-    let is_wanted = |one: &&Variable| java || one.form != Form::JavaOptions;
-    for variable in VARIABLES.iter().filter(is_wanted) {
-        let value = match variable.form {
-            Form::Bundle => BUNDLE.into(),
-            Form::Certificate => CERTIFICATE.into(),
-            Form::JavaOptions => {
-                let mut options = environment::value(variables, variable.name)
-                    .unwrap_or_default()
-                    .to_owned();
-                if !options.is_empty() {
-                    options.push(" ");
-                }
-                options.push(java_options());
-                options
-            }
-        };
-        environment::set(variables, variable.name, value);
+    for (name, value) in self::variables() {
+        environment::set(variables, name, value);
+    }
+    if java {
+        let own = environment::value(variables, JAVA_VARIABLE).unwrap_or_default();
+        let mut options = own.to_owned();
+        if !options.is_empty() {
+            options.push(" ");
+        }
+        options.push(java_options());
+        environment::set(variables, JAVA_VARIABLE, options);
     }
 }
 
@@ -239,28 +170,16 @@ fn replace_resolver() -> io::Result<()> {
 }
 
 fn java_stores() -> Vec<PathBuf> {
-    let mut homes: Vec<PathBuf> = std::env::var_os("JAVA_HOME")
-        .map(PathBuf::from)
-        .into_iter()
-        .collect();
-    for directory in ["/usr/lib/jvm", "/usr/java", "/opt/java"] {
-        homes.extend(
-            fs::read_dir(directory)
-                .into_iter()
-                .flatten()
-                .flatten()
-                .map(|entry| entry.path()),
-        );
-    }
-    homes.push("/opt/java/openjdk".into());
-    let mut stores: Vec<PathBuf> = SYSTEM_JAVA_STORES.iter().map(PathBuf::from).collect();
-    for home in homes {
-        stores.extend([
-            home.join("lib/security/cacerts"),
-            home.join("jre/lib/security/cacerts"),
-        ]);
-    }
-    stores
+    let own = std::env::var_os("JAVA_HOME").map(PathBuf::from);
+    let folders = ["/usr/lib/jvm", "/usr/java", "/opt/java"].into_iter();
+    let installed = folders.filter_map(|folder| fs::read_dir(folder).ok());
+    let installed = installed.flatten().flatten().map(|entry| entry.path());
+    let homes = own.into_iter().chain(installed);
+    let homes = homes.chain(["/opt/java/openjdk".into()]);
+    let stores = SYSTEM_JAVA_STORES.iter().map(PathBuf::from);
+    let of_home = ["lib/security/cacerts", "jre/lib/security/cacerts"];
+    let in_homes = homes.flat_map(|home| of_home.map(|store| home.join(store)));
+    stores.chain(in_homes).collect()
 }
 
 fn hosts() -> Vec<u8> {
@@ -276,20 +195,8 @@ const NSS_FOLDER: &str = ".pki/nssdb";
 const RESOLVER: &str = "/run/gateway/resolv.conf";
 const HOSTS: &str = "/run/gateway/hosts";
 const RESOLVER_CONTENT: &[u8] = b"nameserver 127.0.0.1\noptions timeout:2 attempts:2\n";
-/// Files of builds that run Java.
-const JAVA_BUILDS: &[&str] = &[
-    "pom.xml",
-    "mvnw",
-    "build.gradle",
-    "build.gradle.kts",
-    "gradlew",
-    "build.sbt",
-    "deps.edn",
-    "project.clj",
-    "MODULE.bazel",
-    "WORKSPACE",
-    ".sdkmanrc",
-];
+/// The variable that every Java virtual machine reads.
+const JAVA_VARIABLE: &str = "JAVA_TOOL_OPTIONS";
 const SYSTEM_JAVA_STORES: &[&str] = &[
     "/etc/ssl/certs/java/cacerts",
     "/etc/pki/java/cacerts",
@@ -317,7 +224,9 @@ mod tests {
         set_variables(&mut variables, false);
         assert!(environment::value(&variables, "JAVA_TOOL_OPTIONS").is_none());
         set_variables(&mut variables, true);
-        assert_eq!(variables.len(), VARIABLES.len());
+        assert_eq!(variables.len(), self::variables().count() + 1);
+        let mut values = self::variables().map(|(_, value)| value);
+        assert!(values.all(|value| [BUNDLE, CERTIFICATE].contains(&value)));
         assert_eq!(
             environment::value(&variables, "SSL_CERT_FILE").unwrap(),
             BUNDLE

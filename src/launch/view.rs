@@ -3,41 +3,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use gateway_names::real_path;
+
+use super::list;
 
 /// Directories and files of the system that are visible, read-only, if the host has them.
 ///
 /// They contain only programs, libraries and their data: no sockets, state, logs or other people's
 /// files. In `/nix` and `/var/guix`, for example, this excludes the sockets of the daemons that
 /// build with the host's network.
-pub const TREES: &[&str] = &[
-    "/usr",
-    "/usr/local",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/opt",
-    "/nix/store",
-    "/nix/var/nix/profiles",
-    "/gnu/store",
-    "/var/guix/profiles",
-    "/home/linuxbrew/.linuxbrew",
-    "/var/lib/alternatives",
-    "/var/lib/ca-certificates",
-    "/var/lib/dpkg",
-    "/var/lib/gems",
-    "/var/lib/ghc",
-    "/var/lib/texmf",
-    "/var/cache/fontconfig",
-    "/run/current-system",
-    "/run/booted-system",
-    "/run/opengl-driver",
-];
+static TREES: LazyLock<Vec<&str>> =
+    LazyLock::new(|| list::lines(include_str!("data/trees.txt")).collect());
 
 /// Fresh, empty and writable: memory replaces what the host has there.
 pub const FRESH: &[&str] = &["/run", "/tmp", "/var/tmp"];
@@ -45,10 +23,10 @@ pub const FRESH: &[&str] = &["/run", "/tmp", "/var/tmp"];
 /// Directories that contain nobody's files: they cannot be projects, nor be shown by name.
 pub const KERNELS: &[&str] = &["/proc", "/sys", "/dev"];
 
-/// Returns the real paths of the [`TREES`] that the host has, none of them below another.
+/// Returns the real paths of the trees that the host has, none of them below another.
 pub fn trees() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
-    for path in TREES {
+    for path in TREES.iter() {
         let Ok(real) = real_path(path) else {
             continue;
         };

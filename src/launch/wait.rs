@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::exit::Exit;
+use super::failure::{At, Failure, Step};
 use super::syscall;
 
 /// A handle on a sandbox's first process. When it ends, all others end.
@@ -55,9 +56,7 @@ pub fn await_child(child: i32, within: Duration) -> Waited {
     let until = Instant::now() + within;
     let ends = syscall::SignalSet::of(&[libc::SIGCHLD]);
     // Blocked before the first check, so that it does not end unseen between a check and the wait.
-    let (Some(child), Ok(before), Ok(arrivals)) =
-        (Pid::from_raw(child), ends.block(), ends.descriptor())
-    else {
+    let (Some(child), Ok((before, arrivals))) = (Pid::from_raw(child), ends.block()) else {
         return Waited::Unknown;
     };
     let waited = loop {
@@ -85,4 +84,20 @@ pub(super) fn timespec(duration: Duration) -> Timespec {
         tv_sec: duration.as_secs() as i64,
         tv_nsec: duration.subsec_nanos().into(),
     }
+}
+
+/// Waits for events; says, in their order, which there are. A signal may interrupt it before any.
+///
+/// # Errors
+/// A [`Step::Process`] failure if the kernel refuses.
+pub(super) fn fired(
+    mut events: Vec<PollFd<'_>>,
+    timeout: Option<&Timespec>,
+) -> Result<Vec<bool>, Failure> {
+    match poll(&mut events, timeout) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error).at(Step::Process, "poll"),
+    }
+    let fired = events.iter().map(|event| !event.revents().is_empty());
+    Ok(fired.collect())
 }

@@ -17,6 +17,7 @@ use super::guard::is_ours;
 use super::record::{Guard, Moment, Repositories};
 use super::walk::{Entry, Kind, is_bare, is_of_objects};
 use crate::folder::{Folder, To, kind_of, path_in};
+use crate::list;
 use crate::paths::lexical;
 
 /// What was found of the command's.
@@ -447,32 +448,9 @@ fn is_plain_key(key: &str) -> bool {
     let section = section
         .split_once('.')
         .map_or(section, |(section, _)| section);
-    PLAIN.contains(&(section, name))
+    list::pairs(include_str!("../data/plain_settings.txt")).any(|plain| plain == (section, name))
 }
 
-/// Sections and keys, whatever stands between them.
-const PLAIN: &[(&str, &str)] = &[
-    ("core", "repositoryformatversion"),
-    ("core", "filemode"),
-    ("core", "bare"),
-    ("core", "logallrefupdates"),
-    ("core", "ignorecase"),
-    ("core", "precomposeunicode"),
-    ("core", "symlinks"),
-    ("core", "autocrlf"),
-    ("core", "eol"),
-    ("extensions", "objectformat"),
-    ("extensions", "refstorage"),
-    ("remote", "url"),
-    ("remote", "fetch"),
-    ("remote", "tagopt"),
-    ("branch", "remote"),
-    ("branch", "merge"),
-    ("branch", "rebase"),
-    ("user", "name"),
-    ("user", "email"),
-    ("init", "defaultbranch"),
-];
 /// Operations that stopped, and whose next steps may be programs.
 const UNFINISHED: [&CStr; 3] = [c"rebase-merge", c"rebase-apply", c"sequencer"];
 /// How long indexes are read in all: while the command runs, and at the end.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::Pid;
+use rustix::process::{Pid, WaitOptions};
 use rustix::thread::move_into_link_name_space;
 
 use super::record::Repositories;
@@ -41,7 +41,7 @@ impl Renewal {
                 let renewed = entered.is_ok() && repositories.guard_again().is_ok();
                 syscall::exit_now(i32::from(!renewed))
             }
-            Ok(Side::Parent { pid, .. }) => _ = syscall::wait_for(pid),
+            Ok(Side::Parent { pid, .. }) => _ = syscall::status_of(pid, WaitOptions::empty()),
             // The next change of a mount tries again.
             Err(_) => {}
         }

@@ -4,6 +4,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::LazyLock;
+
+use crate::list;
 
 /// Returns the tool that reads a path of a project, or a folder around it. Within a folder of built
 /// or installed programs none does: whoever runs one of them runs what the command made anyway.
@@ -25,56 +28,12 @@ fn reads(name: &OsStr) -> Option<&'static str> {
             name[at..].eq_ignore_ascii_case(end.as_bytes())
         }
     };
+    static TOOLS: LazyLock<Vec<(&str, &str)>> =
+        LazyLock::new(|| list::pairs(include_str!("../data/readers.txt")).collect());
     TOOLS.iter().find(fits).map(|(_, tool)| *tool)
 }
 
 const BUILT: [&str; 5] = ["node_modules", "target", ".venv", "venv", "__pycache__"];
-
-/// Names, each with the tool; all of a folder counts.
-const TOOLS: &[(&str, &str)] = &[
-    (".envrc", "direnv"),
-    (".autoenv", "autoenv"),
-    (".autoenv.zsh", "autoenv"),
-    (".mise.toml", "mise"),
-    ("mise.toml", "mise"),
-    (".tool-versions", "asdf and mise"),
-    (".vscode", "VS Code"),
-    ("*.code-workspace", "VS Code"),
-    (".devcontainer", "Dev Containers"),
-    (".devcontainer.json", "Dev Containers"),
-    (".idea", "JetBrains IDEs"),
-    (".zed", "Zed"),
-    (".fleet", "Fleet"),
-    (".nvim.lua", "Neovim"),
-    (".nvimrc", "Neovim"),
-    (".exrc", "Vim"),
-    (".dir-locals.el", "Emacs"),
-    (".cursor", "Cursor"),
-    (".cursorrules", "Cursor"),
-    (".windsurf", "Windsurf"),
-    (".mcp.json", "coding agents"),
-    (".claude", "Claude Code"),
-    ("CLAUDE.md", "Claude Code"),
-    ("AGENTS.md", "coding agents"),
-    (".codex", "Codex"),
-    (".gemini", "Gemini CLI"),
-    (".opencode", "opencode"),
-    ("opencode.json", "opencode"),
-    (".husky", "git hooks (Husky)"),
-    (".pre-commit-config.yaml", "git hooks (pre-commit)"),
-    ("lefthook.yml", "git hooks (Lefthook)"),
-    (".gitattributes", "git"),
-    (".gitmodules", "git"),
-    (".github", "GitHub Actions"),
-    (".gitlab-ci.yml", "GitLab CI"),
-    (".npmrc", "npm"),
-    (".yarnrc.yml", "Yarn"),
-    (".cargo", "Cargo"),
-    ("rust-toolchain.toml", "rustup"),
-    (".bazelrc", "Bazel"),
-    ("gateway.toml", "gateway"),
-    ("*.cedar", "gateway"),
-];
 
 #[cfg(test)]
 mod tests {
