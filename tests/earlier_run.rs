@@ -126,7 +126,7 @@ type Way = (
     &'static [&'static str],
 );
 
-const WAYS: [Way; 11] = [
+const WAYS: [Way; 12] = [
     ("the program itself", "plant get", "", &["BASE/get"]),
     ("below a folder", "plant a/b/get", "", &["BASE/a/b/get"]),
     (".venv", "plant .venv/bin/get", "", &["BASE/.venv/bin/get"]),
@@ -177,6 +177,12 @@ const WAYS: [Way; 11] = [
         "plant get",
         "",
         &["/bin/sh", "BASE/get"],
+    ),
+    (
+        "a folder of a flag",
+        "plant get",
+        "",
+        &["/usr/bin/env", "-CBASE", "./get"],
     ),
 ];
 

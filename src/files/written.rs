@@ -78,7 +78,7 @@ pub fn check_program(path: &Path, arguments: &[String], search: &OsStr) -> Resul
     for word in words.filter(|word| !word.is_empty()) {
         let named = match of_home(word) {
             Some(path) => Some(path),
-            None if word.contains('/') => Some(Path::new("/").join(word)),
+            None if word.contains('/') => Some(Path::new("/").join(of_flag(word))),
             None => program::find(word.as_ref(), search, Path::new("/")),
         };
         names.extend(
@@ -94,6 +94,12 @@ pub fn check_program(path: &Path, arguments: &[String], search: &OsStr) -> Resul
 fn of_home(word: &str) -> Option<PathBuf> {
     let mut starts = ["~/", "$HOME/", "${HOME}/"].into_iter();
     Some(home()?.join(starts.find_map(|start| word.strip_prefix(start))?))
+}
+
+/// The path behind the letter of a flag, such as `-I/usr/lib`; any other word as it is.
+fn of_flag(word: &str) -> &str {
+    let at = word.find('/').filter(|_| word.starts_with('-'));
+    at.map_or(word, |at| word.split_at(at).1)
 }
 
 /// Whether a path ends before this character, in a line of a shell or a flag.
