@@ -885,7 +885,7 @@ fn presets_are_listed_and_told_one_by_one() {
 /// A folder in which every user may work, and `gateway exec` in it with only these variables.
 fn exec(variables: &[(&str, &str)], arguments: &[&str]) -> (tempfile::TempDir, Command) {
     let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
     command
         .arg("exec")

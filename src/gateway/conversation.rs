@@ -257,6 +257,6 @@ mod tests {
         });
         assert!(connection <= 4096, "{connection}");
         assert!(conversation <= 6144, "{conversation}");
-        assert!(exchange <= 6144, "{exchange}");
+        assert!(exchange <= 6912, "{exchange}");
     }
 }

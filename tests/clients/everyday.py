@@ -16,6 +16,7 @@ from stand_ins import Desk
 HOSTS = ["registry.npmjs.org", "pypi.org", "files.pythonhosted.org", "index.crates.io", "static.crates.io", "proxy.golang.org", "deb.debian.org",
          "registry-1.docker.io", "github.com", "api.github.com", "npm.corp.test", "pypi.corp.test", "crates.corp.test", "go.corp.test"]
 CLIENTS = Path(os.environ["GATEWAY_CLIENTS"])
+GO = os.path.dirname(os.path.realpath(shutil.which("go") or "/usr/local/go/bin/go"))
 APT = "-o Dir::Etc::sourcelist=$PWD/sources -o Dir::Etc::sourceparts=- -o Dir::State=$PWD/state -o Dir::Cache=$PWD/cache"
 UNSHARED = "unshare -r podman --root /tmp/store --runroot /tmp/run --storage-driver vfs"
 
@@ -85,7 +86,7 @@ def run(desk, flags, script, variables=None):
     command = ["sh", "-c", script] if any(letter in script for letter in "&|$'=;") else script.split()
     began = time.monotonic()
     said, code = desk.run([desk.gateway, "exec", *flags, "--config", desk.config, "--", *command],
-                          {"PATH": f"/usr/local/bin:/usr/bin:/bin:{CLIENTS}/bin", "GONOSUMDB": "lab.test", "GOFLAGS": "-mod=mod", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "npm_config_update_notifier": "false", **(variables or {})})
+                          {"PATH": f"/usr/local/bin:/usr/bin:/bin:{CLIENTS}/bin:{GO}", "GONOSUMDB": "lab.test", "GOFLAGS": "-mod=mod", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "npm_config_update_notifier": "false", **(variables or {})})
     if TOKEN in said:
         raise AssertionError("the real token was shown")
     return said, code, time.monotonic() - began

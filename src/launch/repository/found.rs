@@ -2,7 +2,7 @@
 //! change. Git itself reads the settings.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,6 @@ use rustix::time::ClockId;
 
 use super::git::{Git, Neutral, SETTINGS_BYTES, Setting};
 use super::record::{Guard, Moment, Repositories};
-use super::tools;
 use super::walk::{Kind, SearchVisitor, Walk};
 use crate::error::Error;
 use crate::failure::{Failure, Step};
@@ -73,9 +72,9 @@ struct Tools {
 }
 
 impl SearchVisitor for Tools {
-    fn name(&mut self, _: &Folder, root: &Path, below: &Path) {
-        if self.wanted && tools::reader(below).is_some() {
-            self.found.push(root.join(below));
+    fn name(&mut self, _: &Folder, path: &Path, name: &CStr, _: &'static str) {
+        if self.wanted {
+            self.found.push(path_in(path, name));
         }
     }
 }

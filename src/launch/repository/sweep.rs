@@ -1,14 +1,14 @@
 //! The sweep when the last process of a sandbox has gone, and that of a home which is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::check::{Checker, Found};
 use super::record::{Guard, Moment, Repositories};
-use super::tools;
 use super::walk::{SearchVisitor, Walk};
-use crate::folder::Folder;
+use crate::folder::{Folder, path_in};
 
 /// What the command left.
 #[derive(Debug, Default)]
@@ -33,7 +33,6 @@ impl Checker {
         let tools = ChangedTools {
             since: self.began,
             found: BTreeMap::new(),
-            names: 0,
         };
         let walk = Walk::over(&projects, tools);
         if guards_git {
@@ -76,20 +75,14 @@ impl Checker {
 struct ChangedTools {
     since: Moment,
     found: BTreeMap<PathBuf, &'static str>,
-    names: usize,
 }
 
 impl SearchVisitor for ChangedTools {
-    fn name(&mut self, folder: &Folder, root: &Path, below: &Path) {
-        let (Some(tool), true) = (tools::reader(below), self.names < MOST_TOOLS) else {
-            return;
-        };
-        let name = below.file_name().unwrap_or_default();
+    fn name(&mut self, folder: &Folder, path: &Path, name: &CStr, tool: &'static str) {
         let is_new =
             |found: rustix::fs::Stat| (found.st_ctime, found.st_ctime_nsec as i64) >= self.since;
-        if folder.look(name).is_ok_and(is_new) {
-            self.names += 1;
-            self.found.insert(root.join(below), tool);
+        if self.found.len() < MOST_TOOLS && folder.look(name).is_ok_and(is_new) {
+            self.found.insert(path_in(path, name), tool);
         }
     }
 }

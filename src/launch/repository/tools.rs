@@ -1,39 +1,66 @@
 //! Which files of a project act without being asked: a tool reads them as soon as a person enters,
 //! opens or commits there, and runs or obeys what they say.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::collections::HashMap;
+use std::ffi::CStr;
 use std::sync::LazyLock;
 
 use crate::list;
 
-/// Returns the tool that reads a path of a project, or a folder around it. Within a folder of built
-/// or installed programs none does: whoever runs one of them runs what the command made anyway.
-pub fn reader(below: &Path) -> Option<&'static str> {
-    let mut names = below.iter();
-    names.find_map(|name| match BUILT.iter().any(|built| name == *built) {
-        true => Some(None),
-        false => reads(name).map(Some),
-    })?
+/// What a folder of a project is to tools.
+#[derive(Clone, Copy)]
+pub enum Within {
+    /// A tool that knows a name in it reads that.
+    Project,
+    /// A tool reads all that is in it.
+    Tool(&'static str),
+    /// It holds built or installed programs: whoever runs one of them runs what the command made
+    /// anyway.
+    Built,
+}
+
+impl Within {
+    /// Returns the tool that reads a name in it.
+    pub fn reader(self, name: &CStr) -> Option<&'static str> {
+        match self {
+            Self::Project => reads(name.to_bytes()),
+            Self::Tool(tool) => Some(tool),
+            Self::Built => None,
+        }
+    }
+
+    /// What a folder of this name in it is.
+    pub fn inner(self, name: &CStr) -> Self {
+        match self {
+            Self::Project if BUILT.contains(&name) => Self::Built,
+            Self::Project => reads(name.to_bytes()).map_or(Self::Project, Self::Tool),
+            within => within,
+        }
+    }
 }
 
 /// Returns the tool that reads this name. Case is ignored.
-fn reads(name: &OsStr) -> Option<&'static str> {
-    let name = name.as_bytes();
-    let fits = |(pattern, _): &&(&str, &str)| match pattern.strip_prefix('*') {
-        None => name.eq_ignore_ascii_case(pattern.as_bytes()),
-        Some(end) => {
-            let at = name.len().saturating_sub(end.len());
-            name[at..].eq_ignore_ascii_case(end.as_bytes())
-        }
+fn reads(name: &[u8]) -> Option<&'static str> {
+    static TOOLS: LazyLock<HashMap<Vec<u8>, &str>> = LazyLock::new(|| {
+        let tools = list::pairs(include_str!("../data/readers.txt"));
+        let lower = |name: &str| name.to_ascii_lowercase().into_bytes();
+        tools.map(|(name, tool)| (lower(name), tool)).collect()
+    });
+    let name = name.to_ascii_lowercase();
+    let ending = || {
+        let dot = name.iter().rposition(|byte| *byte == b'.')?;
+        TOOLS.get(&[b"*", &name[dot..]].concat()).copied()
     };
-    static TOOLS: LazyLock<Vec<(&str, &str)>> =
-        LazyLock::new(|| list::pairs(include_str!("../data/readers.txt")).collect());
-    TOOLS.iter().find(fits).map(|(_, tool)| *tool)
+    TOOLS.get(&name).copied().or_else(ending)
 }
 
-const BUILT: [&str; 5] = ["node_modules", "target", ".venv", "venv", "__pycache__"];
+const BUILT: [&CStr; 5] = [
+    c"node_modules",
+    c"target",
+    c".venv",
+    c"venv",
+    c"__pycache__",
+];
 
 #[cfg(test)]
 mod tests {
@@ -41,14 +68,15 @@ mod tests {
 
     #[test]
     fn a_name_is_known_in_any_case_and_place() {
-        for (path, tool) in [
-            (".EnvRC", Some("direnv")),
-            ("x/a.cedar", Some("gateway")),
-            (".vscode/a/b", Some("VS Code")),
-            ("node_modules/a/.envrc", None),
-            ("envrc", None),
+        for (folder, name, tool) in [
+            (c"", c".EnvRC", Some("direnv")),
+            (c"x", c"a.cedar", Some("gateway")),
+            (c".vscode", c"a", Some("VS Code")),
+            (c"node_modules", c".envrc", None),
+            (c"", c"envrc", None),
         ] {
-            assert_eq!(reader(Path::new(path)), tool, "{path}");
+            let within = Within::Project.inner(folder);
+            assert_eq!(within.reader(name), tool, "{name:?}");
         }
     }
 }

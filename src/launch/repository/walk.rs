@@ -2,7 +2,7 @@
 //! long for a name, and another may still write there.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 
 use super::aside::is_off;
+use super::tools::Within;
 use crate::exact;
 use crate::folder::{Folder, To, path_in};
 
@@ -67,13 +68,12 @@ pub struct Walk<V> {
     /// Folders that were not searched: a limit was reached, or they cannot be read.
     pub missed: BTreeSet<PathBuf>,
     left: usize,
-    root: PathBuf,
 }
 
-/// Is told of each name.
+/// Is told of each name that a tool reads.
 pub trait SearchVisitor {
-    /// Looks at the last name of a path below a root; the names are not a repository's own.
-    fn name(&mut self, folder: &Folder, root: &Path, below: &Path);
+    /// Looks at a name that this tool reads; it is not a repository's own.
+    fn name(&mut self, folder: &Folder, path: &Path, name: &CStr, tool: &'static str);
 }
 
 impl<V: SearchVisitor> Walk<V> {
@@ -84,19 +84,17 @@ impl<V: SearchVisitor> Walk<V> {
             entries: Vec::new(),
             missed: BTreeSet::new(),
             left: ENTRIES,
-            root: PathBuf::new(),
         };
         for root in roots {
-            walk.root.clone_from(root);
             match Folder::open(root, root, To::Read) {
-                Ok(folder) => walk.folder(&folder, root, 0),
+                Ok(folder) => walk.folder(&folder, root, Within::Project, 0),
                 Err(_) => _ = walk.missed.insert(root.clone()),
             }
         }
         walk
     }
 
-    fn folder(&mut self, folder: &Folder, path: &Path, depth: usize) {
+    fn folder(&mut self, folder: &Folder, path: &Path, within: Within, depth: usize) {
         let Ok(entries) = folder.entries(self.left, |_| true) else {
             self.missed.insert(path.to_owned());
             return;
@@ -117,19 +115,16 @@ impl<V: SearchVisitor> Walk<V> {
                 self.note(folder, path, name, (*kind).into());
                 continue;
             }
-            let inner = path_in(path, name);
-            let below = inner.strip_prefix(&self.root).unwrap_or(&inner);
-            self.visitor.name(folder, &self.root, below);
-            if kind.is_dir() {
-                self.enter(folder, &inner, name, depth);
+            if let Some(tool) = within.reader(name) {
+                self.visitor.name(folder, path, name, tool);
             }
-        }
-    }
-
-    fn enter(&mut self, folder: &Folder, path: &Path, name: &CString, depth: usize) {
-        match folder.child(name.as_c_str(), To::Read) {
-            Ok(inner) => self.folder(&inner, path, depth + 1),
-            Err(_) => _ = self.missed.insert(path.to_owned()),
+            if kind.is_dir() {
+                let inner = path_in(path, name);
+                match folder.child(name.as_c_str(), To::Read) {
+                    Ok(child) => self.folder(&child, &inner, within.inner(name), depth + 1),
+                    Err(_) => _ = self.missed.insert(inner),
+                }
+            }
         }
     }
 
