@@ -561,7 +561,7 @@ fn each_kind_of_refusal_is_one_line_of_serve_and_repeats_are_counted() {
     }
     ask(
         &program,
-        "http://forbidden.test/\u{202e}%1b%5b2J%0agateway:%20fine",
+        "http://forbidden.test/\\\u{202e}%1b%5b2J%0agateway:%20fine",
         "",
     );
     ask(&program, "http://forbidden.test/b", "");

@@ -283,6 +283,8 @@ pub const MET: &[(&str, &str)] = &[
     ("unresolved", "curl -sS https://allowed.test/"),
     ("unreachable", "curl -sS http://down.test/"),
     ("bad_response", "curl -sS http://broken.test/"),
+    ("answer_head", "curl -sS http://broken.test/long"),
+    ("no_answer", "curl -sS http://broken.test/gone"),
     (
         "bad_101",
         "curl -sS --http1.1 -H 'Connection: Upgrade' -H 'Upgrade: websocket' -H 'Sec-WebSocket-Version: 13' -H 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==' http://broken.test/socket",

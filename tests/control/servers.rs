@@ -16,11 +16,14 @@ pub fn broken() -> SocketAddr {
         for mut stream in listener.incoming().flatten() {
             let mut head = [0; 4096];
             let read = stream.read(&mut head).unwrap_or(0);
-            let answer: &[u8] = match head[..read].starts_with(b"GET /socket") {
-                true => b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n",
-                false => b"what is HTTP?\r\n\r\n",
+            let is_for = |path: &[u8]| head[..read].starts_with(path);
+            let answer = match () {
+                () if is_for(b"GET /socket") => "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n".to_owned(),
+                () if is_for(b"GET /long") => format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(300)),
+                () if is_for(b"GET /gone") => String::new(),
+                () => "what is HTTP?\r\n\r\n".to_owned(),
             };
-            let _ = stream.write_all(answer);
+            let _ = stream.write_all(answer.as_bytes());
         }
     });
     address
