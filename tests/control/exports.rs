@@ -574,7 +574,7 @@ fn each_kind_of_refusal_is_one_line_of_serve_and_repeats_are_counted() {
     assert_eq!(said().matches("evil.test").count(), 1, "{}", said());
     assert!(said().contains(first), "{}", said());
     assert!(
-        said().contains("gateway: refused agent-1 a request: "),
+        said().matches("gateway: refused agent-1 ").count() >= 3,
         "{}",
         said()
     );

@@ -923,7 +923,7 @@ fn the_home_as_working_directory_does_not_persist() {
 
 fn git_hooks_and_config_are_read_only() {
     let script = "echo x > .git/config; echo x > .git/hooks/pre-commit; mv .git other; rm -rf .git/hooks
-        echo x > .git/commondir; echo x > .git/config.worktree; echo ok > .git/index; cat .git/config";
+        echo x > .git/commondir; echo x > .git/config.worktree; echo ok > .git/ORIG_HEAD; cat .git/config";
     for sandbox in shell(script) {
         let owner = if sandbox.uid == 0 { 65534 } else { sandbox.uid };
         plant(&sandbox.directory.join(".git/config"), "mine\n", owner);
@@ -937,7 +937,7 @@ fn git_hooks_and_config_are_read_only() {
         assert!(!git.join("hooks/pre-commit").exists() && git.join("hooks/sample").exists());
         // The placeholders in their stead are gone, too.
         assert!(!git.join("commondir").exists() && !git.join("config.worktree").exists());
-        assert!(git.join("index").exists());
+        assert!(git.join("ORIG_HEAD").exists());
     }
 }
 
