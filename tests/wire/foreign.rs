@@ -691,7 +691,12 @@ impl Services {
                 .parse()
                 .unwrap();
             let preset = table["name"].as_str().unwrap();
-            for credential in table["credential"].as_array().unwrap() {
+            for credential in table
+                .get("credential")
+                .and_then(toml::Value::as_array)
+                .into_iter()
+                .flatten()
+            {
                 let credential = Table(credential.as_table().unwrap().clone());
                 let (name, variable) = (
                     credential.0["name"].as_str().unwrap(),
