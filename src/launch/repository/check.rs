@@ -336,8 +336,8 @@ impl Checker {
         })
     }
 
-    /// The directory that a new `.git` file names: written as git writes it, in a project, and by no
-    /// link.
+    /// The directory that a new `.git` file names: written as git writes it, in a project, and by
+    /// no link.
     fn named_by(&self, file: &Path) -> Result<PathBuf, String> {
         let named = text_of(file, b"gitdir: ").ok_or("it cannot be read")?;
         let is_odd = |byte: &u8| byte.is_ascii_control();
