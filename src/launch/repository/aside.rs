@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -33,28 +33,32 @@ pub fn is_off(path: &Path) -> bool {
     name.starts_with(&[b".git", OFF].concat())
 }
 
-/// Moves a file, a link or a folder to the state's folder, and returns its new path.
+/// Moves a file or a link to the state's folder, and returns its new path. A folder, and what is
+/// more than there is room for, is renamed where it is.
 ///
 /// # Errors
 /// The error of the call that failed. The entry is then still in its place.
-pub fn move_to(state: &Path, project: &Path, path: &Path) -> io::Result<PathBuf> {
+pub fn move_to(state: &Path, project: &Path, path: &Path, room: &mut u64) -> io::Result<PathBuf> {
     let (folder, name) = Folder::around(project, path)?;
+    let found = folder.look(name)?;
+    let size = u64::try_from(found.st_size).unwrap_or(u64::MAX);
+    let rest = room.checked_sub(size.saturating_add(OF_ENTRY));
+    let is_moved = matches!(kind_of(found), FileType::RegularFile | FileType::Symlink);
+    let Some(rest) = rest.filter(|_| is_moved) else {
+        return put_off(project, path).map(|new| path.with_file_name(new));
+    };
+    *room = rest;
     let place = state.join("aside").join(unforeseen()?);
     fs::create_dir_all(&place)?;
     let new = place.join(name);
-    let found = folder.look(name)?;
-    match kind_of(found) {
-        FileType::RegularFile if found.st_size <= MOST_COPIED => {
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let from = rustix::fs::openat(&folder, name, flags, Mode::empty())?;
-            io::copy(&mut File::from(from), &mut File::create_new(&new)?)?;
-        }
-        FileType::Symlink => {
-            let target = rustix::fs::readlinkat(&folder, name, Vec::new())?;
-            std::os::unix::fs::symlink(OsStr::from_bytes(target.to_bytes()), &new)?;
-        }
-        // What is in it stays beside it, under a name that nobody reads.
-        _ => return put_off(project, path).map(|new| path.with_file_name(new)),
+    if kind_of(found).is_symlink() {
+        let target = rustix::fs::readlinkat(&folder, name, Vec::new())?;
+        std::os::unix::fs::symlink(OsStr::from_bytes(target.to_bytes()), &new)?;
+    } else {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let from = File::from(rustix::fs::openat(&folder, name, flags, Mode::empty())?);
+        // The command may still append to it.
+        io::copy(&mut from.take(size), &mut File::create_new(&new)?)?;
     }
     rustix::fs::unlinkat(&folder, name, AtFlags::empty())?;
     Ok(new)
@@ -65,13 +69,13 @@ pub fn move_to(state: &Path, project: &Path, path: &Path) -> io::Result<PathBuf>
 /// # Errors
 /// If there is no randomness.
 pub fn unforeseen() -> io::Result<String> {
-    let mut bytes = [0_u8; 4];
+    let mut bytes = [0_u8; 8];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(hex(&bytes))
 }
 
-/// The largest file that is copied.
-const MOST_COPIED: i64 = 64 << 20;
+/// What an entry takes beside its content.
+const OF_ENTRY: u64 = 4096;
 const OFF: &[u8] = b".off-";
 /// How much of a name is kept when it is extended.
 const LONGEST: usize = 200;

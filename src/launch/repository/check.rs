@@ -64,6 +64,8 @@ pub struct Checker {
     is_over: bool,
     /// How long indexes were read.
     spent: Duration,
+    /// How many bytes may still be moved to the state's folder.
+    room: u64,
     git: Option<Git>,
     /// The indexes that were read, as they were then.
     read: BTreeMap<PathBuf, (Moment, u64)>,
@@ -89,6 +91,7 @@ impl Checker {
             guards: repositories.guards.clone(),
             is_over: false,
             spent: Duration::ZERO,
+            room: MOST_MOVED,
             git: Git::find(),
             read: BTreeMap::new(),
         }
@@ -225,9 +228,8 @@ impl Checker {
 
     /// Moves what git would obey, or write through, to the state's folder.
     pub fn move_away(&mut self, path: &Path, why: &str) {
-        let done = self
-            .project_of(path)
-            .map(|project| move_to(&self.state, &project, path));
+        let project = self.project_of(path);
+        let done = project.map(|project| move_to(&self.state, &project, path, &mut self.room));
         self.note(
             path,
             done.map(|done| done.map(|new| Found::Moved(new, why.to_owned()))),
@@ -297,7 +299,9 @@ impl Checker {
     }
 
     fn read_index(&mut self, index: &Path, directory: &Path) -> Option<IndexContent> {
-        let git = self.git.as_ref().filter(|_| self.spent < FOR_INDEXES)?;
+        // A command may run for days; at its end a person waits.
+        let is_in_time = !self.is_over || self.spent < FOR_INDEXES;
+        let git = self.git.as_ref().filter(|_| is_in_time)?;
         let begun = Instant::now();
         let neutral = Neutral::of(&self.state, directory, is_sha256(directory, git)).ok()?;
         let content = git.index(index, &neutral).ok();
@@ -453,8 +457,10 @@ fn is_plain_key(key: &str) -> bool {
 
 /// Operations that stopped, and whose next steps may be programs.
 const UNFINISHED: [&CStr; 3] = [c"rebase-merge", c"rebase-apply", c"sequencer"];
-/// How long indexes are read in all: while the command runs, and at the end.
+/// How long indexes are read in all, at the end.
 const FOR_INDEXES: Duration = Duration::from_secs(60);
+/// How many bytes are moved to the state's folder. What is more is renamed where it is.
+const MOST_MOVED: u64 = 64 << 20;
 /// How many names of a repository are looked at.
 const MOST_NAMES: usize = 1_000_000;
 
