@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Error;
-use super::heard::{Heard, NotedReads};
+use super::heard::{Heard, noted};
 use crate::body::Outgoing;
 use crate::message::Origin;
 
@@ -97,7 +97,7 @@ pub(super) async fn http1_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'stati
         .max_header_size(ANSWER_HEAD)
         .max_headers(ANSWER_FIELDS)
         .max_buf_size(READ_BUFFER)
-        .handshake(TokioIo::new(NotedReads::new(stream, heard.clone())))
+        .handshake(TokioIo::new(noted(stream, &heard)))
         .await
         .map_err(|error| Error::Unreachable(Some(io::Error::other(error))))?;
     // Owned by the sender: the task ends when the last sender is dropped or the origin closes.
