@@ -215,7 +215,8 @@ impl Search<'_> {
     /// there.
     fn absent_submodules(&mut self, directory: &Path, top: &Path) -> Result<(), Failure> {
         let index = directory.join("index");
-        if top == directory || !is_short(&index, INDEX_BYTES) || !mentions(&index, &[GITLINK]) {
+        if top == directory || !is_short(&index, INDEX_BYTES) || !has(&content_of(&index), GITLINK)
+        {
             return Ok(());
         }
         let git = self
@@ -375,12 +376,18 @@ pub fn text_of(file: &Path, beginning: &[u8]) -> Option<OsString> {
 
 /// Whether a file may name such a thing, in any case of letters: then git is asked.
 fn mentions(file: &Path, words: &[&[u8]]) -> bool {
+    let content = content_of(file).to_ascii_lowercase();
+    words.iter().any(|word| has(&content, word))
+}
+
+fn has(content: &[u8], word: &[u8]) -> bool {
+    memchr::memmem::find(content, word).is_some()
+}
+
+fn content_of(file: &Path) -> Vec<u8> {
     let is_file = fs::metadata(file).is_ok_and(|found| found.is_file());
     let content = is_file.then(|| fs::read(file).ok()).flatten();
-    let content = content.unwrap_or_default().to_ascii_lowercase();
-    words
-        .iter()
-        .any(|word| memchr::memmem::find(&content, word).is_some())
+    content.unwrap_or_default()
 }
 
 fn is_short(file: &Path, most: u64) -> bool {
