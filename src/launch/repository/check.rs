@@ -222,27 +222,31 @@ impl Checker {
 
     /// Renames what git would obey.
     pub fn put_off(&mut self, path: &Path, why: String) {
-        let done = self.project_of(path).map(|project| put_off(&project, path));
-        self.note(path, done.map(|done| done.map(|new| Found::Off(new, why))));
+        self.put_away(path, |_, project, _| {
+            Ok(Found::Off(put_off(project, path)?, why))
+        });
     }
 
     /// Moves what git would obey, or write through, to the state's folder.
     pub fn move_away(&mut self, path: &Path, why: &str) {
-        let project = self.project_of(path);
-        let done = project.map(|project| move_to(&self.state, &project, path, &mut self.room));
-        self.note(
-            path,
-            done.map(|done| done.map(|new| Found::Moved(new, why.to_owned()))),
-        );
+        self.put_away(path, |state, project, room| {
+            let new = move_to(state, project, path, room)?;
+            Ok(Found::Moved(new, why.to_owned()))
+        });
     }
 
-    fn note(&mut self, path: &Path, done: Option<std::io::Result<Found>>) {
-        let found = match done {
-            None => return,
+    fn put_away(
+        &mut self,
+        path: &Path,
+        how: impl FnOnce(&Path, &Path, &mut u64) -> std::io::Result<Found>,
+    ) {
+        let Some(project) = self.project_of(path) else {
+            return;
+        };
+        let found = match how(&self.state, &project, &mut self.room) {
             // It went with what was around it.
-            Some(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => return,
-            Some(Err(error)) => Found::Armed(error.to_string()),
-            Some(Ok(found)) => found,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            done => done.unwrap_or_else(|error| Found::Armed(error.to_string())),
         };
         self.acted += 1;
         self.found.insert(path.to_owned(), found);
@@ -442,7 +446,8 @@ fn entries_in(project: &Path, top: &Path) -> Vec<Entry> {
     own.into_iter().chain(bare).collect()
 }
 
-fn moment_of(found: &Stat) -> Moment {
+/// When something was made or changed last.
+pub fn moment_of(found: &Stat) -> Moment {
     (found.st_ctime, found.st_ctime_nsec as i64)
 }
 

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::check::{Checker, Found};
+use super::check::{Checker, Found, moment_of};
 use super::record::{Guard, Moment, Repositories};
 use super::walk::{SearchVisitor, Walk};
 use crate::folder::{Folder, path_in};
@@ -79,8 +79,7 @@ struct ChangedTools {
 
 impl SearchVisitor for ChangedTools {
     fn name(&mut self, folder: &Folder, path: &Path, name: &CStr, tool: &'static str) {
-        let is_new =
-            |found: rustix::fs::Stat| (found.st_ctime, found.st_ctime_nsec as i64) >= self.since;
+        let is_new = |found| moment_of(&found) >= self.since;
         if self.found.len() < MOST_TOOLS && folder.look(name).is_ok_and(is_new) {
             self.found.insert(path_in(path, name), tool);
         }
@@ -103,14 +102,11 @@ pub fn sweep_home(folder: &Path, state: &Path) -> io::Result<()> {
         let missed = missed.display();
         return Err(io::Error::other(format!("`{missed}` was not searched")));
     }
-    match left
-        .found
-        .values()
-        .find(|found| matches!(found, Found::Armed(_)))
-    {
-        Some(Found::Armed(why)) => Err(io::Error::other(why.clone())),
-        _ => Ok(()),
-    }
+    let armed = left.found.into_values().find_map(|found| match found {
+        Found::Armed(why) => Some(Err(io::Error::other(why))),
+        _ => None,
+    });
+    armed.unwrap_or(Ok(()))
 }
 
 /// How many files of tools are told.

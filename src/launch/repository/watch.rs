@@ -14,7 +14,6 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 
 use super::check::Checker;
-use crate::wait::timespec;
 
 /// A watch over repositories, until it is ended.
 #[derive(Debug)]
@@ -115,9 +114,8 @@ impl Watched {
             PollFd::new(&self.events, PollFlags::IN),
             PollFd::new(stopped, PollFlags::IN),
         ];
-        let timeout = timespec(LOOKS_AFTER);
-        match rustix::event::poll(&mut events, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => events[1].revents().is_empty(),
+        match rustix::event::poll(&mut events, None) {
+            Ok(_) | Err(Errno::INTR) => events[1].revents().is_empty(),
             Err(_) => false,
         }
     }
@@ -174,4 +172,3 @@ impl Watched {
 /// How often something may be put away before the command is ended.
 const MOST_ACTS: usize = 3;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-const LOOKS_AFTER: Duration = Duration::from_secs(60);
