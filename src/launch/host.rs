@@ -349,8 +349,9 @@ impl Launcher {
             self.terminal.lend(pid);
         }
         self.command = Some(Command { pid, pidfd });
-        if !self.plan.mounts.repositories.guards.is_empty() {
-            self.renewal = Renewal::of(self.init.pid, [users, mounts]);
+        let guarded = &self.plan.mounts.repositories;
+        if !guarded.guards.is_empty() {
+            self.renewal = Renewal::of(self.init.pid, [users, mounts], guarded);
         }
         self.order(&Order::Run, &[])
     }

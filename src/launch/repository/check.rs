@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsString};
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -216,7 +217,7 @@ impl Checker {
     }
 
     /// Whether something was made or changed since the start.
-    pub fn is_new(&self, found: &Stat) -> bool {
+    fn is_new(&self, found: &Stat) -> bool {
         moment_of(found) >= self.began
     }
 
@@ -238,14 +239,14 @@ impl Checker {
     fn put_away(
         &mut self,
         path: &Path,
-        how: impl FnOnce(&Path, &Path, &mut u64) -> std::io::Result<Found>,
+        how: impl FnOnce(&Path, &Path, &mut u64) -> io::Result<Found>,
     ) {
         let Some(project) = self.project_of(path) else {
             return;
         };
         let found = match how(&self.state, &project, &mut self.room) {
             // It went with what was around it.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            Err(error) if error.kind() == ErrorKind::NotFound => return,
             done => done.unwrap_or_else(|error| Found::Armed(error.to_string())),
         };
         self.acted += 1;
@@ -404,10 +405,7 @@ impl Checker {
             Err(Errno::NOENT) => return Ok(()),
             config => config.map_err(|_| "its settings cannot be read")?,
         };
-        let git = self
-            .git
-            .as_ref()
-            .ok_or("there is no git of root's to read its settings")?;
+        let git = self.git.as_ref().ok_or("no git of root's can read it")?;
         let settings = git.settings_in(config.into());
         let settings = settings.map_err(|_| "its settings cannot be read")?;
         match settings.iter().find(|one| !is_plain_key(&one.key)) {

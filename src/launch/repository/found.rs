@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rustix::fs::Stat;
 use rustix::time::ClockId;
 
 use super::git::{Git, Neutral, SETTINGS_BYTES, Setting};
-use super::record::{Guard, Moment, Repositories};
+use super::record::{Guard, Repositories};
 use super::walk::{Kind, SearchVisitor, Walk};
 use crate::error::Error;
 use crate::failure::{Failure, Step};
@@ -28,13 +28,15 @@ use crate::program::{links, real};
 /// # Errors
 /// A [`Step::Git`] failure that names what cannot be guarded.
 pub fn find(plan: &MountPlan, state: &Path) -> Result<Repositories, Error> {
+    // The clock by which the kernel notes changes.
+    let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
     let mut search = Search {
         projects: &plan.projects,
         state,
         git: Git::find(),
         found: Repositories {
             state: state.to_owned(),
-            began: now(),
+            began: (now.tv_sec, now.tv_nsec),
             ..Repositories::default()
         },
         own: own_settings(),
@@ -58,12 +60,6 @@ pub fn find(plan: &MountPlan, state: &Path) -> Result<Repositories, Error> {
     }
     search.other_names()?;
     Ok(search.found)
-}
-
-/// The moment, by the clock by which the kernel notes changes.
-fn now() -> Moment {
-    let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
-    (now.tv_sec, now.tv_nsec)
 }
 
 struct Tools {
@@ -193,15 +189,17 @@ impl Search<'_> {
         Ok(())
     }
 
+    fn git_for(&self, file: &Path) -> Result<Git, Failure> {
+        let why = "there is no git of root's in /usr/bin to read it";
+        self.git.clone().ok_or_else(|| unguarded(file, why))
+    }
+
     /// Returns the values of settings, by the beginnings of their names.
     fn values(&self, file: &Path, keys: &[&str]) -> Result<Vec<(String, PathBuf)>, Failure> {
-        let git = self
-            .git
-            .as_ref()
-            .ok_or_else(|| unguarded(file, "there is no git of root's in /usr/bin to read it"))?;
+        let git = self.git_for(file)?;
         match git.settings(&real(file)) {
             // Git outside does not read it either.
-            Err(error) if is_out_of_reach(&error) => Ok(Vec::new()),
+            Err(error) if OUT_OF_REACH.contains(&error.kind()) => Ok(Vec::new()),
             Err(error) => Err(unguarded(file, &error.to_string())),
             Ok(settings) => Ok(settings
                 .into_iter()
@@ -219,10 +217,7 @@ impl Search<'_> {
         {
             return Ok(());
         }
-        let git = self
-            .git
-            .clone()
-            .ok_or_else(|| unguarded(&index, "there is no git of root's in /usr/bin to read it"))?;
+        let git = self.git_for(&index)?;
         let neutral = Neutral::of(self.state, directory, is_sha256(directory, &git));
         let content = neutral.and_then(|neutral| git.index(&index, &neutral));
         for submodule in content
@@ -420,13 +415,6 @@ fn at_home(path: &Path) -> PathBuf {
     home.map_or_else(|| path.to_owned(), |home| home.join(parts.as_path()))
 }
 
-fn is_out_of_reach(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::NotADirectory
-    )
-}
-
 fn unguarded(path: &Path, why: &str) -> Failure {
     let why = format!(
         "`{}` cannot be guarded: {why}. With `--writable-git` the command runs, and nothing of git is guarded",
@@ -443,3 +431,9 @@ const GITLINK: &[u8] = b"\x00\x00\xe0\x00";
 const INDEX_BYTES: u64 = 256 << 20;
 /// How deep repositories lie in others, and includes in files.
 const DEEPEST: usize = 16;
+/// Why a file is none that this user reads.
+const OUT_OF_REACH: [ErrorKind; 3] = [
+    ErrorKind::NotFound,
+    ErrorKind::PermissionDenied,
+    ErrorKind::NotADirectory,
+];

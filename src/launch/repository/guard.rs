@@ -92,7 +92,10 @@ fn make_placeholder(path: &Path, content: Option<&[u8]>) -> io::Result<()> {
     };
     match made {
         // Whoever sees this time knows whose it is, also after this process was killed.
-        Ok(()) => File::open(path)?.set_times(FileTimes::new().set_modified(placeholder_time())),
+        Ok(()) => {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(PLACEHOLDER_SECONDS as u64);
+            File::open(path)?.set_times(FileTimes::new().set_modified(time))
+        }
         Err(error) => match error.kind() {
             ErrorKind::AlreadyExists
             | ErrorKind::PermissionDenied
@@ -139,10 +142,6 @@ fn remove(project: &Path, path: &Path) -> io::Result<()> {
         false => AtFlags::empty(),
     };
     Ok(rustix::fs::unlinkat(&folder, name, flags)?)
-}
-
-fn placeholder_time() -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(PLACEHOLDER_SECONDS as u64)
 }
 
 /// When a placeholder was last changed: the first day of 1990, before git.

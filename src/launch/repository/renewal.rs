@@ -22,9 +22,12 @@ pub struct Renewal {
 impl Renewal {
     /// Watches the mounts of a sandbox's first process. Without the file of its mounts, which every
     /// kernel has, nothing is renewed, and the end still tells what changed.
-    pub fn of(first: Pid, namespaces: [OwnedFd; 2]) -> Option<Self> {
+    pub fn of(first: Pid, namespaces: [OwnedFd; 2], guarded: &Repositories) -> Option<Self> {
         let mounts = File::open(format!("/proc/{}/mountinfo", first.as_raw_nonzero())).ok()?;
-        Some(Self { mounts, namespaces })
+        let renewal = Self { mounts, namespaces };
+        // What was replaced before.
+        renewal.renew(guarded);
+        Some(renewal)
     }
 
     /// The event to wait for.

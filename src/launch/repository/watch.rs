@@ -19,7 +19,7 @@ use super::check::Checker;
 #[derive(Debug)]
 pub struct RepositoryWatch {
     stop: UnixStream,
-    thread: JoinHandle<(Checker, bool)>,
+    thread: JoinHandle<Checker>,
 }
 
 impl RepositoryWatch {
@@ -43,7 +43,6 @@ impl RepositoryWatch {
             directories,
             tops,
             end,
-            has_ended: false,
         };
         let directories: Vec<PathBuf> = watched.directories.keys().cloned().collect();
         for path in directories.iter().chain(&watched.tops.clone()) {
@@ -56,7 +55,9 @@ impl RepositoryWatch {
     /// Ends the watch. Returns who looked, and whether the command was ended.
     pub fn end(self) -> Option<(Checker, bool)> {
         drop(self.stop);
-        self.thread.join().ok()
+        let checker = self.thread.join().ok()?;
+        let was_ended = checker.acted >= MOST_ACTS;
+        Some((checker, was_ended))
     }
 }
 
@@ -68,7 +69,6 @@ struct Watched {
     directories: BTreeMap<PathBuf, PathBuf>,
     tops: BTreeSet<PathBuf>,
     end: Box<dyn Fn() + Send>,
-    has_ended: bool,
 }
 
 impl Watched {
@@ -88,14 +88,13 @@ impl Watched {
         Ok(())
     }
 
-    fn run(mut self, stopped: &UnixStream) -> (Checker, bool) {
+    fn run(mut self, stopped: &UnixStream) -> Checker {
         while self.wait(stopped) {
             let begun = Instant::now();
             for place in self.changed() {
                 self.look(&place);
             }
-            if self.checker.acted >= MOST_ACTS && !self.has_ended {
-                self.has_ended = true;
+            if self.checker.acted >= MOST_ACTS {
                 (self.end)();
             }
             // What changes all the time takes half of one processor at most.
@@ -105,7 +104,7 @@ impl Watched {
         for watch in self.places.keys() {
             let _ = inotify::remove_watch(&self.events, *watch);
         }
-        (self.checker, self.has_ended)
+        self.checker
     }
 
     /// Waits for a change. Returns false when the watch is ended.
