@@ -374,10 +374,10 @@ pub fn packet_pair() -> Result<(OwnedFd, OwnedFd), Error> {
     .map_err(|e| failed("make a socket pair", e))
 }
 
-/// Sends one message and up to [`PACKET_FDS`] file descriptors as one packet, as [`send_with`].
+/// Sends one message and up to [`PACKET_FDS`] file descriptors as one packet, as `send_with`.
 ///
 /// # Errors
-/// As [`send_with`].
+/// As `send_with`.
 pub fn send_packet<M: Serialize>(
     socket: BorrowedFd<'_>,
     message: &M,

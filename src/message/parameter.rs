@@ -11,7 +11,7 @@ fn is_dropped(letter: char) -> bool {
 /// Every name under which some origin reads a parameter, beginning with the name as it is.
 ///
 /// PHP reads `a.b`, `a b` and `a[b` as `a_b`. PHP, Rack and qs read `a[]`, `a[x]` and `a[x]y` as a
-/// member of `a`. Some drop what stands before it ([`is_dropped`]). Readers that use C strings stop
+/// member of `a`. Some drop what stands before it (`is_dropped`). Readers that use C strings stop
 /// at NUL. A policy that restricts must see all of these, and one that permits must see no second.
 #[must_use]
 pub fn parameter_names(name: &str) -> Vec<Cow<'_, str>> {
