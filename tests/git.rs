@@ -686,8 +686,9 @@ fn a_launcher_that_is_killed_leaves_nothing_that_runs() {
     until(|| !host.at("work/project/s/.git").exists());
     until(|| !host.at("work/project/.git/commondir").exists());
     assert!(!host.git_runs("work/project") && !host.git_runs("work/project/s"));
-    // Killed with its gateway process, the next run removes the placeholders.
-    let mut child = host.exec("work/project", &["-q"], "echo up; sleep 60");
+    // Killed with its gateway process, the next run looks through what it left, and says so.
+    let script = "rm -rf s; sub s; link sub; echo up; sleep 60";
+    let mut child = host.exec("work/project", &["-q"], script);
     let mut child = child
         .process_group(0)
         .stdout(Stdio::piped())
@@ -707,8 +708,17 @@ fn a_launcher_that_is_killed_leaves_nothing_that_runs() {
         "work/project",
         "git status --short; git commit -q --allow-empty -m x",
     );
-    host.inside("work/project", &["-q"], "true");
+    assert!(host.git_runs("work/project/s"));
+    fs::remove_file(host.at("work/project/ran")).unwrap();
+    let next = said(&host.exec("work/project", &["-q"], "true").output().unwrap());
+    assert!(
+        next.contains("now it was") && next.contains("s/.git"),
+        "{next}"
+    );
+    assert!(!host.git_runs("work/project/s"));
     assert!(!host.at("work/project/.git/commondir").exists());
+    let next = said(&host.exec("work/project", &["-q"], "true").output().unwrap());
+    assert!(!next.contains("now it was"), "{next}");
 }
 
 #[test]

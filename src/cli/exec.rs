@@ -114,6 +114,7 @@ impl Exec {
         let mut launch = self.launch(&config)?;
         launch.variables.extend(git_access::variables(&resolved));
         registries::tell(&resolved, &mut launch);
+        launching::recover(terminal)?;
         let mut plan = launching::plan(launch)?;
         if !self.run.quiet {
             overview::tell_of_dropped(&plan, terminal);

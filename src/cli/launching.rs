@@ -5,7 +5,7 @@ use std::fs::DirBuilder;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use super::terminal::Terminal;
 use crate::config::state;
 use crate::gateway::chain;
 use crate::launch::enroll;
+use crate::launch::repository::Announcement;
 use crate::launch::{self, Exit, Launch, Plan, Step, Waited, repository, sealed};
 
 /// The first argument of the gateway process.
@@ -47,10 +48,7 @@ pub fn start(
             .because(chain(&error))
             .coded(launch::LAUNCHER_FAILED)
     })?;
-    let state = state::directory().ok_or_else(|| {
-        Failure::no_state_folder("there is no place for what is put away in a project")
-            .coded(launch::LAUNCHER_FAILED)
-    })?;
+    let state = state_folder()?;
     private_folder(&state)?;
     let locks = repository::lock(&plan.mounts.projects).map_err(not_launched)?;
     let unstarted = |error: std::io::Error| {
@@ -58,7 +56,7 @@ pub fn start(
             .because(error.to_string())
             .coded(launch::LAUNCHER_FAILED)
     };
-    let announcement = repository::announcement().map_err(unstarted)?;
+    let announcement = Announcement::new(&state).map_err(unstarted)?;
     let kept = sealed::pass("gateway-kept", &kept).map_err(unstarted)?;
     let mut process = Command::new("/proc/self/exe")
         .arg0("gateway")
@@ -67,7 +65,7 @@ pub fn start(
         .envs(secrets.iter().copied())
         .stdin(Stdio::from(OwnedFd::from(gateway)))
         // The gateway process prints nothing there.
-        .stdout(Stdio::from(announcement.try_clone().map_err(unstarted)?))
+        .stdout(Stdio::from(announcement.inherited().map_err(unstarted)?))
         .spawn()
         .map_err(unstarted)?;
     // While that starts.
@@ -75,7 +73,7 @@ pub fn start(
         .look_at_repositories(&state)
         .map_err(not_launched)
         .and_then(|()| {
-            let told = repository::announce(announcement, &plan.mounts, &locks);
+            let told = announcement.tell(&plan.mounts, &locks);
             told.map_err(unstarted)
         });
     drop((locks, kept));
@@ -90,6 +88,32 @@ pub fn start(
     Err(Failure::new("the launcher cannot be started")
         .because(error.to_string())
         .coded(launch::LAUNCHER_FAILED))
+}
+
+/// Sweeps the projects of sandboxes whose processes were killed before they had.
+///
+/// # Errors
+/// Returns a [`Failure`] if it cannot be done: then nothing may start there.
+pub fn recover(terminal: &Terminal) -> Result<(), Failure> {
+    let swept = repository::recover(&state_folder()?).map_err(|error| {
+        Failure::new("what a sandbox left that was killed cannot be looked through")
+            .because(error.to_string())
+            .coded(launch::LAUNCHER_FAILED)
+    })?;
+    for left in swept {
+        terminal.note(
+            "gateway: a sandbox was killed before what it left was looked through: now it was",
+        );
+        summary::print_left(terminal, &left, None);
+    }
+    Ok(())
+}
+
+fn state_folder() -> Result<PathBuf, Failure> {
+    state::directory().ok_or_else(|| {
+        Failure::no_state_folder("there is no place for what is put away in a project")
+            .coded(launch::LAUNCHER_FAILED)
+    })
 }
 
 /// Makes a folder of the state, unless it is there.
@@ -133,7 +157,6 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
         .because(error.to_string())
     })?;
     let process = gateway.process();
-    let mounts = plan.mounts.clone();
     let ended = launch::run(plan, gateway);
     // The enrolment socket is closed by now. The gateway process, our child, writes its last
     // records and exits.
@@ -144,8 +167,9 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
         Exit::Code(code) => *code != 0 && ended.is_ok(),
     });
     if broken.is_some() || matches!(ended, Err(launch::Error::GatewayGone(_))) {
-        let left = repository::sweep(&mounts);
-        summary::print_left(terminal, &left, None);
+        if let Err(failure) = recover(terminal) {
+            terminal.fail(&failure);
+        }
     }
     let left = broken.map_or(Ok(()), |exit| Err(launch::Error::GatewayBroke(exit)));
     match (ended, left) {

@@ -2,16 +2,17 @@
 //! to the command, by mounts; what is new of it is put away while the command runs, and when it
 //! has ended.
 //!
-//! [`announce`] begins in the process that the user started; [`Inspection`] goes on in the gateway
-//! process, because that outlives a launcher which is killed.
+//! [`Announcement`] begins in the process that the user started; [`Inspection`] goes on in the
+//! gateway process, because that outlives a launcher which is killed. What neither looked through,
+//! the next sandbox does: [`recover`].
 
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, MemfdFlags};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,7 @@ mod record;
 mod renewal;
 mod sweep;
 mod tools;
+mod unswept;
 mod walk;
 mod watch;
 
@@ -34,9 +36,9 @@ pub use outside::outside;
 pub use record::Repositories;
 pub use renewal::Renewal;
 pub use sweep::{Left, sweep_home};
+pub use unswept::{Announcement, recover};
 
 use super::failure::{At, Step};
-use super::mount_plan::MountPlan;
 use super::{exact, syscall};
 use check::Checker;
 use watch::RepositoryWatch;
@@ -44,6 +46,9 @@ use watch::RepositoryWatch;
 /// What the gateway process is told of a sandbox.
 #[derive(Debug, Serialize, Deserialize)]
 struct Announced {
+    /// The file that tells it. It is removed when the projects were swept.
+    #[serde(with = "exact::one")]
+    file: PathBuf,
     #[serde(with = "exact::list")]
     projects: Vec<PathBuf>,
     /// Descriptors of the open, locked projects, which it inherits.
@@ -83,32 +88,6 @@ fn lock_shared(file: &File) -> io::Result<()> {
     }
 }
 
-/// A file that tells the gateway process of a sandbox. It is empty until [`announce`] fills it.
-///
-/// # Errors
-/// The error of creating it.
-pub fn announcement() -> io::Result<OwnedFd> {
-    Ok(rustix::fs::memfd_create(
-        "gateway-sandbox",
-        MemfdFlags::CLOEXEC,
-    )?)
-}
-
-/// Tells the gateway process of a sandbox: what the projects hold when the command begins.
-///
-/// # Errors
-/// The error of writing it.
-pub fn announce(file: OwnedFd, plan: &MountPlan, locks: &[OwnedFd]) -> io::Result<()> {
-    let announced = Announced {
-        projects: plan.projects.clone(),
-        locks: locks.iter().map(AsRawFd::as_raw_fd).collect(),
-        guard_git: plan.guard_git,
-        guard_tools: plan.guard_tools,
-        repositories: plan.repositories.clone(),
-    };
-    File::from(file).write_all(&serde_json::to_vec(&announced)?)
-}
-
 /// What is looked at in the projects while the command runs, and at its end.
 #[derive(Debug)]
 pub struct Inspection {
@@ -120,7 +99,7 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Reads what [`announce`] told; `None` if the file is not one of it.
+    /// Reads what [`Announcement::tell`] told; `None` if the file is not one of it.
     pub fn adopt(file: impl AsFd) -> Option<Self> {
         let size = usize::try_from(rustix::fs::fstat(&file).ok()?.st_size).ok()?;
         let mut content = vec![0; size];
@@ -180,6 +159,7 @@ impl Inspection {
         if self.is_alone() {
             told.repositories.remove_placeholders(&told.projects);
         }
+        let _ = fs::remove_file(&told.file);
         left
     }
 
@@ -202,11 +182,6 @@ impl Inspection {
         }
         true
     }
-}
-
-/// Sweeps the projects in place of a gateway process that has died.
-pub fn sweep(plan: &MountPlan) -> Left {
-    Checker::of(plan.projects.clone(), &plan.repositories).sweep(plan.guard_git, plan.guard_tools)
 }
 
 /// How long a start waits for the end of another sandbox.
