@@ -135,7 +135,10 @@ async fn ask(
         request.extend([b"Proxy-Authorization: ", part, b"\r\n"].concat());
     }
     request.extend(b"\r\n");
-    stream.write_all(&request).await.map_err(UpstreamFault::Ended)?;
+    stream
+        .write_all(&request)
+        .await
+        .map_err(UpstreamFault::Ended)?;
     let mut head = Vec::new();
     loop {
         let read = stream.read_buf(&mut head).await;
@@ -144,7 +147,11 @@ async fn ask(
             let status = status(&head).ok_or(UpstreamFault::Malformed)?;
             // An origin does not speak before it is spoken to.
             let is_early = status < 300 && head.len() > end + 4;
-            return if is_early { Err(UpstreamFault::Malformed) } else { Ok(status) };
+            return if is_early {
+                Err(UpstreamFault::Malformed)
+            } else {
+                Ok(status)
+            };
         }
         if is_over || head.len() > LONGEST {
             return Err(UpstreamFault::Malformed);
