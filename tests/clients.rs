@@ -26,6 +26,14 @@ fn everyday_commands_work_by_flags_of_the_readme_or_say_at_once_what_would_help(
 }
 
 #[test]
+fn a_company_is_reached_by_its_proxy_and_its_own_roots_as_the_users_own_file_says() {
+    run(Command::new(clients().join("venv/bin/python"))
+        .arg(rig().join("company.py"))
+        .arg(env!("CARGO_BIN_EXE_gateway"))
+        .env("GATEWAY_CLIENTS", clients()));
+}
+
+#[test]
 fn policies_over_content_hold_for_the_sdks_that_send_it() {
     run(Command::new(rig().join("content/run"))
         .env("GATEWAY", env!("CARGO_BIN_EXE_gateway"))

@@ -120,6 +120,9 @@ impl Exec {
             overview::tell_of_dropped(&plan, terminal);
         }
         terminal.warn(&config.warnings);
+        if self.run.names_file() && !self.run.quiet {
+            project_file::tell_of_left_out(&working_directory()?, terminal);
+        }
         let is_told = self.run.quiet || self.no_project || config.project.is_some();
         if !is_told && !self.run.names_file() {
             project_file::tell_of_undecided(&working_directory()?, terminal)?;
@@ -215,7 +218,7 @@ impl Exec {
         {
             // What was decided there may be the command's word too.
             if config.project.is_some() {
-                config = self.run.config(&self.sandbox, known)?;
+                config = self.run.config_in(None, &self.sandbox, known)?;
             }
             config.granted = None;
         }

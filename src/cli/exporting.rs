@@ -61,12 +61,13 @@ impl Exports {
         let running = self.0.lock();
         let is_new = |settings: &&_| {
             let mut live = running.live.iter();
-            !live.any(|one| one.does(settings, &config.resolver))
+            !live.any(|one| one.does(settings, &config.export_way(settings)))
         };
         let mut prepared = Vec::new();
         for settings in config.exports.iter().filter(is_new) {
             let log = (&shared.log, running.resumes);
-            let exporter = Exporter::prepare(settings.clone(), log, config.resolver.clone());
+            let way = config.export_way(settings);
+            let exporter = Exporter::prepare(settings.clone(), log, way);
             prepared.extend(exporter.map_err(|error| {
                 Failure::of("the records of the audit log cannot be exported", &error)
                     .next("see docs/config.md, `[[export]]`")
@@ -110,7 +111,7 @@ impl Running {
     fn change(&mut self, config: &Config, ExportChange(mut added): ExportChange) -> Vec<String> {
         let stays = |one: &Exporter| {
             let mut wanted = config.exports.iter();
-            wanted.any(|settings| one.does(settings, &config.resolver))
+            wanted.any(|settings| one.does(settings, &config.export_way(settings)))
         };
         let live = std::mem::take(&mut self.live);
         let (live, gone): (Vec<_>, Vec<_>) = live.into_iter().partition(stays);

@@ -80,21 +80,26 @@ impl RunFlags {
         Ok(self.flags.config(sandbox, known)?)
     }
 
-    /// Returns the configuration of the project's file and the flags together.
+    /// Returns the configuration of a run of `exec`: the user's own file, above it the project's,
+    /// and the flags. A file that is named stands in place of both.
     ///
     /// # Errors
-    /// Returns a [`Failure`] with every mistake of both.
+    /// Returns a [`Failure`] with every mistake of the first that has any.
     pub(super) fn config_in(
         &self,
         project: Option<&AllowedFile>,
         sandbox: &SandboxFlags,
         known: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Config, Failure> {
-        let Some(file) = project else {
+        if self.names_file() {
             return self.config(sandbox, known);
+        }
+        let project = project.map(AllowedFile::configuration).transpose()?;
+        let read = match (Config::of_user()?, project) {
+            (Some(user), Some(project)) => Some(project.above(user)),
+            (user, project) => project.or(user),
         };
-        let read = file.configuration();
-        Ok(self.flags.added_to(Some(read), sandbox, known)?)
+        Ok(self.flags.added_to(read.map(Ok), sandbox, known)?)
     }
 
     /// Whether a configuration is named, which then holds alone.

@@ -88,7 +88,10 @@ fn next_credentials(
     config: &Config,
     stored: Vec<Stored>,
 ) -> Result<Credentials, Failure> {
-    let same_vault = old.vault == config.vault && old.resolver == config.resolver;
+    let servers = config.vault.iter().flat_map(|vault| vault.servers.clone());
+    let servers: Vec<_> = servers.collect();
+    let same_way = old.store_way(&servers) == config.store_way(&servers);
+    let same_vault = old.vault == config.vault && same_way;
     let made = match same_vault {
         true => Stores::new(references(&stored)),
         false => stores(config, &stored)?,
@@ -133,7 +136,7 @@ pub(super) fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, 
         settings.servers.clone(),
         settings.roots.clone(),
         identity,
-        config.resolver.clone(),
+        config.store_way(&settings.servers),
     )
     .map_err(|error| failed("the way to the vault", &error))?;
     Ok((settings.clone(), Arc::new(client)))
@@ -253,6 +256,7 @@ pub(super) fn origins(
     rules.extend(own.into_iter().map(|origin| origin.rule));
     let mut settings = config.limits.origins();
     settings.resolver = config.resolver.clone();
+    settings.defaults = config.defaults.settings.clone();
     settings
         .with_rules(rules)
         .map_err(|error| Failure::new(error.to_string()).because(chain(&error)))

@@ -77,6 +77,7 @@ mod serve;
 mod service_manager;
 mod serving;
 mod settling;
+mod shell_proxy;
 mod signals;
 mod standard_error;
 mod standing;

@@ -9,6 +9,7 @@ use super::profile::Profile;
 use super::proposal;
 use super::registries;
 use super::resolve::ResolvedConfig;
+use super::shell_proxy;
 use super::terminal::{Terminal, safe};
 use crate::config::{Allowed, Config};
 use crate::credential::preset::PresetCredential;
@@ -45,7 +46,7 @@ impl Overview<'_> {
     /// Returns a [`Failure`] if the policies or the credentials are refused.
     pub fn print(&self, terminal: &Terminal) -> Result<(), Failure> {
         let mut lines = vec![("network", self.network()?), ("lends", self.lends())];
-        lines.extend(self.file().map(|text| ("file", text)));
+        lines.extend(self.files().map(|text| ("file", text)));
         lines.extend(self.granted().map(|text| ("granted", text)));
         lines.extend(ports::told(&self.config.sandbox));
         lines.extend(self.agent().map(|text| ("agent", text)));
@@ -67,10 +68,12 @@ impl Overview<'_> {
         Ok(())
     }
 
-    /// The project's file that is in force.
-    fn file(&self) -> Option<String> {
-        let file = self.config.project.as_deref()?;
-        Some(format!("{}, as you allowed it", file.display()))
+    /// The files that are in force without being named: the project's, and the user's own.
+    fn files(&self) -> impl Iterator<Item = String> {
+        let (project, user) = (&self.config.project, &self.config.user);
+        let project = project.as_ref().map(|file| format!("{}, as you allowed it", file.display()));
+        let user = user.as_ref().map(|file| format!("{}, your own", file.display()));
+        project.into_iter().chain(user)
     }
 
     /// Where the rules are that `gateway allow` kept.
@@ -278,6 +281,7 @@ impl Overview<'_> {
             .chain(sockets)
             .chain(hide)
             .chain(open)
+            .chain(shell_proxy::unused(self.config))
             .chain(ports)
             .chain(command)
             .collect()

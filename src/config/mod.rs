@@ -29,9 +29,11 @@ mod signing;
 mod sigv4;
 pub mod state;
 mod units;
+mod user;
 mod validate;
 mod variable;
 mod vault;
+mod via;
 
 use std::path::PathBuf;
 
@@ -45,7 +47,9 @@ pub use port::PublishedPort;
 pub use sandbox::{Sandbox, SandboxDns};
 pub use settings::{Audit, Ca, PhantomFile, Runtime, StateSettings};
 pub use units::{duration, show_duration, size};
+pub use user::path_of_user as user_file;
 pub use variable::sandbox_variable;
+pub use via::AllOrigins;
 
 use crate::credential::VaultSettings;
 use crate::export::ExportSettings;
@@ -63,6 +67,8 @@ use crate::policy::Declared;
 pub struct Config {
     /// The file that it was read from, if it was named.
     pub file: Option<PathBuf>,
+    /// The user's own file that it was read from.
+    pub user: Option<PathBuf>,
     /// The project's file that it was read from, which a person allowed.
     pub project: Option<PathBuf>,
     /// The session CA.
@@ -85,6 +91,8 @@ pub struct Config {
     pub credentials: Vec<Credential>,
     /// The Vault or OpenBao that keeps secrets.
     pub vault: Option<VaultSettings>,
+    /// What holds for all origins.
+    pub defaults: AllOrigins,
     /// How origins are reached.
     pub origins: Vec<Origin>,
     /// The facts that policies may read from content.

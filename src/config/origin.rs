@@ -15,6 +15,7 @@ use super::diagnostic::Hint;
 use super::network;
 use super::reference;
 use super::section::Section;
+use super::via;
 
 /// How the origins that match a pattern are reached and verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +64,12 @@ impl Origin {
             .cloned()
     }
 
+    /// Returns the most specific of the rules that cover all of these origins.
+    pub(super) fn that_covers<'o>(origins: &'o [Self], matches: &OriginPattern) -> Option<&'o Self> {
+        let covering = origins.iter().filter(|one| one.rule.matches.covers(matches));
+        covering.max_by_key(|one| one.rule.matches.hosts.to_string().len())
+    }
+
     /// Returns the rule that covers these origins, for these alone.
     fn of(matches: OriginPattern, covering: Option<Self>) -> Self {
         let mut origin = covering.unwrap_or_else(|| Self {
@@ -103,6 +110,7 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
             identity,
             addresses: addresses.into_iter().map(Spanned::into_inner).collect(),
             connect: section.parsed("connect", connect).map(Spanned::into_inner),
+            via: via::via(section),
             protocol: section.choice("http", &versions).unwrap_or_default(),
             cleartext: section.truth("cleartext").unwrap_or(false),
             encoded_slash: section.truth("encoded_slash").unwrap_or(false),

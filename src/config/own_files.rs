@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::credential::VaultSettings;
+use crate::credential::{UpstreamLogin, VaultSettings};
 use crate::files::Consent;
 use crate::names::hex;
 
@@ -53,12 +53,11 @@ impl Config {
     /// No workload may see or change them.
     #[must_use]
     pub fn own_files(&self) -> Vec<PathBuf> {
-        let roots = self
-            .origins
-            .iter()
-            .flat_map(|origin| origin.files.iter().cloned());
+        let origins = self.origins.iter().map(|origin| &origin.files);
+        let roots = origins.chain([&self.defaults.files]).flatten().cloned();
         let single = [
             &self.file,
+            &self.user,
             &self.audit.path,
             &self.state.path,
             &self.ca.certificate,
@@ -132,6 +131,7 @@ impl Config {
             .chain(passwords)
             .chain(self.vault.iter().flat_map(VaultSettings::references))
             .chain(&self.state.key)
+            .chain(self.upstream_logins().map(UpstreamLogin::reference))
             .chain(
                 self.exports
                     .iter()

@@ -17,8 +17,8 @@ use super::literal::shown;
 use super::section::Section;
 use super::validate::{self, Spans};
 use super::{
-    Allowed, Config, ConfigError, control, credential, export, fact, listener, origin, sandbox,
-    settings, state, vault,
+    AllOrigins, Allowed, Config, ConfigError, control, credential, export, fact, listener, origin,
+    sandbox, settings, state, vault, via,
 };
 
 impl Config {
@@ -28,8 +28,13 @@ impl Config {
     /// Returns a [`ConfigError`] with every mistake of the file, or with the reason why it cannot
     /// be read.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::from_str(&Self::text_of(path)?, path)
+    }
+
+    /// Reads the text of a file, which nobody but this user and root could have written.
+    pub(super) fn text_of(path: &Path) -> Result<String, ConfigError> {
         let file: Arc<str> = path.display().to_string().into();
-        let text = files::read(path, LARGEST_MIB).map_err(|unfit| ConfigError {
+        files::read(path, LARGEST_MIB).map_err(|unfit| ConfigError {
             mistakes: vec![Diagnostic {
                 position: Position::whole(&file),
                 severity: Severity::Error,
@@ -37,8 +42,7 @@ impl Config {
                 why: unfit.to_string(),
                 remedy: unfit.remedy(path),
             }],
-        })?;
-        Self::from_str(&text, path)
+        })
     }
 
     /// Reads and checks a text as if it were the file `origin`. Paths are relative to the folder of
@@ -186,6 +190,13 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
                 section.error("url", "another `[[export]]` sends the same there", hint);
             }
             config.exports.extend(added);
+        }
+"origin" if via::is_for_all(section) => {
+            if config.defaults != AllOrigins::default() {
+                let hint = Hint::new("one of the two would not hold", "merge them into one");
+                section.error("match", "a second [[origin]] is for all origins", hint);
+            }
+            config.defaults = via::for_all(section);
         }
         "listener" => take(
             listener::listener(section),

@@ -64,6 +64,11 @@ impl<'p, 't> Section<'p, 't> {
         }
     }
 
+    /// Returns the keys that are present and known.
+    pub fn keys(&self) -> impl Iterator<Item = &'static str> {
+        keys::of(self.name).map(|key| key.name).filter(|name| self.has(name))
+    }
+
     /// Returns the raw value of a key.
     pub fn value(&self, key: &'static str) -> Option<&'p Spanned<DeValue<'t>>> {
         debug_assert!(

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::credential::{SecretRef, VaultSettings};
+use crate::credential::{SecretRef, UpstreamLogin, VaultSettings};
 use crate::message::Scheme;
 
 use super::Config;
@@ -247,6 +247,10 @@ fn passed(config: &Config, variable: &str) -> Vec<(String, Hint)> {
     let exports = config.exports.iter().filter_map(|one| one.token.as_ref());
     if exports.filter_map(SecretRef::env_name).any(passes) {
         found.push(refused("the gateway exports its records with it".into()));
+    }
+    let mut proxies = config.upstream_logins().map(UpstreamLogin::reference);
+    if proxies.any(|login| login.env_name().is_some_and(passes)) {
+        found.push(refused("the gateway logs in to a proxy with it".into()));
     }
     let holds = config.credentials.iter().find(|credential| {
         let mut kept = credential.references().filter_map(SecretRef::env_name);

@@ -25,6 +25,7 @@ mod signatures;
 pub mod signing;
 mod store;
 mod stored;
+mod upstream_login;
 mod verify;
 
 pub use check::{CheckedCredential, CredentialProblem, unexpected_reach};
@@ -47,4 +48,5 @@ pub use store::{
     VaultSettings, unfit, variable_name,
 };
 pub use stored::Stored;
+pub use upstream_login::{LoginUnavailable, UpstreamLogin};
 pub use verify::Verified;

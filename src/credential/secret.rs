@@ -1,5 +1,7 @@
 //! The secret itself: bytes that no other module can read, print, copy or compare.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize as _, Zeroizing};
@@ -139,6 +141,17 @@ impl Secret {
         let mut value = HeaderValue::from_bytes(&whole).ok()?;
         value.set_sensitive(true);
         Some(value)
+    }
+
+    /// The value of a field for Basic (RFC 7617), with this secret as `user:password`; `None` if it
+    /// has no colon.
+    #[must_use]
+    pub fn basic_field(&self) -> Option<HeaderValue> {
+        let is_pair = self.expose().contains(&b':');
+        let encoded = Zeroizing::new(STANDARD.encode(self.expose()));
+        let mut value = HeaderValue::try_from(format!("Basic {}", &*encoded)).ok()?;
+        value.set_sensitive(true);
+        is_pair.then_some(value)
     }
 
     /// The key that seals the gateway's state, with this secret as its text; `None` if it has

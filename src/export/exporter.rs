@@ -11,14 +11,13 @@ use super::sending::{ExportPhase, Sending};
 use super::settings::ExportSettings;
 use crate::audit::{Follower, Log};
 use crate::gateway::ExportCounts;
-use crate::origin::StoreClient;
-use crate::origin::resolve::ResolverSettings;
+use crate::origin::{StoreClient, StoreWay};
 
 /// An export that is prepared or under way. When this is dropped, what is still to be sent has a
 /// few seconds.
 pub struct Exporter {
     settings: ExportSettings,
-    resolver: ResolverSettings,
+    way: StoreWay,
     counts: Arc<ExportCounts>,
     /// What lets it begin. Dropped, it never does.
     go: Option<oneshot::Sender<Option<Before>>>,
@@ -59,7 +58,7 @@ impl Exporter {
     pub fn prepare(
         settings: ExportSettings,
         (log, resumes): (&Log, bool),
-        resolver: ResolverSettings,
+        way: StoreWay,
     ) -> Result<Option<Self>, NotExported> {
         let Some(path) = log.path() else {
             return Ok(None);
@@ -73,7 +72,7 @@ impl Exporter {
         let (go, gone) = oneshot::channel();
         let (tell_reached, reached) = oneshot::channel();
         let (tell, told) = std::sync::mpsc::channel();
-        let for_thread = resolver.clone();
+        let for_thread = way.clone();
         let run = move || {
             let (runtime, client) = match client(&sending.settings, for_thread) {
                 Ok(begun) => begun,
@@ -89,7 +88,7 @@ impl Exporter {
         told.recv().map_err(ended)??;
         Ok(Some(Self {
             settings,
-            resolver,
+            way,
             counts,
             go: Some(go),
             phase,
@@ -128,8 +127,8 @@ impl Exporter {
 
     /// Whether it does just what these settings say.
     #[must_use]
-    pub fn does(&self, settings: &ExportSettings, resolver: &ResolverSettings) -> bool {
-        (&self.settings, &self.resolver) == (settings, resolver)
+    pub fn does(&self, settings: &ExportSettings, way: &StoreWay) -> bool {
+        (&self.settings, &self.way) == (settings, way)
     }
 
     /// Whether it sends the same to the same place.
@@ -181,7 +180,7 @@ impl Drop for Exporter {
 /// What the thread of an export needs of the system.
 fn client(
     settings: &ExportSettings,
-    resolver: ResolverSettings,
+    way: StoreWay,
 ) -> Result<(tokio::runtime::Runtime, StoreClient), NotExported> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -189,7 +188,7 @@ fn client(
     let client = {
         let _entered = runtime.enter();
         let servers = vec![settings.server.clone()];
-        StoreClient::new(servers, settings.roots.clone(), None, resolver)
+        StoreClient::new(servers, settings.roots.clone(), None, way)
     };
     let client = client.map_err(|error| NotExported::Client(crate::gateway::chain(&error)))?;
     Ok((runtime, client))

@@ -1,12 +1,10 @@
 //! What no policy opens: the floor below all of them. No rule is proposed for it.
 
-use std::net::IpAddr;
-
 use crate::intercept::{GATEWAY_NAME, is_synthetic};
 use crate::message::{Origin, Scheme};
 use crate::names::ReasonCode;
 use crate::origin::OriginSettings;
-use crate::origin::vet::vet;
+use crate::origin::vet::vet_host;
 
 /// Returns why a request to an origin would be refused even if a policy permitted it; `None` if it
 /// would not, as far as that is known without a lookup.
@@ -17,28 +15,17 @@ pub fn floor(origin: &Origin, settings: &OriginSettings) -> Option<ReasonCode> {
     if host == GATEWAY_NAME || authority.host.ip().is_some_and(is_synthetic) {
         return Some(ReasonCode::OwnAddress);
     }
-    if METADATA_NAMES.contains(&host) {
-        return Some(ReasonCode::Metadata);
-    }
     let rule = settings.rule(origin);
     let exceptions = rule.map_or(&[][..], |rule| &rule.addresses);
-    let fixed = rule.and_then(|rule| rule.connect);
-    let prohibited = |ip: IpAddr| vet(ip, authority.port, exceptions).err();
-    let dialled = authority.host.ip().filter(|_| fixed.is_none());
-    if let Some(why) = dialled.and_then(prohibited) {
+    let is_fixed = rule.is_some_and(|rule| rule.connect.is_some());
+    if let Err(why) = vet_host(authority, exceptions)
+        && !(is_fixed && authority.host.ip().is_some())
+    {
         return Some(why.reason());
     }
     let in_clear = origin.scheme == Scheme::Http && !rule.is_some_and(|rule| rule.cleartext);
     in_clear.then_some(ReasonCode::ClearText)
 }
-
-/// Names of metadata services, which hand out the machine's own credentials.
-const METADATA_NAMES: [&str; 4] = [
-    "metadata.google.internal",
-    "metadata.goog",
-    "instance-data",
-    "instance-data.ec2.internal",
-];
 
 #[cfg(test)]
 mod tests {

@@ -131,7 +131,9 @@ impl Refusal {
     pub(super) fn failure(&self) -> Option<String> {
         let failed = [ReasonCode::PolicyError, ReasonCode::PolicyUnjudged];
         match self {
-            Self::Origin(error @ origin::Error::Unreachable(_)) => Some(chain(error)),
+            Self::Origin(error @ (origin::Error::Unreachable(_) | origin::Error::Upstream(_))) => {
+                Some(chain(error))
+            }
             Self::Origin(_) | Self::Session(session::Error::Misplaced(_)) => Some(self.cause()),
             Self::Credential(error) if self.reason().status().is_server_error() => {
                 Some(chain(error))
@@ -223,6 +225,7 @@ impl Refusal {
     fn may_be_repeated(&self) -> bool {
         match self {
             Self::Origin(origin::Error::NoAnswer(why)) => why.is_harmless(),
+            Self::Origin(origin::Error::Upstream(why)) => why.is_passing(),
             _ => !self.reason().is_final(),
         }
     }

@@ -105,6 +105,12 @@ impl Host {
         self.ip
     }
 
+    /// Whether it is this machine: `localhost`, or a loopback address.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        self.as_str() == "localhost" || self.ip().is_some_and(|ip| ip.is_loopback())
+    }
+
     /// The host, then each of its parent domains: `api.github.com`, `github.com`, `com`. An address
     /// yields only itself.
     pub fn domains(&self) -> impl Iterator<Item = &str> + Clone {

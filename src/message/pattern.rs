@@ -88,14 +88,25 @@ impl OriginPattern {
         self.scheme == other.scheme && self.port == other.port && self.hosts.overlaps(&other.hosts)
     }
 
+    /// Whether every origin that matches the other pattern matches this one.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let is_covered = match (&self.hosts, &other.hosts) {
+            (HostPattern::Below(domain), HostPattern::Below(other)) => {
+                other.domains().any(|above| above == domain.as_str())
+            }
+            (hosts, HostPattern::Exact(host)) => hosts.matches(host),
+            (HostPattern::Exact(_), HostPattern::Below(_)) => false,
+        };
+        self.scheme == other.scheme && self.port == other.port && is_covered
+    }
+
     /// Whether the name itself shows that the origin is this machine: `localhost` or a loopback
     /// address.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         match &self.hosts {
-            HostPattern::Exact(host) => {
-                host.as_str() == "localhost" || host.ip().is_some_and(|ip| ip.is_loopback())
-            }
+            HostPattern::Exact(host) => host.is_loopback(),
             HostPattern::Below(_) => false,
         }
     }

@@ -1,10 +1,10 @@
 //! Connects to an origin: vets its addresses once, dials only those, then performs TLS.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -17,9 +17,11 @@ use super::Error;
 use super::race::{RESOLUTION_DELAY, Race};
 use super::resolve::{Family, Resolve};
 use super::rule::{OriginRule, OriginSettings};
+use super::upstream;
+use super::vet::vet_host;
 use crate::message::{Authority, Host, Origin};
 
-/// Connects to an origin, at one of its vetted addresses.
+/// Connects to an origin, at one of its vetted addresses, or by the upstream proxy.
 ///
 /// # Errors
 /// [`Error`] by cause. No prohibited address was dialled.
@@ -29,7 +31,6 @@ pub(super) async fn connect(
     resolver: &dyn Resolve,
     settings: &OriginSettings,
 ) -> Result<TcpStream, Error> {
-    let Authority { host, port } = &origin.authority;
     let limit = settings.connect_timeout;
     if let Some(fixed) = rule.and_then(|rule| rule.connect) {
         let itself = [IpNet::from(fixed.ip().to_canonical())];
@@ -37,6 +38,23 @@ pub(super) async fn connect(
         return to_address(race, fixed.ip()).await;
     }
     let exceptions = rule.map_or(&[][..], |rule| &rule.addresses);
+    if let Some(proxy) = settings.via(origin, rule) {
+        vet_host(&origin.authority, exceptions).map_err(Error::Prohibited)?;
+        return upstream::connect(proxy, &origin.authority, resolver, settings).await;
+    }
+    to_authority(&origin.authority, exceptions, resolver, limit).await
+}
+
+/// Connects to a host, whose addresses may be public ones and those of the exceptions.
+///
+/// # Errors
+/// As [`connect`].
+pub(super) async fn to_authority(
+    Authority { host, port }: &Authority,
+    exceptions: &[IpNet],
+    resolver: &dyn Resolve,
+    limit: Duration,
+) -> Result<TcpStream, Error> {
     let race = Race::new(*port, exceptions, limit);
     match host.ip() {
         Some(address) => to_address(race, address).await,
@@ -98,6 +116,13 @@ async fn to_name(
         }
     }
     Err(race.error())
+}
+
+/// Every network, for servers that the operator names. Metadata services stay prohibited.
+pub(super) fn anywhere() -> [IpNet; 2] {
+    let v4 = Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0);
+    let v6 = Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0);
+    [v4.into(), v6.into()]
 }
 
 /// How long the answer for one family is waited for when every address of the other has failed.

@@ -20,6 +20,7 @@ mod stores;
 mod system_file;
 mod tls;
 mod tls_failure;
+mod upstream;
 pub mod vet;
 
 use std::io;
@@ -29,9 +30,10 @@ use crate::names::ReasonCode;
 pub use channel::{Channel, Forwarded, Origins};
 pub use no_answer::NoAnswer;
 pub use origin_body::OriginBody;
-pub use rule::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
-pub use stores::StoreClient;
+pub use rule::{ClientIdentity, OriginDefaults, OriginProtocol, OriginRule, OriginSettings};
+pub use stores::{StoreClient, StoreWay};
 pub use tls::warm_roots;
+pub use upstream::{UpstreamFailure, UpstreamProxy, Via};
 
 /// Why nothing was sent, or no response came. Contains no text from the origin.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +50,9 @@ pub enum Error {
     /// The origin would be reached in clear text, and the operator has not allowed that.
     #[error("the origin would be reached in clear text")]
     ClearText,
+    /// The upstream proxy opened no way to the origin.
+    #[error(transparent)]
+    Upstream(UpstreamFailure),
     /// The name has no address.
     #[error("the origin's name could not be resolved")]
     Unresolved(#[source] resolve::Unresolved),
@@ -115,6 +120,7 @@ impl Error {
             Self::NoResolver(_) => ReasonCode::Unresolved,
             Self::Prohibited(why) => why.reason(),
             Self::ClearText => ReasonCode::ClearText,
+            Self::Upstream(_) => ReasonCode::UpstreamProxy,
             Self::Unresolved(_) => ReasonCode::Unresolved,
             Self::Unreachable(_) => ReasonCode::Unreachable,
             Self::ConnectTimeout => ReasonCode::ConnectTimeout,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -9,6 +10,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::resolve::ResolverSettings;
+use super::upstream::{UpstreamProxy, Via};
 use crate::message::{HostPattern, Origin, OriginPattern};
 
 /// Which HTTP version the gateway speaks with an origin.
@@ -48,6 +50,8 @@ pub struct OriginRule {
     pub addresses: Vec<IpNet>,
     /// A fixed address, instead of DNS. It may be dialled without being listed in `addresses`.
     pub connect: Option<SocketAddr>,
+    /// The proxy by which they are reached, if another than for all origins.
+    pub via: Option<Via>,
     /// The HTTP version.
     pub protocol: OriginProtocol,
     /// Whether an http origin may be reached: in clear text. Credentials never go there.
@@ -69,12 +73,22 @@ impl OriginRule {
             identity: None,
             addresses: Vec::new(),
             connect: None,
+            via: None,
             protocol: OriginProtocol::Auto,
             cleartext: false,
             encoded_slash: false,
             underscores: false,
         }
     }
+}
+
+/// What holds for every origin, unless its rule says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OriginDefaults {
+    /// Roots that are trusted besides the system's.
+    pub roots: Vec<CertificateDer<'static>>,
+    /// The proxy by which origins are reached, except those on loopback or with a fixed address.
+    pub via: Option<Arc<UpstreamProxy>>,
 }
 
 /// The configuration of the origin side.
@@ -84,6 +98,8 @@ pub struct OriginSettings {
     rules: Vec<OriginRule>,
     /// The keys of the rules' identities, in the order of the rules.
     keys: Vec<Option<PrivateKeyDer<'static>>>,
+    /// What holds for every origin.
+    pub defaults: OriginDefaults,
     /// The resolver.
     pub resolver: ResolverSettings,
     /// How long connecting to an origin may take, over all of its addresses.
@@ -110,6 +126,7 @@ impl Default for OriginSettings {
         Self {
             rules: Vec::new(),
             keys: Vec::new(),
+            defaults: OriginDefaults::default(),
             resolver: ResolverSettings::default(),
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
@@ -141,6 +158,21 @@ impl OriginSettings {
     #[must_use]
     pub fn rule(&self, origin: &Origin) -> Option<&OriginRule> {
         self.index(origin).map(|index| &self.rules[index])
+    }
+
+    /// The proxy by which an origin is reached, which this rule applies to.
+    pub(super) fn via<'a>(
+        &'a self,
+        origin: &Origin,
+        rule: Option<&'a OriginRule>,
+    ) -> Option<&'a Arc<UpstreamProxy>> {
+        match rule.and_then(|rule| rule.via.as_ref()) {
+            Some(Via::Direct) => None,
+            Some(Via::Proxy(proxy)) => Some(proxy),
+            None if rule.is_some_and(|rule| rule.connect.is_some()) => None,
+            None if origin.authority.host.is_loopback() => None,
+            None => self.defaults.via.as_ref(),
+        }
     }
 
     /// The index of that rule.

@@ -4,7 +4,6 @@
 //! Their addresses may be private ones, but never those of cloud metadata. Redirects are not
 //! followed.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,6 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use ipnet::IpNet;
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,8 +20,11 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::resolve::{Resolve, ResolverSettings, ResolverUnusable, StubResolver};
-use super::rule::{ClientIdentity, KeyUnreadable, OriginProtocol, OriginRule, OriginSettings};
+use super::rule::{
+    ClientIdentity, KeyUnreadable, OriginDefaults, OriginProtocol, OriginRule, OriginSettings,
+};
 use super::tls::{self, Offer};
+use super::upstream::{self, UpstreamProxy};
 use super::{Error, dial};
 use crate::credential::{HttpAnswer, HttpClient, StoreError, StoreFuture};
 use crate::message::{HostPattern, Origin, OriginPattern, Scheme};
@@ -31,10 +32,32 @@ use crate::message::{HostPattern, Origin, OriginPattern, Scheme};
 /// A client for the servers of one store. It keeps no connection, because it is used only every few
 /// minutes.
 pub struct StoreClient {
-    servers: Vec<Origin>,
+    servers: Vec<(Origin, Option<Arc<UpstreamProxy>>)>,
     settings: OriginSettings,
     config: Arc<ClientConfig>,
     resolver: Box<dyn Resolve>,
+}
+
+/// How the gateway's own requests reach servers, as the settings for origins say.
+#[derive(Clone, PartialEq)]
+pub struct StoreWay {
+    resolver: ResolverSettings,
+    roots: Vec<CertificateDer<'static>>,
+    /// By server.
+    via: Vec<Option<Arc<UpstreamProxy>>>,
+}
+
+impl StoreWay {
+    /// The way to these servers.
+    #[must_use]
+    pub fn of(settings: &OriginSettings, servers: &[Origin]) -> Self {
+        let via = |server| settings.via(server, settings.rule(server)).cloned();
+        Self {
+            resolver: settings.resolver.clone(),
+            roots: settings.defaults.roots.clone(),
+            via: servers.iter().map(via).collect(),
+        }
+    }
 }
 
 /// Why a client for a store cannot be made.
@@ -55,7 +78,8 @@ pub enum StoreClientUnusable {
 const RULE: usize = 0;
 
 impl StoreClient {
-    /// A client for these servers only. If there are `roots`, no others are trusted.
+    /// A client for these servers only, which are those of the way. If there are `roots`, no others
+    /// are trusted.
     ///
     /// # Errors
     /// `StoreClientUnusable` by cause.
@@ -63,18 +87,14 @@ impl StoreClient {
         servers: Vec<Origin>,
         roots: Vec<CertificateDer<'static>>,
         identity: Option<ClientIdentity>,
-        resolver: ResolverSettings,
+        way: StoreWay,
     ) -> Result<Self, StoreClientUnusable> {
         let first = servers.first().ok_or(Error::Protocol)?;
-        let anywhere = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
         let rule = OriginRule {
             replace_system_roots: !roots.is_empty(),
             roots,
             identity,
-            addresses: anywhere
-                .into_iter()
-                .filter_map(|base| IpNet::new(base, 0).ok())
-                .collect(),
+            addresses: dial::anywhere().into(),
             protocol: OriginProtocol::Http1,
             ..OriginRule::of(OriginPattern {
                 scheme: first.scheme,
@@ -83,13 +103,17 @@ impl StoreClient {
             })
         };
         let mut settings = OriginSettings::default().with_rules(vec![rule])?;
-        settings.resolver = resolver;
+        settings.resolver = way.resolver;
+        settings.defaults = OriginDefaults {
+            roots: way.roots,
+            via: None,
+        };
         settings.connect_timeout = CONNECT;
         settings.handshake_timeout = HANDSHAKE;
         Ok(Self {
             resolver: Box::new(StubResolver::new(&settings.resolver)?),
             config: tls::configure(&settings, Some(RULE), Offer::Http1).map(Arc::new)?,
-            servers,
+            servers: servers.into_iter().zip(way.via).collect(),
             settings,
         })
     }
@@ -99,11 +123,15 @@ impl StoreClient {
         server: &Origin,
         request: Request<Zeroizing<Vec<u8>>>,
     ) -> Result<HttpAnswer, StoreError> {
-        if !self.servers.contains(server) {
+        let Some((_, via)) = self.servers.iter().find(|(known, _)| known == server) else {
             return Err(not_connected(&"it is no server of the configuration"));
-        }
-        let rule = Some(self.settings.at(RULE).0);
-        let stream = dial::connect(server, rule, self.resolver.as_ref(), &self.settings).await;
+        };
+        let (rule, resolver) = (Some(self.settings.at(RULE).0), self.resolver.as_ref());
+        let to = &server.authority;
+        let stream = match via {
+            Some(proxy) => upstream::connect(proxy, to, resolver, &self.settings).await,
+            None => dial::connect(server, rule, resolver, &self.settings).await,
+        };
         let stream = stream.map_err(|error| refused(&error))?;
         if server.scheme == Scheme::Http {
             return exchange(stream, server, request).await;

@@ -102,11 +102,11 @@ pub(super) fn configure(
         Some((rule, key)) => (Some(rule), key),
         None => (None, None),
     };
+    let own = rule.map_or(&[][..], |rule| &rule.roots);
+    let more = [own, &settings.defaults.roots].concat();
     let roots = match rule {
-        Some(rule) if rule.replace_system_roots => with(RootCertStore::empty(), &rule.roots)?,
-        Some(rule) if !rule.roots.is_empty() => {
-            with(system_roots()?.as_ref().clone(), &rule.roots)?
-        }
+        Some(rule) if rule.replace_system_roots => with(RootCertStore::empty(), own)?,
+        _ if !more.is_empty() => with(system_roots()?.as_ref().clone(), &more)?,
         _ => system_roots()?,
     };
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

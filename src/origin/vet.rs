@@ -1,5 +1,6 @@
 //! Which addresses may be dialled. No policy changes this (R20).
 
+use crate::message::Authority;
 use crate::names::ReasonCode;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
@@ -50,6 +51,18 @@ pub fn vet(address: IpAddr, port: u16, exceptions: &[IpNet]) -> Result<(), Prohi
         return Err(Prohibited::Own);
     }
     Ok(())
+}
+
+/// Judges a host before another machine resolves and dials it: as far as that is known here.
+///
+/// # Errors
+/// [`Prohibited`] as [`vet`] has it, and for the known names of metadata services.
+pub fn vet_host(to: &Authority, exceptions: &[IpNet]) -> Result<(), Prohibited> {
+    if METADATA_NAMES.contains(&to.host.as_str()) {
+        return Err(Prohibited::Metadata);
+    }
+    let address = to.host.ip();
+    address.map_or(Ok(()), |address| vet(address, to.port, exceptions))
 }
 
 /// The metadata service whose address is in the network, if there is one.
@@ -118,6 +131,14 @@ const METADATA: [IpAddr; 14] = [
     v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254]),
     v6([0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42]),
     v6([0xfe80, 0, 0, 0, 0, 0, 0xa9fe, 0xa9fe]),
+];
+
+/// Their names.
+const METADATA_NAMES: [&str; 4] = [
+    "metadata.google.internal",
+    "metadata.goog",
+    "instance-data",
+    "instance-data.ec2.internal",
 ];
 
 const GLOBAL_UNICAST: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);

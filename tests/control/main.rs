@@ -21,5 +21,6 @@ mod revoked;
 mod sandbox;
 mod servers;
 mod sessions;
+mod upstream;
 mod watch;
 mod why;

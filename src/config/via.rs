@@ -1,0 +1,148 @@
+//! `via` of `[[origin]]`: the proxy by which origins are reached, and `match = "*"`, which holds for
+//! all of them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use toml::Spanned;
+
+use crate::credential::UpstreamLogin;
+use crate::export::ExportSettings;
+use crate::message::{Authority, HostPattern, Origin};
+use crate::origin::{OriginDefaults, OriginRule, OriginSettings, StoreWay, UpstreamProxy, Via};
+
+use super::Config;
+use super::diagnostic::Hint;
+use super::network;
+use super::origin::certificates;
+use super::section::Section;
+use super::vault;
+
+/// What `match = "*"` says of all origins.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AllOrigins {
+    /// The settings.
+    pub settings: OriginDefaults,
+    /// Its certificate files, which the workload must not change.
+    pub files: Vec<PathBuf>,
+}
+
+impl Config {
+    /// Returns how servers of the gateway's own requests are reached.
+    #[must_use]
+    pub fn store_way(&self, servers: &[Origin]) -> StoreWay {
+        let rules = self.origins.iter().map(|origin| OriginRule {
+            identity: None,
+            ..origin.rule.clone()
+        });
+        // It fails only for a key that cannot be read, and there is none.
+        let settings = OriginSettings::default().with_rules(rules.collect());
+        let mut settings = settings.unwrap_or_default();
+        settings.resolver = self.resolver.clone();
+        settings.defaults = self.defaults.settings.clone();
+        StoreWay::of(&settings, servers)
+    }
+
+    /// Returns the same for an export.
+    #[must_use]
+    pub fn export_way(&self, export: &ExportSettings) -> StoreWay {
+        self.store_way(std::slice::from_ref(&export.server))
+    }
+
+    /// Returns the logins to upstream proxies.
+    pub(super) fn upstream_logins(&self) -> impl Iterator<Item = &UpstreamLogin> {
+        let own = self.origins.iter();
+        let own = own.filter_map(|origin| match &origin.rule.via {
+            Some(Via::Proxy(proxy)) => Some(proxy),
+            _ => None,
+        });
+        let all = own.chain(&self.defaults.settings.via);
+        all.filter_map(|proxy| proxy.login.as_ref())
+    }
+}
+
+/// Whether an `[[origin]]` is about all origins.
+pub(super) fn is_for_all(section: &Section<'_, '_>) -> bool {
+    let word = section.value("match");
+    word.is_some_and(|word| word.get_ref().as_str() == Some("*"))
+}
+
+pub(super) fn for_all(section: &Section<'_, '_>) -> AllOrigins {
+    for key in section.keys() {
+        if !["match", "roots", "via", "via_auth"].contains(&key) {
+            let hint = Hint::new(
+                "for all origins there are `roots`, `via` and `via_auth`",
+                "write it into an `[[origin]]` of the host that it is for",
+            );
+            section.error(key, format!("`{key}` is not for all origins"), hint);
+        }
+    }
+    let roots = section.each("roots", |text| certificates(section.document.path(text)?));
+    let (files, roots): (Vec<_>, Vec<_>) = roots.into_iter().map(Spanned::into_inner).unzip();
+    let via = match via(section) {
+        Some(Via::Direct) => {
+            let hint = Hint::new("without `via` no proxy is used", "remove it");
+            section.error("via", "`direct` has no effect for all origins", hint);
+            None
+        }
+        Some(Via::Proxy(proxy)) => Some(proxy),
+        None => None,
+    };
+    AllOrigins {
+        settings: OriginDefaults {
+            roots: roots.concat(),
+            via,
+        },
+        files,
+    }
+}
+
+/// Reads `via` and `via_auth`.
+pub(super) fn via(section: &Section<'_, '_>) -> Option<Via> {
+    let login = vault::local(section, "via_auth").map(UpstreamLogin::kept_at);
+    let text = section.text("via");
+    let is_proxy = text.as_ref().is_some_and(|text| *text.get_ref() != DIRECT);
+    if section.has("via_auth") && !is_proxy {
+        let hint = Hint::new(
+            "it is the login to the proxy that `via` names",
+            "add `via = \"http://proxy.example:3128\"`, or remove it",
+        );
+        section.error("via_auth", "`via_auth` has no proxy", hint);
+    }
+    if is_proxy && section.has("connect") {
+        let why = "a fixed address is dialled by the gateway itself";
+        let hint = Hint::new(why, "remove one of the two");
+        section.error("via", "`via` contradicts `connect`", hint);
+    }
+    if text.is_some_and(|text| text.get_ref().contains('@')) {
+        let hint = Hint::new(
+            "a login in a URL is copied and shown with it",
+            "write the proxy alone, and `via_auth = \"file:/path\"`, which holds `user:password`",
+        );
+        section.error("via", "`via` contains a login", hint);
+        return None;
+    }
+    match section.parsed("via", proxy)?.into_inner() {
+        None => Some(Via::Direct),
+        Some(authority) => Some(Via::Proxy(Arc::new(UpstreamProxy { authority, login }))),
+    }
+}
+
+/// Reads `http://HOST:PORT`, or `direct`, which is `None`.
+fn proxy(text: &str) -> Result<Option<Authority>, Hint> {
+    const EXAMPLE: &str = "write for example `http://proxy.example:3128`, or `direct`";
+    if text == DIRECT {
+        return Ok(None);
+    }
+    let Some(rest) = text.strip_prefix("http://") else {
+        let why = "it is reached by plain HTTP; TLS to an origin runs inside its tunnel";
+        return Err(Hint::new(why, EXAMPLE));
+    };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    match network::host_and_port(rest, 0)? {
+        (HostPattern::Exact(host), port @ 1..) => Ok(Some(Authority { host, port })),
+        _ => Err(Hint::new("a proxy is one host, with its port", EXAMPLE)),
+    }
+}
+
+const DIRECT: &str = "direct";

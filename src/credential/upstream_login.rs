@@ -1,0 +1,63 @@
+//! What the gateway presents to an HTTP proxy that it reaches origins by.
+
+use std::fmt;
+
+use http::HeaderValue;
+
+use super::store::{SecretRef, SecretSource, Stores, Unavailable};
+
+/// A login to an upstream proxy: a secret `user:password`, for Basic (RFC 7617).
+pub struct UpstreamLogin {
+    from: SecretRef,
+    source: SecretSource,
+}
+
+/// Why there is no login.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginUnavailable {
+    /// The store has none.
+    #[error(transparent)]
+    Store(#[from] Unavailable),
+    /// It is no `user:password`.
+    #[error("the secret is no `user:password`")]
+    Form,
+}
+
+impl UpstreamLogin {
+    /// The login that is kept there. A variable is read now, other places with a connection.
+    #[must_use]
+    pub fn kept_at(from: SecretRef) -> Self {
+        let from = from.allowing_short(true);
+        let source = Stores::new([&from]).source(&from);
+        Self { from, source }
+    }
+
+    /// Where it is kept.
+    #[must_use]
+    pub fn reference(&self) -> &SecretRef {
+        &self.from
+    }
+
+    /// The value of `Proxy-Authorization`, which is not printed by Debug.
+    ///
+    /// # Errors
+    /// [`LoginUnavailable`] by cause. It holds nothing of the secret.
+    pub async fn field(&self) -> Result<HeaderValue, LoginUnavailable> {
+        let lease = self.source.resolve(None).await?;
+        lease.secret.basic_field().ok_or(LoginUnavailable::Form)
+    }
+}
+
+impl PartialEq for UpstreamLogin {
+    fn eq(&self, other: &Self) -> bool {
+        self.from == other.from
+    }
+}
+
+impl Eq for UpstreamLogin {}
+
+impl fmt::Debug for UpstreamLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UpstreamLogin({})", self.from)
+    }
+}

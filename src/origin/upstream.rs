@@ -1,0 +1,178 @@
+//! The way to an origin through an HTTP proxy that the operator names: a tunnel by CONNECT (RFC
+//! 9110 §9.3.6). The proxy resolves the name; TLS is spoken with the origin, inside.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::HeaderValue;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+use super::Error;
+use super::dial::{anywhere, to_authority};
+use super::resolve::Resolve;
+use super::rule::OriginSettings;
+use crate::credential::{LoginUnavailable, UpstreamLogin};
+use crate::message::Authority;
+
+/// An HTTP proxy that origins are reached by.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UpstreamProxy {
+    /// Its host and port.
+    pub authority: Authority,
+    /// What is presented to it.
+    pub login: Option<UpstreamLogin>,
+}
+
+/// How an origin is reached, where its own rule says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Via {
+    /// By no proxy, whatever holds for all origins.
+    Direct,
+    /// By this one.
+    Proxy(Arc<UpstreamProxy>),
+}
+
+/// The upstream proxy opened no way to the origin. Nothing of the exchange was sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the upstream proxy {proxy} {fault}")]
+pub struct UpstreamFailure {
+    proxy: Authority,
+    #[source]
+    fault: Box<UpstreamFault>,
+}
+
+/// What an upstream proxy did.
+#[derive(Debug, thiserror::Error)]
+enum UpstreamFault {
+    #[error("cannot be reached")]
+    Unreached(#[source] Error),
+    #[error("did not answer in time")]
+    Late,
+    #[error("ended the connection without an answer")]
+    Ended(#[source] std::io::Error),
+    #[error("needs a login that cannot be read: see `via_auth`")]
+    NoLogin(#[source] LoginUnavailable),
+    #[error("asks for a login (407): name it with `via_auth`")]
+    AsksLogin,
+    #[error("does not accept the login of `via_auth` (407)")]
+    RefusesLogin,
+    #[error("refuses the way to the server ({0})")]
+    Refused(u16),
+    #[error("cannot reach the server ({0})")]
+    Failed(u16),
+    #[error("did not answer as an HTTP proxy does")]
+    Malformed,
+}
+
+impl UpstreamFailure {
+    /// Whether the next try may succeed without a person.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        use UpstreamFault as Fault;
+        matches!(
+            *self.fault,
+            Fault::Unreached(_) | Fault::Late | Fault::Ended(_) | Fault::Failed(_)
+        )
+    }
+}
+
+/// Opens a tunnel to an origin.
+///
+/// # Errors
+/// [`Error::Upstream`] with what the proxy did.
+pub(super) async fn connect(
+    proxy: &UpstreamProxy,
+    origin: &Authority,
+    resolver: &dyn Resolve,
+    settings: &OriginSettings,
+) -> Result<TcpStream, Error> {
+    let opened = open(proxy, origin, resolver, settings).await;
+    opened.map_err(|fault| {
+        Error::Upstream(UpstreamFailure {
+            proxy: proxy.authority.clone(),
+            fault: Box::new(fault),
+        })
+    })
+}
+
+async fn open(
+    proxy: &UpstreamProxy,
+    origin: &Authority,
+    resolver: &dyn Resolve,
+    settings: &OriginSettings,
+) -> Result<TcpStream, UpstreamFault> {
+    let login = match &proxy.login {
+        None => None,
+        Some(login) => Some(login.field().await.map_err(UpstreamFault::NoLogin)?),
+    };
+    // A person named it, wherever it is; metadata services stay prohibited.
+    let limit = settings.connect_timeout;
+    let stream = to_authority(&proxy.authority, &anywhere(), resolver, limit).await;
+    let mut stream = stream.map_err(UpstreamFault::Unreached)?;
+    let answered = timeout(limit, ask(&mut stream, origin, login.as_ref())).await;
+    match answered.map_err(|_| UpstreamFault::Late)?? {
+        200..300 => Ok(stream),
+        407 if login.is_some() => Err(UpstreamFault::RefusesLogin),
+        407 => Err(UpstreamFault::AsksLogin),
+        status @ 500..600 => Err(UpstreamFault::Failed(status)),
+        status => Err(UpstreamFault::Refused(status)),
+    }
+}
+
+/// Sends CONNECT, and returns the status of the answer. After one of success, all that comes is the
+/// origin's.
+async fn ask(
+    stream: &mut TcpStream,
+    origin: &Authority,
+    login: Option<&HeaderValue>,
+) -> Result<u16, UpstreamFault> {
+    let mut request = Zeroizing::new(Vec::with_capacity(LONGEST));
+    request.extend(format!("CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n").bytes());
+    for part in login.map(HeaderValue::as_bytes).into_iter() {
+        request.extend([b"Proxy-Authorization: ", part, b"\r\n"].concat());
+    }
+    request.extend(b"\r\n");
+    stream
+        .write_all(&request)
+        .await
+        .map_err(UpstreamFault::Ended)?;
+    let mut head = Vec::new();
+    loop {
+        let read = stream.read_buf(&mut head).await;
+        let is_over = read.map_err(UpstreamFault::Ended)? == 0;
+        if let Some(end) = memchr::memmem::find(&head, b"\r\n\r\n") {
+            let status = status(&head).ok_or(UpstreamFault::Malformed)?;
+            // An origin does not speak before it is spoken to.
+            let is_early = status < 300 && head.len() > end + 4;
+            return if is_early {
+                Err(UpstreamFault::Malformed)
+            } else {
+                Ok(status)
+            };
+        }
+        if is_over || head.len() > LONGEST {
+            return Err(UpstreamFault::Malformed);
+        }
+    }
+}
+
+/// The status of a response's head.
+fn status(head: &[u8]) -> Option<u16> {
+    let line = head.strip_prefix(b"HTTP/1.")?;
+    let (digits, after) = (line.get(2..5)?, line.get(5)?);
+    let is_one = matches!(line, [b'0' | b'1', b' ', ..]) && matches!(after, b' ' | b'\r');
+    let status = std::str::from_utf8(digits).ok()?.parse().ok();
+    status.filter(|status| is_one && (200..600).contains(status))
+}
+
+impl fmt::Display for UpstreamProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}", self.authority)
+    }
+}
+
+/// The longest head of an answer, in bytes.
+const LONGEST: usize = 16 << 10;
