@@ -23,6 +23,7 @@ mod tls_failure;
 pub mod vet;
 
 use std::io;
+use std::net::IpAddr;
 
 use crate::credential::Revoked;
 use crate::names::ReasonCode;
@@ -42,9 +43,9 @@ pub enum Error {
     /// Names cannot be resolved with the settings now in force.
     #[error("names cannot be resolved with the settings in force")]
     NoResolver(#[source] resolve::ResolverUnusable),
-    /// Every address of the name is prohibited.
-    #[error("the origin's address may not be dialled")]
-    Prohibited(vet::Prohibited),
+    /// Every address of the name is prohibited; this is the first.
+    #[error("the host's address is {1}, which may not be dialled")]
+    Prohibited(vet::Prohibited, IpAddr),
     /// The origin would be reached in clear text, and the operator has not allowed that.
     #[error("the origin would be reached in clear text")]
     ClearText,
@@ -113,7 +114,7 @@ impl Error {
         match self {
             Self::Revoked(_) => ReasonCode::CredentialRevoked,
             Self::NoResolver(_) => ReasonCode::Unresolved,
-            Self::Prohibited(why) => why.reason(),
+            Self::Prohibited(why, _) => why.reason(),
             Self::ClearText => ReasonCode::ClearText,
             Self::Unresolved(_) => ReasonCode::Unresolved,
             Self::Unreachable(_) => ReasonCode::Unreachable,
