@@ -26,6 +26,13 @@ fn everyday_commands_work_by_flags_of_the_readme_or_say_at_once_what_would_help(
 }
 
 #[test]
+fn every_client_shows_a_refusal_with_its_host_and_the_command_behind_every_door() {
+    run(Command::new(rig().join("refused.py"))
+        .arg(env!("CARGO_BIN_EXE_gateway"))
+        .env("GATEWAY_CLIENTS", clients()));
+}
+
+#[test]
 fn policies_over_content_hold_for_the_sdks_that_send_it() {
     run(Command::new(rig().join("content/run"))
         .env("GATEWAY", env!("CARGO_BIN_EXE_gateway"))

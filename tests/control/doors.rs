@@ -113,7 +113,7 @@ fn the_gateways_own_page_answers_at_each_door_for_its_session() {
 fn a_client_gets_its_variables_of_the_running_gateway_without_a_flag() {
     let other = free();
     let further = format!(
-        "[[credential]]\nname = \"git\"\nfrom = \"env:KEY\"\norigins = [\"https://github.com\"]\nenv = [\"GIT_TOKEN\"]\nbasic_user = \"x-access-token\"\n\
+        "[[credential]]\nname = \"github\"\npreset = \"github\"\nfrom = \"env:KEY\"\n\
          [ca]\ncertificate = \"ca.pem\"\n[[listener]]\nkind = \"tls\"\naddress = \"{other}\"\nsession = \"agent-1\"\n"
     );
     let program = Program::start(&further);
@@ -182,13 +182,12 @@ fn a_host_at_a_prohibited_address_is_told_with_the_lines_that_lift_it() {
     let (program, _) = doors();
     let file = program.path("gateway.toml").display().to_string();
     let lines = "`[[origin]]`, `match = \"https://localhost:8443\"`, `addresses = [\"127.0.0.1\"]`";
+    // Before anything is applied.
+    let (_, said) = program.gateway(&["allow", "localhost:8443"]);
+    assert!(said.contains(lines) && said.contains(&file), "{said}");
+    assert!(!said.contains("applied"), "{said}");
     let (code, said) = program.gateway(&["allow", "localhost:8443", "--yes"]);
     assert_eq!(code, 0, "{said}");
-    let told = said.find(lines).unwrap_or_else(|| panic!("{said}"));
-    assert!(
-        told < said.find("applied").unwrap() && said.contains(&file),
-        "{said}"
-    );
     let url = "https://localhost:8443/";
     let refused = curl(&program, &["-x", &program.proxy.to_string(), url]).replace("\\\"", "\"");
     assert!(refused.contains("ssrf_resolved_ip"), "{refused}");
