@@ -34,6 +34,13 @@ fn a_company_is_reached_by_its_proxy_and_its_own_roots_as_the_users_own_file_say
 }
 
 #[test]
+fn every_client_shows_a_refusal_with_its_host_and_the_command_behind_every_door() {
+    run(Command::new(rig().join("refused.py"))
+        .arg(env!("CARGO_BIN_EXE_gateway"))
+        .env("GATEWAY_CLIENTS", clients()));
+}
+
+#[test]
 fn policies_over_content_hold_for_the_sdks_that_send_it() {
     run(Command::new(rig().join("content/run"))
         .env("GATEWAY", env!("CARGO_BIN_EXE_gateway"))

@@ -741,7 +741,6 @@ fn what_can_never_happen_is_warned_of() {
     assert_eq!(
         warnings,
         [
-            "there are listeners and no policy",
             "nothing hands out the phantom of `A`",
             "no listener carries https://a.test:8443 of `A`"
         ]

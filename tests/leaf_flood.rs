@@ -16,11 +16,18 @@ fn resident_bytes() -> usize {
 
 #[test]
 fn a_million_names_neither_fill_memory_nor_burn_the_processor() {
+    // Those that some policy reaches, then those that are only refused.
+    for is_reached in [true, false] {
+        flood(is_reached);
+    }
+}
+
+fn flood(is_reached: bool) {
     let settings = CaSettings::default();
     let ca = SessionCa::new(
         &SessionId::new("s-flood").unwrap(),
         &settings,
-        Arc::new(|_| true),
+        Arc::new(move |host| is_reached || host.as_str() == "reached.test"),
     )
     .unwrap();
     // Each kind of allocation once, before the measure.
@@ -61,8 +68,14 @@ fn a_million_names_neither_fill_memory_nor_burn_the_processor() {
     assert!(ca.leaves().0 <= settings.leaves_kept);
     assert_eq!(given, 16_384);
     assert!(grown < 24 << 20, "{grown} bytes");
-    // The session goes on: what is kept is served, and the bucket refills.
-    assert!(ca.leaf(&Host::parse(b"warm-63.test").unwrap()).is_ok());
+    // The session goes on: what is kept is served, the bucket refills, and refusals use up nothing
+    // of what is reached.
+    let next = if is_reached {
+        "warm-63.test"
+    } else {
+        "reached.test"
+    };
+    assert!(ca.leaf(&Host::parse(next.as_bytes()).unwrap()).is_ok());
 }
 
 #[test]

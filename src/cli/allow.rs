@@ -46,6 +46,9 @@ impl Allow {
             let told = format!("the rule is long; it begins: {}", safe(&begins.join(" ")));
             terminal.warning("careful", &told);
         }
+        if let Some(needs) = &rule.needs {
+            terminal.warning("careful", &safe(needs));
+        }
         for denied in &rule.denied {
             let told = format!("{} was refused to this session before", safe(denied));
             terminal.warning("careful", &told);

@@ -258,16 +258,15 @@ impl App {
             // outlives its configuration (ADR 33).
             constraints: None,
             leaves_kept: config.limits.cached_certificates,
-            explains: self.explains(),
             ..CaSettings::default()
         };
         let (shared, asks) = (self.shared.clone(), session.clone());
-        let may_mint = Arc::new(move |host: &Host| {
+        let is_reached = Arc::new(move |host: &Host| {
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
             policies.may_resolve(asks.id(), &asks.groups(policies.number()), host)
         });
-        let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), may_mint)
+        let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), is_reached)
             .map_err(|error| generation::failed("the session's CA", &error))?;
         let ca = Arc::new(ca);
         self.authorities.lock().push(Arc::downgrade(&ca));
@@ -284,7 +283,7 @@ impl App {
     }
 
     /// Whether a name that no policy reaches resolves, so that its requests are refused with an
-    /// explanation. The listeners of `serve` refuse such a host before TLS.
+    /// explanation.
     pub(super) fn explains(&self) -> bool {
         let in_sandbox = !matches!(self.keeping, Keeping::Listeners);
         in_sandbox && self.config.sandbox.dns == SandboxDns::Explain

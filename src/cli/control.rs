@@ -15,11 +15,11 @@ use tokio::sync::{mpsc, oneshot};
 use super::app::App;
 use super::failure::{Code, Failure};
 use super::reloading::Applied;
-use super::{grant, serving, settling};
+use super::{client_environment, grant, serving, settling};
 use crate::config::state;
 use crate::control::{
-    About, AllowRequest, Control, ControlRefusal, ControlSocket, GrantedRule, Operations, Reloaded,
-    Unusable,
+    About, AllowRequest, ClientEnvironment, Control, ControlRefusal, ControlSocket, GrantedRule,
+    Operations, Reloaded, Unusable,
 };
 use crate::gateway::chain;
 use crate::names::SessionId;
@@ -217,6 +217,10 @@ impl AppOperations {
 impl Operations for AppOperations {
     async fn listeners(&self) -> Vec<(String, String)> {
         self.app.listeners()
+    }
+
+    fn environment(&self, session: &SessionId) -> Result<ClientEnvironment, ControlRefusal> {
+        client_environment::of_session(&self.app, session).map_err(|failure| refused(&failure))
     }
 
     async fn reload(&self) -> Result<Reloaded, ControlRefusal> {

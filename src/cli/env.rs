@@ -1,18 +1,21 @@
 //! `gateway env`: prints the variables that make a client use a running `gateway serve`, trust it
-//! and send its phantoms.
+//! and send its phantoms. The gateway is asked for them, or its files are read.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
 
-use crate::config::{Config, Listener, ListenerKind, ProxyLogin};
-use crate::launch::trust;
+use crate::config::{Config, Listener};
+use crate::control::ClientEnvironment;
 
-use super::ca;
+use super::client_environment::no_proxy;
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
+use super::gateways::{ChosenGateway, in_path};
 use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
+use super::{ca, client_environment};
 
 /// Prints variables.
 #[derive(Args)]
@@ -23,6 +26,8 @@ pub(super) struct Env {
     /// How to write them
     #[arg(long, value_enum, default_value_t = EnvFormat::Sh)]
     form: EnvFormat,
+    #[command(flatten)]
+    gateway: ChosenGateway,
     #[command(flatten)]
     config: ConfigFile,
 }
@@ -39,28 +44,71 @@ enum EnvFormat {
 
 impl Env {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let config = self.config.read(terminal)?;
-        let listener = self.listener(&config)?;
-        let (certificate, _) = ca::certificate(&config, &listener.session)?;
-        note_password(listener, terminal);
-        let mut variables = proxy(listener);
-        variables.extend(trusting(&certificate));
-        if let Some(file) = config.phantoms.file_of(&listener.session) {
-            let resolved = ResolvedConfig::of(&config, false)?;
-            variables.extend(phantoms(&file, &resolved.variables())?);
-        }
+        let environment = match self.config.path() {
+            Some(_) => self.of_file(&self.config.read(terminal)?)?,
+            None => self.of_running()?,
+        };
+        note_password(&environment, terminal);
         if terminal.json() {
-            let map: serde_json::Map<_, _> = variables
-                .into_iter()
-                .map(|(name, value)| (name, value.into()))
-                .collect();
-            terminal.document(&map);
+            terminal.document(&environment.variables);
             return Ok(Code::Ok);
         }
-        for (name, value) in variables {
+        for (name, value) in environment.variables {
             terminal.line(self.form.line(&name, &value)?);
         }
         Ok(Code::Ok)
+    }
+
+    /// Asks the running gateways, of which exactly one session may fit.
+    fn of_running(&self) -> Result<ClientEnvironment, Failure> {
+        let mut found = Vec::new();
+        let mut first = None;
+        for gateway in self.gateway.all()? {
+            let status = gateway.get_soon("/v1/status")?;
+            let listeners = status["listeners"].as_array().into_iter().flatten();
+            let sessions = listeners.filter_map(|one| one["session"].as_str());
+            let named = self.session.as_deref();
+            let sessions: BTreeSet<&str> = sessions
+                .filter(|session| named.is_none_or(|named| named == *session))
+                .collect();
+            for session in sessions {
+                let path = format!("/v1/sessions/{}/environment", in_path(session));
+                match gateway.get(&path) {
+                    Ok(answer) => found.push((format!("{session} of {}", gateway.name), answer)),
+                    Err(failure) => first = first.or(Some(failure)),
+                }
+            }
+        }
+        let unreadable = |error| Failure::of("the gateway's answer cannot be read", &error);
+        match (found.pop(), first) {
+            (Some((_, answer)), _) if found.is_empty() => {
+                serde_json::from_value(answer).map_err(unreadable)
+            }
+            (Some((name, _)), _) => {
+                let others = found.into_iter().map(|(name, _)| name);
+                let names: Vec<String> = others.chain([name]).collect();
+                Err(Failure::usage(format!(
+                    "several sessions have a proxy: {}",
+                    names.join(", ")
+                ))
+                .next("name one: `--session NAME`, and its gateway: `--gateway NAME`"))
+            }
+            (None, Some(failure)) => Err(failure),
+            (None, None) => Err(no_proxy()),
+        }
+    }
+
+    /// Reads what a gateway that runs with this configuration has written.
+    fn of_file(&self, config: &Config) -> Result<ClientEnvironment, Failure> {
+        let listener = self.listener(config)?;
+        let (certificate, _) = ca::certificate(config, &listener.session)?;
+        let resolved = ResolvedConfig::of(config, false)?;
+        let phantoms = match config.phantoms.file_of(&listener.session) {
+            Some(file) => phantoms(&file, &resolved.variables())?,
+            None => BTreeMap::new(),
+        };
+        let bindings = resolved.bindings();
+        client_environment::of(listener, &certificate, bindings, phantoms)
     }
 
     fn listener<'a>(&self, config: &'a Config) -> Result<&'a Listener, Failure> {
@@ -72,13 +120,12 @@ impl Env {
         let proxies: Vec<&Listener> = config
             .listeners
             .iter()
-            .filter(|listener| matches!(listener.kind, ListenerKind::Proxy { .. }))
+            .filter(|listener| listener.is_proxy())
             .filter(wanted)
             .collect();
         match proxies[..] {
             [listener] => Ok(listener),
-            [] => Err(Failure::usage("no proxy listener fits")
-                .next("add a [[listener]] with `kind = \"proxy\"`, or name another `--session`")),
+            [] => Err(no_proxy()),
             [first, ..]
                 if proxies
                     .iter()
@@ -99,45 +146,17 @@ impl Env {
 }
 
 /// Says that a proxy which asks for a password is not reached with these variables alone.
-fn note_password(listener: &Listener, terminal: &Terminal) {
-    if let Some(ProxyLogin { user, .. }) = listener.login() {
+fn note_password(environment: &ClientEnvironment, terminal: &Terminal) {
+    if let Some(user) = &environment.user {
         terminal.note(format!(
             "gateway: the proxy asks for the password of `{user}`, which is not printed: put it into the URLs, behind the name and a colon"
         ));
     }
 }
 
-/// Returns the variables that point to the proxy. The password is not printed; it is in the store
-/// that the configuration names.
-fn proxy(listener: &Listener) -> Vec<(String, String)> {
-    let address = listener.address;
-    let user = listener.login().map(|login| format!("{}@", login.user));
-    let user = user.unwrap_or_default();
-    let url = format!("http://{user}{address}");
-    let names = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
-    let mut variables: Vec<_> = names
-        .into_iter()
-        .map(|name| (name.to_owned(), url.clone()))
-        .collect();
-    variables.push((
-        String::from("ALL_PROXY"),
-        format!("socks5h://{user}{address}"),
-    ));
-    // Node reads the proxy variables from version 24 on, and only if this is set.
-    variables.push((String::from("NODE_USE_ENV_PROXY"), String::from("1")));
-    variables
-}
-
-/// Returns the variables that make clients trust the CA. The CA alone is enough, because every
-/// connection goes through the gateway. Java does not accept such a file.
-fn trusting(certificate: &Path) -> impl Iterator<Item = (String, String)> {
-    let path = certificate.display().to_string();
-    trust::variables().map(move |(name, _)| (name.to_owned(), path.clone()))
-}
-
 /// Reads the phantoms from a file. The output becomes part of a shell, so a line is refused if the
 /// configuration does not know its variable. No known variable steers a shell or a program.
-fn phantoms(file: &Path, known: &[&str]) -> Result<Vec<(String, String)>, Failure> {
+fn phantoms(file: &Path, known: &[&str]) -> Result<BTreeMap<String, String>, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         Failure::new(format!(
             "the phantoms in `{}` cannot be read",
@@ -239,6 +258,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+    use crate::launch::trust;
 
     #[test]
     fn a_value_stays_one_word_in_every_shell() {

@@ -112,7 +112,9 @@ impl Exec {
         let profile = self.profile()?;
         let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
         let mut launch = self.launch(&config)?;
-        launch.variables.extend(git_access::variables(&resolved));
+        launch
+            .variables
+            .extend(git_access::variables(resolved.bindings()));
         registries::tell(&resolved, &mut launch);
         launching::recover(terminal)?;
         let mut plan = launching::plan(launch)?;

@@ -1,5 +1,6 @@
 //! Flags that several commands accept.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -100,6 +101,11 @@ impl RunFlags {
             (user, project) => project.or(user),
         };
         Ok(self.flags.added_to(read.map(Ok), sandbox, known)?)
+    }
+
+    /// Adds a proxy to the listeners of the file.
+    pub(super) fn listen(&mut self, address: Option<SocketAddr>) {
+        self.flags.listen = address;
     }
 
     /// Whether a configuration is named, which then holds alone.

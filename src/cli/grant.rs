@@ -13,7 +13,7 @@ use http::StatusCode;
 use super::app::App;
 use super::failure::Failure;
 use super::write::write;
-use super::{denials, proposal, proposed};
+use super::{denials, prohibited, proposal, proposed};
 use crate::audit::{self, Record, Unverified, VerifiedRecord};
 use crate::config::Allowed;
 use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
@@ -29,7 +29,11 @@ use crate::policy::{Source, generate};
 /// Returns why no rule would allow it, or why nothing says what to allow; or that a person refused
 /// the same, which holds until it is undone.
 pub fn rule(app: &App, asked: &AllowRequest) -> Result<GrantedRule, ControlRefusal> {
-    let NewRule { policy, denied } = new_rule(app, asked)?;
+    let NewRule {
+        policy,
+        denied,
+        needs,
+    } = new_rule(app, asked)?;
     let file = app.config.granted.as_deref().ok_or_else(unkept)?;
     let denied = denied.iter().map(|one| one.wanted.shown()).collect();
     Ok(GrantedRule {
@@ -38,6 +42,7 @@ pub fn rule(app: &App, asked: &AllowRequest) -> Result<GrantedRule, ControlRefus
         generation: app.shared.look().number(),
         file: file.display().to_string(),
         denied,
+        needs,
     })
 }
 
@@ -46,6 +51,7 @@ struct NewRule {
     policy: String,
     /// What a person refused before, and it would permit.
     denied: Vec<Proposal>,
+    needs: Option<String>,
 }
 
 fn new_rule(app: &App, asked: &AllowRequest) -> Result<NewRule, ControlRefusal> {
@@ -159,18 +165,13 @@ fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<NewRule, Contr
             .because(hint.why)
             .next(hint.remedy)
     })?;
+    let mut needs = None;
     if let HostPattern::Exact(host) = &allowed.host {
-        let authority = Authority {
-            host: host.clone(),
-            port: allowed.port,
-        };
-        above_floor(
-            app,
-            &Origin {
-                scheme: Scheme::Https,
-                authority,
-            },
-        )?;
+        let (host, port) = (host.clone(), allowed.port);
+        let (scheme, authority) = (Scheme::Https, Authority { host, port });
+        let origin = Origin { scheme, authority };
+        above_floor(app, &origin)?;
+        needs = prohibited::looked_up(app, &origin);
     }
     let session = match &asked.session {
         None => refused_at(app, &allowed)?,
@@ -178,7 +179,11 @@ fn of_host(app: &App, asked: &AllowRequest, host: &str) -> Result<NewRule, Contr
     };
     let policy = permit(&session, &allowed.host.to_string(), allowed.port);
     let denied = denials::permitted(app, &session, &policy, &[]);
-    Ok(NewRule { policy, denied })
+    Ok(NewRule {
+        policy,
+        denied,
+        needs,
+    })
 }
 
 /// Refuses a rule for what the gateway refuses whatever policies permit.
@@ -194,7 +199,7 @@ fn above_floor(app: &App, origin: &Origin) -> Result<(), ControlRefusal> {
             format!("no rule would allow `{host}`"),
         )
         .because(reason.meaning())
-        .next(reason.next_step_for(&to, ""))
+        .next(prohibited::step(app, reason, &to))
     };
     let snapshot = app.shared.current();
     floor(origin, &snapshot.origins).map_or(Ok(()), |reason| Err(refused(reason)))
@@ -381,6 +386,7 @@ fn of_record(app: &App, asked: &RuleSubject) -> Result<NewRule, ControlRefusal> 
     Ok(NewRule {
         policy,
         denied: Vec::new(),
+        needs: None,
     })
 }
 

@@ -389,8 +389,8 @@ pub(super) fn refuse_none(config: &Config) -> Result<(), Failure> {
             .next(format!("name it: `--config {}`", project_file::NAME)));
     }
     Err(failure
-        .because("the configuration has no `[[listener]]`")
-        .next("add one: kind = \"proxy\", address = \"127.0.0.1:8080\", session = \"agent-1\""))
+        .because("the configuration has no `[[listener]]`, and no flag names an address")
+        .next("add one: kind = \"proxy\", address = \"127.0.0.1:8080\", session = \"agent-1\"; or `--listen 127.0.0.1:8080`"))
 }
 
 /// Reads what the clients of a listener present.

@@ -11,6 +11,7 @@ use crate::credential::preset::{
 use crate::credential::{SecretRef, SecretUnsafe, Stored, unfit};
 use crate::message::OriginPattern;
 use crate::names::CredentialName;
+use crate::session::Binding;
 
 /// The credentials and hosts of a configuration, including presets and known variables.
 #[derive(Default)]
@@ -121,6 +122,11 @@ impl ResolvedConfig {
             }
         }
         Ok(())
+    }
+
+    /// What each credential is bound to.
+    pub(super) fn bindings(&self) -> impl Iterator<Item = &Binding> + Clone {
+        self.stored.iter().map(|stored| &stored.binding)
     }
 
     /// Whether a credential is read from this variable, or its phantom stands there.

@@ -1,5 +1,6 @@
 //! `gateway serve`: runs the data path behind the configured listeners, for any sandbox.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
@@ -31,6 +32,9 @@ use crate::launch::service;
 /// Serve the listeners of a configuration: an explicit proxy, or TLS by SNI, for any sandbox
 #[derive(Args)]
 pub struct Serve {
+    /// Listen as a proxy, on loopback, beside the listeners of the file
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = loopback)]
+    listen: Option<SocketAddr>,
     #[command(flatten)]
     run: RunFlags,
 }
@@ -43,7 +47,8 @@ impl Serve {
     ///
     /// # Errors
     /// Returns a [`Failure`] if something cannot be set up. Nothing is served then.
-    pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+    pub fn run(mut self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        self.run.listen(self.listen);
         let passed = service::take().map_err(|error| {
             Failure::usage("what the service manager passed cannot be used")
                 .because(error.to_string())
@@ -108,6 +113,19 @@ impl Serve {
         note_former_grants(&config, terminal);
         refuse_none(&config)?;
         Ok(config)
+    }
+}
+
+/// Reads `--listen`. A proxy there asks for no password.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| String::from("write an address and a port, such as `127.0.0.1:8080`"))?;
+    match address.ip().is_loopback() {
+        true => Ok(address),
+        false => Err(String::from(
+            "whoever reaches that address would spend the credentials: write 127.0.0.1, or a `[[listener]]` with `authentication` in a file",
+        )),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `gateway why`: explains from the audit log what became of one request, and what would allow it.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -360,6 +361,10 @@ fn next_step(record: &Record, reason: &str, remedy: &Remedy) -> String {
             .of_the_past(to, record.unlent.is_some())
             .unwrap_or_else(|| own_step(code, to, id)),
     };
+    let cause = record.cause.as_deref().unwrap_or_default();
+    let mut words = cause.split([' ', ',']);
+    let address = words.find(|word| word.parse::<IpAddr>().is_ok());
+    let step = step.replace("ADDRESS", address.unwrap_or("ADDRESS"));
     format!("{} {step}", code.meaning())
 }
 

@@ -1,5 +1,6 @@
 //! Turns flags into the same [`Config`] as a file, so that the simple case needs no file.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use super::bind;
 use super::credential::Credential;
 use super::diagnostic::{Diagnostic, Hint, Position, Severity};
 use super::document::{literal_hint, resolve_path};
+use super::listener::Listener;
 use super::literal::{looks_secret, shown};
 use super::network;
 use super::origin::Origin;
@@ -57,6 +59,9 @@ pub struct Flags {
     /// Give the workload new phantoms, and in `serve` a new CA, instead of those of the last start
     #[arg(long)]
     pub fresh: bool,
+    /// A proxy beside the listeners of the file, which `serve` alone has.
+    #[arg(skip)]
+    pub listen: Option<SocketAddr>,
 }
 
 /// The flags of a sandbox and its session, which `exec` alone makes.
@@ -150,8 +155,14 @@ impl Flags {
         config.state.fresh = self.fresh;
         self.credentials(&mut config, &mut line, known);
         self.reach(&mut config, &mut line);
+        if let Some(address) = self.listen {
+            config.listeners.push(Listener::proxy(address));
+            let certificate = config.ca.certificate.take();
+            config.ca.certificate = certificate.or_else(state::certificate);
+        }
         sandbox.add_to(&mut config, &mut line);
         mistakes.append(&mut line.found);
+        config.warnings.extend(validate::permits_nothing(&config));
         if mistakes
             .iter()
             .any(|mistake| mistake.severity != Severity::Warning)

@@ -27,6 +27,25 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// A proxy of the session `default`, without authentication.
+    pub(super) fn proxy(address: SocketAddr) -> Self {
+        Self {
+            kind: ListenerKind::Proxy {
+                authentication: None,
+            },
+            address,
+            session: SessionId::new("default").expect("it is a name"),
+            groups: Vec::new(),
+            any_user: false,
+        }
+    }
+
+    /// Whether it is a proxy.
+    #[must_use]
+    pub fn is_proxy(&self) -> bool {
+        matches!(self.kind, ListenerKind::Proxy { .. })
+    }
+
     /// Returns what a client must present, if anything.
     #[must_use]
     pub fn login(&self) -> Option<&ProxyLogin> {

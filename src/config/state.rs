@@ -37,6 +37,13 @@ pub fn sessions_folder() -> Option<PathBuf> {
         .map(|state| state.join("sessions"))
 }
 
+/// Returns the file of a CA's certificate where no configuration names one: beside the sessions'
+/// records.
+#[must_use]
+pub(super) fn certificate() -> Option<PathBuf> {
+    sessions_folder().map(|folder| folder.with_file_name("ca-{session}.pem"))
+}
+
 /// Returns the folder of the control sockets: `gateway` in the user's runtime directory, else `run`
 /// in the state folder.
 ///

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::credential::{SecretRef, UpstreamLogin, VaultSettings};
 use crate::message::Scheme;
 
 use super::Config;
 use super::bind;
-use super::diagnostic::Hint;
+use super::diagnostic::{Diagnostic, Hint, Position, Severity};
 use super::document::Document;
 use super::listener::ListenerKind;
 use super::own_files::within;
@@ -291,17 +292,26 @@ fn written(config: &Config, write: &Path) -> Vec<(String, Hint)> {
     found
 }
 
+/// Returns the warning that nothing would be permitted, by the file and the flags together.
+pub(super) fn permits_nothing(config: &Config) -> Option<Diagnostic> {
+    let is_open = config.policy.decide()
+        || !(config.allow.is_empty() && config.presets.is_empty() && config.credentials.is_empty());
+    let source = config.file.clone().unwrap_or_default();
+    (!config.listeners.is_empty() && !is_open).then(|| Diagnostic {
+        position: Position::whole(&Arc::from(source.display().to_string())),
+        severity: Severity::Warning,
+        what: String::from("there are listeners, and nothing is permitted"),
+        why: String::from("without a policy, a preset or an allowed host every request is denied"),
+        remedy: String::from(
+            "add `[policy]` with `files = [\"policies/*.cedar\"]` or `allow = [\"HOST\"]`, or a flag: `--allow HOST`, `--preset NAME`",
+        ),
+    })
+}
+
 /// Warns about what is allowed but can never happen.
 fn unreachable(document: &Document<'_>, config: &Config, spans: &Spans) {
     if config.listeners.is_empty() {
         return;
-    }
-    if !config.policy.decide() && config.allow.is_empty() && config.presets.is_empty() {
-        let hint = Hint::new(
-            "without a policy every request is denied",
-            "add `[policy]` with `files = [\"policies/*.cedar\"]`",
-        );
-        document.warn(&(0..0), "there are listeners and no policy", hint);
     }
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
         if credential.when == When::Phantom && config.phantoms.env_file.is_none() {

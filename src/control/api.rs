@@ -84,6 +84,7 @@ impl<O: Operations> Control<O> {
             Endpoint::Gateway => Ok(self.gateway().await),
             Endpoint::Sessions => Ok(self.sessions()),
             Endpoint::Session => self.session(&called),
+            Endpoint::Environment => self.environment(&called),
             Endpoint::Pause | Endpoint::Resume | Endpoint::End => self.change(&called, peer).await,
             Endpoint::Enter => self.enter(&called, &content, peer).await,
             Endpoint::Reload => self.reload(peer).await,
@@ -189,6 +190,12 @@ impl<O: Operations> Control<O> {
         let found = id.and_then(|id| self.shared.sessions.get(id));
         let session = found.ok_or_else(unknown_session)?;
         Ok(document(&SessionView::of(&session, &self.shared)))
+    }
+
+    fn environment(&self, called: &Routed) -> Answered {
+        let id = called.session.as_ref().ok_or_else(unknown_session)?;
+        self.shared.sessions.get(id).ok_or_else(unknown_session)?;
+        Ok(document(&self.operations.environment(id)?))
     }
 
     /// Pauses, resumes or ends a session, and keeps that for the next start. What narrows is done

@@ -1,5 +1,6 @@
 //! What the control socket asks of the program, beyond what it sees itself.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use http::StatusCode;
@@ -12,6 +13,12 @@ use crate::session::SessionStatus;
 pub trait Operations: Send + Sync + 'static {
     /// The addresses that the gateway listens on, each with its session.
     fn listeners(&self) -> impl Future<Output = Vec<(String, String)>> + Send;
+
+    /// What a client of a session's proxy needs.
+    ///
+    /// # Errors
+    /// A refusal if the session has no proxy.
+    fn environment(&self, session: &SessionId) -> Result<ClientEnvironment, ControlRefusal>;
 
     /// Applies changed files, all or none.
     fn reload(&self) -> impl Future<Output = Result<Reloaded, ControlRefusal>> + Send;
@@ -41,6 +48,15 @@ pub trait Operations: Send + Sync + 'static {
         session: &SessionId,
         socket: &Path,
     ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
+}
+
+/// What a client of a session's proxy needs. No other answer has phantoms.
+#[derive(Deserialize, Serialize)]
+pub struct ClientEnvironment {
+    /// The user whose password the proxy asks for. The password is not in the variables.
+    pub user: Option<String>,
+    /// The variables: the proxy, its CA, git's settings and the phantoms.
+    pub variables: BTreeMap<String, String>,
 }
 
 /// What a reload put in force.
@@ -89,6 +105,9 @@ pub struct GrantedRule {
     pub file: String,
     /// What a person refused and the rule would permit, as it was shown.
     pub denied: Vec<String>,
+    /// What the host needs besides, if the rule alone does not let a request through.
+    #[serde(default)]
+    pub needs: Option<String>,
 }
 
 /// Why the gateway does not do what was asked.

@@ -34,6 +34,7 @@ pub(super) enum Endpoint {
     Gateway,
     Sessions,
     Session,
+    Environment,
     Pause,
     Resume,
     End,
@@ -90,7 +91,7 @@ const fn probe(
 }
 
 /// Every route.
-pub static ROUTES: [Route; 16] = [
+pub static ROUTES: [Route; 17] = [
     probe("/healthz", "The process lives.", Endpoint::Health, &[200]),
     probe(
         "/ready",
@@ -125,6 +126,13 @@ pub static ROUTES: [Route; 16] = [
         "One session.",
         (Endpoint::Session, Operation::SessionShow),
         &[200, 404],
+    ),
+    route(
+        Method::GET,
+        "/v1/sessions/{id}/environment",
+        "What a client of the session's proxy needs: variables, with its phantoms.",
+        (Endpoint::Environment, Operation::SessionEnter),
+        &[200, 404, 422, 503],
     ),
     route(
         Method::POST,

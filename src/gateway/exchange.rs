@@ -114,7 +114,7 @@ impl Exchange {
         let host = &to.authority.host;
         let is_reached =
             policies.may_resolve(session.id(), &session.groups(policies.number()), host);
-        let is_own = connection.entry == Entry::Transparent && host.as_str() == GATEWAY_NAME;
+        let is_own = host.as_str() == GATEWAY_NAME;
         (!is_reached && !is_own).then(|| Refusal::Unreachable {
             floor: floor(to, &self.snapshot.origins),
             to: to.authority.clone(),

@@ -15,7 +15,7 @@ use super::proposals::ProposedAccess;
 use super::propose;
 use super::recent::RecentRefusal;
 use super::respond::shown;
-use crate::intercept::{Entry, GATEWAY_NAME};
+use crate::intercept::GATEWAY_NAME;
 use crate::message::Host;
 use crate::names::ReasonCode;
 use crate::policy::HostScope;
@@ -25,13 +25,13 @@ use crate::session::{Identified, Session};
 type OwnPage = (StatusCode, &'static str, String);
 
 impl Exchange {
-    /// Whether a sandbox asks the gateway itself. Elsewhere its name is an origin's.
+    /// Whether a workload asks the gateway itself.
     pub(super) fn asks_us(&self, identified: &Identified) -> bool {
         let host = &identified.request().head.origin.authority.host;
-        self.entry == Entry::Transparent && host.as_str() == GATEWAY_NAME
+        host.as_str() == GATEWAY_NAME
     }
 
-    /// Returns the page that a sandbox asks for.
+    /// Returns the page that a workload asks for.
     pub(super) async fn own_page(&self, identified: Identified) -> Response<AnswerBody> {
         let head = &identified.request().head;
         let wants_json = head.fields.get(ACCEPT).is_some_and(|accept| {

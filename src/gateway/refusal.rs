@@ -162,6 +162,9 @@ impl Refusal {
                     (None, _) => sentence(&why.next_step),
                 }
             }
+            Self::Origin(origin::Error::Prohibited(_, address)) => {
+                usual.replace("ADDRESS", &address.to_string())
+            }
             Self::Unreachable {
                 floor: Some(floor), ..
             } => floor.next_step_for(to, id),

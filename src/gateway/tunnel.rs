@@ -51,6 +51,16 @@ impl TunnelTarget {
         self.named.clone().or_else(dialled)
     }
 
+    /// Where it goes if its client's hello named a host. That decides over an address.
+    fn authority_by(&self, sni: Option<Host>) -> Option<Authority> {
+        let by_name = || {
+            let port = self.destination?.port();
+            sni.map(|host| Authority { host, port })
+        };
+        let named = self.named.clone().or_else(by_name);
+        named.or_else(|| self.authority())
+    }
+
     /// Reads what the connection carries; `None` if it ends before that is known.
     ///
     /// A client that says nothing until the deadline is refused as such, and sooner where clients
@@ -113,7 +123,8 @@ impl Worker {
             (None, None) => return,
         };
         // Boxed, so that a connection does not keep memory for its handshake.
-        match Box::pin(terminate(io, &inbound.listener.ca, destination, deadline)).await {
+        let (ca, mut said) = (&inbound.listener.ca, None);
+        match Box::pin(terminate(io, ca, destination, deadline, &mut said)).await {
             Ok(inside) => {
                 let sni = inside.named_by_sni.then(|| inside.host.clone());
                 if to.named.is_none() && !inside.named_by_sni {
@@ -134,7 +145,7 @@ impl Worker {
                 }
             }
             Err(error) => {
-                let host = to.authority();
+                let host = to.authority_by(said);
                 let reason = self.cause(inbound.listener, host.as_ref(), error.reason());
                 self.record_opening(inbound, to.entry, host.as_ref(), reason);
             }

@@ -8,7 +8,7 @@ use rustls::ServerConfig;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use time::OffsetDateTime;
 
-use super::leaves::{self, Leaves, MayMint};
+use super::leaves::{self, IsReached, Leaves};
 use super::mint::{CaError, CaSettings, KeptCa, Mint, MintRefused};
 use crate::message::Host;
 use crate::names::SessionId;
@@ -23,17 +23,17 @@ pub struct SessionCa {
 }
 
 impl SessionCa {
-    /// Creates the CA of a session. `may_mint` says whether any policy could permit a request to
-    /// the host. It is called at each handshake, so that a changed policy takes effect at once.
+    /// Creates the CA of a session. `is_reached` says whether any policy could permit a request to
+    /// the host: the leaves of the others have a cache and a rate of their own.
     ///
     /// # Errors
     /// `CaError` if the lifetime is out of range, or keys, certificates or TLS cannot be set up.
     pub fn new(
         session: &SessionId,
         settings: &CaSettings,
-        may_mint: MayMint,
+        is_reached: IsReached,
     ) -> Result<Self, CaError> {
-        Self::again(session, settings, None, may_mint)
+        Self::again(session, settings, None, is_reached)
     }
 
     /// Makes the CA of a session that another process had, with the same key and certificate.
@@ -44,10 +44,10 @@ impl SessionCa {
         session: &SessionId,
         settings: &CaSettings,
         kept: Option<&KeptCa>,
-        may_mint: MayMint,
+        is_reached: IsReached,
     ) -> Result<Self, CaError> {
         let mint = Mint::new(session, settings, kept, OffsetDateTime::now_utc())?;
-        let leaves = Arc::new(Leaves::new(mint, settings, may_mint));
+        let leaves = Arc::new(Leaves::new(mint, settings, is_reached));
         let config = leaves::config_with_tickets(Arc::clone(&leaves) as _).map_err(CaError::Tls)?;
         Ok(Self {
             leaves,
@@ -70,7 +70,7 @@ impl SessionCa {
 
     /// The one TLS server configuration of this session.
     ///
-    /// Its resolver accepts only names that policy may permit. Tickets are sealed with a key that
+    /// Tickets are sealed with a key that
     /// only this session has.
     #[must_use]
     pub fn server_config(&self) -> Arc<ServerConfig> {
@@ -98,7 +98,7 @@ impl SessionCa {
     /// The leaf for a host: cached, or minted now (about 20 µs).
     ///
     /// # Errors
-    /// `MintRefused` if policy, the closed list, the rate or the CA's expiry forbids it.
+    /// `MintRefused` if the closed list, the rate or the CA's expiry forbids it.
     pub fn leaf(&self, host: &Host) -> Result<Arc<CertifiedKey>, MintRefused> {
         self.leaves.leaf(host)
     }

@@ -27,7 +27,7 @@ pub enum Destination<'a> {
     /// A CONNECT or SOCKS target, or the name for a synthetic address: the SNI must be the same.
     Named(&'a Host),
     /// The address that the client of a captured connection dialled: the SNI names the host.
-    /// Without one, the address itself is the host, if policy permits it.
+    /// Without one, the address itself is the host.
     Address(IpAddr),
 }
 
@@ -60,7 +60,7 @@ pub enum HandshakeError {
     /// The hello is longer than 64 KiB.
     #[error("the client hello is too long")]
     TooLong,
-    /// No SNI, and neither a name nor a permitted address instead.
+    /// No SNI, and neither a name nor an address instead.
     #[error("the client names no host")]
     NoSni,
     /// The SNI is not a host name.
@@ -106,12 +106,10 @@ impl HandshakeError {
     /// its own.
     fn alert(&self) -> Option<Alert> {
         match self {
-            Self::NoSni | Self::SniMalformed(_) | Self::SniMismatch => {
-                Some(Alert::UnrecognizedName)
-            }
-            Self::Mint(MintRefused::NotPermitted | MintRefused::OutsideConstraints) => {
-                Some(Alert::UnrecognizedName)
-            }
+            Self::NoSni
+            | Self::SniMalformed(_)
+            | Self::SniMismatch
+            | Self::Mint(MintRefused::OutsideConstraints) => Some(Alert::UnrecognizedName),
             Self::Mint(MintRefused::Throttled | MintRefused::Ended | MintRefused::Failed) => {
                 Some(Alert::InternalError)
             }
@@ -127,7 +125,7 @@ impl HandshakeError {
 ///
 /// The hello may arrive in any number of segments and records, up to 64 KiB; every byte after it
 /// stays in the stream. Each refusal before the server's hello sends a plain-text alert and no
-/// certificate.
+/// certificate. `said` becomes the name of the hello, also if the handshake fails.
 ///
 /// # Errors
 /// `HandshakeError`: the connection is over. The deadline covers the whole handshake.
@@ -138,11 +136,12 @@ pub async fn terminate<IO>(
     ca: &SessionCa,
     destination: Destination<'_>,
     deadline: Instant,
+    said: &mut Option<Host>,
 ) -> Result<Terminated<IO>, HandshakeError>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
-    timeout_at(deadline, handshake(io, ca, destination))
+    timeout_at(deadline, handshake(io, ca, destination, said))
         .await
         .unwrap_or(Err(HandshakeError::Timeout))
 }
@@ -151,13 +150,14 @@ async fn handshake<IO>(
     mut io: IO,
     ca: &SessionCa,
     destination: Destination<'_>,
+    said: &mut Option<Host>,
 ) -> Result<Terminated<IO>, HandshakeError>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     let chosen = match read_hello(&mut io).await {
         Ok(accepted) => {
-            choose(&accepted.client_hello(), ca, destination).map(|chosen| (accepted, chosen))
+            choose(&accepted.client_hello(), ca, destination, said).map(|chosen| (accepted, chosen))
         }
         Err(error) => Err(error),
     };
@@ -190,11 +190,12 @@ struct Chosen {
     config: Arc<ServerConfig>,
 }
 
-/// Checks the hello: one host, permitted, and a protocol that we speak.
+/// Checks the hello: one host, and a protocol that we speak.
 fn choose(
     hello: &ClientHello<'_>,
     ca: &SessionCa,
     destination: Destination<'_>,
+    said: &mut Option<Host>,
 ) -> Result<Chosen, HandshakeError> {
     if let Some(mut offered) = hello.alpn()
         && !offered.any(|protocol| protocol == b"h2" || protocol == b"http/1.1")
@@ -207,6 +208,7 @@ fn choose(
         .map(|name| Host::parse(name.as_bytes()))
         .transpose()
         .map_err(HandshakeError::SniMalformed)?;
+    said.clone_from(&sni);
     match (sni, destination) {
         (Some(sni), Destination::Named(host)) if sni != *host => Err(HandshakeError::SniMismatch),
         (Some(sni), _) => {
@@ -222,8 +224,11 @@ fn choose(
         }
         (None, Destination::Named(host)) if host.ip().is_some() => unnamed(host.clone(), ca),
         (None, Destination::Named(_)) => Err(HandshakeError::NoSni),
-        // A synthetic address that leads back to no name is no host.
-        (None, Destination::Address(ip)) if is_synthetic(ip) => Err(HandshakeError::NoSni),
+        // A synthetic address that leads back to no name is no host, and neither is that of a
+        // listener for SNI.
+        (None, Destination::Address(ip)) if is_synthetic(ip) || ip.is_unspecified() => {
+            Err(HandshakeError::NoSni)
+        }
         (None, Destination::Address(ip)) => unnamed(Host::from_ip(ip), ca),
     }
 }
@@ -231,7 +236,7 @@ fn choose(
 /// A leaf for an address, for a client that sends no name.
 fn unnamed(host: Host, ca: &SessionCa) -> Result<Chosen, HandshakeError> {
     let leaf = ca.leaf(&host).map_err(|refused| match refused {
-        MintRefused::NotPermitted | MintRefused::OutsideConstraints => HandshakeError::NoSni,
+        MintRefused::OutsideConstraints => HandshakeError::NoSni,
         other => HandshakeError::Mint(other),
     })?;
     let config = ca

@@ -1,5 +1,5 @@
 //! The leaves of a session: minted at the first handshake with a name, then cached. A name that no
-//! policy reaches gets none, or one from a budget of its own, under which its requests are refused.
+//! policy reaches gets one from a budget of its own, under which its requests are refused.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,18 +27,17 @@ pub fn leaves_minted() -> u64 {
 
 static MINTED: AtomicU64 = AtomicU64::new(0);
 
-/// Decides whether a leaf may be minted for a host, because some policy could permit a request to
-/// it.
-pub type MayMint = Arc<dyn Fn(&Host) -> bool + Send + Sync>;
+/// Whether some policy could permit a request to a host.
+pub type IsReached = Arc<dyn Fn(&Host) -> bool + Send + Sync>;
 
 /// A bounded cache of leaves in front of the [`Mint`].
 pub(super) struct Leaves {
     mint: Mint,
-    may_mint: MayMint,
+    is_reached: IsReached,
     // Minting takes about 20 µs, so it happens under the lock, and no name is minted twice at once.
     cache: Mutex<LeafCache>,
-    /// For hosts that no policy reaches; `None` if their handshakes fail.
-    refusing: Option<Mutex<LeafCache>>,
+    /// For hosts that no policy reaches: their requests are refused in TLS, with an explanation.
+    refusing: Mutex<LeafCache>,
 }
 
 struct LeafCache {
@@ -75,15 +74,14 @@ impl Leaf {
 }
 
 impl Leaves {
-    pub(super) fn new(mint: Mint, settings: &CaSettings, may_mint: MayMint) -> Self {
+    pub(super) fn new(mint: Mint, settings: &CaSettings, is_reached: IsReached) -> Self {
         let (burst, per_second) = (settings.mint_burst, settings.mint_per_second);
         let cache = LeafCache::new(settings.leaves_kept.max(1), burst, per_second);
-        let refusing = || LeafCache::new(REFUSING_KEPT, burst, per_second);
         Self {
             mint,
-            may_mint,
+            is_reached,
             cache: Mutex::new(cache),
-            refusing: settings.explains.then(|| Mutex::new(refusing())),
+            refusing: Mutex::new(LeafCache::new(REFUSING_KEPT, burst, per_second)),
         }
     }
 
@@ -97,10 +95,10 @@ impl Leaves {
         now: OffsetDateTime,
         tick: Instant,
     ) -> Result<Arc<CertifiedKey>, MintRefused> {
-        // Checked each time, before the cache: a name whose permit is gone is refused.
-        let cache = match (self.may_mint)(host) {
+        // Asked each time: names that are refused must not use up the leaves of those that are not.
+        let cache = match (self.is_reached)(host) {
             true => &self.cache,
-            false => self.refusing.as_ref().ok_or(MintRefused::NotPermitted)?,
+            false => &self.refusing,
         };
         if !self.mint.covers(host) {
             return Err(MintRefused::OutsideConstraints);
@@ -138,9 +136,7 @@ impl Leaves {
         cache.most = kept.max(1);
         if self.mint.live(lifetime) {
             cache.leaves.clear();
-            if let Some(refusing) = &self.refusing {
-                refusing.lock().leaves.clear();
-            }
+            self.refusing.lock().leaves.clear();
         }
         while cache.leaves.len() > cache.most {
             cache.leaves.pop_lru();
@@ -152,9 +148,12 @@ impl Leaves {
     }
 
     pub(super) fn counted(&self) -> (usize, u64) {
-        // After a panic under the lock, the cache lacks at most one leaf, so it stays in use.
-        let cache = self.cache.lock();
-        (cache.leaves.len(), cache.minted)
+        // After a panic under the lock, a cache lacks at most one leaf, so it stays in use.
+        let (cache, refusing) = (self.cache.lock(), self.refusing.lock());
+        (
+            cache.leaves.len() + refusing.leaves.len(),
+            cache.minted + refusing.minted,
+        )
     }
 }
 

@@ -37,9 +37,6 @@ pub struct CaSettings {
     pub mint_burst: u32,
     /// See [`CaSettings::mint_burst`].
     pub mint_per_second: u32,
-    /// Whether hosts that no policy reaches get a leaf too, so that their requests are refused in
-    /// TLS, with an explanation. These leaves have a cache and a rate of their own.
-    pub explains: bool,
 }
 
 impl Default for CaSettings {
@@ -50,7 +47,6 @@ impl Default for CaSettings {
             leaves_kept: 1_024,
             mint_burst: 512,
             mint_per_second: 32,
-            explains: false,
         }
     }
 }
@@ -78,9 +74,6 @@ pub enum CaError {
 /// Why no leaf is made for a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MintRefused {
-    /// No policy could permit a request to this host.
-    #[error("no policy reaches this host")]
-    NotPermitted,
     /// The session's closed list of hosts does not contain it.
     #[error("the host is outside the session's list")]
     OutsideConstraints,
@@ -100,7 +93,7 @@ impl MintRefused {
     #[must_use]
     pub fn reason(self) -> ReasonCode {
         match self {
-            Self::NotPermitted | Self::OutsideConstraints => ReasonCode::HostNotPermitted,
+            Self::OutsideConstraints => ReasonCode::HostNotPermitted,
             Self::Throttled => ReasonCode::MintThrottled,
             Self::Ended => ReasonCode::SessionEnded,
             Self::Failed => ReasonCode::MintFailed,

@@ -65,11 +65,12 @@ impl Authority {
 }
 
 impl Authority {
-    /// Returns the host, with the port unless that is 443: as `gateway allow` takes it.
+    /// Returns the host, with the port unless that is 443: as `gateway allow` takes it, and a shell
+    /// that would look for files by brackets.
     #[must_use]
     pub fn shown(&self) -> String {
         match self.port {
-            443 => self.host.to_uri(),
+            443 => self.host.as_str().to_owned(),
             _ => self.to_string(),
         }
     }

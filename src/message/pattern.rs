@@ -1,6 +1,7 @@
 //! Patterns of hosts and origins: one host, or every name below a domain.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use super::suffix::{Shared, shared};
@@ -129,6 +130,13 @@ impl HostPattern {
         if rest.contains('*') {
             return Err(PatternMalformed::Star);
         }
+        // A person writes an IPv6 address also without brackets. Then no port is beside it.
+        let bare = rest.parse::<Ipv6Addr>().is_ok();
+        let rest = if bare {
+            format!("[{rest}]")
+        } else {
+            rest.to_owned()
+        };
         let Authority { host, port } = Authority::parse(rest.as_bytes(), Some(default_port))
             .map_err(PatternMalformed::Authority)?;
         match (below, host.ip(), shared(host.as_str())) {
@@ -254,6 +262,8 @@ mod tests {
         for (text, shown) in [
             ("https://*.Example.com:8443", "https://*.example.com:8443"),
             ("https://[::1]", "https://[::1]"),
+            ("2001:DB8::1", "https://[2001:db8::1]"),
+            ("[2001:db8::1]:8443", "https://[2001:db8::1]:8443"),
             ("api.example.com", "https://api.example.com"),
         ] {
             let read: OriginPattern = text.parse().unwrap();

@@ -83,8 +83,8 @@ macro_rules! reasons {
                 }
             }
 
-            /// Returns what to do next, and who does it. `HOST`, `ID` and `SESSION` stand for those
-            /// of a refusal.
+            /// Returns what to do next, and who does it. `HOST`, `ADDRESS`, `ID` and `SESSION` stand
+            /// for those of a refusal.
             #[must_use]
             pub const fn next_step(self) -> &'static str {
                 match self {
@@ -133,8 +133,14 @@ macro_rules! reasons {
                     return step;
                 }
                 let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-                let named = to.rsplit_once(':').filter(|(_, port)| is_port(port));
+                let is_bare = to.parse::<std::net::Ipv6Addr>().is_ok();
+                let named = to.rsplit_once(':').filter(|(_, port)| is_port(port) && !is_bare);
                 let host = named.map_or(to, |(host, _)| host);
+                let address = host.trim_matches(['[', ']']);
+                let step = match address.parse::<std::net::IpAddr>() {
+                    Ok(_) => step.replace("ADDRESS", address),
+                    Err(_) => step,
+                };
                 // A service that is spoken to otherwise has its own port there.
                 let step = step.replace("https://HOST/", &format!("https://{host}/"));
                 step.replace("HOST", to)

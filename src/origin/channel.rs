@@ -132,7 +132,8 @@ impl Origins {
         let exceptions = rule.map_or(&[][..], |rule| &rule.addresses);
         let Authority { host, port } = &origin.authority;
         if let Some(address) = host.ip() {
-            vet(address, *port, exceptions).map_err(Error::Prohibited)?;
+            let vetted = vet(address, *port, exceptions);
+            vetted.map_err(|why| Error::Prohibited(why, address))?;
         }
         Err(Error::ClearText)
     }

@@ -24,6 +24,7 @@ mod upstream;
 pub mod vet;
 
 use std::io;
+use std::net::IpAddr;
 
 use crate::credential::Revoked;
 use crate::names::ReasonCode;
@@ -44,9 +45,9 @@ pub enum Error {
     /// Names cannot be resolved with the settings now in force.
     #[error("names cannot be resolved with the settings in force")]
     NoResolver(#[source] resolve::ResolverUnusable),
-    /// Every address of the name is prohibited.
-    #[error("the origin's address may not be dialled")]
-    Prohibited(vet::Prohibited),
+    /// Every address of the name is prohibited; this is the first.
+    #[error("the host's address is {1}, which may not be dialled")]
+    Prohibited(vet::Prohibited, IpAddr),
     /// The origin would be reached in clear text, and the operator has not allowed that.
     #[error("the origin would be reached in clear text")]
     ClearText,
@@ -118,7 +119,7 @@ impl Error {
         match self {
             Self::Revoked(_) => ReasonCode::CredentialRevoked,
             Self::NoResolver(_) => ReasonCode::Unresolved,
-            Self::Prohibited(why) => why.reason(),
+            Self::Prohibited(why, _) => why.reason(),
             Self::ClearText => ReasonCode::ClearText,
             Self::Upstream(_) => ReasonCode::UpstreamProxy,
             Self::Unresolved(_) => ReasonCode::Unresolved,

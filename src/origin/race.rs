@@ -39,7 +39,7 @@ pub(super) struct Race<'a> {
     deadline: Option<Instant>,
     /// Why nothing is connected, the strongest reason first.
     failed: Option<io::Error>,
-    refused: Option<Prohibited>,
+    refused: Option<(Prohibited, IpAddr)>,
     unresolved: Option<Unresolved>,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Race<'a> {
         };
         match vet(address, self.port, self.exceptions) {
             Ok(()) => family.push_back(SocketAddr::new(address, self.port)),
-            Err(why) => self.refused = self.refused.or(Some(why)),
+            Err(why) => self.refused = self.refused.or(Some((why, address))),
         }
     }
 
@@ -160,7 +160,7 @@ impl<'a> Race<'a> {
     pub(super) fn error(self) -> Error {
         match (self.failed, self.refused, self.unresolved) {
             (Some(failed), ..) => Error::Unreachable(Some(failed)),
-            (None, Some(refused), _) => Error::Prohibited(refused),
+            (None, Some((why, address)), _) => Error::Prohibited(why, address),
             (None, None, Some(why)) => Error::Unresolved(why),
             (None, None, None) => Error::Unresolved(Unresolved::without_address()),
         }

@@ -35,6 +35,7 @@ fn permit_ask(
     host: &str,
     port: Option<u16>,
 ) -> String {
+    let host = in_cedar(host);
     let (domain, resource) = match host.strip_prefix("*.") {
         Some(domain) => (
             Some(domain),
@@ -69,6 +70,11 @@ fn permit_ask(
     )
 }
 
+/// An IPv6 address has no brackets in a policy.
+fn in_cedar(host: &str) -> &str {
+    host.trim_matches(['[', ']'])
+}
+
 /// Lends a credential to requests to a host over TLS, for a session or for every session.
 ///
 /// The host is written as for [`permit_host`].
@@ -79,6 +85,7 @@ pub fn permit_lend(
     host: &str,
     port: Option<u16>,
 ) -> String {
+    let host = in_cedar(host);
     let mut conditions = match host.strip_prefix("*.") {
         Some(domain) => vec![
             format!("context.origin in Gateway::Domain::{}", quoted(domain)),

@@ -38,7 +38,8 @@ for themselves.
   the system nor in one of the home directory's usual places (`~/.cargo/bin`, `~/.nvm`, `~/.pyenv`
   and the like) needs `--see` of its folder. These tests use a folder of their own, so they need it,
   too.
-- For `serve`, `eval "$(gateway env --config gateway.toml)"` sets proxy, trust and phantoms.
+- For `serve`, `eval "$(gateway env)"` sets proxy, trust, phantoms and git's credential helper. The
+  client's own loopback is in `NO_PROXY`.
   **needs** names what a client wants beyond that.
 - SOCKS5 carries names, never addresses that the client resolved (`socks5h`).
 - *proxychains* means that the client has no SOCKS support. It ran under `proxychains4`, which

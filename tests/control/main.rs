@@ -2,6 +2,7 @@
 
 mod bounds;
 mod commands;
+mod doors;
 mod export_reload;
 mod exports;
 mod frozen;

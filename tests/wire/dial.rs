@@ -1,6 +1,7 @@
 //! Groups C and D: names are resolved and addresses dialled only after the verdict, and only as
 //! they were checked.
 
+use crate::identity::refused_inside;
 use crate::rig::origin::Step;
 use crate::rig::way::Way;
 use crate::rig::{EVIL, GOOD, OTHER, Rig};
@@ -139,16 +140,7 @@ fn a_denied_host_causes_no_packet(rig: &Rig) {
             403,
             "policy_default_deny",
         );
-        for way in [Way::Connect, Way::Socks] {
-            assert!(rig.tunnel(way, host, 443).is_err());
-            rig.record(way);
-        }
-        assert!(
-            rig.dial(rig.ports.tls)
-                .secure(Some(host), &["http/1.1"])
-                .is_err()
-        );
-        rig.record(Way::Tls);
+        refused_inside(rig, &format!("unseen.{host}"));
         for way in Way::SECURE {
             let answer = rig.ask(
                 way,
