@@ -90,7 +90,7 @@ const fn probe(
 }
 
 /// Every route.
-pub static ROUTES: [Route; 16] = [
+pub static ROUTES: [Route; 17] = [
     probe("/healthz", "The process lives.", Endpoint::Health, &[200]),
     probe(
         "/ready",
@@ -98,6 +98,7 @@ pub static ROUTES: [Route; 16] = [
         Endpoint::Ready,
         &[200, 503],
     ),
+    probe("/readyz", "As `/ready`.", Endpoint::Ready, &[200, 503]),
     route(
         Method::GET,
         "/metrics",
