@@ -2,14 +2,15 @@
 //! a command in a sandbox could have written.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use similar::{ChangeTag, TextDiff};
 
 use super::confirm::confirmed;
 use super::effect::Effect;
 use super::failure::{Code, Failure};
-use super::line_diff::{DiffLine, diff};
 use super::project::working_directory;
 use super::project_file::{self, FileStanding};
 use super::terminal::{Paint, Terminal, rows_of_peer, safe};
@@ -196,14 +197,23 @@ fn told(terminal: &Terminal, path: &Path, word: &str) {
 /// Shows the whole text, or how it differs from what was allowed.
 fn show(terminal: &Terminal, before: Option<&Consent>, text: &str) {
     let before = before.map_or("", |before| &before.text);
-    for line in diff(before, text) {
-        let (mark, paint, text) = match line {
-            DiffLine::Same(text) => (' ', Paint::Dim, text),
-            DiffLine::Removed(text) => ('-', Paint::Red, text),
-            DiffLine::Added(text) => ('+', Paint::Green, text),
+    // A carriage return is part of a line, so that a change of line ends is seen.
+    let old: Vec<&str> = before.split_terminator('\n').collect();
+    let new: Vec<&str> = text.split_terminator('\n').collect();
+    let diff = TextDiff::configure()
+        .timeout(COMPARED_FOR)
+        .diff_slices(&old, &new);
+    for change in diff.iter_all_changes() {
+        let (mark, paint) = match change.tag() {
+            ChangeTag::Equal => (' ', Paint::Dim),
+            ChangeTag::Delete => ('-', Paint::Red),
+            ChangeTag::Insert => ('+', Paint::Green),
         };
-        for row in rows_of_peer(&format!("{mark} {}", safe(text))) {
+        for row in rows_of_peer(&format!("{mark} {}", safe(change.value()))) {
             terminal.line(terminal.paint(paint, &row));
         }
     }
 }
+
+/// How long a shortest difference is looked for; after that, any will do.
+const COMPARED_FOR: Duration = Duration::from_secs(1);

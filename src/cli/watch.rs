@@ -1,22 +1,24 @@
 //! `gateway watch`: a live view of a gateway in the terminal, with allow, pause and end at a key.
 
-use std::collections::VecDeque;
-use std::sync::mpsc::RecvTimeoutError;
+use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::KeyCode;
+use rustix::process::{Signal, getpid, kill_process};
 use serde_json::json;
 
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway, in_path};
 use super::log::{self, LogCommand};
+use super::logs;
 use super::operate::{self, OneSession};
 use super::terminal::{Paint, Terminal, safe};
-use super::watch_events::{WatchEvent, WatchEvents, WatchKey};
-use super::watch_screen::Screen;
-use super::watch_view::WatchView;
+use super::watch_events::{WatchEvent, WatchEvents};
+use super::watch_view::{Pane, WatchView};
 use super::{allow, proposed};
-use crate::audit::Record;
+use crate::audit::{self, Record};
 use crate::control::AllowRequest;
 
 /// Watch a running gateway: requests, refusals and why, sessions, proposals; answer at a key
@@ -36,47 +38,37 @@ struct Watcher {
     view: WatchView,
     pending: Option<Pending>,
     events: WatchEvents,
-    /// Events that came while something else was waited for.
-    put_off: VecDeque<WatchEvent>,
+    screen: DefaultTerminal,
 }
 
-/// What happens if the person says yes.
-enum Pending {
-    Apply(AllowRequest),
-    Deny(String),
-    End(String),
-}
-
-/// Why the view ends.
-enum Ends {
-    Quit,
-    Gone,
-}
+/// What is done if the person says yes, and what came of it.
+type Pending = Box<dyn FnOnce(&Gateway) -> Result<String, Failure>>;
 
 impl WatchCommand {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let (gateway, session) = self.find()?;
-        if terminal.json() || !Screen::is_there() {
+        if terminal.json() || !is_screen() {
             let following = LogCommand::following(session, self.chosen);
             return following.follow_of(&gateway, terminal);
         }
+        let colours = !terminal.paint(Paint::Bold, "").is_empty();
         let events = WatchEvents::start(&gateway)?;
+        let past = past(&gateway)?;
         let mut watcher = Watcher {
-            view: WatchView::of(
-                safe(&gateway.name),
-                !terminal.paint(Paint::Bold, "").is_empty(),
-            ),
+            view: WatchView::of(safe(&gateway.name), colours),
             gateway,
             session,
             pending: None,
             events,
-            put_off: VecDeque::new(),
+            // A panic restores the terminal too.
+            screen: ratatui::try_init()
+                .map_err(|error| Failure::of("the terminal cannot be set", &error))?,
         };
-        watcher.refresh()?;
-        let screen = Screen::take()?;
-        let ends = watcher.watch(&screen);
-        drop(screen);
-        if matches!(ends, Ends::Gone) {
+        let last = past.last().map(|record| record.seq);
+        watcher.add(past, None);
+        let ends = watcher.refresh().map(|()| watcher.watch(last));
+        ratatui::restore();
+        if ends? {
             terminal.note(format!("gateway: `{}` has ended", watcher.view.gateway));
         }
         Ok(Code::Ok)
@@ -92,76 +84,85 @@ impl WatchCommand {
     }
 }
 
+/// Whether both the keys and the output are a terminal's.
+fn is_screen() -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !dumb
+}
+
+/// Returns the last records of a gateway's log. Some come again as they are followed.
+fn past(gateway: &Gateway) -> Result<Vec<Record>, Failure> {
+    let mut records = std::collections::VecDeque::new();
+    if let Some(files) = logs::of_gateway(gateway)? {
+        audit::read(&files, |record| {
+            records.push_back(record);
+            if records.len() > PAST {
+                records.pop_front();
+            }
+        })
+        .map_err(|error| Failure::of("the audit log cannot be read", &error))?;
+    }
+    Ok(records.into())
+}
+
 impl Watcher {
-    /// Shows what is, and obeys keys, until the person or the gateway ends it.
-    fn watch(&mut self, screen: &Screen) -> Ends {
+    /// Shows what is, and obeys keys, until the end. Returns whether it was the gateway's.
+    fn watch(&mut self, past: Option<u64>) -> bool {
         let mut looked = Instant::now();
         loop {
-            self.draw(screen);
-            let event = self.next(LOOKS_EVERY.saturating_sub(looked.elapsed()));
-            match event {
-                Some(WatchEvent::Key(WatchKey::Letter(b'q' | CONTROL_C)))
-                | Some(WatchEvent::Stopped) => return Ends::Quit,
-                Some(WatchEvent::Gone) => return Ends::Gone,
-                Some(WatchEvent::Key(key)) => {
-                    self.press(key);
-                    looked = Instant::now();
+            // A terminal that is gone is noticed here.
+            if self.draw().is_err() {
+                return false;
+            }
+            match self
+                .events
+                .within(LOOKS_EVERY.saturating_sub(looked.elapsed()))
+            {
+                Some(WatchEvent::Key(KeyCode::Char('q'))) if self.view.pane != Pane::Filter => {
+                    return false;
                 }
-                Some(WatchEvent::Record(record)) => self.add_all(&record),
-                Some(WatchEvent::Missed(count)) => self.miss(count),
-                Some(WatchEvent::Resized) | None => {}
+                Some(WatchEvent::Stopped) => return false,
+                Some(WatchEvent::Gone) => return true,
+                Some(WatchEvent::Suspended) if self.suspend().is_err() => return false,
+                Some(WatchEvent::Suspended | WatchEvent::Resized) | None => {}
+                Some(WatchEvent::Records(records)) => self.add(records, past),
+                Some(WatchEvent::Key(key)) => self.press(key),
             }
             if looked.elapsed() >= LOOKS_EVERY {
                 if self.refresh().is_err() {
-                    return Ends::Gone;
+                    return true;
                 }
                 looked = Instant::now();
             }
         }
     }
 
-    fn next(&mut self, within: Duration) -> Option<WatchEvent> {
-        if let Some(event) = self.put_off.pop_front() {
-            return Some(event);
-        }
-        match self.events.within(within) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(WatchEvent::Gone),
-        }
+    fn draw(&mut self) -> std::io::Result<()> {
+        self.screen.draw(|frame| self.view.draw(frame)).map(drop)
     }
 
-    /// Adds a record, and those that came with it: a flood is drawn once.
-    fn add_all(&mut self, first: &Record) {
-        self.add(first);
-        while let Some(event) = self.events.next() {
-            match event {
-                WatchEvent::Record(record) => self.add(&record),
-                other => {
-                    self.put_off.push_back(other);
-                    return;
-                }
+    /// Gives the terminal back, and takes it again when the person goes on.
+    fn suspend(&mut self) -> std::io::Result<()> {
+        ratatui::restore();
+        kill_process(getpid(), Signal::TSTP)?;
+        self.screen = ratatui::try_init()?;
+        self.screen.clear()
+    }
+
+    /// Adds records that came after this one.
+    fn add(&mut self, records: Vec<Record>, past: Option<u64>) {
+        for record in records
+            .iter()
+            .filter(|one| past.is_none_or(|past| one.seq > past))
+        {
+            let is_shown = matches!(record.kind.as_ref(), "exchange" | "end" | "event" | "act");
+            let own =
+                self.session.is_none() || record.session.as_deref() == self.session.as_deref();
+            if is_shown && own {
+                self.view.add(log::line(record), json!(record));
             }
         }
-    }
-
-    fn add(&mut self, record: &Record) {
-        let is_shown = matches!(record.kind.as_ref(), "exchange" | "end" | "event" | "act");
-        let own = self.session.is_none() || record.session.as_deref() == self.session.as_deref();
-        if is_shown && own {
-            self.view.add(record.seq, log::line(record));
-        }
-    }
-
-    /// Says that records came faster than they are shown.
-    fn miss(&mut self, count: u64) {
-        let told = format!("{count} records are not shown: see `gateway log`");
-        self.view.message = told;
-    }
-
-    fn draw(&mut self, screen: &Screen) {
-        let (width, height) = Screen::size();
-        screen.show(&self.view.lines(width, height));
+        self.view.begin();
     }
 
     /// Reads sessions and proposals.
@@ -174,52 +175,45 @@ impl Watcher {
         sessions.retain(|session| own(&session["id"]));
         let mut proposals = proposed::proposals(&self.gateway)?;
         proposals.retain(|one| one["state"] == "waiting" && own(&one["session"]));
-        (self.view.sessions, self.view.proposals) = (sessions, proposals);
+        self.view.sessions = sessions;
+        self.view.set_proposals(proposals);
         Ok(())
     }
 
-    fn press(&mut self, key: WatchKey) {
+    fn press(&mut self, key: KeyCode) {
         if let Some(pending) = self.pending.take() {
             // The terminal may have become too small for it meanwhile.
-            let (width, height) = Screen::size();
-            let is_seen = self.view.is_seen(width, height);
+            let is_seen = self.is_seen();
             self.view.question = None;
-            let yes = is_seen && matches!(key, WatchKey::Letter(b'y' | b'Y'));
-            let done = match yes {
-                true => self.confirmed(pending),
+            let yes = is_seen && matches!(key, KeyCode::Char('y' | 'Y'));
+            return self.tell(match yes {
+                true => pending(&self.gateway),
                 false => Ok("nothing was changed".to_owned()),
-            };
-            return self.tell(done);
+            });
+        }
+        if self.view.press(key) {
+            return;
         }
         self.view.message.clear();
         let done = match key {
-            WatchKey::Up | WatchKey::Letter(b'k') => {
-                self.view.choose(false);
-                return;
-            }
-            WatchKey::Down | WatchKey::Letter(b'j') => {
-                self.view.choose(true);
-                return;
-            }
-            WatchKey::Letter(b'a') => self.ask_to_allow(),
-            WatchKey::Letter(b'd') => self.ask_to_deny(),
-            WatchKey::Letter(b'p') => self.change("pause"),
-            WatchKey::Letter(b'r') => self.change("resume"),
-            WatchKey::Letter(b'e') => self.ask_to_end(),
-            WatchKey::Letter(_) => return,
+            KeyCode::Char('a') => self.ask_to_allow(),
+            KeyCode::Char('d') => self.ask_to_deny(),
+            KeyCode::Char('p') => self.set("pause"),
+            KeyCode::Char('r') => self.set("resume"),
+            KeyCode::Char('e') => self.ask_to_end(),
+            _ => return,
         };
         self.tell(done);
     }
 
+    fn is_seen(&self) -> bool {
+        let size = self.screen.size();
+        size.is_ok_and(|size| self.view.is_seen((size.width, size.height)))
+    }
+
     /// Shows what came of a key, and what it changed.
     fn tell(&mut self, done: Result<String, Failure>) {
-        self.view.message = match done {
-            Ok(done) => safe(&done),
-            Err(failure) => {
-                let why = failure.why.map(|why| format!(": {why}"));
-                safe(&format!("{}{}", failure.what, why.unwrap_or_default()))
-            }
-        };
+        self.view.message = safe(&done.unwrap_or_else(|failure| failure.to_string()));
         // A gateway that does not answer is noticed by its stream.
         let _ = self.refresh();
     }
@@ -228,8 +222,13 @@ impl Watcher {
     fn ask_to_allow(&mut self) -> Result<String, Failure> {
         let nothing = || Failure::new("choose a refusal or a proposal first");
         let item = self.view.chosen().ok_or_else(nothing)?;
+        if !item.refused && !item.is_proposal {
+            return Err(Failure::new(
+                "there is nothing to allow: this was not refused",
+            ));
+        }
         let asked = AllowRequest {
-            exchange: Some(item.id).filter(|id| !id.is_empty()),
+            exchange: Some(item.id.clone()).filter(|id| !id.is_empty()),
             ..AllowRequest::default()
         };
         let rule = allow::ask(&self.gateway, &asked)?;
@@ -240,8 +239,14 @@ impl Watcher {
         ));
         let told = |denied: &String| format!("{} was refused before.", safe(denied));
         lines.splice(0..0, rule.denied.iter().map(told));
-        let policy = Some(rule.policy);
-        self.ask(lines, Pending::Apply(AllowRequest { policy, ..asked }))
+        let asked = AllowRequest {
+            policy: Some(rule.policy),
+            ..asked
+        };
+        self.ask(lines, move |gateway| {
+            let applied = allow::ask(gateway, &asked)?;
+            Ok(format!("applied as generation {}", applied.generation))
+        })
     }
 
     fn ask_to_deny(&mut self) -> Result<String, Failure> {
@@ -249,76 +254,59 @@ impl Watcher {
         let item = item.ok_or_else(|| Failure::new("choose a proposal first"))?;
         let session = &item.session;
         let line = format!("Refuse it for as long as session `{session}` lives? [y/N]");
-        self.ask(vec![item.text, line], Pending::Deny(item.id))
+        let (text, asked) = (item.text.clone(), json!({ "id": item.id }));
+        self.ask(vec![text, line], move |gateway| {
+            gateway.post("/v1/proposals/refuse", Some(&asked))?;
+            Ok("the proposal is refused".to_owned())
+        })
     }
 
     fn ask_to_end(&mut self) -> Result<String, Failure> {
         let session = self.chosen_session()?;
         let line = format!("End session `{}` for good? [y/N]", safe(&session));
-        self.ask(vec![line], Pending::End(session))
+        self.ask(vec![line], move |gateway| change(gateway, &session, "end"))
+    }
+
+    fn set(&self, act: &str) -> Result<String, Failure> {
+        change(&self.gateway, &self.chosen_session()?, act)
     }
 
     /// Asks, if all of the question can be seen. Keys of before are no answer.
-    fn ask(&mut self, lines: Vec<String>, pending: Pending) -> Result<String, Failure> {
+    fn ask(
+        &mut self,
+        lines: Vec<String>,
+        yes: impl FnOnce(&Gateway) -> Result<String, Failure> + 'static,
+    ) -> Result<String, Failure> {
         self.view.question = Some(lines);
-        let (width, height) = Screen::size();
-        if !self.view.is_seen(width, height) {
+        if !self.is_seen() {
             self.view.question = None;
             return Err(Failure::new("the terminal is too small for the rule"));
         }
-        while let Some(event) = self.events.next() {
-            if !matches!(event, WatchEvent::Key(_)) {
-                self.put_off.push_back(event);
-            }
-        }
-        self.put_off
-            .retain(|event| !matches!(event, WatchEvent::Key(_)));
-        self.pending = Some(pending);
+        self.events.forget_keys();
+        self.pending = Some(Box::new(yes));
         Ok(String::new())
-    }
-
-    fn confirmed(&self, pending: Pending) -> Result<String, Failure> {
-        match pending {
-            Pending::Apply(asked) => {
-                let applied = allow::ask(&self.gateway, &asked)?;
-                Ok(format!("applied as generation {}", applied.generation))
-            }
-            Pending::Deny(id) => {
-                let content = json!({ "id": id });
-                self.gateway.post("/v1/proposals/refuse", Some(&content))?;
-                Ok("the proposal is refused".to_owned())
-            }
-            Pending::End(session) => self.change_session(&session, "end"),
-        }
-    }
-
-    fn change(&self, act: &str) -> Result<String, Failure> {
-        self.change_session(&self.chosen_session()?, act)
-    }
-
-    fn change_session(&self, session: &str, act: &str) -> Result<String, Failure> {
-        let path = format!("/v1/sessions/{}/{act}", in_path(session));
-        let changed = self.gateway.post(&path, None)?;
-        let status = changed["status"].as_str().unwrap_or_default();
-        Ok(format!("session `{session}` is {status}"))
     }
 
     /// The session of what is chosen, else the only one.
     fn chosen_session(&self) -> Result<String, Failure> {
-        let of_item = self.view.chosen().map(|item| item.session);
-        let ids = self
-            .view
-            .sessions
-            .iter()
-            .filter_map(|one| one["id"].as_str());
-        let ids: Vec<&str> = ids.collect();
-        match (of_item, ids.as_slice()) {
-            (Some(session), _) if !session.is_empty() => Ok(session),
-            (_, [only]) => Ok((*only).to_owned()),
-            _ => Err(Failure::new("choose a line of the session first")),
-        }
+        let chosen = self.view.chosen().map(|item| &*item.session);
+        let only = match &*self.view.sessions {
+            [only] => only["id"].as_str(),
+            _ => None,
+        };
+        let session = chosen.filter(|session| !session.is_empty()).or(only);
+        let none = || Failure::new("choose a line of the session first");
+        session.map(str::to_owned).ok_or_else(none)
     }
 }
 
+fn change(gateway: &Gateway, session: &str, act: &str) -> Result<String, Failure> {
+    let path = format!("/v1/sessions/{}/{act}", in_path(session));
+    let changed = gateway.post(&path, None)?;
+    let status = changed["status"].as_str().unwrap_or_default();
+    Ok(format!("session `{session}` is {status}"))
+}
+
 const LOOKS_EVERY: Duration = Duration::from_secs(2);
-const CONTROL_C: u8 = 3;
+/// How many records of the past are shown.
+const PAST: usize = 200;

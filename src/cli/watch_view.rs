@@ -1,13 +1,20 @@
-//! What `gateway watch` shows: sessions, proposals and records, as lines of a given width.
+//! What `gateway watch` shows: sessions, proposals and records, the details of one, and the keys.
 
 use std::collections::VecDeque;
 
+use ratatui::Frame;
+use ratatui::crossterm::event::KeyCode;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{HighlightSpacing, List, ListState};
 use serde_json::Value;
 
 use super::log::RecordLine;
 use super::proposed::quoted;
-use super::terminal::safe;
+use super::terminal::{counted, safe};
 use super::terminal_text::folded;
+use crate::names::ReasonCode;
 
 /// What is shown, and which of it is chosen.
 #[derive(Default)]
@@ -15,12 +22,15 @@ pub(super) struct WatchView {
     pub(super) gateway: String,
     pub(super) sessions: Vec<Value>,
     /// Those that wait.
-    pub(super) proposals: Vec<Value>,
+    proposals: Vec<WatchItem>,
     records: VecDeque<WatchItem>,
     /// The chosen item, by what it is rather than by where: others come meanwhile.
     chosen: Option<String>,
     /// Where it was last: what is there is chosen when it has gone.
-    chosen_at: usize,
+    chosen_at: Option<usize>,
+    pub(super) pane: Pane,
+    /// Only lines with this text are shown.
+    pub(super) filter: String,
     /// A question to the person: its lines, all of which must be seen.
     pub(super) question: Option<Vec<String>>,
     /// What came of the last key.
@@ -28,16 +38,28 @@ pub(super) struct WatchView {
     colours: bool,
 }
 
+/// What is in the middle of the screen.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pane {
+    #[default]
+    List,
+    /// The list, while a filter is typed.
+    Filter,
+    Details,
+    Help,
+}
+
 /// One line that can be chosen.
-#[derive(Clone)]
 pub(super) struct WatchItem {
     key: String,
     /// The id of an exchange or a proposal.
     pub(super) id: String,
     pub(super) session: String,
     pub(super) is_proposal: bool,
-    refused: bool,
+    pub(super) refused: bool,
     pub(super) text: String,
+    /// All that is known of it.
+    about: Value,
 }
 
 impl WatchView {
@@ -50,8 +72,9 @@ impl WatchView {
         }
     }
 
-    /// Adds a record as the latest. The oldest are forgotten.
-    pub(super) fn add(&mut self, seq: u64, line: RecordLine) {
+    /// Adds a record as the latest. The oldest are forgotten, and the lookup of a host whose
+    /// request was refused too.
+    pub(super) fn add(&mut self, line: RecordLine, about: Value) {
         let RecordLine {
             time,
             session,
@@ -60,125 +83,218 @@ impl WatchView {
             id,
             refused,
         } = line;
+        let is_twin = |one: &WatchItem| {
+            one.about["reason"] == ReasonCode::DnsName.as_str()
+                && ["session", "host"].map(|part| &one.about[part])
+                    == ["session", "host"].map(|part| &about[part])
+        };
+        let key = format!("r{}", about["seq"]);
+        while let Some(twin) = self.records.iter().position(|one| refused && is_twin(one)) {
+            let twin = self.records.remove(twin);
+            if self.chosen == twin.map(|twin| twin.key) {
+                self.chosen = Some(key.clone());
+            }
+        }
         self.records.push_front(WatchItem {
-            key: format!("r{seq}"),
+            key,
             text: format!("{time} {session:<12} {verdict:<9} {what}"),
             id,
             session,
             is_proposal: false,
             refused,
+            about,
         });
         self.records.truncate(MOST_RECORDS);
     }
 
-    fn items(&self) -> Vec<WatchItem> {
-        let proposals = self.proposals.iter().take(MOST_PROPOSALS).map(proposed);
-        proposals.chain(self.records.iter().cloned()).collect()
+    /// Chooses the newest refusal, unless something was chosen before.
+    pub(super) fn begin(&mut self) {
+        let at = self.items().iter().position(|item| item.refused);
+        if let (None, Some(at)) = (self.chosen_at, at) {
+            self.choose_at(at);
+        }
+    }
+
+    /// Shows the proposals that wait.
+    pub(super) fn set_proposals(&mut self, all: Vec<Value>) {
+        self.proposals = all.into_iter().map(proposed).collect();
+    }
+
+    fn items(&self) -> Vec<&WatchItem> {
+        let filter = self.filter.to_lowercase();
+        let all = self.proposals.iter().take(MOST_PROPOSALS);
+        all.chain(&self.records)
+            .filter(|item| item.text.to_lowercase().contains(&filter))
+            .collect()
     }
 
     /// What is chosen, if it is still there.
-    pub(super) fn chosen(&self) -> Option<WatchItem> {
-        let key = self.chosen.as_deref()?;
-        self.items().into_iter().find(|item| item.key == key)
+    pub(super) fn chosen(&self) -> Option<&WatchItem> {
+        let at = self.place_of_chosen()?;
+        Some(self.items()[at])
     }
 
-    /// Where the chosen item stands among these.
-    fn place_of_chosen(&self, items: &[WatchItem]) -> Option<usize> {
-        let chosen = self.chosen.as_ref()?;
-        items.iter().position(|item| item.key == *chosen)
+    fn place_of_chosen(&self) -> Option<usize> {
+        let key = self.chosen.as_deref()?;
+        self.items().iter().position(|item| item.key == key)
+    }
+
+    fn choose_at(&mut self, at: usize) {
+        self.chosen = self.items().get(at).map(|item| item.key.clone());
+        self.chosen_at = Some(at);
     }
 
     /// Chooses the item above or below; at first, the topmost.
     pub(super) fn choose(&mut self, down: bool) {
-        let items = self.items();
-        let at = self.place_of_chosen(&items);
-        let last = items.len().saturating_sub(1);
-        let next = match (at, down) {
-            (None, _) => self.chosen_at.min(last),
+        let last = self.items().len().saturating_sub(1);
+        self.choose_at(match (self.place_of_chosen(), down) {
+            (None, _) => self.chosen_at.unwrap_or(0).min(last),
             (Some(at), true) => (at + 1).min(last),
             (Some(at), false) => at.saturating_sub(1),
-        };
-        self.chosen = items.get(next).map(|item| item.key.clone());
-        self.chosen_at = next;
+        });
     }
 
-    /// The lines of the screen.
-    pub(super) fn lines(&mut self, width: usize, height: usize) -> Vec<String> {
-        let foot = self.foot(width);
-        let mut lines = self.head(width);
-        let room = height.saturating_sub(lines.len() + foot.len());
+    /// Obeys a key that only changes what is shown. Returns whether it was one.
+    pub(super) fn press(&mut self, key: KeyCode) -> bool {
+        match (self.pane, key) {
+            (Pane::Filter, KeyCode::Char(letter)) => self.filter.push(letter),
+            (Pane::Filter, KeyCode::Backspace) => drop(self.filter.pop()),
+            (Pane::Filter | Pane::List, KeyCode::Esc) => {
+                (self.pane, self.filter) = (Pane::List, String::new());
+            }
+            (_, KeyCode::Up | KeyCode::Char('k')) => self.choose(false),
+            (_, KeyCode::Down | KeyCode::Char('j')) => self.choose(true),
+            (Pane::List, KeyCode::Enter) => self.pane = Pane::Details,
+            (_, KeyCode::Enter | KeyCode::Esc) | (Pane::Help, KeyCode::Char('?')) => {
+                self.pane = Pane::List;
+            }
+            (_, KeyCode::Char('/')) => (self.pane, self.filter) = (Pane::Filter, String::new()),
+            (_, KeyCode::Char('?')) => self.pane = Pane::Help,
+            _ => return false,
+        }
+        self.message.clear();
+        true
+    }
+
+    /// Draws the screen. A question has room before all else.
+    pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
+        let (width, height) = (frame.area().width, frame.area().height);
+        let foot = self.foot(width.into());
+        let under = u16::try_from(foot.len()).unwrap_or(height).min(height);
+        let mut head = self.head(width.into());
+        head.truncate((height - under).into());
+        let over = u16::try_from(head.len()).unwrap_or(0);
+        let rows = [over, height - under - over, under].map(Constraint::Length);
+        let [top, middle, bottom] = Layout::vertical(rows).areas(frame.area());
+        frame.render_widget(Text::from(head), top);
+        frame.render_widget(Text::from(foot), bottom);
+        match self.pane {
+            Pane::Help => frame.render_widget(Text::raw(HELP), middle),
+            Pane::Details => frame.render_widget(self.details(width.into()), middle),
+            Pane::List | Pane::Filter => self.draw_list(frame, middle),
+        }
+    }
+
+    fn draw_list(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        let at = self.place_of_chosen();
+        self.chosen_at = at.or(self.chosen_at);
+        let room = usize::from(area.width).saturating_sub(MARK.len());
         let items = self.items();
-        let at = self.place_of_chosen(&items);
-        self.chosen_at = at.unwrap_or(self.chosen_at);
-        let from = at.unwrap_or(0).saturating_sub(room.saturating_sub(1));
-        let shown = items.iter().enumerate().skip(from).take(room);
-        lines.extend(shown.map(|(n, item)| self.item(item, Some(n) == at, width)));
-        lines.truncate(height.saturating_sub(foot.len()));
-        lines.resize(height.saturating_sub(foot.len()), String::new());
-        lines.extend(foot);
-        lines
+        let rows = items.iter().map(|item| {
+            let colour = match (item.is_proposal, item.refused) {
+                (true, _) => Color::Yellow,
+                (false, true) => Color::Red,
+                (false, false) => Color::Reset,
+            };
+            self.painted(colour, cut(&item.text, room))
+        });
+        let list = List::new(rows)
+            .highlight_symbol(MARK)
+            .highlight_spacing(HighlightSpacing::Always);
+        let mut state = ListState::default().with_selected(at);
+        frame.render_stateful_widget(list, area, &mut state);
+    }
+
+    /// What the reason of what is chosen means, and all that is known of it.
+    fn details(&self, width: usize) -> Text<'static> {
+        let Some(item) = self.chosen() else {
+            return Text::default();
+        };
+        let mut lines = Vec::new();
+        if let Some(reason) = item.about["reason"].as_str().and_then(ReasonCode::named) {
+            let host = item.about["host"].as_str().unwrap_or_default();
+            let (meaning, next) = (reason.meaning(), reason.next_step_for(host, &item.id));
+            lines.extend([meaning.to_owned(), next, String::new()]);
+        }
+        let known = item.about.as_object().into_iter().flatten();
+        let known = known.filter(|(name, _)| !PLUMBING.contains(&name.as_str()));
+        lines.extend(known.map(|(name, value)| match value.as_str() {
+            Some(text) => format!("{name:<16} {text}"),
+            None => format!("{name:<16} {value}"),
+        }));
+        let rows = lines.iter().flat_map(|line| folded(&safe(line), width));
+        Text::from_iter(rows)
     }
 
     /// Whether all of the question can be seen.
-    pub(super) fn is_seen(&self, width: usize, height: usize) -> bool {
-        self.foot(width).len() <= height
+    pub(super) fn is_seen(&self, (width, height): (u16, u16)) -> bool {
+        self.foot(width.into()).len() <= height.into()
     }
 
-    fn head(&self, width: usize) -> Vec<String> {
-        let waiting = self.proposals.len();
+    fn head(&self, width: usize) -> Vec<Line<'static>> {
+        let (sessions, waiting) = (self.sessions.len() as u64, self.proposals.len() as u64);
         let title = format!(
-            "gateway {}  {} sessions, {waiting} proposals wait",
+            "gateway {}  {}, {}",
             self.gateway,
-            self.sessions.len()
+            counted(sessions, "session", "sessions"),
+            counted(waiting, "proposal waits", "proposals wait"),
         );
-        let mut lines = vec![self.paint("1", &cut(&title, width))];
+        let mut lines = vec![self.painted(BOLD, cut(&title, width))];
         let sessions = self.sessions.iter().take(MOST_SESSIONS);
         lines.extend(sessions.map(|session| self.session(session, width)));
-        lines.push(String::new());
+        lines.push(Line::default());
         lines
     }
 
-    fn session(&self, session: &Value, width: usize) -> String {
+    fn session(&self, session: &Value, width: usize) -> Line<'static> {
         let part = |name: &str| safe(session[name].as_str().unwrap_or_default());
         let (id, status) = (part("id"), part("status"));
-        let (connections, exchanges) = (&session["connections"], &session["exchanges"]);
+        let number = |name: &str| session[name].as_u64().unwrap_or_default();
         let line = format!(
-            "  {id:<16} {status:<7} {connections} connections, {exchanges} requests under way"
+            "  {id:<16} {status:<7} {}, {} under way",
+            counted(number("connections"), "connection", "connections"),
+            counted(number("exchanges"), "request", "requests"),
         );
-        let code = if status == "active" { "32" } else { "33" };
-        self.paint(code, &cut(&line, width))
-    }
-
-    fn item(&self, item: &WatchItem, chosen: bool, width: usize) -> String {
-        let mark = if chosen { ">" } else { " " };
-        let line = cut(&format!("{mark} {}", item.text), width);
-        match (item.is_proposal, item.refused) {
-            (true, _) => self.paint("33", &line),
-            (false, true) => self.paint("31", &line),
-            (false, false) => line,
-        }
+        let colour = match &*status {
+            "active" => Color::Green,
+            _ => Color::Yellow,
+        };
+        self.painted(colour, cut(&line, width))
     }
 
     /// The question, or what came of the last key; and the keys.
-    fn foot(&self, width: usize) -> Vec<String> {
-        let Some(question) = &self.question else {
-            let keys = self.paint("2", &cut(KEYS, width));
-            return vec![cut(&self.message, width), keys];
+    fn foot(&self, width: usize) -> Vec<Line<'static>> {
+        if let Some(question) = &self.question {
+            let whole = question.iter().flat_map(|line| folded(line, width));
+            return whole.map(|line| self.painted(BOLD, line)).collect();
+        }
+        let told = match (self.pane, &*self.filter) {
+            (Pane::Filter, typed) => format!("/{}_", safe(typed)),
+            (_, "") => self.message.clone(),
+            (_, typed) => format!("/{}  {}", safe(typed), self.message),
         };
-        let whole = question.iter().flat_map(|line| folded(line, width));
-        whole.map(|line| self.paint("1", &line)).collect()
+        let keys = self.painted(Color::DarkGray, cut(KEYS, width));
+        vec![Line::raw(cut(&told, width)), keys]
     }
 
-    fn paint(&self, code: &str, text: &str) -> String {
-        match self.colours {
-            true => format!("\x1b[{code}m{text}\x1b[0m"),
-            false => text.to_owned(),
-        }
+    fn painted(&self, style: impl Into<Style>, text: String) -> Line<'static> {
+        let style = self.colours.then(|| style.into());
+        Line::styled(text, style.unwrap_or_default())
     }
 }
 
-fn proposed(one: &Value) -> WatchItem {
-    let text = |name: &str| one[name].as_str().unwrap_or_default();
+fn proposed(about: Value) -> WatchItem {
+    let text = |name: &str| about[name].as_str().unwrap_or_default();
     let (id, session, wanted) = (
         safe(text("id")),
         safe(text("session")),
@@ -191,69 +307,93 @@ fn proposed(one: &Value) -> WatchItem {
         session,
         is_proposal: true,
         refused: false,
+        about,
     }
 }
 
 /// The beginning of a line that is too long.
 fn cut(line: &str, width: usize) -> String {
-    let mut rows = folded(line, width);
-    if rows.len() == 1 {
-        return rows.remove(0);
-    }
-    match width.saturating_sub(1) {
-        0 => "…".to_owned(),
-        width => folded(line, width).remove(0) + "…",
+    match folded(line, width).len() {
+        1 => line.to_owned(),
+        _ => folded(line, width.saturating_sub(1)).swap_remove(0) + "…",
     }
 }
 
-const KEYS: &str = "up/down choose  a allow  d deny  p pause  r resume  e end  q quit";
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+const MARK: &str = "> ";
+const KEYS: &str =
+    "enter details  / filter  a allow  d deny  p pause  r resume  e end  ? help  q quit";
+const HELP: &str = "\
+up, down, k, j   choose a line; it stays chosen while others come
+enter            all that is known of the line; enter again, or esc: the list
+/                show only lines with a text: enter keeps it, esc takes it away
+a                the rule that would allow what was refused, and a question
+d                refuse the chosen proposal, after a question
+p, r             pause or resume the session of the line, else the only one
+e                end that session for good, after a question
+?                this page
+ctrl-z           stop, until `fg`
+q, ctrl-c        leave";
+/// What of a record is about the log rather than about what happened.
+const PLUMBING: [&str; 5] = ["v", "prev", "hash", "us", "seq"];
 const MOST_RECORDS: usize = 500;
 const MOST_PROPOSALS: usize = 8;
 const MOST_SESSIONS: usize = 5;
 
 #[cfg(test)]
 mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
     use serde_json::json;
 
     use super::*;
 
-    fn record(what: &str) -> RecordLine {
-        RecordLine {
+    fn add(view: &mut WatchView, seq: u64, what: &str) {
+        let line = RecordLine {
             time: "12:00:00".to_owned(),
             session: "agent-1".to_owned(),
             verdict: "refused".to_owned(),
             what: what.to_owned(),
             id: "00".to_owned(),
             refused: true,
-        }
+        };
+        view.add(line, json!({"seq": seq, "host": what, "path": what}));
+    }
+
+    fn shown(view: &mut WatchView, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| view.draw(frame)).unwrap();
+        terminal.backend().to_string()
     }
 
     #[test]
-    fn each_line_fits_and_nothing_of_a_peer_steers_the_terminal() {
-        let hostile = "\u{1b}[2J\n\u{202e}gateway: granted";
+    fn nothing_of_a_peer_steers_the_terminal_in_any_pane_and_size() {
+        let hostile = "\u{1b}[2J\u{202e}gateway: granted";
         let mut view = WatchView {
             sessions: vec![json!({"id": hostile, "status": "active"})],
-            proposals: vec![json!({"id": "1", "wanted": hostile, "why": hostile})],
             ..WatchView::default()
         };
-        view.add(1, record(&"x".repeat(500)));
-        for (width, height) in [(80, 24), (20, 6), (1, 1), (0, 0)] {
-            let lines = view.lines(width, height);
-            assert!(lines.len() <= height.max(2), "{width} {height}");
-            for line in &lines {
-                assert!(line.chars().count() <= width.max(1), "{line}");
-                assert!(!line.contains(['\u{1b}', '\n', '\u{202e}']), "{line}");
+        view.set_proposals(vec![json!({"id": "1", "wanted": hostile, "why": hostile})]);
+        add(&mut view, 1, hostile);
+        view.choose(true);
+        for pane in [Pane::List, Pane::Details, Pane::Filter, Pane::Help] {
+            view.pane = pane;
+            for (width, height) in [(80, 24), (20, 6), (1, 1)] {
+                let screen = shown(&mut view, width, height);
+                assert!(!screen.contains(['\u{1b}', '\u{202e}']), "{screen}");
             }
         }
     }
 
     #[test]
-    fn what_is_chosen_stays_chosen_while_others_come() {
+    fn the_newest_refusal_is_chosen_first_and_stays_chosen_while_others_come() {
         let mut view = WatchView::default();
-        view.add(1, record("GET first.test"));
-        view.choose(true);
+        add(&mut view, 0, "GET older.test");
+        add(&mut view, 1, "GET first.test");
+        view.begin();
         for seq in 2..600 {
-            view.add(seq, record("GET flood.test"));
+            add(&mut view, seq, "GET flood.test");
+            view.begin();
             if seq == 400 {
                 assert!(view.chosen().unwrap().text.contains("first.test"));
             }
@@ -263,19 +403,18 @@ mod tests {
 
     #[test]
     fn when_what_is_chosen_has_gone_no_key_acts_on_another_and_its_neighbour_is_next() {
-        let waits = |n: u8| json!({"id": n.to_string(), "wanted": format!("{n}.test")});
-        let mut view = WatchView {
-            proposals: (1..=4).map(waits).collect(),
-            ..WatchView::default()
+        let set = |view: &mut WatchView, all: &[u8]| {
+            let waits = |n: &u8| json!({"id": n.to_string(), "wanted": format!("{n}.test")});
+            view.set_proposals(all.iter().map(waits).collect());
+            shown(view, 80, 24);
         };
-        view.lines(80, 24);
+        let mut view = WatchView::default();
+        set(&mut view, &[1, 2, 3, 4]);
         (0..3).for_each(|_| view.choose(true));
         assert_eq!(view.chosen().unwrap().id, "3");
         // Another comes above it, and then it is answered elsewhere.
-        view.proposals.insert(0, waits(9));
-        view.lines(80, 24);
-        view.proposals.remove(3);
-        view.lines(80, 24);
+        set(&mut view, &[9, 1, 2, 3, 4]);
+        set(&mut view, &[9, 1, 2, 4]);
         assert!(view.chosen().is_none());
         view.choose(true);
         assert_eq!(view.chosen().unwrap().id, "4");
@@ -288,7 +427,7 @@ mod tests {
             ..WatchView::default()
         };
         assert_eq!(cut("漢字かな", 5), "漢字…");
-        assert!(view.is_seen(20, 7) && !view.is_seen(20, 6));
-        assert_eq!(view.lines(20, 7).concat().matches('y').count(), 101);
+        assert!(view.is_seen((20, 7)) && !view.is_seen((20, 6)));
+        assert_eq!(shown(&mut view, 20, 7).matches('y').count(), 101);
     }
 }

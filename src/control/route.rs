@@ -99,6 +99,7 @@ pub static ROUTES: [Route; 17] = [
         Endpoint::Ready,
         &[200, 503],
     ),
+    probe("/readyz", "As `/ready`.", Endpoint::Ready, &[200, 503]),
     route(
         Method::GET,
         "/metrics",

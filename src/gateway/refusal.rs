@@ -196,11 +196,9 @@ impl Refusal {
             reason,
             retry: self.may_be_repeated(),
             message: &format!("{} {next}{retry}", self.cause()),
-            next: &next,
             to,
             id: &id,
             policies: self.policies(),
-            proposal: self.proposal(),
         });
         fields.insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
         fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -252,14 +250,6 @@ impl Refusal {
         match self {
             Self::Denied(denied) => denied.loan.is_none() && denied.explanation.proposal.is_some(),
             _ => matches!(self, Self::Unreachable { floor: None, .. }),
-        }
-    }
-
-    /// The policy that would allow it.
-    fn proposal(&self) -> Option<&str> {
-        match self {
-            Self::Denied(denied) => denied.explanation.proposal.as_deref(),
-            _ => None,
         }
     }
 

@@ -104,7 +104,7 @@ fn a_prometheus_server_scrapes_it() {
 fn the_port_serves_metrics_and_health_alone_and_no_web_page() {
     let (_program, port) = with_port();
     let status = |path: &str, fields: &str| get(port, path, fields)[9..12].to_owned();
-    for path in ["/metrics", "/healthz", "/ready"] {
+    for path in ["/metrics", "/healthz", "/ready", "/readyz"] {
         assert_eq!(status(path, "Host: localhost\r\n"), "200", "{path}");
         assert_eq!(status(path, &format!("Host: {port}\r\n")), "200", "{path}");
         assert_eq!(status(path, "Host: evil.test\r\n"), "403", "{path}");

@@ -22,7 +22,7 @@ impl Terminal {
     /// The view, with the variables and the folder of a command.
     pub fn of(like: &Command, variable: (&str, &str)) -> Self {
         let line = format!(
-            "stty rows 24 cols 100; {} watch; echo; stty -a | grep -c ' icanon'; echo ended=$?",
+            "stty rows {ROWS} cols {COLUMNS}; {} watch; echo; stty -a | grep -c ' icanon'; echo ended=$?",
             env!("CARGO_BIN_EXE_gateway")
         );
 
@@ -56,12 +56,11 @@ impl Terminal {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
-    /// The last whole screen.
+    /// The screen as a person sees it, row by row.
     fn screen(&self) -> String {
-        let all = self.all();
-        let whole = all.rfind("\u{1b}[J").unwrap_or(0);
-        let from = all[..whole].rfind("\u{1b}[H").unwrap_or(0);
-        all[from..whole].to_owned()
+        let rows = rows(&self.all());
+        let rows: Vec<String> = rows.into_iter().map(|(row, _)| row).collect();
+        rows.join("\n")
     }
 
     pub fn shows(&self, text: &str) {
@@ -83,23 +82,66 @@ impl Terminal {
         wait_for("it goes on", || self.all().contains("ended=0"));
         self.child.wait().unwrap();
         let all = self.all();
-        let (_, after) = all.split_once("\u{1b}[?1049l").expect("another screen");
+        let (_, after) = all.rsplit_once("\u{1b}[?1049l").expect("another screen");
         // Not `-icanon`: lines are the kernel's again.
         assert!(after.contains("\r\n1\r\n"), "{after}");
         all
     }
 }
 
+/// The rows of a terminal that got these bytes, each with the first colour in it.
+fn rows(bytes: &str) -> Vec<(String, String)> {
+    let mut cells = vec![vec![(' ', String::new()); COLUMNS]; ROWS];
+    let ((mut row, mut column), mut colour) = ((0, 0), String::new());
+    let mut letters = bytes.chars();
+    while let Some(letter) = letters.next() {
+        if letter == '\u{1b}' {
+            let rest = letters.as_str().strip_prefix('[').unwrap_or_default();
+            let end = rest.find(|c: char| c.is_ascii_alphabetic() || c == '~');
+            let (numbers, kind) = rest.split_at(end.unwrap_or(0));
+            let mut parts = numbers.split(';').map(|part| part.parse().unwrap_or(1));
+            match kind.chars().next() {
+                Some('H') => {
+                    let place = (parts.next(), parts.next());
+                    (row, column) = (place.0.unwrap_or(1) - 1, place.1.unwrap_or(1) - 1);
+                }
+                Some('J') => cells = vec![vec![(' ', String::new()); COLUMNS]; ROWS],
+                Some('m') => match numbers.strip_prefix("38;5;") {
+                    Some(number) => colour = number.split(';').take(1).collect(),
+                    None => colour.clear(),
+                },
+                _ => {}
+            }
+            letters = letters.as_str()[end.map_or(0, |end| end + 2)..].chars();
+        } else if !letter.is_control() {
+            if let Some(cell) = cells.get_mut(row).and_then(|row| row.get_mut(column)) {
+                *cell = (letter, colour.clone());
+            }
+            column += 1;
+        }
+    }
+    let row = |cells: Vec<(char, String)>| {
+        let text: String = cells.iter().map(|(letter, _)| letter).collect();
+        let colour = cells.into_iter().map(|(_, colour)| colour);
+        let colour = colour.filter(|colour| !colour.is_empty()).take(1).collect();
+        (text.trim_end().to_owned(), colour)
+    };
+    cells.into_iter().map(row).collect()
+}
+
+const ROWS: usize = 24;
+const COLUMNS: usize = 100;
+
 #[test]
 fn keys_allow_pause_resume_and_end_and_the_traffic_obeys() {
     let program = Program::start("");
     let mut terminal = Terminal::watch(&program, ("NO_COLOR", "1"));
     terminal.shows("agent-1          active");
-    assert_eq!(program.ask("http://later.test/").0, 403);
-    terminal.shows("GET later.test:80/  policy_default_deny");
     terminal.press("a");
     terminal.shows("choose a refusal or a proposal first");
-    terminal.press("j");
+    assert_eq!(program.ask("http://later.test/").0, 403);
+    terminal.shows("GET later.test:80/  policy_default_deny");
+    // The first refusal is chosen by itself.
     terminal.shows("> ");
     terminal.press("a");
     terminal.shows("resource == Gateway::Host::\"later.test\"");
@@ -125,7 +167,56 @@ fn keys_allow_pause_resume_and_end_and_the_traffic_obeys() {
     assert_eq!(program.ask("http://later.test/").0, 403);
     terminal.press("q");
     let all = terminal.restored();
-    assert!(!all.contains("\u{1b}[31m"), "colour in spite of NO_COLOR");
+    assert!(
+        !all.contains("\u{1b}[38;5;1"),
+        "colour in spite of NO_COLOR"
+    );
+}
+
+#[test]
+fn a_line_has_details_a_filter_hides_others_and_a_page_tells_the_keys() {
+    let program = Program::start("");
+    program.ask("http://stream.test/");
+    program.ask("http://older.test/old");
+    program.ask("http://newest.test/new");
+    // The past is shown, and its newest refusal is chosen.
+    let mut terminal = Terminal::watch(&program, ("LANG", "C"));
+    terminal.shows("newest.test:80/new  policy_default_deny");
+    assert!(terminal.screen().contains("1 session, 0 proposals wait"));
+    for (keys, shown, hidden) in [
+        ("\r", "host             newest.test", "older.test"),
+        ("", "No policy permits the request.", "older.test"),
+        // The next line's.
+        ("j", "path             /old", "newest.test"),
+        ("\r", "> ", "host  "),
+        ("/NEWEST", "/NEWEST_", "older.test"),
+        ("\r", "/NEWEST", "older.test"),
+        ("\u{1b}", "older.test", "/NEWEST"),
+        (
+            "?",
+            "the rule that would allow what was refused",
+            "older.test",
+        ),
+        ("?", "older.test", "the rule that"),
+        ("/stream.test\r", "stream.test", "older.test"),
+        (
+            "ja",
+            "there is nothing to allow: this was not refused",
+            "[y/N]",
+        ),
+    ] {
+        terminal.press(keys);
+        terminal.shows(shown);
+        wait_for(hidden, || !terminal.screen().contains(hidden));
+    }
+    // Without job control nothing stops it.
+    terminal.press("\u{1a}");
+    wait_for("the screen is taken again", || {
+        terminal.all().matches("\u{1b}[?1049h").count() == 2
+    });
+    terminal.shows("stream.test");
+    terminal.press("q");
+    terminal.restored();
 }
 
 #[test]
@@ -174,12 +265,10 @@ fn the_picture_in_the_docs_is_what_the_program_shows() {
     terminal.shows("later.test:80/v1/models");
     program.ask("http://forbidden.test/admin");
     terminal.shows("forbidden.test:80/admin");
-    terminal.press("jj");
     terminal.shows("> ");
     // The load of the moment is none.
     terminal.shows("0 connections, 0 requests");
-    terminal.shows("\u{1b}[31m> ");
-    let picture = svg(&terminal.screen(), program.child.id());
+    let picture = svg(&rows(&terminal.all()), program.child.id());
     terminal.press("q");
     terminal.restored();
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/watch.svg");
@@ -191,32 +280,17 @@ fn the_picture_in_the_docs_is_what_the_program_shows() {
 }
 
 /// The rows of a screen as a picture. What differs from run to run is fixed.
-fn svg(screen: &str, pid: u32) -> String {
-    let screen = screen.replace(&format!("serve-{pid}"), "serve-4711");
-    let rows = screen.trim_start_matches("\u{1b}[H").split("\r\n");
+fn svg(rows: &[(String, String)], pid: u32) -> String {
     let mut text = String::new();
-    for (n, row) in rows.enumerate() {
-        let colour = [
-            ("1;31", "#c33"),
-            ("[31m", "#e66"),
-            ("[32m", "#6c6"),
-            ("[33m", "#db5"),
-            ("[2m", "#888"),
-        ];
-        let colour = colour
-            .iter()
-            .find(|(code, _)| row.contains(code))
-            .map_or("#ddd", |(_, colour)| colour);
-        let mut plain = String::new();
-        for (n, part) in row.split('\u{1b}').enumerate() {
-            let end = if n == 0 {
-                0
-            } else {
-                part.find(|c: char| c.is_ascii_alphabetic())
-                    .map_or(0, |at| at + 1)
-            };
-            plain.push_str(&part[end..]);
-        }
+    for (n, (row, colour)) in rows.iter().enumerate() {
+        let colour = match &**colour {
+            "1" => "#e66",
+            "2" => "#6c6",
+            "3" => "#db5",
+            "8" => "#888",
+            _ => "#ddd",
+        };
+        let mut plain = row.replace(&format!("serve-{pid}"), "serve-4711");
         let time = plain
             .get(2..10)
             .filter(|time| time.bytes().filter(|byte| *byte == b':').count() == 2);

@@ -208,11 +208,9 @@ mod tests {
         reason: ReasonCode::PolicyDefaultDeny,
         retry: false,
         message: "no policy permits <it>",
-        next: "",
         to: "s3",
         id: "00ff",
         policies: &[],
-        proposal: None,
     };
 
     #[test]

@@ -34,16 +34,12 @@ pub(in crate::gateway) struct ErrorDetails<'a> {
     pub(in crate::gateway) retry: bool,
     /// What happened, and what to do.
     pub(in crate::gateway) message: &'a str,
-    /// What to do.
-    pub(in crate::gateway) next: &'a str,
     /// The host and port that the request is for; may be empty.
     pub(in crate::gateway) to: &'a str,
     /// The exchange's id.
     pub(in crate::gateway) id: &'a str,
     /// The policies that decided.
     pub(in crate::gateway) policies: &'a [PolicyId],
-    /// The policy that would allow it.
-    pub(in crate::gateway) proposal: Option<&'a str>,
 }
 
 impl ErrorDetails<'_> {

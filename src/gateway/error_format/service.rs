@@ -59,8 +59,6 @@ fn own(details: &ErrorDetails<'_>) -> Value {
         "retry": details.retry,
         "request_id": details.id,
         "policies": policies,
-        "proposal": details.proposal,
-        "next": details.next,
     })
 }
 
@@ -119,11 +117,9 @@ mod tests {
         reason: ReasonCode::PolicyDefaultDeny,
         retry: false,
         message: "no policy permits it.",
-        next: "ask",
         to: "x.test",
         id: "00ff",
         policies: &[],
-        proposal: None,
     };
 
     #[test]
