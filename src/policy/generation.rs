@@ -356,7 +356,7 @@ impl Generation {
 fn scopes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Option<Vec<HostScope>> {
     let mut hosts = BTreeSet::new();
     for rule in rules {
-        if !rule.permits || rule.actions.and(Actions::ASK).is_empty() {
+        if !rule.permits || rule.actions.and(Actions::ANY).is_empty() {
             continue;
         }
         match &rule.resource {

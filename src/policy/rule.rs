@@ -163,9 +163,9 @@ fn what(constraint: &ResourceConstraint) -> (What, Actions) {
 fn what_in(one: &EntityUid) -> (What, Actions) {
     let kind = one.type_name();
     if *kind == *HOST {
-        (What::Host(id(one)), Actions::ASK)
+        (What::Host(id(one)), Actions::ANY)
     } else if *kind == *DOMAIN {
-        (What::Domain(id(one)), Actions::ASK)
+        (What::Domain(id(one)), Actions::ANY)
     } else if *kind == *CREDENTIAL {
         (What::Credential(id(one)), actions_on(kind))
     } else {
@@ -175,9 +175,9 @@ fn what_in(one: &EntityUid) -> (What, Actions) {
 
 fn actions_on(kind: &EntityTypeName) -> Actions {
     if *kind == *HOST {
-        Actions::ASK
+        Actions::ANY
     } else if *kind == *CREDENTIAL {
-        Actions::ALL.without(Actions::ASK)
+        Actions::ALL.without(Actions::ANY)
     } else {
         Actions::union([])
     }
@@ -232,7 +232,7 @@ mod tests {
         );
         assert_eq!(
             rule("principal, action, resource is Gateway::Host").actions,
-            Actions::ASK
+            Actions::ANY
         );
         let crossed =
             rule(r#"principal, action, resource is Gateway::Credential in Gateway::Domain::"a.b""#);
