@@ -12,6 +12,7 @@ use super::ca;
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
 use super::resolve::ResolvedConfig;
+use super::shell_loans::ShellLoans;
 use super::terminal::Terminal;
 
 /// Prints variables.
@@ -46,7 +47,7 @@ impl Env {
         let mut variables = proxy(listener);
         variables.extend(trusting(&certificate));
         if let Some(file) = config.phantoms.file_of(&listener.session) {
-            let resolved = ResolvedConfig::of(&config, false)?;
+            let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
             variables.extend(phantoms(&file, &resolved.variables())?);
         }
         if terminal.json() {

@@ -96,7 +96,11 @@ impl Rule {
 }
 
 /// Makes a policy from these clauses with an open scope, named by its number.
-fn open(number: usize, effect: pst::Effect, clauses: impl Iterator<Item = Clause>) -> Policy {
+pub(super) fn open(
+    number: usize,
+    effect: pst::Effect,
+    clauses: impl Iterator<Item = Clause>,
+) -> Policy {
     let template = pst::Template::new(
         number.to_string().as_str(),
         effect,

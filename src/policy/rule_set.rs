@@ -95,7 +95,7 @@ impl RuleSet {
 }
 
 impl Part {
-    fn of<'a>(policies: impl Iterator<Item = (&'a cedar_policy::Policy, &'a Read)>) -> Self {
+    pub fn of<'a>(policies: impl Iterator<Item = (&'a cedar_policy::Policy, &'a Read)>) -> Self {
         let mut part = Self::default();
         for (policy, read) in policies {
             part.reads.extend(&read.facts);
