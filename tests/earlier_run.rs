@@ -293,7 +293,7 @@ fn without_a_note_of_what_it_may_write_no_command_starts() {
 
 const ONE: &str = "[policy]\nallow = [\"one.test\"]\n";
 const TWO: &str = "[policy]\nallow = [\"two.test\"]\n";
-const PERMIT: &str = "permit(principal, action in Gateway::Action::\"ask\", resource == Gateway::Host::\"one.test\");\n";
+const PERMIT: &str = "permit(principal, action in Gateway::Action::\"any\", resource == Gateway::Host::\"one.test\");\n";
 
 #[test]
 fn a_configuration_of_any_name_is_in_force_with_the_text_that_a_person_allowed_alone() {
@@ -387,7 +387,7 @@ fn policies_are_in_force_with_the_text_that_a_person_allowed_alone() {
     let desk = Desk::new();
     let (permit, forbid) = (
         PERMIT,
-        "forbid(principal, action in Gateway::Action::\"ask\", resource == Gateway::Host::\"two.test\");\n",
+        "forbid(principal, action in Gateway::Action::\"any\", resource == Gateway::Host::\"two.test\");\n",
     );
     for base in ["proj", "clean"] {
         fs::create_dir(desk.at(base).join("rules")).unwrap();

@@ -48,7 +48,7 @@ impl Place {
     /// Lets the sessions reach these hosts.
     fn allow(&self, host: &str) {
         let text = format!(
-            "@id(\"ask/{host}\")\npermit(principal, action in Gateway::Action::\"ask\", resource == Gateway::Host::\"{host}\");\n"
+            "@id(\"ask/{host}\")\npermit(principal, action in Gateway::Action::\"any\", resource == Gateway::Host::\"{host}\");\n"
         );
         fs::write(self.at("policy.cedar"), text).unwrap();
     }

@@ -22,6 +22,7 @@ use super::embedded::Embedded;
 use super::failure::{Code, Failure};
 use super::reloading::RunsAs;
 use super::resolve::ResolvedConfig;
+use super::shell_loans::ShellLoans;
 use super::terminal::{Paint, Terminal, safe};
 use super::{gateway_process, launching};
 use crate::config::Config;
@@ -78,7 +79,7 @@ impl Demo {
                  places = [\"header:authorization:Bearer\"]\nenv = [\"{VARIABLE}\"]\n"
             );
             let config = Config::from_str(&text, Path::new("the demo's configuration"))?;
-            let resolved = ResolvedConfig::of(&config, false)?;
+            let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
             App::with_origins(config, resolved, RunsAs::Exec, vec![origin.rule()])
         });
         gateway_process::serve_on(&runtime, gateway, app, None)

@@ -16,6 +16,7 @@ use super::escape;
 use super::failure::{Code, Failure};
 use super::reloading::RunsAs;
 use super::resolve::ResolvedConfig;
+use super::shell_loans::ShellLoans;
 use super::terminal::Terminal;
 use super::{gateway_process, launching};
 use crate::config::Config;
@@ -88,7 +89,7 @@ impl Doctor {
                  places = [\"header:authorization:Bearer\", \"header:authorization\", \"basic:password\"]\nenv = [\"{VARIABLE}\"]\n"
             );
             let config = Config::from_str(&text, Path::new("the doctor's configuration"))?;
-            let resolved = ResolvedConfig::of(&config, false)?;
+            let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
             App::with_origins(config, resolved, RunsAs::Exec, vec![origin.rule()])
         });
         gateway_process::serve_on(&runtime, gateway, app, None)

@@ -14,6 +14,7 @@ use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
 use super::gateways::{ChosenGateway, in_path};
 use super::resolve::ResolvedConfig;
+use super::shell_loans::ShellLoans;
 use super::terminal::Terminal;
 use super::{ca, client_environment};
 
@@ -102,7 +103,7 @@ impl Env {
     fn of_file(&self, config: &Config) -> Result<ClientEnvironment, Failure> {
         let listener = self.listener(config)?;
         let (certificate, _) = ca::certificate(config, &listener.session)?;
-        let resolved = ResolvedConfig::of(config, false)?;
+        let resolved = ResolvedConfig::of(config, &ShellLoans::default())?;
         let phantoms = match config.phantoms.file_of(&listener.session) {
             Some(file) => phantoms(&file, &resolved.variables())?,
             None => BTreeMap::new(),

@@ -12,6 +12,7 @@ use super::app::App;
 use super::failure::{Code, Failure};
 use super::reloading::RunsAs;
 use super::resolve::ResolvedConfig;
+use super::shell_loans::ShellLoans;
 use super::terminal::{Paint, Terminal};
 use super::{gateway_process, launching, ports};
 use crate::config::{Config, state};
@@ -91,7 +92,7 @@ pub fn start(json: bool) -> Result<Code, Failure> {
 /// Returns a [`Failure`] that the launcher has already been told.
 pub fn serve(gateway: GatewayEnd) -> Result<Code, Failure> {
     let app = config().and_then(|config| {
-        let resolved = ResolvedConfig::of(&config, false)?;
+        let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
         App::new(config, resolved, RunsAs::Exec)
     });
     gateway_process::serve_on(&super::serving::runtime()?, gateway, app, None)

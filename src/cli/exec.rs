@@ -26,6 +26,8 @@ use super::project::{changeable, project, working_directory};
 use super::project_file::AllowedFile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
+use super::said::Said;
+use super::shell_loans::{Answers, ShellLoans};
 use super::terminal::{Terminal, safe};
 use super::{git_access, into, ports, project_file, registries, serving, written};
 use crate::body::Limit;
@@ -55,6 +57,9 @@ pub struct Exec {
     /// .vscode …)
     #[arg(long)]
     guard_tools: bool,
+    /// Print the whole summary, also what was said in this project before
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
     /// Take the working directory alone as the project, not the repository that it is in
     #[arg(long)]
     here: bool,
@@ -110,7 +115,7 @@ impl Exec {
         }
         ports::refuse_other_gateways(&config.sandbox)?;
         let profile = self.profile()?;
-        let resolved = ResolvedConfig::of(&config, !self.no_lend)?;
+        let resolved = self.resolved(&config, terminal)?;
         let mut launch = self.launch(&config)?;
         launch
             .variables
@@ -139,16 +144,18 @@ impl Exec {
         if let Some(kept) = &kept_home {
             plan.mounts.kept = kept.prepare(plan.user(), self.fresh_home)?;
         }
+        let kept_project = self.kept_project(&config)?.filter(|_| !self.verbose);
         let overview = |plan: &Plan| {
             let overview = Overview {
                 config: &config,
                 resolved: &resolved,
                 plan,
                 profile: profile.as_ref(),
+                is_verbose: self.verbose,
             };
             match self.run.quiet {
                 true => Ok(()),
-                false => overview.print(terminal),
+                false => overview.print(&mut Said::of(kept_project.as_deref()), terminal),
             }
         };
         launching::start(plan, kept_home, &[], overview)
@@ -163,13 +170,13 @@ impl Exec {
         let terminal = Terminal::new(false, super::Color::Auto);
         let runtime = serving::runtime()?;
         let app = self.config(project_file::decided).and_then(|config| {
-            let known_variables = !self.no_lend;
-            let resolved = ResolvedConfig::of(&config, known_variables)?;
+            let shell = self.shell_loans(self.answers(&config)?.as_ref())?;
+            let resolved = ResolvedConfig::of(&config, &shell)?;
             let keeping = self.keeping(&config)?;
             let source = ConfigSource {
                 run: self.run.clone(),
                 sandbox: self.sandbox.clone(),
-                known_variables,
+                shell,
                 project: config.project.clone(),
                 open: config.open,
                 profile: self.profile()?,
@@ -229,6 +236,46 @@ impl Exec {
         }
         config.open = self.learn == Some(Learn::Permit);
         Ok(config)
+    }
+
+    /// Adds presets and known secrets to the configuration. A person is asked about those of which
+    /// nothing is known.
+    fn resolved(&self, config: &Config, terminal: &Terminal) -> Result<ResolvedConfig, Failure> {
+        let mut answers = self.answers(config)?;
+        let shell = self.shell_loans(answers.as_ref())?;
+        let resolved = ResolvedConfig::of(config, &shell)?;
+        let is_asked = shell.is_asked && !config.policy.decide();
+        if is_asked
+            && let Some(answers) = &mut answers
+            && answers.ask(&resolved.withheld, terminal)?
+        {
+            return ResolvedConfig::of(config, &self.shell_loans(Some(answers))?);
+        }
+        Ok(resolved)
+    }
+
+    /// What was answered about the project.
+    fn answers(&self, config: &Config) -> Result<Option<Answers>, Failure> {
+        let project = self.kept_project(config)?;
+        project.as_deref().map(Answers::of).transpose()
+    }
+
+    /// The project, if something is kept of it. Nothing is in a folder that the command may change.
+    fn kept_project(&self, config: &Config) -> Result<Option<PathBuf>, Failure> {
+        match state::granted_directory() {
+            Some(folder) if !changeable(config, &folder)? => self.project().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn shell_loans(&self, answers: Option<&Answers>) -> Result<ShellLoans, Failure> {
+        Ok(match self.no_lend {
+            true => ShellLoans::default(),
+            false => {
+                let none = Answers::default();
+                ShellLoans::of(self.profile()?.as_ref(), answers.unwrap_or(&none))
+            }
+        })
     }
 
     /// The project whose phantoms, rules and homes are kept.

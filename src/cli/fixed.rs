@@ -31,7 +31,7 @@ impl App {
         if source.runs_as == RunsAs::Serve {
             return Ok(());
         }
-        let first = ResolvedConfig::of(&self.config, source.known_variables)?;
+        let first = ResolvedConfig::of(&self.config, &source.shell)?;
         let known = outside(&self.config, &first);
         let hidden = self.hidden_folders();
         let policies = new.policy.paths();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::failure::Failure;
 use super::lending;
 use super::resolve::ResolvedConfig;
+use super::shell_loans::ShellLoans;
 use super::terminal_text::as_argument;
 use crate::config::{self, Config};
 use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
@@ -198,7 +199,7 @@ pub(super) fn granted_beside(config: &Path) -> PathBuf {
 pub(super) fn served(config: &Config) -> Result<Vec<Source>, Failure> {
     let mut config = config.clone();
     config.granted = config.file.as_deref().map(granted_beside);
-    let resolved = ResolvedConfig::of(&config, false)?;
+    let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
     let bindings = resolved.stored.iter().map(|stored| stored.binding.clone());
     let bindings = Bindings::new(bindings.collect()).map_err(|error| ambiguous(&error))?;
     let mut sources = sources(&config, &resolved, &bindings)?;

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
 use super::confirm::confirmed;
-use super::effect::Effect;
+use super::effect::Consented;
 use super::failure::Failure;
 use super::needs::Needs;
 use super::project_command;
@@ -73,7 +73,7 @@ pub(super) fn offer(
     terminal: &Terminal,
 ) -> Result<bool, Failure> {
     let config = Config::of_project(text, path)?;
-    let effect = Effect::of(&config)?;
+    let effect = Consented::of(&config)?;
     let shown = safe(&path.display().to_string());
     terminal.note(terminal.paint_note(Paint::Bold, &format!("gateway: proposed as {shown}:")));
     for line in text.lines() {

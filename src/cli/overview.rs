@@ -1,25 +1,24 @@
 //! The summary of `exec` before the command starts: what applies, and what a person might miss.
 
+use super::effect::Effect;
 use super::failure::Failure;
-use super::generation::{self, EXEC};
 use super::known_commands;
-use super::lending;
 use super::ports;
-use super::profile::Profile;
+use super::profile::{self, Profile};
 use super::proposal;
 use super::registries;
-use super::resolve::ResolvedConfig;
+use super::resolve::{ResolvedConfig, Withheld};
+use super::said::Said;
 use super::shell_proxy;
 use super::terminal::{Terminal, safe};
-use crate::config::{Allowed, Config};
+use crate::config::{Allowed, Config, state};
 use crate::credential::preset::PresetCredential;
 use crate::credential::{SecretUnsafe, Stored, unexpected_reach};
 use crate::gateway::floor;
 use crate::launch::{self, Plan};
-use crate::message::{Authority, HostPattern, Origin, Scheme};
-use crate::names::{ReasonCode, SessionId};
+use crate::message::{Authority, HostPattern, Origin, OriginPattern, Scheme};
+use crate::names::ReasonCode;
 use crate::origin::OriginSettings;
-use crate::policy::HostScope;
 use crate::session::Role;
 
 /// Says, before anything else, that the command's work would be lost.
@@ -37,19 +36,47 @@ pub(super) struct Overview<'a> {
     pub resolved: &'a ResolvedConfig,
     pub plan: &'a Plan,
     pub profile: Option<&'a Profile>,
+    /// Whether all is told, in full.
+    pub is_verbose: bool,
 }
 
 impl Overview<'_> {
-    /// Prints it.
+    /// Prints it: what it reaches and lends in one line, if nothing of that is new, and of the rest
+    /// what is new.
     ///
     /// # Errors
     /// Returns a [`Failure`] if the policies or the credentials are refused.
-    pub fn print(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let mut lines = vec![("network", self.network()?), ("lends", self.lends())];
+    pub fn print(&self, said: &mut Said, terminal: &Terminal) -> Result<(), Failure> {
+        let effect = Effect::of(self.config, self.resolved)?;
+        let (network, lends) = (self.network(&effect), self.lends(&effect));
+        let is_new = said.is_new("network", &network) | said.is_new("lends", &lends);
+        if is_new {
+            terminal.entry("network", &safe(&network));
+            terminal.entry("lends", &safe(&lends));
+        } else {
+            let (name, text) = self.in_one_line(&effect);
+            terminal.entry(&name, &safe(&text));
+        }
+        for (name, text) in self.details(&effect) {
+            if said.is_new(name, &text) {
+                terminal.entry(name, &safe(&text));
+            }
+        }
+        said.keep();
+        for text in self.warnings() {
+            terminal.warning("careful", &safe(&text));
+        }
+        Ok(())
+    }
+
+    fn details(&self, effect: &Effect) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
         lines.extend(self.files().map(|text| ("file", text)));
         lines.extend(self.granted().map(|text| ("granted", text)));
         lines.extend(ports::told(&self.config.sandbox));
         lines.extend(self.agent().map(|text| ("agent", text)));
+        lines.extend(self.login().map(|text| ("login", text)));
+        lines.extend(self.withheld(effect).map(|text| ("not lent", text)));
         lines.extend(self.unset().map(|text| ("not lent", text)));
         lines.extend(self.unfit().map(|text| ("not lent", text)));
         lines.extend(registries::untold(self.resolved).map(|text| ("registry", text)));
@@ -59,20 +86,40 @@ impl Overview<'_> {
         lines.extend(listed(&self.config.sandbox.hide, "").map(|text| ("hides", text)));
         lines.extend(self.user().map(|text| ("user", text)));
         lines.extend(self.left_out().map(|text| ("left out", text)));
-        for (name, text) in lines {
-            terminal.entry(name, &safe(&text));
-        }
-        for text in self.warnings() {
-            terminal.warning("careful", &safe(&text));
-        }
-        Ok(())
+        lines
+    }
+
+    /// The first host, what is lent, and the folder.
+    fn in_one_line(&self, effect: &Effect) -> (String, String) {
+        let hosts = match effect.hosts().as_deref() {
+            None => String::from("any host"),
+            Some([]) => String::from("no host"),
+            Some([only]) => only.clone(),
+            Some([first, more @ ..]) => format!("{first} +{}", more.len()),
+        };
+        let names = effect.lends.iter().map(|(stored, _)| lent_name(stored));
+        let names = match names.collect::<Vec<_>>() {
+            none if none.is_empty() => String::from("nothing"),
+            names => some_of(&names, LENT_SHOWN, ", "),
+        };
+        let folder = &self.plan.mounts.working_directory;
+        let home = self.plan.mounts.home.path();
+        let folder = match folder.strip_prefix(home) {
+            Ok(below) => format!("~/{}", below.display()),
+            Err(_) => folder.display().to_string(),
+        };
+        (hosts, format!("lends {names}; {folder}; -v tells all"))
     }
 
     /// The files that are in force without being named: the project's, and the user's own.
     fn files(&self) -> impl Iterator<Item = String> {
         let (project, user) = (&self.config.project, &self.config.user);
-        let project = project.as_ref().map(|file| format!("{}, as you allowed it", file.display()));
-        let user = user.as_ref().map(|file| format!("{}, your own", file.display()));
+        let project = project
+            .as_ref()
+            .map(|file| format!("{}, as you allowed it", file.display()));
+        let user = user
+            .as_ref()
+            .map(|file| format!("{}, your own", file.display()));
         project.into_iter().chain(user)
     }
 
@@ -87,7 +134,13 @@ impl Overview<'_> {
 
     /// The agent whose profile applies, and what it keeps.
     fn agent(&self) -> Option<String> {
-        let profile = self.profile?;
+        let Some(profile) = self.profile else {
+            let name = profile::wrapped(&self.plan.launch().arguments)?;
+            let flag = format!("`--profile {name}` applies it");
+            return Some(format!(
+                "no profile, since {name} is not the command itself: {flag}"
+            ));
+        };
         let kept = self
             .plan
             .mounts
@@ -109,34 +162,24 @@ impl Overview<'_> {
         ))
     }
 
-    /// What policies allow: those of files, and those that flags and presets stand for.
-    fn network(&self) -> Result<String, Failure> {
-        let policies = generation::of_exec(self.config, self.resolved)?;
-        let session = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
-        let groups = self.config.groups.iter().map(|group| group.as_str().into());
-        let Some(scopes) = policies.hosts_of(&session, &groups.collect::<Vec<_>>()) else {
-            return Ok(String::from("any host, as the policies say"));
-        };
-        let mut hosts: Vec<String> = scopes.iter().map(|scope| self.reached(scope)).collect();
-        hosts.sort();
-        hosts.dedup();
-        let is_for_others = policies.hosts().is_none_or(|all| !all.is_empty());
-        let nothing = match is_for_others {
+    /// The hosts that policies allow: those of files, and those that flags and presets stand for.
+    fn network(&self, effect: &Effect) -> String {
+        let nothing = match self.config.policy.decide() {
             true => "nothing: the policies are about other sessions or groups; see --group",
             false => "nothing: name a host with --allow, or a credential with --secret",
         };
-        Ok(match hosts.is_empty() {
-            true => nothing.to_owned(),
-            false => some_of(&hosts, HOSTS_SHOWN, ", "),
-        })
+        match effect.hosts() {
+            None => String::from("any host, as the policies say"),
+            Some(hosts) if hosts.is_empty() => nothing.to_owned(),
+            Some(hosts) => {
+                let hosts: Vec<String> = hosts.iter().map(|name| self.reached(name)).collect();
+                some_of(&hosts, HOSTS_SHOWN, ", ")
+            }
+        }
     }
 
     /// One host, with its port if only another than the usual one is allowed.
-    fn reached(&self, scope: &HostScope) -> String {
-        let name = match scope {
-            HostScope::Host(name) => name.clone(),
-            HostScope::Domain(name) => format!("*.{name}"),
-        };
+    fn reached(&self, name: &str) -> String {
         let resolved = self.resolved;
         let allowed = resolved.allowed.iter().chain(&resolved.offered);
         let mut allowed = allowed.filter(|one| one.host.to_string() == name);
@@ -144,24 +187,45 @@ impl Overview<'_> {
         let others = allowed.any(|one: &Allowed| Some(one.port) != port);
         match port {
             Some(port) if port != 443 && !others => format!("{name}:{port}"),
-            _ => name,
+            _ => name.to_owned(),
         }
     }
 
     /// The credentials that the command can use, and where.
-    fn lends(&self) -> String {
-        let lendable = |stored: &&Stored| !matches!(stored.binding.role, Role::Part(_));
-        let lent =
-            self.resolved.stored.iter().filter(lendable).map(|stored| {
-                match lending::is_lent(self.config, &stored.binding) {
-                    true => lent_one(stored),
-                    false => format!("{}, as the policies say", lent_one(stored)),
-                }
-            });
+    fn lends(&self, effect: &Effect) -> String {
+        let lent = effect.lends.iter().map(|(stored, to)| lent_one(stored, to));
         match lent.collect::<Vec<_>>() {
             none if none.is_empty() => String::from("no credential"),
             lent => lent.join("; "),
         }
+    }
+
+    /// The known secrets of the shell that nobody named, with what names them, and what no rule
+    /// lends.
+    fn withheld(&self, effect: &Effect) -> Option<String> {
+        let named = |one: &Withheld| format!("{} (`{}`)", one.variables.join(", "), one.flag());
+        let withheld = self.resolved.withheld.iter().map(named);
+        let unlent = effect.unlent.iter();
+        let unlent = unlent.map(|one| format!("{}: no policy lends it", lent_name(one)));
+        let all: Vec<String> = withheld.chain(unlent).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+
+    /// The file of an agent's login, which the command does not see.
+    fn login(&self) -> Option<String> {
+        let profile = self.profile?;
+        let is_seen = !self.config.sandbox.see_home.is_empty();
+        let home = state::home().filter(|_| !is_seen)?;
+        let found = profile
+            .logins
+            .iter()
+            .find(|file| home.join(file).exists())?;
+        Some(format!(
+            "~/{} is not seen, so {} starts logged out: set the variable of a key; a login inside \
+             gives the command its own token",
+            found.display(),
+            profile.title
+        ))
     }
 
     /// What presets would lend, if the user had set one of their variables.
@@ -250,7 +314,12 @@ impl Overview<'_> {
         let mut names = self.plan.left_out();
         names.retain(|name| !is_lent(&name));
         (!names.is_empty()).then(|| {
-            let shown = some_of(&names, VARIABLES_SHOWN, ", ");
+            let most = if self.is_verbose {
+                names.len()
+            } else {
+                VARIABLES_SHOWN
+            };
+            let shown = some_of(&names, most, ", ");
             format!("{shown}; --pass-env NAME passes a variable")
         })
     }
@@ -339,29 +408,28 @@ fn below(allowed: &Allowed, settings: &OriginSettings) -> Option<String> {
     ))
 }
 
-fn lent_one(stored: &Stored) -> String {
+/// What the command knows a credential by.
+fn lent_name(stored: &Stored) -> String {
     let binding = &stored.binding;
-    let hosts = binding
-        .origins
-        .iter()
-        .map(|origin| origin.hosts.to_string());
-    let hosts = some_of(&hosts.collect::<Vec<_>>(), HOSTS_SHOWN, ", ");
+    match binding.role {
+        Role::Place if !binding.variables.is_empty() => binding.variables.join(", "),
+        _ => binding.credential.to_string(),
+    }
+}
+
+fn lent_one(stored: &Stored, to: &[OriginPattern]) -> String {
+    let hosts: Vec<String> = to.iter().map(|origin| origin.hosts.to_string()).collect();
+    let hosts = some_of(&hosts, HOSTS_SHOWN, ", ");
     let later = match stored.from.env_name() {
         Some(name) if std::env::var_os(name).is_none() => format!(", but {name} is not set"),
         Some(_) => String::new(),
         None => format!(", not yet read from {}", stored.from),
     };
-    match binding.role {
-        Role::Place if binding.variables.is_empty() => {
-            format!("{} (phantom) to {hosts}{later}", binding.credential)
-        }
-        Role::Place => format!(
-            "{} (phantom) to {hosts}{later}",
-            binding.variables.join(", ")
-        ),
+    let name = lent_name(stored);
+    match stored.binding.role {
+        Role::Place => format!("{name} (phantom) to {hosts}{later}"),
         _ => {
             let reach = unexpected_reach(stored).map(|which| format!(", {which}"));
-            let name = &binding.credential;
             format!(
                 "{name} (signs) for {hosts}{}{later}",
                 reach.unwrap_or_default()
@@ -388,6 +456,7 @@ fn some_of(texts: &[String], most: usize, between: &str) -> String {
 }
 
 const HOSTS_SHOWN: usize = 12;
+const LENT_SHOWN: usize = 3;
 const PATHS_SHOWN: usize = 6;
 /// How many variables the summary names.
 const VARIABLES_SHOWN: usize = 8;

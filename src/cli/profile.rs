@@ -2,8 +2,8 @@
 //! `policies/agents`, and tests check it.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -29,6 +29,9 @@ pub(super) struct Profile {
     /// The folders of the home that outlive the sandbox, relative to it.
     #[serde(default)]
     pub keep: Vec<PathBuf>,
+    /// Where it keeps a login, relative to the home.
+    #[serde(default)]
+    pub logins: Vec<PathBuf>,
     /// The variables that it gets unless it has them; `~/` stands for its home, and `$NAME` for
     /// another variable, with its phantom.
     #[serde(default)]
@@ -78,6 +81,32 @@ fn is_in_project(command: &OsStr) -> bool {
         found.starts_with(&project) || real.is_ok_and(|real| real.starts_with(&project))
     })
 }
+
+/// Returns the agent that a command starts by a program that runs others: `npx @openai/codex`.
+pub(super) fn wrapped(command: &[OsString]) -> Option<&'static str> {
+    let (program, rest) = command.split_first()?;
+    let program = Path::new(program).file_name()?.to_str()?;
+    let texts = rest.iter().filter_map(|one| one.to_str());
+    let mut words = texts.flat_map(|text| text.split([' ', '/', ';', '&', '|']));
+    let name_of = |word: &str| {
+        let is_its = |name: &str| {
+            let rest = word.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || matches!(rest, "-code" | "-cli" | "-ai"))
+        };
+        AGENTS
+            .iter()
+            .map(|(name, _)| *name)
+            .find(|name| is_its(name))
+    };
+    let found = words.find_map(name_of);
+    found.filter(|_| RUN_OTHERS.contains(&program))
+}
+
+/// Programs that run another one, which their arguments name.
+const RUN_OTHERS: [&str; 14] = [
+    "bash", "bunx", "dash", "env", "nice", "node", "npx", "pnpm", "sh", "time", "timeout", "uvx",
+    "yarn", "zsh",
+];
 
 fn named(name: &str) -> Option<Profile> {
     let (_, text) = AGENTS.iter().find(|(known, _)| *known == name)?;
@@ -174,6 +203,18 @@ mod tests {
         assert!(of(None, "./claude").is_none() && of(None, "/usr/bin/claude").is_none());
         assert_eq!(of(Some("codex"), "node").unwrap().name, "codex");
         assert!(of(Some("none"), "claude").is_none() && of(None, "bash").is_none());
+        for (command, name) in [
+            ("env X=1 claude -p", Some("claude")),
+            ("npx @anthropic-ai/claude-code", Some("claude")),
+            ("npx -y opencode-ai", Some("opencode")),
+            ("cat claude", None),
+            ("npx claudette", None),
+        ] {
+            let command: Vec<OsString> = command.split(' ').map(Into::into).collect();
+            assert_eq!(wrapped(&command), name, "{command:?}");
+        }
+        let script = ["sh", "-c", "cd x && codex exec"].map(OsString::from);
+        assert_eq!(wrapped(&script), Some("codex"));
         let refused = Profile::of(Some("claud"), OsStr::new("x")).unwrap_err();
         assert_eq!(refused.next.as_deref(), Some("did you mean `claude`?"));
     }

@@ -9,12 +9,14 @@ use serde_json::json;
 use similar::{ChangeTag, TextDiff};
 
 use super::confirm::confirmed;
-use super::effect::Effect;
+use super::effect::Consented;
 use super::failure::{Code, Failure};
-use super::project::working_directory;
+use super::project::{project, working_directory};
 use super::project_file::{self, FileStanding};
+use super::shell_loans::Answers;
 use super::terminal::{Paint, Terminal, rows_of_peer, safe};
 use crate::config::Config;
+use crate::credential::preset;
 use crate::files::{self, Choice, Consent};
 
 /// The commands about the project's file.
@@ -28,6 +30,22 @@ pub(super) enum ProjectCommand {
     Forget(OneFile),
     /// Tell whether the project's file is in force
     Status(OneFile),
+    /// Show, or change, which known secrets of your shell commands in this project may use
+    Secrets(ProjectSecrets),
+}
+
+/// Changes what was answered.
+#[derive(Args)]
+pub(super) struct ProjectSecrets {
+    /// Let commands use it: a variable such as `GITHUB_TOKEN`, or `aws`
+    #[arg(long, value_name = "NAME")]
+    lend: Vec<String>,
+    /// Do not let commands use it
+    #[arg(long, value_name = "NAME")]
+    withhold: Vec<String>,
+    /// Forget every answer, so that the next start in a terminal asks
+    #[arg(long)]
+    forget: bool,
 }
 
 /// Allows the project's file.
@@ -69,8 +87,59 @@ impl ProjectCommand {
                 Ok(Code::Ok)
             }
             Self::Status(named) => status(terminal, &named.path()?),
+            Self::Secrets(command) => command.run(terminal),
         }
     }
+}
+
+impl ProjectSecrets {
+    fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
+        let mut answers = Answers::of(&project()?)?;
+        if self.forget {
+            answers.forget();
+        }
+        for (names, is_lent) in [(&self.lend, true), (&self.withhold, false)] {
+            for name in names {
+                answers.set(&known_secret(name)?, is_lent);
+            }
+        }
+        if self.forget || !self.lend.is_empty() || !self.withhold.is_empty() {
+            answers.keep()?;
+        }
+        if terminal.json() {
+            terminal.document(&answers);
+            return Ok(Code::Ok);
+        }
+        for (name, is_lent) in answers.all() {
+            let word = if is_lent { "lent" } else { "withheld" };
+            terminal.line(format!(
+                "{} {}",
+                terminal.paint(Paint::Bold, word),
+                safe(name)
+            ));
+        }
+        if answers.all().next().is_none() {
+            terminal.line("nothing was asked yet: `gateway exec` does, in a terminal");
+        }
+        Ok(Code::Ok)
+    }
+}
+
+/// Returns the name of the credential that a person means.
+fn known_secret(name: &str) -> Result<String, Failure> {
+    if name == "aws" || name.starts_with("AWS_") {
+        return Ok("aws".to_owned());
+    }
+    let known = preset::of_variable(name).map(|(_, one)| one.name.to_string());
+    let mut names = preset::all().flat_map(|preset| &preset.credentials);
+    let mut is_name = || names.any(|one| one.name.as_str() == name);
+    known
+        .or_else(|| is_name().then(|| name.to_owned()))
+        .ok_or_else(|| {
+            Failure::usage(format!("no preset knows `{}`", safe(name)))
+                .because("only of a known secret it is known where it may go")
+                .next("name its host when you start: `--secret NAME@HOST`")
+        })
 }
 
 impl AllowFile {
@@ -91,7 +160,7 @@ impl AllowFile {
         }
         show(terminal, before.as_ref(), &text);
         if let Some(config) = config {
-            files::to_show(|| Effect::of(&config))?.print(terminal);
+            files::to_show(|| Consented::of(&config))?.print(terminal);
         }
         let question = format!(
             "Let the gateway obey {}?",

@@ -13,6 +13,7 @@ use super::flags::RunFlags;
 use super::profile::Profile;
 use super::project_file;
 use super::resolve::ResolvedConfig;
+use super::shell_loans::ShellLoans;
 use super::watched::{Watched, WatchedFiles};
 use crate::config::{Config, SandboxFlags};
 use crate::names::CredentialName;
@@ -30,8 +31,8 @@ pub struct ConfigSource {
     pub run: RunFlags,
     /// Those of the sandbox.
     pub sandbox: SandboxFlags,
-    /// Whether every variable that a preset knows is lent.
-    pub known_variables: bool,
+    /// Which of the shell's known secrets may be lent.
+    pub shell: ShellLoans,
     /// The project's file that it started with.
     pub project: Option<PathBuf>,
     /// Whether any host may be reached, to learn what the command needs.
@@ -166,7 +167,7 @@ impl ConfigSource {
         if let Some(profile) = &self.profile {
             profile.add_to(&mut config);
         }
-        let resolved = ResolvedConfig::of(&config, self.known_variables)?;
+        let resolved = ResolvedConfig::of(&config, &self.shell)?;
         Ok((config, resolved))
     }
 }

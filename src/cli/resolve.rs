@@ -1,14 +1,15 @@
 //! Adds what presets and the user's own variables contribute to a configuration: credentials, their
 //! places, and hosts.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::failure::Failure;
+use super::shell_loans::ShellLoans;
 use crate::config::{self, Allowed, Config};
 use crate::credential::preset::{
     self, PackageRegistry, Preset, PresetCredential, RegistryMapping, UserConfig,
 };
-use crate::credential::{SecretRef, SecretUnsafe, Stored, unfit};
+use crate::credential::{SecretRef, SecretUnsafe, Stored, unexpected_reach, unfit};
 use crate::message::OriginPattern;
 use crate::names::CredentialName;
 use crate::session::Binding;
@@ -28,17 +29,41 @@ pub struct ResolvedConfig {
     pub unset: Vec<&'static PresetCredential>,
     /// Variables that presets know and nobody asked for, and why they are not lent.
     pub unfit: Vec<(String, SecretUnsafe)>,
+    /// Known secrets of the shell that could be lent, and that nobody named.
+    pub withheld: Vec<Withheld>,
     /// What the user's own files say about the registries of the presets that were asked for.
     pub registries: Vec<(&'static Preset, RegistryMapping)>,
 }
 
+/// A known secret of the shell that is not lent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withheld {
+    /// The credential that it would be.
+    pub name: CredentialName,
+    /// The variables that hold it.
+    pub variables: Vec<String>,
+    /// What it would open.
+    pub opens: String,
+    /// Whether it signs requests to AWS.
+    pub is_aws: bool,
+}
+
+impl Withheld {
+    /// The flag that lends it.
+    pub fn flag(&self) -> String {
+        match self.is_aws {
+            true => String::from("--aws"),
+            false => format!("--secret {}", self.variables[0]),
+        }
+    }
+}
+
 impl ResolvedConfig {
-    /// Expands a configuration. With `known_variables`, adds every environment variable that a
-    /// preset knows.
+    /// Expands a configuration, and adds the known secrets of the shell that may be lent.
     ///
     /// # Errors
     /// Returns a [`Failure`] for the first preset or credential that is invalid.
-    pub fn of(config: &Config, known_variables: bool) -> Result<Self, Failure> {
+    pub fn of(config: &Config, shell: &ShellLoans) -> Result<Self, Failure> {
         let mut resolved = Self {
             allowed: config.allow.clone(),
             offered: config.offered.clone(),
@@ -56,7 +81,7 @@ impl ResolvedConfig {
         for preset in presets {
             let (hosts, registry) = resolved.hosts_of(preset)?;
             resolved.allowed.extend(hosts);
-            resolved.lend(preset, &registry, &mut bound)?;
+            resolved.lend(preset, &registry, &mut bound, None)?;
             resolved.offer(preset, &bound);
         }
         for credential in &config.credentials {
@@ -65,8 +90,8 @@ impl ResolvedConfig {
         if config.policy.files.is_empty() {
             resolved.slashes_of_known();
         }
-        if known_variables {
-            resolved.add_known(&config.allow, &mut bound)?;
+        if let Some(names) = shell.names(config)? {
+            resolved.add_known(&config.allow, &names, &mut bound)?;
         }
         for name in &config.offered_presets {
             let preset = preset::named(name).ok_or_else(|| unknown(name))?;
@@ -77,11 +102,13 @@ impl ResolvedConfig {
         Ok(resolved)
     }
 
-    /// Adds the credentials whose variables are set and not in use, unless their hosts have a
-    /// credential already, or are allowed by a flag: what is configured stays as it is.
+    /// Adds the credentials of these names whose variables are set and not in use, unless their
+    /// hosts have a credential already, or are allowed by a flag: what is configured stays as it
+    /// is. Notes the others.
     fn add_known(
         &mut self,
         allow: &[Allowed],
+        names: &BTreeSet<CredentialName>,
         bound: &mut HashSet<CredentialName>,
     ) -> Result<(), Failure> {
         let aws = config::Credential::aws();
@@ -100,9 +127,11 @@ impl ResolvedConfig {
             if parts.iter().all(is_free) {
                 let set = parts.iter().filter_map(|part| part.from.env_name());
                 let unfit: Vec<_> = set.filter_map(unlendable).collect();
-                if unfit.is_empty() {
+                if unfit.is_empty() && names.contains(&aws.name) {
                     self.stored.extend(parts);
                     bound.insert(aws.name);
+                } else if unfit.is_empty() {
+                    self.withheld.push(withheld_aws(aws.name, &parts));
                 }
                 self.unfit.extend(unfit);
             }
@@ -116,11 +145,19 @@ impl ResolvedConfig {
                 continue;
             }
             if lent().all(|one| !one.origins.is_empty() && self.leaves(&one.origins)) {
-                let (hosts, registry) = self.hosts_of(preset)?;
-                self.offered.extend(hosts);
-                self.lend(preset, &registry, bound)?;
+                let is_free = |one: &&PresetCredential| !bound.contains(&one.name);
+                let others = lent()
+                    .filter(is_free)
+                    .filter(|one| !names.contains(&one.name));
+                self.withheld.extend(others.map(withheld));
+                if lent().any(|one| names.contains(&one.name)) {
+                    let (hosts, registry) = self.hosts_of(preset)?;
+                    self.offered.extend(hosts);
+                    self.lend(preset, &registry, bound, Some(names))?;
+                }
             }
         }
+        self.withheld.dedup();
         Ok(())
     }
 
@@ -232,8 +269,10 @@ impl ResolvedConfig {
         preset: &'static Preset,
         registry: &[OriginPattern],
         bound: &mut HashSet<CredentialName>,
+        only: Option<&BTreeSet<CredentialName>>,
     ) -> Result<(), Failure> {
-        for credential in &preset.credentials {
+        let is_meant = |one: &&PresetCredential| only.is_none_or(|names| names.contains(&one.name));
+        for credential in preset.credentials.iter().filter(is_meant) {
             let mut variables = credential.variables.iter();
             let Some(variable) = variables.find(|variable| is_set(variable)) else {
                 continue;
@@ -258,6 +297,28 @@ impl ResolvedConfig {
             self.stored.push(Stored { binding, from });
         }
         Ok(())
+    }
+}
+
+fn withheld(credential: &PresetCredential) -> Withheld {
+    let origins: Vec<String> = credential.origins.iter().map(ToString::to_string).collect();
+    let variables = credential.variables.iter().filter(|one| is_set(one));
+    Withheld {
+        name: credential.name.clone(),
+        variables: variables.cloned().collect(),
+        opens: origins.join(", "),
+        is_aws: false,
+    }
+}
+
+fn withheld_aws(name: CredentialName, parts: &[Stored]) -> Withheld {
+    let variables = parts.iter().filter_map(|part| part.from.env_name());
+    let reach = parts.first().and_then(unexpected_reach);
+    Withheld {
+        name,
+        variables: variables.map(str::to_owned).collect(),
+        opens: reach.unwrap_or_else(|| "all that it may do in AWS".to_owned()),
+        is_aws: true,
     }
 }
 
@@ -295,7 +356,7 @@ fn unknown(name: &str) -> Failure {
 }
 
 /// Whether one of its variables is set.
-fn is_lent(credential: &PresetCredential) -> bool {
+pub(super) fn is_lent(credential: &PresetCredential) -> bool {
     credential.variables.iter().any(|variable| is_set(variable))
 }
 

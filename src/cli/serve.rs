@@ -19,6 +19,7 @@ use super::refusal_lines::RefusalLines;
 use super::reloading::{Applied, ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::service_manager::ServiceManager;
+use super::shell_loans::ShellLoans;
 use super::signals::Signals;
 use super::standard_error::InBackground;
 use super::terminal::Terminal;
@@ -65,13 +66,13 @@ impl Serve {
         serving::harden()?;
         let manager = ServiceManager::connect(&passed)?;
         let config = self.config(terminal)?;
-        let resolved = ResolvedConfig::of(&config, false)?;
+        let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
         note_reach(&resolved, terminal);
         let bound = binding::bind(&config.listeners, passed.sockets, config.runtime.threads)?;
         let source = ConfigSource {
             run: self.run.clone(),
             sandbox: SandboxFlags::default(),
-            known_variables: false,
+            shell: ShellLoans::default(),
             profile: None,
             project: None,
             open: false,

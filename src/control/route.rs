@@ -91,7 +91,7 @@ const fn probe(
 }
 
 /// Every route.
-pub static ROUTES: [Route; 17] = [
+pub static ROUTES: [Route; 18] = [
     probe("/healthz", "The process lives.", Endpoint::Health, &[200]),
     probe(
         "/ready",

@@ -24,6 +24,13 @@ pub fn holds_credential(value: &[u8]) -> bool {
         || assigns_secret(&lower)
 }
 
+/// Returns whether a variable is named like one that holds a secret: `DB_PASSWORD`.
+pub fn is_secret_name(name: &[u8]) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let mut ends = ["SECRET", "TOKEN", "PASSWORD", "KEY"].iter();
+    ends.any(|end| upper.ends_with(end.as_bytes())) && !upper.ends_with(b"PUBLIC_KEY")
+}
+
 /// Returns whether a file's content contains what a service issued as a credential: a known prefix
 /// and a rest that nobody writes by hand, or a private key.
 pub fn holds_issued_credential(content: &[u8]) -> bool {

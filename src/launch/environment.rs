@@ -41,8 +41,8 @@ impl Rules {
             .collect()
     }
 
-    /// Returns, in order, the names of variables that do not reach the command and that it might
-    /// miss.
+    /// Returns the names of variables that do not reach the command and that it might miss, in
+    /// order, those of secrets first.
     pub fn left_out(
         &self,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -53,7 +53,7 @@ impl Rules {
             .map(|(name, _)| name.to_string_lossy().into_owned())
             .filter(|name| !passed::is_routine(name))
             .collect();
-        names.sort();
+        names.sort_by_cached_key(|name| (!detect::is_secret_name(name.as_bytes()), name.clone()));
         names
     }
 }

@@ -1,6 +1,7 @@
 //! The project of a folder, and what it holds that a person may not want the command to use: files
 //! of secrets, and sockets of programs outside.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -54,18 +55,34 @@ fn owns(uid: u32) -> bool {
     uid == own || own == 0 && User::who_called_sudo().is_some_and(|user| user.uid == uid)
 }
 
-/// Returns the files named `.env` or alike, directly in a project, in which some variable looks
-/// like a credential.
+/// Returns the files named `.env` or alike, in a project and two levels below, in which some
+/// variable looks like a credential, or is named like one. Only so many folders are looked at, and
+/// none that tools fill.
 pub(super) fn secrets(project: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(project).into_iter().flatten().flatten();
-    let is_named = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name == ".env" || name.starts_with(".env.") || name == ".envrc"
-    };
-    let is_file = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
-    let files = entries.filter(is_file).map(|entry| entry.path());
-    let files = files.filter(is_named).take(MOST_FILES);
-    let mut found: Vec<PathBuf> = files.filter(|path| assigns_secret(path)).collect();
+    let mut found = Vec::new();
+    let mut folders = VecDeque::from([(project.to_owned(), 0)]);
+    for _ in 0..MOST_FOLDERS {
+        let Some((folder, depth)) = folders.pop_front() else {
+            break;
+        };
+        let mut files = 0;
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (name, kind) = (entry.file_name(), entry.file_type());
+            let name = name.to_string_lossy();
+            let is_named = name == ".env" || name.starts_with(".env.") || name == ".envrc";
+            let is_own = !name.starts_with('.') && !FILLED.contains(&&*name);
+            match kind {
+                Ok(kind) if kind.is_dir() && is_own && depth < 2 => {
+                    folders.push_back((entry.path(), depth + 1));
+                }
+                Ok(kind) if kind.is_file() && is_named && files < MOST_FILES => {
+                    files += 1;
+                    found.extend(Some(entry.path()).filter(|path| assigns_secret(path)));
+                }
+                _ => {}
+            }
+        }
+    }
     found.sort();
     found
 }
@@ -85,22 +102,37 @@ fn assigns_secret(path: &Path) -> bool {
         .open(path);
     let mut text = Vec::new();
     let read = opened.and_then(|file| file.take(LONGEST).read_to_end(&mut text));
-    let values = text.split(|byte| *byte == b'\n').filter_map(value);
-    read.is_ok() && values.into_iter().any(detect::holds_credential)
+    let is_example = path
+        .extension()
+        .is_some_and(|end| EXAMPLES.iter().any(|one| end == *one));
+    let mut lines = text.split(|byte| *byte == b'\n').filter_map(assigned);
+    let is_secret = |(name, value): (&[u8], &[u8])| {
+        let is_value = value.len() >= SHORTEST && !value.starts_with(b"$") && !is_example;
+        detect::holds_credential(value) || is_value && detect::is_secret_name(name)
+    };
+    read.is_ok() && lines.any(is_secret)
 }
 
-/// The value that a line assigns, without its quotes.
-fn value(line: &[u8]) -> Option<&[u8]> {
+/// The name that a line assigns to, and the value without its quotes.
+fn assigned(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = line.trim_ascii();
     let at = line.iter().position(|byte| *byte == b'=')?;
     let value = line[at + 1..].trim_ascii();
     let quoted = |quote: &[u8]| value.strip_prefix(quote)?.strip_suffix(quote);
     let value = quoted(b"\"").or_else(|| quoted(b"'")).unwrap_or(value);
-    (!line.starts_with(b"#")).then_some(value)
+    (!line.starts_with(b"#")).then_some((line[..at].trim_ascii(), value))
 }
 
-/// How many files are looked at.
+/// How many files of a folder are looked at.
 const MOST_FILES: usize = 32;
+/// How many folders are looked at.
+const MOST_FOLDERS: usize = 256;
+/// Folders that tools fill.
+const FILLED: [&str; 4] = ["node_modules", "target", "venv", "vendor"];
+/// How files are named whose values are examples.
+const EXAMPLES: [&str; 4] = ["dist", "example", "sample", "template"];
+/// A shorter value is none that keeps a secret.
+const SHORTEST: usize = 4;
 /// How much of a file is looked at.
 const LONGEST: u64 = 64 << 10;
 
@@ -124,9 +156,19 @@ mod tests {
             ".env.example",
             "STRIPE_KEY=\nLANG=C\n# sk_live_0123456789abcdefghij\n",
         );
+        write(".env.sample", "DB_PASSWORD=changeme\n");
+        write(
+            ".env.dev",
+            "DB_PASSWORD=$ELSEWHERE\nPUBLIC_KEY=abcdef\nAPI_TOKEN=\n",
+        );
         write("notes", "sk_live_0123456789abcdefghij");
+        for folder in ["app/api", "node_modules/x", "a/b/c"] {
+            fs::create_dir_all(project.path().join(folder)).unwrap();
+            write(&format!("{folder}/.env"), "export BOT_TOKEN=hunter22\n");
+        }
         let found = secrets(project.path());
-        let expected = [".env", ".env.local"].map(|name| project.path().join(name));
+        let expected = [".env", ".env.local", "app/api/.env"];
+        let expected = expected.map(|name| project.path().join(name));
         assert_eq!(found, expected);
     }
 }

@@ -18,7 +18,7 @@ use super::race::{RESOLUTION_DELAY, Race};
 use super::resolve::{Family, Resolve};
 use super::rule::{OriginRule, OriginSettings};
 use super::upstream;
-use super::vet::vet_host;
+use super::vet::vet;
 use crate::message::{Authority, Host, Origin};
 
 /// Connects to an origin, at one of its vetted addresses, or by the upstream proxy.
@@ -39,7 +39,10 @@ pub(super) async fn connect(
     }
     let exceptions = rule.map_or(&[][..], |rule| &rule.addresses);
     if let Some(proxy) = settings.via(origin, rule) {
-        vet_host(&origin.authority, exceptions).map_err(Error::Prohibited)?;
+        let Authority { host, port } = &origin.authority;
+        if let Some(address) = host.ip() {
+            vet(address, *port, exceptions).map_err(|why| Error::Prohibited(why, address))?;
+        }
         return upstream::connect(proxy, &origin.authority, resolver, settings).await;
     }
     to_authority(&origin.authority, exceptions, resolver, limit).await

@@ -155,12 +155,12 @@ impl Generation {
                 listed(unmet)
             );
         }
-        let asks = |rule: &&&Rule| loan.is_none() && !rule.actions.and(Actions::ASK).is_empty();
+        let asks = |rule: &&&Rule| loan.is_none() && !rule.actions.and(Actions::ANY).is_empty();
         let others: Vec<&&Rule> = permits.iter().filter(asks).collect();
         if others.is_empty() {
             return format!("no policy permits {wanted} to session `{}`", facts.session);
         }
-        let methods = Actions::union(others.iter().map(|rule| rule.actions.and(Actions::ASK)));
+        let methods = Actions::union(others.iter().map(|rule| rule.actions.and(Actions::ANY)));
         format!(
             "no policy permits {wanted}; {} covers {} there",
             listed(others.iter().map(|rule| rule.id.as_str())),

@@ -64,7 +64,7 @@ fn permit_ask(
         name(session),
     ]);
     format!(
-        "{id}permit(\n  {},\n  action in Gateway::Action::\"ask\",\n  {resource}\n){};\n",
+        "{id}permit(\n  {},\n  action in Gateway::Action::\"any\",\n  {resource}\n){};\n",
         principal(session),
         when(&conditions)
     )
@@ -207,7 +207,7 @@ fn any_of(conditions: Vec<String>) -> String {
 /// Permits every session any request: for a run that is watched, to learn what it needs.
 #[must_use]
 pub fn permit_everything() -> String {
-    "@id(\"learn\")\npermit(\n  principal,\n  action in Gateway::Action::\"ask\",\n  resource\n);\n"
+    "@id(\"learn\")\npermit(\n  principal,\n  action in Gateway::Action::\"any\",\n  resource\n);\n"
         .to_owned()
 }
 

@@ -356,7 +356,7 @@ impl Generation {
 fn scopes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Option<Vec<HostScope>> {
     let mut hosts = BTreeSet::new();
     for rule in rules {
-        if !rule.permits || rule.actions.and(Actions::ASK).is_empty() {
+        if !rule.permits || rule.actions.and(Actions::ANY).is_empty() {
             continue;
         }
         match &rule.resource {
@@ -370,7 +370,11 @@ fn scopes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Option<Vec<HostScope>> {
 }
 
 /// Asks Cedar a question about these policies.
-fn ask_cedar(part: &Part, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Result<Response, Fault> {
+pub(super) fn ask_cedar(
+    part: &Part,
+    facts: &Facts<'_>,
+    loan: Option<Loan<'_>>,
+) -> Result<Response, Fault> {
     static AUTHORIZER: LazyLock<Authorizer> = LazyLock::new(Authorizer::new);
     let question = Question::new(facts, loan);
     let origin = question.origin();
@@ -389,7 +393,7 @@ fn ask_cedar(part: &Part, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Result<R
 }
 
 /// One method for each action that a request can be.
-const METHODS: [&str; 8] = [
+pub(super) const METHODS: [&str; 8] = [
     "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "OTHER",
 ];
 

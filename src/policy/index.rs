@@ -134,7 +134,7 @@ impl Index {
                 forbidden = Actions::union([forbidden, self.actions[nth]]);
             }
         });
-        !permitted.and(Actions::ASK).without(forbidden).is_empty()
+        !permitted.and(Actions::ANY).without(forbidden).is_empty()
     }
 }
 

@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    const ASK: &str = "permit(principal, action in Gateway::Action::\"ask\", resource);";
+    const ASK: &str = "permit(principal, action in Gateway::Action::\"any\", resource);";
     const LEND: &str = "permit(principal, action == Gateway::Action::\"lend\", resource);";
 
     fn allows(text: &str, judged: &JudgedRequest) -> bool {

@@ -103,7 +103,7 @@ impl Findings {
                     "name one: `resource == Gateway::Credential::\"NAME\"`",
                 );
             }
-            if !rule.actions.and(Actions::ASK).is_empty() {
+            if !rule.actions.and(Actions::ANY).is_empty() {
                 self.warn(
                     "this permit reaches every host",
                     "name hosts: `resource == Gateway::Host::\"…\"` or `resource in Gateway::Domain::\"…\"`",

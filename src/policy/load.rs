@@ -263,6 +263,9 @@ fn without_action(reason: &str) -> Option<(String, String)> {
 /// The type of actions, as names of them begin.
 const ACTION: &str = "Gateway::Action::";
 
+/// What stood for any request before it was called `any`.
+const FORMER_ANY: &str = "Gateway::Action::\"ask\"";
+
 /// Whether a warning is about text that displays differently from how it is compared.
 fn deceives(warning: &ValidationWarning) -> bool {
     matches!(
@@ -289,7 +292,11 @@ fn from_diagnostic(source: &Source, fallback: usize, diagnostic: &impl Diagnosti
     if let Some(text) = label.as_ref().and_then(|label| label.label()) {
         reason = format!("{reason}: {text}");
     }
-    source.problem(at, reason, diagnostic.help().map(|help| help.to_string()))
+    let help = match reason.contains(FORMER_ANY) {
+        true => Some(format!("any request is `{ACTION}\"any\"`")),
+        false => diagnostic.help().map(|help| help.to_string()),
+    };
+    source.problem(at, reason, help)
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ fn permit(condition: &str) -> String {
 /// A forbid with a condition.
 fn forbid(condition: &str) -> String {
     format!(
-        r#"forbid(principal, action in Gateway::Action::"ask", resource) when {{ {condition} }};"#
+        r#"forbid(principal, action in Gateway::Action::"any", resource) when {{ {condition} }};"#
     )
 }
 
@@ -59,6 +59,15 @@ fn all_problems_are_reported_at_once_with_their_places() {
     assert!(places.contains(&("a.cedar", 1)), "{found:#?}");
     assert!(places.contains(&("b.cedar", 2)), "{found:#?}");
     assert!(places.contains(&("c.cedar", 2)), "{found:#?}");
+}
+
+#[test]
+fn the_former_name_of_any_request_is_refused_with_the_new_one() {
+    let text = forbid("true").replace("\"any\"", "\"ask\"");
+    let found = problems(&text);
+    let told = "any request is `Gateway::Action::\"any\"`";
+    let mut helps = found.iter().filter_map(|one| one.help.as_deref());
+    assert!(helps.any(|help| help == told), "{found:#?}");
 }
 
 #[test]

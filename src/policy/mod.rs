@@ -20,6 +20,7 @@ mod multimap;
 mod operators;
 mod path;
 mod policies;
+mod possible;
 mod question;
 mod reads;
 mod rule;
@@ -38,6 +39,7 @@ pub use generation::{Generation, HostScope};
 pub use judged::JudgedRequest;
 pub use operators::{Operation, Operators};
 pub use policies::Policies;
+pub use possible::Asker;
 pub use question::{Facts, OwnedFacts};
 
 pub use schema::schema_text;

@@ -96,7 +96,11 @@ impl Rule {
 }
 
 /// Makes a policy from these clauses with an open scope, named by its number.
-fn open(number: usize, effect: pst::Effect, clauses: impl Iterator<Item = Clause>) -> Policy {
+pub(super) fn open(
+    number: usize,
+    effect: pst::Effect,
+    clauses: impl Iterator<Item = Clause>,
+) -> Policy {
     let template = pst::Template::new(
         number.to_string().as_str(),
         effect,
@@ -163,9 +167,9 @@ fn what(constraint: &ResourceConstraint) -> (What, Actions) {
 fn what_in(one: &EntityUid) -> (What, Actions) {
     let kind = one.type_name();
     if *kind == *HOST {
-        (What::Host(id(one)), Actions::ASK)
+        (What::Host(id(one)), Actions::ANY)
     } else if *kind == *DOMAIN {
-        (What::Domain(id(one)), Actions::ASK)
+        (What::Domain(id(one)), Actions::ANY)
     } else if *kind == *CREDENTIAL {
         (What::Credential(id(one)), actions_on(kind))
     } else {
@@ -175,9 +179,9 @@ fn what_in(one: &EntityUid) -> (What, Actions) {
 
 fn actions_on(kind: &EntityTypeName) -> Actions {
     if *kind == *HOST {
-        Actions::ASK
+        Actions::ANY
     } else if *kind == *CREDENTIAL {
-        Actions::ALL.without(Actions::ASK)
+        Actions::ALL.without(Actions::ANY)
     } else {
         Actions::union([])
     }
@@ -232,7 +236,7 @@ mod tests {
         );
         assert_eq!(
             rule("principal, action, resource is Gateway::Host").actions,
-            Actions::ASK
+            Actions::ANY
         );
         let crossed =
             rule(r#"principal, action, resource is Gateway::Credential in Gateway::Domain::"a.b""#);

@@ -95,7 +95,7 @@ impl RuleSet {
 }
 
 impl Part {
-    fn of<'a>(policies: impl Iterator<Item = (&'a cedar_policy::Policy, &'a Read)>) -> Self {
+    pub fn of<'a>(policies: impl Iterator<Item = (&'a cedar_policy::Policy, &'a Read)>) -> Self {
         let mut part = Self::default();
         for (policy, read) in policies {
             part.reads.extend(&read.facts);
@@ -254,7 +254,7 @@ impl<'a> Question<'a> {
 /// The groups that an action belongs to.
 fn above(action: Action) -> HashSet<EntityUid> {
     use super::schema::Actions;
-    let groups = ["ask", "read", "write"].into_iter();
+    let groups = ["any", "read", "write"].into_iter();
     let groups = groups.filter(|group| Actions::named(group, true).holds(action));
     groups.map(|group| uid(&ACTION, group)).collect()
 }
@@ -330,7 +330,7 @@ mod tests {
         );
         assert_eq!(
             above(Action::Get.uid()),
-            [r#"Gateway::Action::"ask""#, r#"Gateway::Action::"read""#]
+            [r#"Gateway::Action::"any""#, r#"Gateway::Action::"read""#]
         );
     }
 }

@@ -38,7 +38,7 @@ const HEAD: &str = "\
 
 fn document(declared: &Declared) -> Value {
     let mut actions = Map::new();
-    for (group, above) in [("ask", None), ("read", Some("ask")), ("write", Some("ask"))] {
+    for (group, above) in [("any", None), ("read", Some("any")), ("write", Some("any"))] {
         let above: Vec<Value> = above.iter().map(|id| json!({ "id": id })).collect();
         let nothing = json!({ "principalTypes": [], "resourceTypes": [] });
         actions.insert(
@@ -199,7 +199,7 @@ impl Actions {
     /// Every action.
     pub const ALL: Self = Self(0x1ff);
     /// Every action that sends a request to a host.
-    pub const ASK: Self = Self(0x0ff);
+    pub const ANY: Self = Self(0x0ff);
     const READ: Self = Self(0x007);
     const WRITE: Self = Self(0x0f8);
     const NONE: Self = Self(0);
@@ -207,7 +207,7 @@ impl Actions {
     /// The actions that `name` matches. Groups match only `through_groups`, as with `in`, not `==`.
     pub fn named(name: &str, through_groups: bool) -> Self {
         match name {
-            "ask" if through_groups => Self::ASK,
+            "any" if through_groups => Self::ANY,
             "read" if through_groups => Self::READ,
             "write" if through_groups => Self::WRITE,
             _ => Action::ALL
@@ -377,7 +377,7 @@ mod tests {
     fn action_groups_are_those_of_the_schema() {
         let entities = schema(&Declared::default()).action_entities().unwrap();
         for action in Action::ALL {
-            for group in ["ask", "read", "write"] {
+            for group in ["any", "read", "write"] {
                 let in_schema = entities.is_ancestor_of(&uid(&ACTION, group), action.uid());
                 assert_eq!(
                     Actions::named(group, true).holds(action),

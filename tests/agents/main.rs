@@ -392,7 +392,7 @@ fn the_summary_says_what_policies_allow_and_what_the_project_shows() {
         !said.contains("sk_live") && !said.contains("user     uid"),
         "{said}"
     );
-    let of_a_group = r#"permit(principal in Gateway::Group::"agents", action in Gateway::Action::"ask",
+    let of_a_group = r#"permit(principal in Gateway::Group::"agents", action in Gateway::Action::"any",
         resource == Gateway::Host::"group.test");"#;
     desk.write("home/group.cedar", of_a_group);
     let policy = desk.at("home/group.cedar");

@@ -124,7 +124,7 @@ fn prepare(folder: &Path) {
     fs::write(home.join("sound.pem"), certificate).unwrap();
     let permit = |host: &&str| {
         format!(
-            "permit(principal, action in Gateway::Action::\"ask\", resource == Gateway::Host::\"{host}\");\n"
+            "permit(principal, action in Gateway::Action::\"any\", resource == Gateway::Host::\"{host}\");\n"
         )
     };
     let permits: Vec<String> = REACHED.iter().map(permit).collect();
@@ -498,13 +498,13 @@ output names the code.
 ";
 
 const RULES: &str = r#"
-permit(principal, action in Gateway::Action::"ask", resource in Gateway::Domain::"amazonaws.com");
-permit(principal, action in Gateway::Action::"ask", resource == Gateway::Host::"api.binance.com");
+permit(principal, action in Gateway::Action::"any", resource in Gateway::Domain::"amazonaws.com");
+permit(principal, action in Gateway::Action::"any", resource == Gateway::Host::"api.binance.com");
 permit(principal, action == Gateway::Action::"lend", resource);
 @id("amounts")
-permit(principal, action in Gateway::Action::"ask", resource == Gateway::Host::"facts.test")
+permit(principal, action in Gateway::Action::"any", resource == Gateway::Host::"facts.test")
 when { context.content.amount <= 5000 };
-permit(principal, action in Gateway::Action::"ask", resource == Gateway::Host::"forbidden.test");
+permit(principal, action in Gateway::Action::"any", resource == Gateway::Host::"forbidden.test");
 @id("never")
 forbid(principal, action, resource == Gateway::Host::"forbidden.test");
 forbid(principal, action == Gateway::Action::"POST", resource == Gateway::Host::"allowed.test")

@@ -42,7 +42,7 @@ fn go(folder: &std::path::Path, child: std::process::Child) -> String {
 fn a_loan_that_no_policy_gives_is_proposed_and_lent_by_the_command_that_the_refusal_names() {
     let folder = folder(USER);
     let at = folder.path();
-    let ask = "permit(principal, action in Gateway::Action::\"ask\", resource == Gateway::Host::\"api.test\");";
+    let ask = "permit(principal, action in Gateway::Action::\"any\", resource == Gateway::Host::\"api.test\");";
     fs::write(at.join("home/ask.cedar"), ask).unwrap();
     std::os::unix::fs::chown(at.join("home/ask.cedar"), Some(USER), Some(USER)).unwrap();
     let flags = [

@@ -136,7 +136,7 @@ impl Changes<'_> {
     fn edition(number: u64) -> [(String, String); 2] {
         let domain = r#"Gateway::Domain::"origin.test""#;
         let ask = format!(
-            "@id(\"ask/{number}\") permit(principal, action in Gateway::Action::\"ask\", resource in {domain})
+            "@id(\"ask/{number}\") permit(principal, action in Gateway::Action::\"any\", resource in {domain})
              unless {{ context.path == \"/edition\" && {} }};",
             number.is_multiple_of(2)
         );

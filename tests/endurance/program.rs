@@ -47,7 +47,7 @@ impl Default for Setup {
 fn permit_all() -> String {
     let host = r#"Gateway::Domain::"origin.test""#;
     format!(
-        "@id(\"t/ask\") permit(principal, action in Gateway::Action::\"ask\", resource in {host});
+        "@id(\"t/ask\") permit(principal, action in Gateway::Action::\"any\", resource in {host});
          @id(\"t/lend\") permit(principal, action == Gateway::Action::\"lend\", resource == Gateway::Credential::\"TOKEN\")
          when {{ context.origin in {host} }};"
     )

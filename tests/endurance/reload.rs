@@ -27,7 +27,7 @@ fn edition(number: u64) -> Vec<(String, String)> {
     };
     let domain = r#"Gateway::Domain::"origin.test""#;
     let ask = format!(
-        "@id(\"ask/{number}\") permit(principal, action in Gateway::Action::\"ask\", resource in {domain})
+        "@id(\"ask/{number}\") permit(principal, action in Gateway::Action::\"any\", resource in {domain})
          unless {{ context.path == \"{forbidden}\" || (context.path == \"/drip\" && !context.query.any.contains(\"of={number}\")) }};"
     );
     let lend = format!(

@@ -210,7 +210,7 @@ fn secret(n: usize) -> String {
 /// Each session is in one group, as a fleet's are, and no rule names a session.
 fn rules(port: u16) -> String {
     format!(
-        "@id(\"ask\") permit(principal in Gateway::Group::\"team\", action in Gateway::Action::\"ask\", resource)
+        "@id(\"ask\") permit(principal in Gateway::Group::\"team\", action in Gateway::Action::\"any\", resource)
          when {{ context.port == {port} && context.prefixes.contains(\"/\") }};
          @id(\"lend\") permit(principal in Gateway::Group::\"team\", action == Gateway::Action::\"lend\", resource)
          when {{ context.port == {port} && context.scheme == \"http\" }};"

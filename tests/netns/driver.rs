@@ -260,15 +260,15 @@ pub fn drive(settings: &str) -> ExitCode {
     let user = rustix::process::geteuid().as_raw();
     let state = std::env::temp_dir().join(format!("gateway-test-state-{user}"));
     std::fs::create_dir_all(&state).unwrap();
-    let announcement = repository::announcement().unwrap();
+    let announcement = repository::Announcement::new(&state).unwrap();
     let locks = repository::lock(&plan.mounts.projects).unwrap_or_default();
     let looked = plan.look_at_repositories(&state);
     if let Err(error) = looked {
         tell(&error);
         return ExitCode::from(error.exit_code());
     }
-    child.stdout(announcement.try_clone().unwrap());
-    repository::announce(announcement, &plan.mounts, &locks).unwrap();
+    child.stdout(announcement.inherited().unwrap());
+    announcement.tell(&plan.mounts, &locks).unwrap();
     // SAFETY: both calls are async-signal-safe, and touch no memory.
     unsafe {
         child.pre_exec(move || {

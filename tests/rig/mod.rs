@@ -355,7 +355,7 @@ pub fn policies() -> String {
     let mut text = String::new();
     for (at, host) in ALLOWED.iter().enumerate() {
         text.push_str(&format!(
-            "@id(\"rig/allow-{at}\")\npermit(principal, action in Gateway::Action::\"ask\", \
+            "@id(\"rig/allow-{at}\")\npermit(principal, action in Gateway::Action::\"any\", \
              resource == Gateway::Host::\"{host}\") when {{ context.port != 22 }};\n"
         ));
     }
@@ -379,7 +379,7 @@ pub fn policies() -> String {
 /// AWS's own hosts, where the test's origin answers.
 const FIRST_PARTY: &str = r#"
 @id("rig/aws")
-permit(principal, action in Gateway::Action::"ask", resource in Gateway::Domain::"amazonaws.com");
+permit(principal, action in Gateway::Action::"any", resource in Gateway::Domain::"amazonaws.com");
 @id("rig/lend-at-aws")
 permit(principal, action == Gateway::Action::"lend", resource) when {
     [Gateway::Credential::"pinned", Gateway::Credential::"granted", Gateway::Credential::"writer"].contains(resource) && context.origin in Gateway::Domain::"amazonaws.com"

@@ -193,7 +193,7 @@ class Gateway:
             f'[[listener]]\nkind = "proxy"\naddress = "127.0.0.1:{self.port}"\nsession = "vectors"\n'
             f'[[origin]]\nmatch = "https://{HOST}"\nconnect = "127.0.0.1:{origin.port}"\nroots = ["{folder}/origin-ca.pem"]\nreplace_system_roots = true\n'
         ]
-        policies = [f'@id("ask")\npermit(principal, action in Gateway::Action::"ask", resource == Gateway::Host::"{HOST}");\n']
+        policies = [f'@id("ask")\npermit(principal, action in Gateway::Action::"any", resource == Gateway::Host::"{HOST}");\n']
         self.variables = {}
         for number, key in enumerate(keys):
             named = dict(zip(("access_key", "secret_key", "session_token"), filter(None, key)))

@@ -74,7 +74,7 @@ pub fn hang_up(rig: &Rig) -> bool {
 
 pub fn permit(id: &str, host: &str, condition: &str) -> String {
     format!(
-        "@id(\"{id}\")\npermit(principal, action in Gateway::Action::\"ask\", resource == Gateway::Host::\"{host}\") when {{ {condition} }};\n"
+        "@id(\"{id}\")\npermit(principal, action in Gateway::Action::\"any\", resource == Gateway::Host::\"{host}\") when {{ {condition} }};\n"
     )
 }
 

@@ -9,6 +9,7 @@ use crate::cli::failure::{Code, Failure};
 use crate::cli::generation;
 use crate::cli::resolve::ResolvedConfig;
 use crate::cli::serving;
+use crate::cli::shell_loans::ShellLoans;
 use crate::cli::terminal::{Paint, Terminal, safe};
 use crate::config::Config;
 use crate::credential::CheckedCredential;
@@ -38,7 +39,7 @@ pub(super) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
     let config = Config::load(file)?;
     terminal.warn(&config.warnings);
     terminal.warn(config.unusable());
-    let resolved = ResolvedConfig::of(&config, false)?;
+    let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
     let credentials = generation::credentials(&config, resolved.stored)?;
     let session = SessionId::new("doctor").expect("`doctor` is a name");
     let key = PhantomKey::random().map_err(Failure::no_randomness)?;

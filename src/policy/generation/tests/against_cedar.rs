@@ -17,7 +17,7 @@ fn scopes() -> impl Strategy<Value = String> {
             Just(r#"action == Gateway::Action::"other""#),
             Just(r#"action in Gateway::Action::"read""#),
             Just(r#"action in Gateway::Action::"write""#),
-            Just(r#"action in [Gateway::Action::"ask"]"#),
+            Just(r#"action in [Gateway::Action::"any"]"#),
             Just(r#"action in [Gateway::Action::"POST", Gateway::Action::"read"]"#),
         ],
         prop_oneof![

@@ -28,7 +28,7 @@ fn f14_a_batch_is_allowed_where_all_of_its_host_is() {
     let narrow = Outcome::Unjudged(Fault::Batch);
     let host = r#"resource == Gateway::Host::"api.github.com""#;
     let whole = format!(
-        "permit(principal, action in Gateway::Action::\"ask\", {host}) when {{ context.port == 443 }};"
+        "permit(principal, action in Gateway::Action::\"any\", {host}) when {{ context.port == 443 }};"
     );
     let github = CredentialName::new("github").unwrap();
     for (more, expected) in [
@@ -257,7 +257,7 @@ fn a_domain_is_matched_by_whole_labels() {
 #[test]
 fn a_loan_is_another_question_than_the_request() {
     let text = r#"
-        permit(principal, action in Gateway::Action::"ask", resource == Gateway::Host::"api.github.com");
+        permit(principal, action in Gateway::Action::"any", resource == Gateway::Host::"api.github.com");
         @id("lend") permit(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"github")
         when { context.origin in Gateway::Domain::"github.com" && context.place == "header:authorization:Bearer" };"#;
     let generation = policies(text).current();

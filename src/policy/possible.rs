@@ -1,0 +1,214 @@
+//! What requests that are not made yet could get: which hosts they reach, and what is lent there.
+//!
+//! Cedar judges the rules with the conditions that are known beforehand. A condition on anything
+//! else may hold for some request, so that a permit counts, and a forbid does not.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cedar_policy::Decision;
+use cedar_policy::pst::{BinaryOp, Clause, Effect, Expr, UnaryOp};
+
+use super::fact::Fact;
+use super::generation::{Generation, HostScope, METHODS, ask_cedar};
+use super::question::{Facts, Loan, OwnedFacts};
+use super::reads::{Read, reads_of};
+use super::rule::{Rule, What, Who, open};
+use super::rule_set::{Part, Question};
+use crate::message::{EncodedSlash, Host, HostPattern, OriginPattern, RequestTarget, Scheme};
+use crate::names::SessionId;
+use crate::session::Binding;
+
+/// Who will ask.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    /// The session.
+    pub session: SessionId,
+    /// All of its groups.
+    pub groups: Vec<Arc<str>>,
+}
+
+impl Generation {
+    /// The groups that rules are about.
+    pub fn groups(&self) -> BTreeSet<Arc<str>> {
+        let group = |rule: &Rule| match &rule.principal {
+            Who::Group(name) => Some(name.as_str().into()),
+            _ => None,
+        };
+        self.rules.iter().filter_map(group).collect()
+    }
+
+    /// The credentials that permits to lend name, each by its own name.
+    pub fn lent_by_name(&self) -> BTreeSet<String> {
+        let name = |rule: &Rule| match &rule.resource {
+            What::Credential(name) if rule.permits => Some(name.clone()),
+            _ => None,
+        };
+        self.rules.iter().filter_map(name).collect()
+    }
+
+    /// The hosts that some request could reach. `None` if a permit is for every host.
+    pub fn reaches(&self, asker: &Asker) -> Option<Vec<HostScope>> {
+        let mut scopes = self.hosts_of(&asker.session, &asker.groups)?;
+        scopes.retain(|scope| {
+            let hosts = match scope {
+                HostScope::Host(name) => name.parse().into_iter().collect(),
+                HostScope::Domain(name) => self.examples(name, true),
+            };
+            let mut known = OF_ASKER.to_vec();
+            known.extend(matches!(scope, HostScope::Host(_)).then_some(Fact::Host));
+            let asks = |host| self.may_ask_with(asker, Scheme::Https, host, 443, &known);
+            hosts.into_iter().any(asks)
+        });
+        Some(scopes)
+    }
+
+    /// Whether a credential could be lent to some request to this origin.
+    pub fn may_lend(&self, asker: &Asker, binding: &Binding, to: &OriginPattern) -> bool {
+        let mut known = [&OF_ASKER[..], &OF_ORIGIN, &OF_LOAN].concat();
+        let hosts = match &to.hosts {
+            HostPattern::Exact(host) => {
+                known.push(Fact::Host);
+                vec![host.clone()]
+            }
+            HostPattern::Below(domain) => self.examples(domain.as_str(), false),
+        };
+        hosts.into_iter().any(|host| {
+            let request = request(asker, to.scheme, host.clone(), to.port);
+            let lends = |place: &str| {
+                let credential = &binding.credential;
+                let loan = Loan { credential, place };
+                self.is_possible(&request.facts(), Some(loan), &known)
+            };
+            let mut places = binding.places.iter().map(ToString::to_string);
+            self.may_ask_with(asker, to.scheme, host, to.port, &known)
+                && places.any(|place| lends(&place))
+        })
+    }
+
+    fn may_ask_with(
+        &self,
+        asker: &Asker,
+        scheme: Scheme,
+        host: Host,
+        port: u16,
+        known: &[Fact],
+    ) -> bool {
+        let request = request(asker, scheme, host, port);
+        METHODS.iter().any(|method| {
+            let facts = Facts {
+                method,
+                ..request.facts()
+            };
+            self.is_possible(&facts, None, known)
+        })
+    }
+
+    /// Hosts of a domain, one for each that a rule could tell from the others.
+    fn examples(&self, domain: &str, with_itself: bool) -> Vec<Host> {
+        let text = self.rules.iter().map(|rule| rule.judged.to_string());
+        let scopes = self.rules.iter().map(|rule| match &rule.resource {
+            What::Host(name) | What::Domain(name) => format!("::\"{name}\""),
+            _ => String::new(),
+        });
+        let below = format!(".{domain}");
+        let mut hosts = BTreeSet::from([format!("any{below}")]);
+        hosts.extend(with_itself.then(|| domain.to_owned()));
+        for text in text.chain(scopes) {
+            let named = text.split("::\"").skip(1);
+            let named = named.filter_map(|rest| rest.split('"').next());
+            for name in named.filter(|name| name.ends_with(&below)) {
+                hosts.extend([name.to_owned(), format!("any.{name}")]);
+            }
+        }
+        hosts.iter().filter_map(|host| host.parse().ok()).collect()
+    }
+
+    /// Asks Cedar, by what is known of the question.
+    fn is_possible(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>, known: &[Fact]) -> bool {
+        let question = Question::new(facts, loan);
+        let (session, groups) = (facts.session.as_str(), facts.groups);
+        let (action, target) = (question.action(), question.target());
+        let matching = self.index.matching(session, groups, action, target);
+        let rules = matching.iter().map(|nth| *nth as usize);
+        let rules = rules.filter_map(|nth| Some((nth, known_part(&self.rules[nth], known)?)));
+        let rules: Vec<(usize, Vec<Arc<Expr>>)> = rules.collect();
+        let is_free = |(nth, rest): &(usize, Vec<_>)| self.rules[*nth].permits && rest.is_empty();
+        if rules.iter().all(|(nth, _)| self.rules[*nth].permits) && rules.iter().any(is_free) {
+            return true;
+        }
+        let judged: Vec<_> = rules
+            .into_iter()
+            .map(|(nth, rest)| {
+                let mut read = Read::default();
+                rest.iter()
+                    .for_each(|one| read.join(&reads_of(one).unwrap_or_default()));
+                let effect = match self.rules[nth].permits {
+                    true => Effect::Permit,
+                    false => Effect::Forbid,
+                };
+                (open(nth, effect, rest.into_iter().map(Clause::When)), read)
+            })
+            .collect();
+        let part = Part::of(judged.iter().map(|(policy, read)| (policy, read)));
+        ask_cedar(&part, facts, loan).is_ok_and(|response| {
+            let has_failed = response.diagnostics().errors().next().is_some();
+            response.decision() == Decision::Allow && !has_failed
+        })
+    }
+}
+
+/// What a rule's conditions say about the known facts. `None` if it is a forbid that may not hold.
+fn known_part(rule: &Rule, known: &[Fact]) -> Option<Vec<Arc<Expr>>> {
+    let body = rule.judged.to_pst().ok()?;
+    let mut parts = Vec::new();
+    for clause in body.body().clauses() {
+        let (Clause::When(one) | Clause::Unless(one)) = clause;
+        match decided(one, rule.permits, known) {
+            Some(part) => parts.push(part),
+            None if rule.permits => {}
+            None => return None,
+        }
+    }
+    Some(parts)
+}
+
+/// The part of a condition that the known facts decide. `None` if without the rest it may have the
+/// `wanted` value.
+fn decided(expr: &Arc<Expr>, wanted: bool, known: &[Fact]) -> Option<Arc<Expr>> {
+    match &**expr {
+        Expr::BinaryOp { op, left, right } if matches!(op, BinaryOp::And | BinaryOp::Or) => {
+            let (left, right) = (decided(left, wanted, known), decided(right, wanted, known));
+            // With one side as wanted, `||` is true, and `&&` false.
+            let is_enough = (*op == BinaryOp::Or) == wanted;
+            match (left, right) {
+                (Some(left), Some(right)) => Some(Arc::new(Expr::BinaryOp {
+                    op: *op,
+                    left,
+                    right,
+                })),
+                (left, right) => left.or(right).filter(|_| !is_enough),
+            }
+        }
+        Expr::UnaryOp { op, expr } if *op == UnaryOp::Not => {
+            let expr = decided(expr, !wanted, known)?;
+            Some(Arc::new(Expr::UnaryOp { op: *op, expr }))
+        }
+        _ => {
+            let read = reads_of(expr).ok()?;
+            let is_known = read.facts.iter().all(|fact| known.contains(fact));
+            is_known.then(|| Arc::clone(expr))
+        }
+    }
+}
+
+fn request(asker: &Asker, scheme: Scheme, host: Host, port: u16) -> OwnedFacts {
+    let target = RequestTarget::parse(b"/", EncodedSlash::Keep).expect("`/` is a target");
+    let mut facts = OwnedFacts::new(asker.session.clone(), scheme, host, target);
+    (facts.groups, facts.port) = (asker.groups.clone(), port);
+    facts
+}
+
+const OF_ASKER: [Fact; 2] = [Fact::Session, Fact::Groups];
+const OF_ORIGIN: [Fact; 3] = [Fact::Scheme, Fact::Secure, Fact::Port];
+const OF_LOAN: [Fact; 3] = [Fact::Credential, Fact::Origin, Fact::Place];
