@@ -71,8 +71,12 @@ impl Overview<'_> {
     /// The files that are in force without being named: the project's, and the user's own.
     fn files(&self) -> impl Iterator<Item = String> {
         let (project, user) = (&self.config.project, &self.config.user);
-        let project = project.as_ref().map(|file| format!("{}, as you allowed it", file.display()));
-        let user = user.as_ref().map(|file| format!("{}, your own", file.display()));
+        let project = project
+            .as_ref()
+            .map(|file| format!("{}, as you allowed it", file.display()));
+        let user = user
+            .as_ref()
+            .map(|file| format!("{}, your own", file.display()));
         project.into_iter().chain(user)
     }
 
@@ -93,6 +97,7 @@ impl Overview<'_> {
             .mounts
             .kept
             .iter()
+            .filter(|kept| profile.keep.contains(&kept.name))
             .map(|kept| format!("~/{}", kept.name.display()));
         let kept: Vec<String> = kept.collect();
         let keeps = match (&kept[..], &profile.keep[..]) {

@@ -129,7 +129,9 @@ pub(super) fn tell_of_left_out(folder: &Path, terminal: &Terminal) {
     let user = config::user_file().filter(|path| is_there(path));
     let project = in_force(folder).ok().flatten().map(|file| file.path);
     let files = user.into_iter().chain(project);
-    let files: Vec<String> = files.map(|path| safe(&path.display().to_string())).collect();
+    let files: Vec<String> = files
+        .map(|path| safe(&path.display().to_string()))
+        .collect();
     if !files.is_empty() {
         let files = files.join(" and ");
         terminal.entry("file", &format!("--config stands alone, without {files}"));

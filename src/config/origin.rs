@@ -65,8 +65,13 @@ impl Origin {
     }
 
     /// Returns the most specific of the rules that cover all of these origins.
-    pub(super) fn that_covers<'o>(origins: &'o [Self], matches: &OriginPattern) -> Option<&'o Self> {
-        let covering = origins.iter().filter(|one| one.rule.matches.covers(matches));
+    pub(super) fn that_covers<'o>(
+        origins: &'o [Self],
+        matches: &OriginPattern,
+    ) -> Option<&'o Self> {
+        let covering = origins
+            .iter()
+            .filter(|one| one.rule.matches.covers(matches));
         covering.max_by_key(|one| one.rule.matches.hosts.to_string().len())
     }
 

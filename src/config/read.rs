@@ -191,7 +191,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             }
             config.exports.extend(added);
         }
-"origin" if via::is_for_all(section) => {
+        "origin" if via::is_for_all(section) => {
             if config.defaults != AllOrigins::default() {
                 let hint = Hint::new("one of the two would not hold", "merge them into one");
                 section.error("match", "a second [[origin]] is for all origins", hint);

@@ -66,7 +66,9 @@ impl<'p, 't> Section<'p, 't> {
 
     /// Returns the keys that are present and known.
     pub fn keys(&self) -> impl Iterator<Item = &'static str> {
-        keys::of(self.name).map(|key| key.name).filter(|name| self.has(name))
+        keys::of(self.name)
+            .map(|key| key.name)
+            .filter(|name| self.has(name))
     }
 
     /// Returns the raw value of a key.
