@@ -1,5 +1,5 @@
-//! The caches of package managers, kept for each project where the user's own home has none: folders
-//! of the gateway's own state, mounted into the sandboxes of that project and of no other.
+//! The caches of package managers, kept for each project where the user's own home has none:
+//! folders of the gateway's own state, mounted into sandboxes of that project and of no other.
 //!
 //! Commands write them, so nothing in them is run or read outside.
 

@@ -1,5 +1,5 @@
-//! The user's own file, `~/.config/gateway/config.toml`: what it says holds below the project's file
-//! and the flags, and no command could have written it.
+//! The user's own file, `~/.config/gateway/config.toml`: what it says holds below the project's
+//! file and the flags, and no command could have written it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
