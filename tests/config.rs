@@ -350,6 +350,91 @@ fn places_that_a_service_takes_are_read_strictly() {
 }
 
 #[test]
+fn a_proxy_that_cannot_be_used_and_what_is_not_for_all_origins_is_refused() {
+    let all = "[[origin]]\nmatch = \"*\"\n";
+    let one = "[[origin]]\nmatch = \"https://a.test\"\n";
+    for (text, expected) in [
+        (
+            format!("{all}via = \"proxy.test:3128\"\n"),
+            "3:7: `via` of [[origin]] is `proxy.test:3128` | it is reached by plain HTTP; TLS to an origin runs inside its tunnel | write for example",
+        ),
+        (
+            format!("{all}via = \"https://proxy.test:3128\"\n"),
+            "3:7: `via` of [[origin]] is `https://proxy.test:3128` | it is reached by plain HTTP",
+        ),
+        (
+            format!("{all}via = \"http://proxy.test\"\n"),
+            "3:7: `via` of [[origin]] is `http://proxy.test` | a proxy is one host, with its port",
+        ),
+        (
+            format!("{all}via = \"http://*.proxy.test:1\"\n"),
+            "3:7: `via` of [[origin]] is `http://*.proxy.test:1` | a proxy is one host",
+        ),
+        (
+            format!("{all}via = \"http://169.254.169.254:80\"\n"),
+            "3:7: `via` of [[origin]] is `http://169.254.169.254:80` | 169.254.169.254 is a cloud's metadata service",
+        ),
+        (
+            format!("{all}via = \"http://ann:{CANARY}@proxy.test:1\"\n"),
+            "3:7: `via` contains a login | a login in a URL is copied and shown with it | write the proxy alone",
+        ),
+        (
+            format!("{all}via = \"direct\"\n"),
+            "3:7: `direct` has no effect for all origins",
+        ),
+        (
+            format!("{all}via = 3128\n"),
+            "3:7: `via` of [[origin]] is of type integer",
+        ),
+        (
+            format!("{all}via_auth = \"env:P\"\n"),
+            "3:12: `via_auth` has no proxy | it is the login to the proxy that `via` names | add `via",
+        ),
+        (
+            format!("{one}via = \"direct\"\nvia_auth = \"env:P\"\n"),
+            "4:12: `via_auth` has no proxy",
+        ),
+        (
+            format!("{one}via = \"http://p.test:1\"\nvia_auth = \"vault:a/b#c\"\n"),
+            "4:12: `via_auth` is kept in the vault",
+        ),
+        (
+            format!("{one}via = \"http://p.test:1\"\nvia_auth = \"hunter2\"\n"),
+            "4:12: `via_auth` refers to no usable secret",
+        ),
+        (
+            format!("{one}via = \"http://p.test:1\"\nconnect = \"127.0.0.1:1\"\n"),
+            "3:7: `via` contradicts `connect`",
+        ),
+        (
+            format!("{all}addresses = [\"10.0.0.0/8\"]\n"),
+            "3:13: `addresses` is not for all origins | for all origins there are `roots`, `via` and `via_auth`",
+        ),
+        (
+            format!("{all}via = \"http://p.test:1\"\n{all}via = \"http://q.test:1\"\n"),
+            "5:9: a second [[origin]] is for all origins",
+        ),
+        (
+            format!(
+                "{all}via = \"http://p.test:1\"\nvia_auth = \"env:P\"\n[sandbox]\npass_env = [\"P\"]\n"
+            ),
+            "5:1: `P` is passed to the workload | the gateway logs in to a proxy with it",
+        ),
+    ] {
+        refused(&text, &[expected]);
+        assert!(!format!("{:?}", read(&text)).contains("CANARY"), "{text}");
+    }
+    let config = read(&format!(
+        "{all}via = \"http://p.test:3128/\"\nvia_auth = \"env:P\"\n"
+    ))
+    .unwrap();
+    assert_eq!(
+        config.defaults.settings.via.unwrap().to_string(),
+        "http://p.test:3128"
+    );
+}
+
+#[test]
 fn weak_and_contradictory_origins_are_refused() {
     refused(
         concat!(

@@ -21,6 +21,7 @@ use super::last_run::LastRun;
 use super::launching::{self, not_launched};
 use super::learn::{self, Learn};
 use super::overview::{self, Overview};
+use super::package_caches::PackageCaches;
 use super::profile::Profile;
 use super::project::{changeable, project, working_directory};
 use super::project_file::AllowedFile;
@@ -83,7 +84,7 @@ pub struct Exec {
     yes: bool,
     #[arg(long = "learning", hide = true, requires = "learn")]
     is_learning: bool,
-    /// Forget what the agent kept in this project
+    /// Forget what the agent and package managers kept in this project
     #[arg(long)]
     fresh_home: bool,
     /// Run the command in the sandbox of this session, which another `gateway exec` began: its id,
@@ -135,7 +136,10 @@ impl Exec {
             project_file::tell_of_undecided(&working_directory()?, terminal)?;
         }
         let kept_home = self.kept_home(&config, &plan)?;
-        written::note(&plan.mounts, kept_home.as_ref())?;
+        let caches = self.caches(&config, &plan)?;
+        let kept = kept_home.iter().map(KeptHome::folder);
+        let kept = kept.chain(caches.iter().map(PackageCaches::folder));
+        written::note(&plan.mounts, kept.map(Path::to_owned))?;
         // Once more: what this command may write counts too.
         self.config(project_file::in_force)?;
         registries::refuse_of_a_command(&resolved)?;
@@ -143,6 +147,10 @@ impl Exec {
             .map_err(not_launched)?;
         if let Some(kept) = &kept_home {
             plan.mounts.kept = kept.prepare(plan.user(), self.fresh_home)?;
+        }
+        if let Some(caches) = &caches {
+            let made = caches.prepare(plan.user(), self.fresh_home)?;
+            plan.mounts.kept.extend(made);
         }
         let kept_project = self.kept_project(&config)?.filter(|_| !self.verbose);
         let overview = |plan: &Plan| {
@@ -302,10 +310,7 @@ impl Exec {
     /// Returns what the agent keeps of its home. Nothing is kept in a folder that the command may
     /// change.
     fn kept_home(&self, config: &Config, plan: &Plan) -> Result<Option<KeptHome>, Failure> {
-        let Some(folder) = state::granted_directory() else {
-            return Ok(None);
-        };
-        if !plan.mounts.persistent || changeable(config, &folder)? {
+        if !may_keep(config, plan)? {
             return Ok(None);
         }
         Ok(KeptHome::of(
@@ -314,6 +319,14 @@ impl Exec {
             plan,
             &config.sandbox.see_home,
         ))
+    }
+
+    /// Returns the caches of package managers that are kept, likewise.
+    fn caches(&self, config: &Config, plan: &Plan) -> Result<Option<PackageCaches>, Failure> {
+        match may_keep(config, plan)? {
+            true => Ok(PackageCaches::of(&self.project()?, plan)),
+            false => Ok(None),
+        }
     }
 
     fn launch(&self, config: &Config) -> Result<Launch, Failure> {
@@ -356,6 +369,14 @@ impl Exec {
             guard_tools: self.guard_tools || config.sandbox.guard_tools,
             ..Launch::default()
         })
+    }
+}
+
+/// Whether something of the command's home may be kept: there is a place that it cannot change.
+fn may_keep(config: &Config, plan: &Plan) -> Result<bool, Failure> {
+    match state::granted_directory() {
+        Some(folder) if plan.mounts.persistent => Ok(!changeable(config, &folder)?),
+        _ => Ok(false),
     }
 }
 

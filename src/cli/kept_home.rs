@@ -54,16 +54,8 @@ impl KeptHome {
             shown.any(|one| name.starts_with(one))
         };
         names.retain(|name| !is_shown(name));
-        let granted = state::granted_for(project, None)?;
-        let uid = plan.user().uid;
-        let own = rustix::process::geteuid().as_raw() == uid;
-        let name = if own {
-            "home".to_owned()
-        } else {
-            format!("home-{uid}")
-        };
         (!names.is_empty()).then_some(Self {
-            folder: granted.parent()?.join(name),
+            folder: place(project, plan, "home")?,
             copies: copied(&names, &plan.mounts),
             names,
             held: Mutex::new(None),
@@ -292,6 +284,18 @@ impl KeptHome {
     }
 }
 
+/// Returns the folder of what is kept of one kind for a project: one for the user, and one for each
+/// further user that root runs commands as.
+pub(super) fn place(project: &Path, plan: &Plan, kind: &str) -> Option<PathBuf> {
+    let granted = state::granted_for(project, None)?;
+    let uid = plan.user().uid;
+    let name = match rustix::process::geteuid().as_raw() == uid {
+        true => kind.to_owned(),
+        false => format!("{kind}-{uid}"),
+    };
+    Some(granted.parent()?.join(name))
+}
+
 /// Returns the files of the user's own home that are shown in what is kept, relative to the home.
 fn copied(names: &[PathBuf], mounts: &MountPlan) -> Vec<PathBuf> {
     let home = mounts.home.path();
@@ -304,7 +308,7 @@ fn copied(names: &[PathBuf], mounts: &MountPlan) -> Vec<PathBuf> {
 }
 
 /// Makes a folder that only the command's user enters, and its parents.
-fn own_folder(folder: &Path, user: User) -> io::Result<()> {
+pub(super) fn own_folder(folder: &Path, user: User) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(folder)?;
     let parent = folder.parent().unwrap_or(folder);

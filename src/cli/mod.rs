@@ -54,6 +54,7 @@ mod new_file;
 mod opened;
 mod operate;
 mod overview;
+mod package_caches;
 mod policy;
 mod ports;
 mod presets;

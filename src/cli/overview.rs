@@ -146,6 +146,7 @@ impl Overview<'_> {
             .mounts
             .kept
             .iter()
+            .filter(|kept| profile.keep.contains(&kept.name))
             .map(|kept| format!("~/{}", kept.name.display()));
         let kept: Vec<String> = kept.collect();
         let keeps = match (&kept[..], &profile.keep[..]) {

@@ -3,9 +3,9 @@
 use http::HeaderName;
 use toml::Spanned;
 
+use super::certificates::certificates;
 use super::diagnostic::Hint;
 use super::network;
-use super::origin::certificates;
 use super::section::Section;
 use super::vault;
 use crate::export::{ExportFormat, ExportSettings};

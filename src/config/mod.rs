@@ -4,6 +4,7 @@
 //! reason and its remedy. A single mistake is enough to refuse the configuration.
 
 mod bind;
+mod certificates;
 mod control;
 mod credential;
 mod diagnostic;

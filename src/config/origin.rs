@@ -3,14 +3,12 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use toml::Spanned;
 
-use crate::files;
 use crate::message::{HostPattern, OriginPattern, Scheme};
 use crate::origin::{ClientIdentity, OriginProtocol, OriginRule};
 
+use super::certificates::{Certificates, certificates};
 use super::diagnostic::Hint;
 use super::network;
 use super::reference;
@@ -27,9 +25,6 @@ pub struct Origin {
     /// Whether it says itself what becomes of `%2F`.
     pub says_encoded_slash: bool,
 }
-
-/// Certificates, and the file they were read from.
-pub(super) type Certificates = (PathBuf, Vec<CertificateDer<'static>>);
 
 impl Origin {
     /// Lets an http origin be reached in clear text, and otherwise as the rule says that covers it.
@@ -174,23 +169,6 @@ fn identity(section: &Section<'_, '_>) -> Option<(Certificates, PathBuf)> {
     Some((certificate?.into_inner(), file?))
 }
 
-/// Reads a file that contains at least one certificate and nothing else. Anyone who can change this
-/// file decides whom the gateway trusts.
-pub(super) fn certificates(path: PathBuf) -> Result<Certificates, Hint> {
-    let read = files::read(&path, MOST_MIB)
-        .map_err(|unfit| Hint::new(unfit.to_string(), unfit.remedy(&path)))?;
-    let found: Vec<_> = CertificateDer::pem_slice_iter(read.as_bytes())
-        .collect::<Result<_, _>>()
-        .map_err(|_| Hint::new("the file is damaged PEM", "write the certificates as PEM"))?;
-    if found.is_empty() {
-        return Err(Hint::new(
-            "the file holds no certificate",
-            "write the certificates as PEM",
-        ));
-    }
-    Ok((path, found))
-}
-
 fn is_local(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
@@ -264,6 +242,3 @@ fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
         );
     }
 }
-
-/// A bundle of every public root takes less than a quarter of this.
-const MOST_MIB: u64 = 1;

@@ -1,5 +1,5 @@
-//! The user's own file, `~/.config/gateway/config.toml`: how servers are reached, and what holds for
-//! every sandbox. What a command may reach and what it is lent is said by projects and flags.
+//! The user's own file, `~/.config/gateway/config.toml`: how servers are reached, and what holds
+//! for every sandbox. What a command may reach and what it is lent is said by projects and flags.
 
 use std::path::{Path, PathBuf};
 

@@ -8,8 +8,8 @@ use toml::Spanned;
 use crate::credential::{LoginMethod, SecretRef, VaultLogin, VaultSettings};
 use crate::message::{Authority, HostPattern, Origin, Scheme};
 
+use super::certificates::{Certificates, certificates};
 use super::diagnostic::Hint;
-use super::origin::{Certificates, certificates};
 use super::section::Section;
 use super::{network, reference, units};
 

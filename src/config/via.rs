@@ -1,5 +1,5 @@
-//! `via` of `[[origin]]`: the proxy by which origins are reached, and `match = "*"`, which holds for
-//! all of them.
+//! `via` of `[[origin]]`: the proxy by which origins are reached, and `match = "*"`, which holds
+//! for all of them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::message::{Authority, HostPattern, Origin};
 use crate::origin::{OriginDefaults, OriginRule, OriginSettings, StoreWay, UpstreamProxy, Via};
 
 use super::Config;
+use super::certificates::certificates;
 use super::diagnostic::Hint;
 use super::network;
-use super::origin::certificates;
 use super::section::Section;
 use super::vault;
 

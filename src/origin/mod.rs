@@ -12,6 +12,7 @@ mod no_answer;
 mod origin_body;
 mod pool;
 mod race;
+mod reach;
 mod request;
 pub mod resolve;
 pub mod rule;
@@ -31,10 +32,12 @@ use crate::names::ReasonCode;
 pub use channel::{Channel, Forwarded, Origins};
 pub use no_answer::NoAnswer;
 pub use origin_body::OriginBody;
-pub use rule::{ClientIdentity, OriginDefaults, OriginProtocol, OriginRule, OriginSettings};
+pub use rule::{
+    ClientIdentity, OriginDefaults, OriginProtocol, OriginRule, OriginSettings, UpstreamProxy, Via,
+};
 pub use stores::{StoreClient, StoreWay};
 pub use tls::warm_roots;
-pub use upstream::{UpstreamFailure, UpstreamProxy, Via};
+pub use upstream::UpstreamFailure;
 
 /// Why nothing was sent, or no response came. Contains no text from the origin.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! The operator's settings for origins: trust, identity, addresses, protocol.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::resolve::ResolverSettings;
-use super::upstream::{UpstreamProxy, Via};
-use crate::message::{HostPattern, Origin, OriginPattern};
+use crate::credential::UpstreamLogin;
+use crate::message::{Authority, HostPattern, Origin, OriginPattern};
 
 /// Which HTTP version the gateway speaks with an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,6 +33,30 @@ pub struct ClientIdentity {
     pub chain: Vec<CertificateDer<'static>>,
     /// The PEM file of the leaf's key.
     pub key: PathBuf,
+}
+
+/// An HTTP proxy that origins are reached by.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UpstreamProxy {
+    /// Its host and port.
+    pub authority: Authority,
+    /// What is presented to it.
+    pub login: Option<UpstreamLogin>,
+}
+
+/// How an origin is reached, where its own rule says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Via {
+    /// By no proxy, whatever holds for all origins.
+    Direct,
+    /// By this one.
+    Proxy(Arc<UpstreamProxy>),
+}
+
+impl fmt::Display for UpstreamProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}", self.authority)
+    }
 }
 
 /// Settings for the origins that a pattern covers.

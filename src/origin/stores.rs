@@ -22,10 +22,10 @@ use zeroize::Zeroizing;
 use super::resolve::{Resolve, ResolverSettings, ResolverUnusable, StubResolver};
 use super::rule::{
     ClientIdentity, KeyUnreadable, OriginDefaults, OriginProtocol, OriginRule, OriginSettings,
+    UpstreamProxy,
 };
 use super::tls::{self, Offer};
-use super::upstream::{self, UpstreamProxy};
-use super::{Error, dial};
+use super::{Error, dial, reach, upstream};
 use crate::credential::{HttpAnswer, HttpClient, StoreError, StoreFuture};
 use crate::message::{HostPattern, Origin, OriginPattern, Scheme};
 
@@ -94,7 +94,7 @@ impl StoreClient {
             replace_system_roots: !roots.is_empty(),
             roots,
             identity,
-            addresses: dial::anywhere().into(),
+            addresses: reach::anywhere().into(),
             protocol: OriginProtocol::Http1,
             ..OriginRule::of(OriginPattern {
                 scheme: first.scheme,
@@ -129,7 +129,7 @@ impl StoreClient {
         let (rule, resolver) = (Some(self.settings.at(RULE).0), self.resolver.as_ref());
         let to = &server.authority;
         let stream = match via {
-            Some(proxy) => upstream::connect(proxy, to, resolver, &self.settings).await,
+            Some(proxy) => upstream::connect(proxy, to, resolver, CONNECT).await,
             None => dial::connect(server, rule, resolver, &self.settings).await,
         };
         let stream = stream.map_err(|error| refused(&error))?;

@@ -1,8 +1,7 @@
 //! The way to an origin through an HTTP proxy that the operator names: a tunnel by CONNECT (RFC
 //! 9110 §9.3.6). The proxy resolves the name; TLS is spoken with the origin, inside.
 
-use std::fmt;
-use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderValue;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -11,29 +10,11 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::Error;
-use super::dial::{anywhere, to_authority};
+use super::reach::{anywhere, to_authority};
 use super::resolve::Resolve;
-use super::rule::OriginSettings;
-use crate::credential::{LoginUnavailable, UpstreamLogin};
+use super::rule::UpstreamProxy;
+use crate::credential::LoginUnavailable;
 use crate::message::Authority;
-
-/// An HTTP proxy that origins are reached by.
-#[derive(Debug, PartialEq, Eq)]
-pub struct UpstreamProxy {
-    /// Its host and port.
-    pub authority: Authority,
-    /// What is presented to it.
-    pub login: Option<UpstreamLogin>,
-}
-
-/// How an origin is reached, where its own rule says so.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Via {
-    /// By no proxy, whatever holds for all origins.
-    Direct,
-    /// By this one.
-    Proxy(Arc<UpstreamProxy>),
-}
 
 /// The upstream proxy opened no way to the origin. Nothing of the exchange was sent.
 #[derive(Debug, thiserror::Error)]
@@ -87,9 +68,9 @@ pub(super) async fn connect(
     proxy: &UpstreamProxy,
     origin: &Authority,
     resolver: &dyn Resolve,
-    settings: &OriginSettings,
+    limit: Duration,
 ) -> Result<TcpStream, Error> {
-    let opened = open(proxy, origin, resolver, settings).await;
+    let opened = open(proxy, origin, resolver, limit).await;
     opened.map_err(|fault| {
         Error::Upstream(UpstreamFailure {
             proxy: proxy.authority.clone(),
@@ -102,14 +83,13 @@ async fn open(
     proxy: &UpstreamProxy,
     origin: &Authority,
     resolver: &dyn Resolve,
-    settings: &OriginSettings,
+    limit: Duration,
 ) -> Result<TcpStream, UpstreamFault> {
     let login = match &proxy.login {
         None => None,
         Some(login) => Some(login.field().await.map_err(UpstreamFault::NoLogin)?),
     };
     // A person named it, wherever it is; metadata services stay prohibited.
-    let limit = settings.connect_timeout;
     let stream = to_authority(&proxy.authority, &anywhere(), resolver, limit).await;
     let mut stream = stream.map_err(UpstreamFault::Unreached)?;
     let answered = timeout(limit, ask(&mut stream, origin, login.as_ref())).await;
@@ -166,12 +146,6 @@ fn status(head: &[u8]) -> Option<u16> {
     let is_one = matches!(line, [b'0' | b'1', b' ', ..]) && matches!(after, b' ' | b'\r');
     let status = std::str::from_utf8(digits).ok()?.parse().ok();
     status.filter(|status| is_one && (200..600).contains(status))
-}
-
-impl fmt::Display for UpstreamProxy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.authority)
-    }
 }
 
 /// The longest head of an answer, in bytes.

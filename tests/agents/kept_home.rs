@@ -146,3 +146,28 @@ fn what_the_system_refuses_is_125_and_what_is_wrong_with_flags_and_files_is_2() 
         "{said}"
     );
 }
+
+#[test]
+fn what_package_managers_download_is_kept_for_the_project_where_the_user_has_none() {
+    let desk = Desk::bare();
+    desk.write("home/.npm/_cacache/theirs", "as the user has it");
+    let run = |project: &str, flags: &[&str], script: &str| {
+        let mut command = desk.command(
+            project,
+            &[flags, &["-q", "--", "sh", "-c", script]].concat(),
+        );
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let load = "for one in .cargo/registry .cache/pip .cache/uv .npm/_cacache; do echo piece > ~/$one/piece; done";
+    assert_eq!(run("one", &[], load), "");
+    let look = "cd; ls .cargo/registry .cache/pip .cache/uv .npm/_cacache";
+    let kept = ".cache/pip:\npiece\n\n.cache/uv:\npiece\n\n.cargo/registry:\npiece\n\n.npm/_cacache:\ntheirs\n";
+    assert_eq!(run("one", &[], look), kept);
+    let none = kept.replace("piece\n", "");
+    assert_eq!(run("two", &[], look), none);
+    assert_eq!(run("one", &["--fresh-home"], look), none);
+    // The user's own home has nothing of it, and what a command wrote there is never obeyed.
+    assert!(!desk.at("home/.cargo").exists() && !desk.at("home/.npm/_cacache/piece").exists());
+    let written = fs::read(desk.at("home/.local/state/gateway/writable")).unwrap();
+    assert!(String::from_utf8_lossy(&written).contains("/caches\0"));
+}

@@ -3,6 +3,7 @@
 
 mod desk;
 mod kept_home;
+mod own_file;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

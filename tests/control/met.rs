@@ -282,6 +282,7 @@ pub const MET: &[(&str, &str)] = &[
     ("metadata", "curl -sS https://100.100.100.200/latest/"),
     ("unresolved", "curl -sS https://allowed.test/"),
     ("unreachable", "curl -sS http://down.test/"),
+    ("upstream_proxy", "curl -sS http://behind.test/"),
     ("bad_response", "curl -sS http://broken.test/"),
     ("answer_head", "curl -sS http://broken.test/long"),
     ("no_answer", "curl -sS http://broken.test/gone"),

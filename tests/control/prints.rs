@@ -287,7 +287,7 @@ fn check_page(rows: &str) {
 
 type Met = (&'static str, &'static str);
 
-const REACHED: [&str; 19] = [
+const REACHED: [&str; 20] = [
     "allowed.test",
     "10.1.2.3",
     "100.100.100.200",
@@ -297,6 +297,7 @@ const REACHED: [&str; 19] = [
     "broken.test",
     "slow.test",
     "down.test",
+    "behind.test",
     "under.test",
     "spare.test",
     "reader.test",
@@ -340,6 +341,10 @@ connect = "SILENT"
 [[origin]]
 match = "http://down.test"
 connect = "127.0.0.1:1"
+cleartext = true
+[[origin]]
+match = "http://behind.test"
+via = "http://127.0.0.1:1"
 cleartext = true
 [[origin]]
 match = "https://under.test"
