@@ -1,4 +1,4 @@
-//! The variables of a client of `gateway serve`: the proxy, its CA, git's settings and the phantoms.
+//! The variables of a client of `gateway serve`: the proxy, its CA, git's settings and phantoms.
 
 use std::collections::BTreeMap;
 use std::path::Path;

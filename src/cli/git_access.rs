@@ -1,4 +1,5 @@
-//! How git in a sandbox, or behind a proxy, uses a lent token: over https, where the gateway sees its requests.
+//! How git in a sandbox, or behind a proxy, uses a lent token: over https, where the gateway sees
+//! its requests.
 //!
 //! Git is told by its own variables, so no file of the user or of the project changes. The helper
 //! names the variable that holds the phantom, and contains nothing of it.

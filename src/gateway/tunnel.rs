@@ -123,8 +123,12 @@ impl Worker {
             (None, None) => return,
         };
         // Boxed, so that a connection does not keep memory for its handshake.
-        let (ca, mut said) = (&inbound.listener.ca, None);
-        match Box::pin(terminate(io, ca, destination, deadline, &mut said)).await {
+        let terminated = Box::pin(async {
+            let (ca, mut said) = (&inbound.listener.ca, None);
+            let ended = terminate(io, ca, destination, deadline, &mut said).await;
+            ended.map_err(|error| (error.reason(), said))
+        });
+        match terminated.await {
             Ok(inside) => {
                 let sni = inside.named_by_sni.then(|| inside.host.clone());
                 if to.named.is_none() && !inside.named_by_sni {
@@ -144,9 +148,9 @@ impl Worker {
                     Box::pin(conversation.http1(inside.stream)).await;
                 }
             }
-            Err(error) => {
+            Err((reason, said)) => {
                 let host = to.authority_by(said);
-                let reason = self.cause(inbound.listener, host.as_ref(), error.reason());
+                let reason = self.cause(inbound.listener, host.as_ref(), reason);
                 self.record_opening(inbound, to.entry, host.as_ref(), reason);
             }
         }

@@ -83,8 +83,8 @@ macro_rules! reasons {
                 }
             }
 
-            /// Returns what to do next, and who does it. `HOST`, `ADDRESS`, `ID` and `SESSION` stand
-            /// for those of a refusal.
+            /// Returns what to do next, and who does it. `HOST`, `ADDRESS`, `ID` and `SESSION`
+            /// stand for those of a refusal.
             #[must_use]
             pub const fn next_step(self) -> &'static str {
                 match self {

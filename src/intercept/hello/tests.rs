@@ -76,6 +76,10 @@ async fn meet(
 const ANY: Destination<'static> =
     Destination::Address(IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7)));
 
+/// Where a `tls` listener's connections go: only a name says it.
+const NOWHERE: Destination<'static> =
+    Destination::Address(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED));
+
 /// A hello with any SNI bytes, TLS 1.3 with an X25519 share, cut into records of `record` bytes.
 fn hello(sni: Option<&[u8]>, record: usize) -> Vec<u8> {
     fn block16(bytes: &[u8]) -> Vec<u8> {
@@ -201,12 +205,11 @@ async fn an_sni_other_than_the_connect_target_is_cut() {
 #[tokio::test]
 async fn a_hello_without_a_name_is_cut_unless_it_has_an_address() {
     let dialled: IpAddr = "192.0.2.1".parse().unwrap();
-    let nowhere = Destination::Address("0.0.0.0".parse().unwrap());
     let ca = ca();
     let good = host("good.test");
     for (destination, sni) in [
-        (nowhere, None),
-        (ANY, Some(&b"192.0.2.1"[..])),
+        (NOWHERE, None),
+        (NOWHERE, Some(&b"192.0.2.1"[..])),
         (Destination::Named(&good), None),
         (Destination::Named(&good), Some(&b"192.0.2.1"[..])),
     ] {
@@ -297,7 +300,7 @@ async fn hostile_names_are_cut_and_the_next_good_one_works() {
         b"http://a",
     ];
     for sni in corpus {
-        let (verdict, answer) = raw(&ca, ANY, &hello(Some(sni), 4096), 4096).await;
+        let (verdict, answer) = raw(&ca, NOWHERE, &hello(Some(sni), 4096), 4096).await;
         let verdict = verdict.unwrap_or_else(|| panic!("{sni:?} was accepted"));
         assert!(!matches!(verdict, HandshakeError::Timeout), "{sni:?}");
         assert_eq!(answer.first(), Some(&21), "{sni:?}: {verdict:?}");
