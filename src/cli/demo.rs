@@ -23,7 +23,7 @@ use super::failure::{Code, Failure};
 use super::reloading::RunsAs;
 use super::resolve::ResolvedConfig;
 use super::terminal::{Paint, Terminal, safe};
-use super::{gateway_process, launching};
+use super::{gateway_process, launching, log};
 use crate::config::Config;
 use crate::launch::enroll::GatewayEnd;
 use crate::launch::{Launch, trust};
@@ -81,6 +81,8 @@ impl Demo {
             let resolved = ResolvedConfig::of(&config, false)?;
             App::with_origins(config, resolved, RunsAs::Exec, vec![origin.rule()])
         });
+        app.iter()
+            .for_each(|app| log::begin(&app.shared.log, log::DEMO));
         gateway_process::serve_on(&runtime, gateway, app, None)
     }
 }

@@ -17,7 +17,7 @@ use super::failure::{Code, Failure};
 use super::reloading::RunsAs;
 use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
-use super::{gateway_process, launching};
+use super::{gateway_process, launching, log};
 use crate::config::Config;
 use crate::launch::Launch;
 use crate::launch::enroll::GatewayEnd;
@@ -91,6 +91,8 @@ impl Doctor {
             let resolved = ResolvedConfig::of(&config, false)?;
             App::with_origins(config, resolved, RunsAs::Exec, vec![origin.rule()])
         });
+        app.iter()
+            .for_each(|app| log::begin(&app.shared.log, log::DOCTOR));
         gateway_process::serve_on(&runtime, gateway, app, None)
     }
 }

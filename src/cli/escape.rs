@@ -13,7 +13,7 @@ use super::failure::{Code, Failure};
 use super::reloading::RunsAs;
 use super::resolve::ResolvedConfig;
 use super::terminal::{Paint, Terminal};
-use super::{gateway_process, launching, ports};
+use super::{gateway_process, launching, log, ports};
 use crate::config::{Config, state};
 use crate::escape::{self, Fixtures, TARGETS_VARIABLE, Targets};
 use crate::launch::enroll::GatewayEnd;
@@ -94,6 +94,8 @@ pub fn serve(gateway: GatewayEnd) -> Result<Code, Failure> {
         let resolved = ResolvedConfig::of(&config, false)?;
         App::new(config, resolved, RunsAs::Exec)
     });
+    app.iter()
+        .for_each(|app| log::begin(&app.shared.log, log::DOCTOR));
     gateway_process::serve_on(&super::serving::runtime()?, gateway, app, None)
 }
 
