@@ -630,23 +630,25 @@ fn what_a_killed_process_left_reserved_is_given_back_and_its_log_keeps_its_age()
         println!("reserved");
         std::thread::sleep(Duration::from_secs(60));
     }
-    let folder = folder();
-    let path = folder.path().join("20260101T000000-1.jsonl");
-    let this = "what_a_killed_process_left_reserved_is_given_back_and_its_log_keeps_its_age";
-    let mut child = again(this, &path).spawn().expect("a child");
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-    lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("reserved")));
-    let about = || fs::metadata(&path).expect("ours");
-    // It is in use: nothing is touched.
-    let whole = prune(folder.path(), Keep::default(), false).expect("readable");
-    assert_eq!((whole.given_back, about().blocks() >= 2048), (0, true));
-    kill(child);
-    let before = about().modified().expect("a time");
-    let pruned = prune(folder.path(), Keep::default(), false).expect("readable");
-    assert!(pruned.given_back >= 1 << 20, "{pruned:?}");
-    assert!(about().blocks() <= 32);
-    assert_eq!(about().modified().expect("a time"), before);
-    checked(&path);
+    for name in ["20260101T000000-1.jsonl", "serve-20260101T000000-1.jsonl"] {
+        let folder = folder();
+        let path = folder.path().join(name);
+        let this = "what_a_killed_process_left_reserved_is_given_back_and_its_log_keeps_its_age";
+        let mut child = again(this, &path).spawn().expect("a child");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("reserved")));
+        let about = || fs::metadata(&path).expect("ours");
+        // It is in use: nothing is touched.
+        let whole = prune(folder.path(), Keep::default(), false).expect("readable");
+        assert_eq!((whole.given_back, about().blocks() >= 2048), (0, true));
+        kill(child);
+        let before = about().modified().expect("a time");
+        let pruned = prune(folder.path(), Keep::default(), false).expect("readable");
+        assert!(pruned.given_back >= 1 << 20, "{pruned:?}");
+        assert!(about().blocks() <= 32);
+        assert_eq!(about().modified().expect("a time"), before);
+        checked(&path);
+    }
 }
 
 #[test]

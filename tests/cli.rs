@@ -328,8 +328,8 @@ fn logs_of_several_sessions_are_verified_chain_by_chain() {
         }
     }
     let verify = ["audit", "verify", "logs/two.jsonl", "logs/one.jsonl"];
-    let said = ends_with(&verify, at, 0, &["logs/one.jsonl", "logs/two.jsonl"]);
-    assert_eq!(said.matches(": holds, complete: ").count(), 2, "{said}");
+    let said = ends_with(&verify, at, 0, &["2 logs, ", " records: 2 complete"]);
+    assert_eq!(said.lines().count(), 1, "{said}");
     // Every file by itself, in any order, is still two chains.
     let mut files: Vec<String> = fs::read_dir(at.join("logs"))
         .unwrap()
@@ -338,14 +338,13 @@ fn logs_of_several_sessions_are_verified_chain_by_chain() {
     files.sort_by_key(|name| name.len());
     let mut all = vec!["audit", "verify"];
     all.extend(files.iter().map(String::as_str));
-    let said = ends_with(&all, at, 0, &[]);
-    assert_eq!(said.matches(": holds, complete: ").count(), 2, "{said}");
+    ends_with(&all, at, 0, &[": 2 complete"]);
     // A change is blamed on its own chain.
     let path = at.join("logs/one.jsonl.00000000000000000000");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("\"pid\":", "\"pid\":1", 1)).unwrap();
-    let said = ends_with(&verify, at, 1, &["does not hold", "one.jsonl.0"]);
-    assert_eq!(said.matches(": holds, complete: ").count(), 1, "{said}");
+    let broken = ["does not hold", "one.jsonl.0", ": 1 complete, 1 broken"];
+    ends_with(&verify, at, 1, &broken);
     let missing = at.join("logs/two.jsonl.00000000000000000000");
     fs::remove_file(missing).unwrap();
     ends_with(&verify, at, 1, &["earlier files are missing"]);
@@ -364,7 +363,12 @@ fn logs_of_sessions_are_listed_and_removed() {
         &["audit", "ls"],
         at,
         0,
-        &["20260101T000000-1.jsonl", "20260101T000000-2.jsonl", "KiB"],
+        &[
+            "20260101T000000-1.jsonl",
+            "20260101T000000-2.jsonl",
+            "2 logs, ",
+            "KiB",
+        ],
     );
     assert!(!listed.contains("live"), "{listed}");
     let dry = ["audit", "prune", "--keep", "1", "--dry-run"];
@@ -399,6 +403,53 @@ fn logs_of_sessions_are_listed_and_removed() {
         &["20260101T000000-1.jsonl"],
     );
     ends_with(&["audit", "prune", "--keep", "many"], at, 2, &["--keep"]);
+    for n in 1..=22 {
+        let name = format!(".local/state/gateway/audit/20260101T000000-{n}.jsonl");
+        log_a_denial(&at.join(name));
+    }
+    let newest = ends_with(
+        &["audit", "ls"],
+        at,
+        0,
+        &["22 logs, ", "; 2 older: `--all`"],
+    );
+    assert_eq!(newest.lines().count(), 21, "{newest}");
+    let all = ends_with(&["audit", "ls", "--all"], at, 0, &["22 logs, "]);
+    assert_eq!(all.lines().count(), 23, "{all}");
+}
+
+#[test]
+fn the_help_of_exec_has_groups_with_an_example_each_and_no_json() {
+    let at = Path::new("/");
+    let help = ends_with(&["exec", "--help"], at, 0, &["Examples:"]);
+    let of_flags = [
+        "What it may reach:",
+        "--secret",
+        "--allow",
+        "--dns",
+        "What it may see and change:",
+        "--see",
+        "--here",
+        "Agents:",
+        "--profile",
+        "--fresh-home",
+        "Ports:",
+        "--publish",
+        "More:",
+        "--into",
+        "--config",
+        "Examples:",
+    ];
+    let places: Vec<_> = of_flags
+        .iter()
+        .map(|part| help.find(part).unwrap())
+        .collect();
+    assert!(places.is_sorted(), "{help}");
+    assert!(!help.contains("--json"), "{help}");
+    for json in [["--json", "exec"], ["exec", "--json"]] {
+        let words = [&json[..], &["--", "true"]].concat();
+        ends_with(&words, at, 2, &["`exec` has no `--json`"]);
+    }
 }
 
 #[test]

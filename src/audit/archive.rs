@@ -99,13 +99,16 @@ pub fn prune(folder: &Path, keep: Keep, dry: bool) -> Result<Pruned, Error> {
         return Ok(pruned);
     }
     let directory = private_directory(folder)?;
-    let own = logs.into_iter().filter(|log| is_of_a_session(&log.path));
-    for (place, log) in own.enumerate() {
+    let (own, named): (Vec<_>, Vec<_>) =
+        logs.into_iter().partition(|log| is_of_a_session(&log.path));
+    let named = named.into_iter().map(|log| (0, log));
+    for (place, log) in own.into_iter().enumerate().chain(named) {
         bytes += log.bytes;
         let age = now.duration_since(log.written).unwrap_or_default();
-        let is_kept = keep.within.is_none_or(|within| age <= within)
-            && keep.bytes.is_none_or(|most| bytes <= most)
-            && keep.logs.is_none_or(|most| place < most);
+        let is_kept = !is_of_a_session(&log.path)
+            || keep.within.is_none_or(|within| age <= within)
+                && keep.bytes.is_none_or(|most| bytes <= most)
+                && keep.logs.is_none_or(|most| place < most);
         if log.live || dry && is_kept {
             continue;
         }

@@ -9,13 +9,17 @@ use serde_json::json;
 
 use super::failure::{Code, Failure};
 use super::heads;
-use super::terminal::{Paint, Terminal, safe};
+use super::terminal::{Paint, Terminal, counted, safe};
 use crate::audit::{self, Keep, Pruned, StoredLog};
 use crate::config::{Hint, duration, show_duration, size, state};
 
 /// List the logs of your sessions, the newest first
 #[derive(Args)]
-pub(super) struct ListLogs {}
+pub(super) struct ListLogs {
+    /// All of them, rather than the newest 20
+    #[arg(long)]
+    all: bool,
+}
 
 /// Remove logs of your sessions that need not be kept; a log that is being written stays
 #[derive(Args)]
@@ -37,6 +41,9 @@ enum Amount {
     Logs(usize),
     Bytes(u64),
 }
+
+/// How many logs are listed.
+const NEWEST: usize = 20;
 
 /// What `exec` keeps of the logs of your sessions.
 pub(super) const KEPT: Keep = Keep {
@@ -77,9 +84,16 @@ impl ListLogs {
             terminal.document(&json!({ "logs": logs }));
             return Ok(Code::Ok);
         }
-        for log in &logs {
+        let shown = if self.all { logs.len() } else { NEWEST };
+        for log in logs.iter().take(shown) {
             terminal.line(line(terminal, log));
         }
+        let bytes = show_bytes(logs.iter().map(|log| log.bytes).sum());
+        let sum = format!("{}, {bytes}", counted(logs.len() as u64, "log", "logs"));
+        terminal.line(match logs.len().saturating_sub(shown) {
+            0 => sum,
+            older => format!("{sum}; {older} older: `--all`"),
+        });
         Ok(Code::Ok)
     }
 }

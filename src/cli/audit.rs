@@ -83,22 +83,22 @@ impl Verify {
             logs.push(VerifiedLog::of(chain, expected)?);
         }
         let worst = logs.iter().map(|log| log.verdict).max();
-        let worst = worst.unwrap_or(LogVerdict::Broken);
-        let worst = if is_partial {
-            LogVerdict::Broken
-        } else {
-            worst
-        };
+        let worst = worst.filter(|_| !is_partial).unwrap_or(LogVerdict::Broken);
         if terminal.json() {
             let documents: Vec<_> = logs.iter().map(VerifiedLog::document).collect();
             let holds = worst != LogVerdict::Broken;
-            terminal
-                .document(&json!({ "holds": holds, "verdict": worst.word(), "logs": documents }));
+            terminal.document(
+                &json!({ "holds": holds, "verdict": worst.parts().1, "logs": documents }),
+            );
         } else {
-            logs.iter().for_each(|log| log.print(terminal));
+            let is_told =
+                |log: &&VerifiedLog| logs.len() == 1 || log.verdict != LogVerdict::Complete;
+            logs.iter()
+                .filter(is_told)
+                .for_each(|log| log.print(terminal));
             print_sum(terminal, &logs);
         }
-        Ok(worst.code())
+        Ok(worst.parts().0)
     }
 }
 
@@ -118,38 +118,19 @@ enum LogVerdict {
 impl LogVerdict {
     const ALL: [Self; 4] = [Self::Complete, Self::Open, Self::Prefix, Self::Broken];
 
-    fn code(self) -> Code {
+    /// The exit code, the word for it, the sentence, and its colour.
+    fn parts(self) -> (Code, &'static str, &'static str, Paint) {
         match self {
-            Self::Complete => Code::Ok,
-            Self::Open => Code::Exactly(3),
-            Self::Prefix => Code::Exactly(4),
-            Self::Broken => Code::Failed,
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::Open => "open",
-            Self::Prefix => "prefix",
-            Self::Broken => "broken",
-        }
-    }
-
-    fn sentence(self) -> &'static str {
-        match self {
-            Self::Complete => "holds, complete",
-            Self::Open => "holds, open: a gateway writes it",
-            Self::Prefix => "holds, a prefix: its end is not proven",
-            Self::Broken => "does not hold",
-        }
-    }
-
-    fn paint(self) -> Paint {
-        match self {
-            Self::Complete | Self::Open => Paint::Green,
-            Self::Prefix => Paint::Yellow,
-            Self::Broken => Paint::Red,
+            Self::Complete => (Code::Ok, "complete", "holds, complete", Paint::Green),
+            Self::Open => {
+                let sentence = "holds, open: a gateway writes it";
+                (Code::Exactly(3), "open", sentence, Paint::Green)
+            }
+            Self::Prefix => {
+                let sentence = "holds, a prefix: its end is not proven";
+                (Code::Exactly(4), "prefix", sentence, Paint::Yellow)
+            }
+            Self::Broken => (Code::Failed, "broken", "does not hold", Paint::Red),
         }
     }
 }
@@ -205,12 +186,12 @@ impl VerifiedLog {
     fn print(&self, terminal: &Terminal) {
         let shown = |path: &PathBuf| safe(&path.display().to_string());
         let files: Vec<_> = self.chain.iter().map(shown).collect();
-        let (report, verdict) = (&self.report, self.verdict);
+        let (report, (_, _, sentence, paint)) = (&self.report, self.verdict.parts());
         let head = report.last.map(|last| format!(", head {last}"));
         terminal.line(format!(
             "{}: {}: {} records, {} exchanges{}",
             files.join(" "),
-            terminal.paint(verdict.paint(), verdict.sentence()),
+            terminal.paint(paint, sentence),
             report.records,
             report.exchanges,
             head.unwrap_or_default()
@@ -250,7 +231,7 @@ impl VerifiedLog {
             |problem| json!({ "file": problem.file, "line": problem.line, "what": problem.fault.to_string() }),
         );
         json!({
-            "files": self.chain, "holds": report.holds(), "verdict": self.verdict.word(),
+            "files": self.chain, "holds": report.holds(), "verdict": self.verdict.parts().1,
             "chain": report.chain, "records": report.records, "exchanges": report.exchanges,
             "first": report.first.map(|head| head.to_string()),
             "last": report.last.map(|head| head.to_string()),
@@ -264,7 +245,7 @@ impl VerifiedLog {
 /// Prints how many logs came to which verdict.
 fn print_sum(terminal: &Terminal, logs: &[VerifiedLog]) {
     let count = |verdict| logs.iter().filter(|log| log.verdict == verdict).count();
-    let counts = LogVerdict::ALL.map(|verdict| (count(verdict), verdict.word()));
+    let counts = LogVerdict::ALL.map(|verdict| (count(verdict), verdict.parts().1));
     let counts = counts.iter().filter(|(count, _)| *count > 0);
     let counts: Vec<_> = counts
         .map(|(count, word)| format!("{count} {word}"))

@@ -24,7 +24,7 @@ use super::reloading::RunsAs;
 use super::resolve::ResolvedConfig;
 use super::shell_loans::ShellLoans;
 use super::terminal::{Paint, Terminal, safe};
-use super::{gateway_process, launching};
+use super::{gateway_process, launching, log};
 use crate::config::Config;
 use crate::launch::enroll::GatewayEnd;
 use crate::launch::{Launch, trust};
@@ -82,6 +82,8 @@ impl Demo {
             let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
             App::with_origins(config, resolved, RunsAs::Exec, vec![origin.rule()])
         });
+        app.iter()
+            .for_each(|app| log::begin(&app.shared.log, log::DEMO));
         gateway_process::serve_on(&runtime, gateway, app, None)
     }
 }

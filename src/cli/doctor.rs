@@ -18,7 +18,7 @@ use super::reloading::RunsAs;
 use super::resolve::ResolvedConfig;
 use super::shell_loans::ShellLoans;
 use super::terminal::Terminal;
-use super::{gateway_process, launching};
+use super::{gateway_process, launching, log};
 use crate::config::Config;
 use crate::launch::Launch;
 use crate::launch::enroll::GatewayEnd;
@@ -92,6 +92,8 @@ impl Doctor {
             let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
             App::with_origins(config, resolved, RunsAs::Exec, vec![origin.rule()])
         });
+        app.iter()
+            .for_each(|app| log::begin(&app.shared.log, log::DOCTOR));
         gateway_process::serve_on(&runtime, gateway, app, None)
     }
 }

@@ -14,7 +14,7 @@ use super::reloading::RunsAs;
 use super::resolve::ResolvedConfig;
 use super::shell_loans::ShellLoans;
 use super::terminal::{Paint, Terminal};
-use super::{gateway_process, launching, ports};
+use super::{gateway_process, launching, log, ports};
 use crate::config::{Config, state};
 use crate::escape::{self, Fixtures, TARGETS_VARIABLE, Targets};
 use crate::launch::enroll::GatewayEnd;
@@ -95,6 +95,8 @@ pub fn serve(gateway: GatewayEnd) -> Result<Code, Failure> {
         let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
         App::new(config, resolved, RunsAs::Exec)
     });
+    app.iter()
+        .for_each(|app| log::begin(&app.shared.log, log::DOCTOR));
     gateway_process::serve_on(&super::serving::runtime()?, gateway, app, None)
 }
 

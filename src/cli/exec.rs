@@ -30,9 +30,9 @@ use super::resolve::ResolvedConfig;
 use super::said::Said;
 use super::shell_loans::{Answers, ShellLoans};
 use super::terminal::{Terminal, safe};
-use super::{git_access, into, ports, project_file, registries, serving, written};
+use super::{git_access, into, log, ports, project_file, registries, serving, written};
 use crate::body::Limit;
-use crate::config::{Config, SandboxFlags, state};
+use crate::config::{AGENTS, Config, MORE, REACH, SEE, SandboxFlags, state};
 use crate::credential::preset;
 use crate::launch::bounds::Bounds;
 use crate::launch::enroll::GatewayEnd;
@@ -41,60 +41,63 @@ use crate::names::real_path;
 
 /// Run a command whose every connection goes through the gateway
 #[derive(Args)]
-#[command(trailing_var_arg = true)]
+#[command(trailing_var_arg = true, after_help = EXAMPLES)]
 pub struct Exec {
-    #[command(flatten)]
-    run: RunFlags,
-    #[command(flatten)]
-    sandbox: SandboxFlags,
+    /// Lend only the credentials that flags, presets and the configuration name, not those of known
+    /// variables
+    #[arg(long, help_heading = REACH, display_order = 900)]
+    no_lend: bool,
     /// Let the command make user namespaces of its own (Chromium, bubblewrap, podman)
-    #[arg(long)]
+    #[arg(long, help_heading = SEE, display_order = 900)]
     allow_userns: bool,
     /// Let the command change settings and hooks of git in the project, which your own git obeys
     /// later
-    #[arg(long)]
+    #[arg(long, help_heading = SEE, display_order = 900)]
     writable_git: bool,
     /// Refuse new and changed files that tools run by themselves (Makefile, package.json, .envrc,
     /// .vscode …)
-    #[arg(long)]
+    #[arg(long, help_heading = SEE, display_order = 900)]
     guard_tools: bool,
     /// Print the whole summary, also what was said in this project before
-    #[arg(long, short, conflicts_with = "quiet")]
+    #[arg(long, short, conflicts_with = "quiet", help_heading = MORE)]
     verbose: bool,
     /// Take the working directory alone as the project, not the repository that it is in
-    #[arg(long)]
+    #[arg(long, help_heading = SEE, display_order = 900)]
     here: bool,
-    /// Lend only the credentials that flags, presets and the configuration name, not those of known
-    /// variables
-    #[arg(long)]
-    no_lend: bool,
     /// Run the command as this agent: its hosts, its variables, what it keeps. The command's name
     /// chooses, unless this names another, or `none`
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = AGENTS)]
     profile: Option<String>,
+    #[command(flatten)]
+    sandbox: SandboxFlags,
     /// Leave the project's own file, `gateway.toml`, out, whatever was decided about it
-    #[arg(long)]
+    #[arg(long, help_heading = MORE)]
     no_project: bool,
     /// Propose a project file for what the command asked for, at its end. Meanwhile it may reach
     /// what it may anyway (`refuse`), or any host (`permit`)
-    #[arg(long, value_name = "refuse|permit", num_args = 0..=1, require_equals = true, default_missing_value = "refuse", value_enum, hide_possible_values = true)]
+    #[arg(long, value_name = "refuse|permit", num_args = 0..=1, require_equals = true, default_missing_value = "refuse", value_enum, hide_possible_values = true, help_heading = AGENTS)]
     learn: Option<Learn>,
     /// Write what `--learn` proposes without a question
-    #[arg(long, requires = "learn")]
+    #[arg(long, requires = "learn", help_heading = AGENTS)]
     yes: bool,
     #[arg(long = "learning", hide = true, requires = "learn")]
     is_learning: bool,
     /// Forget what the agent and package managers kept in this project
-    #[arg(long)]
+    #[arg(long, help_heading = AGENTS)]
     fresh_home: bool,
     /// Run the command in the sandbox of this session, which another `gateway exec` began: its id,
     /// or the name of its gateway (`exec-1234`)
-    #[arg(long, value_name = "SESSION", conflicts_with_all = NOT_INTO)]
+    #[arg(long, value_name = "SESSION", conflicts_with_all = NOT_INTO, help_heading = MORE)]
     into: Option<String>,
     /// The gateway of the session to enter, if several run: its process number, its name, or the
     /// path of its control socket
-    #[arg(long, value_name = "PID|NAME|SOCKET", requires = "into")]
+    #[arg(long, value_name = "PID|NAME|SOCKET", requires = "into", help_heading = MORE)]
     gateway: Option<String>,
+    #[command(flatten)]
+    run: RunFlags,
+    /// It prints what its command prints.
+    #[arg(long, hide = true)]
+    json: bool,
     /// The command and its arguments
     #[arg(required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -107,6 +110,11 @@ impl Exec {
     /// # Errors
     /// Returns a [`Failure`] that says what is wrong. The command was never started.
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        if self.json || terminal.json() {
+            return Err(Failure::usage("`exec` has no `--json`")
+                .because("it prints what its command prints")
+                .next("`gateway status --json` and `gateway log --json` tell of its session"));
+        }
         if let Some(session) = self.into {
             return into::enter(session, self.gateway, self.command);
         }
@@ -196,6 +204,7 @@ impl Exec {
                 .keeping_home(kept)
                 .reloading_from(source);
             self.note_run(&app);
+            log::begin(&app.shared.log, &self.shown_run()?);
             Ok(app)
         });
         serve_on(
@@ -204,6 +213,17 @@ impl Exec {
             app,
             (!self.run.quiet).then_some(&terminal),
         )
+    }
+
+    /// What runs, and where. Arguments may hold secrets, and are none of it.
+    fn shown_run(&self) -> Result<String, Failure> {
+        let command = self.command.first().map(Path::new);
+        let name = command.and_then(Path::file_name).unwrap_or_default();
+        Ok(format!(
+            "{} in {}",
+            name.display(),
+            self.project()?.display()
+        ))
     }
 
     /// Notes where this run is recorded, unless the command could change the note.
@@ -491,6 +511,14 @@ fn keep_control_from_the_workload(
     }
     Ok(Some(folder))
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  gateway exec --allow example.com --preset npm -- npm ci   what it may reach
+  gateway exec --see ~/reference --write ~/out -- make       what it may see and change
+  gateway exec --fresh-home -- claude                        agents
+  gateway exec --publish 3000 -- npm run dev                 ports
+  gateway exec --into exec-1234 -- sh                        more";
 
 /// What a sandbox is made with. One that runs cannot get it any more.
 const NOT_INTO: [&str; 12] = [

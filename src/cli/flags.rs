@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::config::{Config, Flags, SandboxFlags};
+use crate::config::{Config, Flags, MORE, SandboxFlags};
 
 use super::failure::Failure;
 use super::project_file::AllowedFile;
@@ -35,7 +35,7 @@ pub struct RunFlags {
     #[command(flatten)]
     flags: Flags,
     /// Print no summary, and with `serve` no lines of listeners, refusals and cuts
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = MORE)]
     pub quiet: bool,
 }
 

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::io::stdout;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,10 +13,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
 use super::gateways::{ChosenGateway, Gateway};
+use super::generation::EXEC;
+use super::project::project;
 use super::terminal::{Paint, Terminal, safe};
+use super::watch_events::whole_records;
 use super::{logs, serving};
-use crate::audit::{self, Record};
+use crate::audit::{self, Event, Log, Record};
 use crate::export;
+use crate::names::SessionId;
 use crate::policy::Operation;
 
 /// Show what was asked and refused, from the audit log: the last records, and those that come
@@ -26,7 +31,10 @@ pub(super) struct LogCommand {
     follow: bool,
     /// Only of this session
     #[arg(long, value_name = "NAME")]
-    session: Option<String>,
+    pub(super) session: Option<String>,
+    /// Only of the runs of `gateway exec` in this project
+    #[arg(long)]
+    here: bool,
     /// Only what was refused or cut
     #[arg(long)]
     refused: bool,
@@ -60,12 +68,17 @@ impl LogCommand {
         if self.follow {
             return self.follow(terminal);
         }
+        let here = self.here.then(project).transpose()?;
+        let here = here.map(|folder| format!(" in {}", folder.display()));
         let mut records = Vec::new();
         for chain in self.chains(terminal)? {
-            self.read(&chain, &mut records, terminal)?;
+            let mut own = self.read(&chain, terminal)?.0;
+            own.retain(|(run, _)| here.as_ref().is_none_or(|here| run.ends_with(here)));
+            records.append(&mut own);
         }
-        records.sort_by(|one, other| one.time.cmp(&other.time));
-        self.print_last(terminal, &records);
+        records.sort_by(|(_, one), (_, other)| one.time.cmp(&other.time));
+        let records = self.last(records, terminal);
+        self.print_all(terminal, &records);
         if let Some(session) = self.session.as_deref().filter(|_| records.is_empty()) {
             let session = safe(session);
             terminal.note(format!(
@@ -85,6 +98,7 @@ impl LogCommand {
         Self {
             follow: true,
             session,
+            here: false,
             refused: false,
             lines: PAST,
             format: LogFormat::Text,
@@ -105,13 +119,18 @@ impl LogCommand {
         let mut content = following
             .map_err(|unanswered| gateway.unanswered(&unanswered))?
             .map_err(|(status, answer)| gateway.refused(status, &answer))?;
-        let past = self.past(gateway, terminal)?;
-        let mut unread = Vec::new();
+        let (records, past) = self.past(gateway, terminal)?;
+        self.print_all(terminal, &records);
+        let (mut unread, mut waiting) = (Vec::new(), Vec::new());
         let has_reader = Cell::new(true);
-        let mut next = || {
+        let mut next = |is_waiting: bool| {
             runtime.block_on(async {
                 tokio::select! {
-                    frame = content.frame() => frame,
+                    frame = content.frame() => frame?.ok().map(|frame| {
+                        let data = frame.data_ref().map_or(&[][..], |data| &**data);
+                        whole_records(&mut unread, data)
+                    }),
+                    () = tokio::time::sleep(TWIN_WITHIN), if is_waiting => Some(Vec::new()),
                     () = reader_gone() => {
                         has_reader.set(false);
                         None
@@ -119,40 +138,39 @@ impl LogCommand {
                 }
             })
         };
-        while let Some(Ok(frame)) = next() {
-            unread.extend_from_slice(frame.data_ref().map_or(&[], |data| &**data));
-            let whole = memchr::memrchr(b'\n', &unread).map_or(0, |at| at + 1);
-            let rest = unread.split_off(whole);
-            for line in std::mem::replace(&mut unread, rest).split(|byte| *byte == b'\n') {
-                let record = serde_json::from_slice::<Record>(line).ok();
-                let is_new = |record: &Record| past.is_none_or(|past| record.seq > past);
-                if let Some(record) = record.filter(|one| is_new(one) && self.wants(one, terminal))
-                {
-                    self.print(terminal, &record);
-                }
+        while let Some(records) = next(!waiting.is_empty()) {
+            let is_new = |one: &Record| past.is_none_or(|past| one.seq > past);
+            let wanted = |one: &Record| is_new(one) && self.wants(one, terminal);
+            let is_last = records.is_empty() || waiting.len() > KEPT;
+            waiting.extend(
+                records
+                    .into_iter()
+                    .filter(wanted)
+                    .map(|one| ("".into(), one)),
+            );
+            waiting = self.folded(waiting, terminal);
+            // The request to a name that was looked up may follow.
+            let may_be_told = |(_, one): &RunRecord| is_lookup(one) && self.is_for_person(terminal);
+            if is_last || !waiting.iter().any(may_be_told) {
+                self.print_all(terminal, &std::mem::take(&mut waiting));
             }
         }
+        self.print_all(terminal, &waiting);
         if has_reader.get() {
             terminal.note(format!("gateway: `{}` has ended", gateway.name));
         }
         Ok(Code::Ok)
     }
 
-    /// Shows what the log of a gateway holds. Returns the number of the last record.
-    fn past(&self, gateway: &Gateway, terminal: &Terminal) -> Result<Option<u64>, Failure> {
-        let mut records = Vec::new();
-        let mut last = None;
-        if let Some(files) = logs::of_gateway(gateway)? {
-            audit::read(&files, |record| {
-                last = Some(record.seq);
-                if self.wants(&record, terminal) {
-                    records.push(record);
-                }
-            })
-            .map_err(unreadable)?;
-        }
-        self.print_last(terminal, &records);
-        Ok(last)
+    /// Returns the last records of a gateway's log, and the number of the last of all.
+    pub(super) fn past(
+        &self,
+        gateway: &Gateway,
+        terminal: &Terminal,
+    ) -> Result<PastRecords, Failure> {
+        let files = logs::of_gateway(gateway)?;
+        let (records, last) = self.read(&files.unwrap_or_default(), terminal)?;
+        Ok((self.last(records, terminal), last))
     }
 
     /// Returns the logs to read: those that are named, that of the named gateway, or all.
@@ -167,28 +185,36 @@ impl LogCommand {
         chains.filter_map(Result::transpose).collect()
     }
 
-    fn read(
-        &self,
-        chain: &logs::Chain,
-        records: &mut Vec<Record>,
-        terminal: &Terminal,
-    ) -> Result<(), Failure> {
+    /// Returns the last records of a log, each with its run, and the number of the last of all.
+    fn read(&self, chain: &logs::Chain, terminal: &Terminal) -> Result<PastRecords, Failure> {
+        let (mut records, mut last) = (Vec::new(), None);
+        let mut run: Rc<str> = "".into();
         audit::read(chain, |record| {
-            if self.wants(&record, terminal) {
-                records.push(record);
+            last = Some(record.seq);
+            if let Some(begun) = begun(&record) {
+                run = begun.into();
+            }
+            let is_own = OWN_RUNS.contains(&&*run) && self.audit.is_empty();
+            if self.wants(&record, terminal) && !is_own {
+                records.push((run.clone(), record));
             }
             // Only the last ones are shown.
-            if records.len() > 2 * self.lines + KEPT {
-                records.drain(..records.len() - self.lines);
+            if records.len() > 4 * (self.lines + KEPT) {
+                records.drain(..records.len() - 2 * (self.lines + KEPT));
             }
         })
-        .map_err(unreadable)
+        .map_err(|error| Failure::of("the audit log cannot be read", &error))?;
+        Ok((records, last))
     }
 
-    fn wants(&self, record: &Record, terminal: &Terminal) -> bool {
+    fn is_for_person(&self, terminal: &Terminal) -> bool {
+        !terminal.json() && self.format == LogFormat::Text
+    }
+
+    pub(super) fn wants(&self, record: &Record, terminal: &Terminal) -> bool {
         let is_whole = record.kind == "end" && record.outcome.as_deref() == Some("whole");
-        // To a person, the line of the exchange says it all.
-        let is_told = terminal.json() || self.format == LogFormat::Ocsf || !is_whole;
+        // To a person, the line of the exchange says it all, and a run's start is its heading.
+        let is_told = !self.is_for_person(terminal) || !(is_whole || begun(record).is_some());
         let is_known = matches!(record.kind.as_ref(), "exchange" | "end" | "event" | "act");
         let is_shown = is_known && is_told;
         let of_session =
@@ -197,11 +223,36 @@ impl LogCommand {
         is_shown && of_session && (refused || !self.refused)
     }
 
-    fn print_last(&self, terminal: &Terminal, records: &[Record]) {
-        let from = records.len().saturating_sub(self.lines);
-        records[from..]
-            .iter()
-            .for_each(|record| self.print(terminal, record));
+    /// Returns as many of the last records as are asked for.
+    fn last(&self, mut records: Vec<RunRecord>, terminal: &Terminal) -> Vec<RunRecord> {
+        records.drain(..records.len().saturating_sub(2 * (self.lines + KEPT)));
+        let mut records = self.folded(records, terminal);
+        records.split_off(records.len().saturating_sub(self.lines))
+    }
+
+    /// Leaves out, for a person, each lookup of a host whose request was refused too.
+    fn folded(&self, records: Vec<RunRecord>, terminal: &Terminal) -> Vec<RunRecord> {
+        let told = |at: usize| {
+            let mut later = records[at + 1..].iter();
+            later.any(|later| is_twin(&records[at], later))
+        };
+        let told = (0..records.len()).map(|at| self.is_for_person(terminal) && told(at));
+        let told: Vec<bool> = told.collect();
+        let records = records.into_iter().zip(told);
+        records
+            .filter_map(|(one, told)| (!told).then_some(one))
+            .collect()
+    }
+
+    fn print_all(&self, terminal: &Terminal, records: &[RunRecord]) {
+        let mut last = "";
+        for (run, record) in records {
+            if **run != *last && self.is_for_person(terminal) {
+                terminal.line(terminal.paint(Paint::Bold, &safe(run)));
+            }
+            last = run;
+            self.print(terminal, record);
+        }
     }
 
     fn print(&self, terminal: &Terminal, record: &Record) {
@@ -212,8 +263,41 @@ impl LogCommand {
     }
 }
 
-fn unreadable(error: audit::Error) -> Failure {
-    Failure::of("the audit log cannot be read", &error)
+/// A record, and the run that it is of: what `gateway exec` ran, and where.
+type RunRecord = (Rc<str>, Record);
+/// Records, and the number of the last one of their log.
+type PastRecords = (Vec<RunRecord>, Option<u64>);
+
+/// Records what begins to run, so that `gateway log` can tell.
+pub(super) fn begin(log: &Log, what: &str) {
+    let recorded = log.event(Event {
+        name: BEGUN,
+        session: SessionId::new(EXEC).ok().as_ref(),
+        subject: what.as_bytes(),
+        reason: None,
+        count: 1,
+    });
+    if let Err(error) = recorded {
+        tracing::error!(%error, "the start of a session was not recorded");
+    }
+}
+
+/// The run that a record begins.
+fn begun(record: &Record) -> Option<&str> {
+    let is_begun = record.name.as_deref() == Some(BEGUN);
+    record.subject.as_deref().filter(|_| is_begun)
+}
+
+/// Whether a record is the refusal of a name's lookup, and the other that of a request to it.
+fn is_twin((run, lookup): &RunRecord, (later, record): &RunRecord) -> bool {
+    is_lookup(lookup)
+        && record.reason.is_some()
+        && !is_lookup(record)
+        && (run, &lookup.session, &lookup.host) == (later, &record.session, &record.host)
+}
+
+fn is_lookup(record: &Record) -> bool {
+    record.entry.as_deref() == Some("dns")
 }
 
 /// Waits until whoever read standard output has gone: `gateway log -f | head`.
@@ -247,11 +331,8 @@ pub(super) fn line(record: &Record) -> RecordLine {
     let session = shown(record.session.as_deref());
     let (verdict, what) = match record.kind.as_ref() {
         "act" => act(record),
-        "event" if record.name.as_deref() == Some("session_ended") => {
-            ("ended".to_owned(), shown(record.subject.as_deref()))
-        }
         "event" => (
-            shown(record.name.as_deref()),
+            shown(record.name.as_deref()).replace("session_", ""),
             format!(
                 "{} {}",
                 shown(record.subject.as_deref()),
@@ -360,8 +441,15 @@ fn request(record: &Record) -> String {
     )
 }
 
-/// How many more records than asked for are kept while a log is read.
-const KEPT: usize = 1024;
+const BEGUN: &str = "session_started";
+/// Runs of the program's own, which are shown if their log is named.
+pub(super) const DEMO: &str = "gateway demo";
+pub(super) const DOCTOR: &str = "gateway doctor";
+const OWN_RUNS: [&str; 2] = [DEMO, DOCTOR];
+/// How long the refusal of a request is waited for before a lookup's is shown.
+const TWIN_WITHIN: Duration = Duration::from_secs(1);
+/// How many more records than asked for are kept while a log is read, or wait for what follows.
+const KEPT: usize = 256;
 /// How often it is looked whether somebody still reads.
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
 /// How many records of the past are shown.

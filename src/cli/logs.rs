@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::audit::{self, Unverified, VerifiedRecord};
 use crate::config::{Config, state};
 use crate::gateway::chain as causes;
+use crate::launch::trust;
 use crate::names::ExchangeId;
 
 use super::denials::ToldDenials;
@@ -52,6 +53,10 @@ pub(super) fn find(
     }
     match stored() {
         Ok(stored) => chains.extend(stored),
+        Err(_) if chains.is_empty() && Path::new(trust::BUNDLE).exists() => {
+            return Err(Failure::new("the audit log is outside of this sandbox")
+                .next("ask what was refused here: `curl http://gateway.internal/refused`"));
+        }
         Err(failure) if chains.is_empty() => return Err(failure),
         Err(_) => {}
     }

@@ -186,11 +186,10 @@ impl ResolvedConfig {
         let origins = preset.credentials.iter().flat_map(|one| &one.origins);
         self.offered.extend(origins.map(allowed));
         let unset = |one: &&PresetCredential| !one.origins.is_empty() && !bound.contains(&one.name);
-        if preset
-            .credentials
-            .iter()
-            .all(|one| unset(&one) && self.leaves(&one.origins))
-        {
+        let mut own = preset.credentials.iter();
+        // The agent may have offered it, too.
+        let is_told = |one: &PresetCredential| self.unset.iter().any(|told| told.name == one.name);
+        if own.all(|one| unset(&one) && !is_told(one) && self.leaves(&one.origins)) {
             self.unset.extend(&preset.credentials);
         }
     }

@@ -91,6 +91,9 @@ impl Serve {
             manager,
             quiet: self.run.quiet,
         };
+        if app.config.audit.path.is_none() {
+            super::archive::prune_aside();
+        }
         let ended = runtime.block_on(async {
             let ended = served.run(bound).await;
             serving::close(&app.shared).await;

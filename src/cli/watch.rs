@@ -12,13 +12,12 @@ use serde_json::json;
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway, in_path};
 use super::log::{self, LogCommand};
-use super::logs;
 use super::operate::{self, OneSession};
 use super::terminal::{Paint, Terminal, safe};
 use super::watch_events::{WatchEvent, WatchEvents};
 use super::watch_view::{Pane, WatchView};
 use super::{allow, proposed};
-use crate::audit::{self, Record};
+use crate::audit::Record;
 use crate::control::AllowRequest;
 
 /// Watch a running gateway: requests, refusals and why, sessions, proposals; answer at a key
@@ -33,8 +32,9 @@ pub(super) struct WatchCommand {
 /// A view with its gateway.
 struct Watcher {
     gateway: Gateway,
-    /// The only session that is shown.
-    session: Option<String>,
+    /// What is shown of the log.
+    log: LogCommand,
+    terminal: Terminal,
     view: WatchView,
     pending: Option<Pending>,
     events: WatchEvents,
@@ -47,25 +47,25 @@ type Pending = Box<dyn FnOnce(&Gateway) -> Result<String, Failure>>;
 impl WatchCommand {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let (gateway, session) = self.find()?;
+        let log = LogCommand::following(session, self.chosen);
         if terminal.json() || !is_screen() {
-            let following = LogCommand::following(session, self.chosen);
-            return following.follow_of(&gateway, terminal);
+            return log.follow_of(&gateway, terminal);
         }
         let colours = !terminal.paint(Paint::Bold, "").is_empty();
         let events = WatchEvents::start(&gateway)?;
-        let past = past(&gateway)?;
+        let (past, last) = log.past(&gateway, terminal)?;
         let mut watcher = Watcher {
             view: WatchView::of(safe(&gateway.name), colours),
             gateway,
-            session,
+            log,
+            terminal: *terminal,
             pending: None,
             events,
             // A panic restores the terminal too.
             screen: ratatui::try_init()
                 .map_err(|error| Failure::of("the terminal cannot be set", &error))?,
         };
-        let last = past.last().map(|record| record.seq);
-        watcher.add(past, None);
+        watcher.add(past.into_iter().map(|(_, record)| record));
         let ends = watcher.refresh().map(|()| watcher.watch(last));
         ratatui::restore();
         if ends? {
@@ -90,21 +90,6 @@ fn is_screen() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !dumb
 }
 
-/// Returns the last records of a gateway's log. Some come again as they are followed.
-fn past(gateway: &Gateway) -> Result<Vec<Record>, Failure> {
-    let mut records = std::collections::VecDeque::new();
-    if let Some(files) = logs::of_gateway(gateway)? {
-        audit::read(&files, |record| {
-            records.push_back(record);
-            if records.len() > PAST {
-                records.pop_front();
-            }
-        })
-        .map_err(|error| Failure::of("the audit log cannot be read", &error))?;
-    }
-    Ok(records.into())
-}
-
 impl Watcher {
     /// Shows what is, and obeys keys, until the end. Returns whether it was the gateway's.
     fn watch(&mut self, past: Option<u64>) -> bool {
@@ -114,10 +99,8 @@ impl Watcher {
             if self.draw().is_err() {
                 return false;
             }
-            match self
-                .events
-                .within(LOOKS_EVERY.saturating_sub(looked.elapsed()))
-            {
+            let wait = LOOKS_EVERY.saturating_sub(looked.elapsed());
+            match self.events.within(wait) {
                 Some(WatchEvent::Key(KeyCode::Char('q'))) if self.view.pane != Pane::Filter => {
                     return false;
                 }
@@ -125,7 +108,10 @@ impl Watcher {
                 Some(WatchEvent::Gone) => return true,
                 Some(WatchEvent::Suspended) if self.suspend().is_err() => return false,
                 Some(WatchEvent::Suspended | WatchEvent::Resized) | None => {}
-                Some(WatchEvent::Records(records)) => self.add(records, past),
+                Some(WatchEvent::Records(records)) => {
+                    let is_new = |one: &Record| past.is_none_or(|past| one.seq > past);
+                    self.add(records.into_iter().filter(is_new));
+                }
                 Some(WatchEvent::Key(key)) => self.press(key),
             }
             if looked.elapsed() >= LOOKS_EVERY {
@@ -149,18 +135,9 @@ impl Watcher {
         self.screen.clear()
     }
 
-    /// Adds records that came after this one.
-    fn add(&mut self, records: Vec<Record>, past: Option<u64>) {
-        for record in records
-            .iter()
-            .filter(|one| past.is_none_or(|past| one.seq > past))
-        {
-            let is_shown = matches!(record.kind.as_ref(), "exchange" | "end" | "event" | "act");
-            let own =
-                self.session.is_none() || record.session.as_deref() == self.session.as_deref();
-            if is_shown && own {
-                self.view.add(log::line(record), json!(record));
-            }
+    fn add(&mut self, records: impl Iterator<Item = Record>) {
+        for record in records.filter(|one| self.log.wants(one, &self.terminal)) {
+            self.view.add(log::line(&record), json!(record));
         }
         self.view.begin();
     }
@@ -168,7 +145,7 @@ impl Watcher {
     /// Reads sessions and proposals.
     fn refresh(&mut self) -> Result<(), Failure> {
         let own = |id: &serde_json::Value| {
-            let named = self.session.as_deref();
+            let named = self.log.session.as_deref();
             named.is_none_or(|named| id.as_str() == Some(named))
         };
         let mut sessions = operate::sessions(&self.gateway)?;
@@ -308,5 +285,3 @@ fn change(gateway: &Gateway, session: &str, act: &str) -> Result<String, Failure
 }
 
 const LOOKS_EVERY: Duration = Duration::from_secs(2);
-/// How many records of the past are shown.
-const PAST: usize = 200;

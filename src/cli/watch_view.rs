@@ -322,7 +322,7 @@ fn cut(line: &str, width: usize) -> String {
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const MARK: &str = "> ";
 const KEYS: &str =
-    "enter details  / filter  a allow  d deny  p pause  r resume  e end  ? help  q quit";
+    "enter more  / filter  a allow  d deny  p pause  r resume  e end  ? help  q quit";
 const HELP: &str = "\
 up, down, k, j   choose a line; it stays chosen while others come
 enter            all that is known of the line; enter again, or esc: the list
@@ -353,7 +353,7 @@ mod tests {
             time: "12:00:00".to_owned(),
             session: "agent-1".to_owned(),
             verdict: "refused".to_owned(),
-            what: what.to_owned(),
+            what: safe(what),
             id: "00".to_owned(),
             refused: true,
         };

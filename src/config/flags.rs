@@ -25,39 +25,50 @@ use super::sigv4;
 use super::variable::sandbox_variable;
 use super::{Allowed, Config, ConfigError, port, sandbox, state, validate};
 
+/// The groups of flags in the help, in their order there.
+pub const REACH: &str = "What it may reach";
+/// What of the machine is there.
+pub const SEE: &str = "What it may see and change";
+/// What is for agents.
+pub const AGENTS: &str = "Agents";
+/// What listens.
+pub const PORTS: &str = "Ports";
+/// All else.
+pub const MORE: &str = "More";
+
 /// The flags by which a configuration is named or made.
 #[derive(Args, Clone, Default)]
 pub struct Flags {
     /// Inject a secret at a host; the workload gets a phantom in the variable NAME. REFERENCE is
     /// env:NAME, file:/PATH or keyring:SERVICE/NAME
-    #[arg(long = "secret", value_name = "NAME[@HOST[:PORT]][=REFERENCE]")]
+    #[arg(long = "secret", value_name = "NAME[@HOST[:PORT]][=REFERENCE]", help_heading = REACH)]
     pub secrets: Vec<String>,
     /// Allow a service's hosts and inject the credentials in its usual variables (see `gateway
     /// presets`)
-    #[arg(long = "preset", value_name = "NAME")]
+    #[arg(long = "preset", value_name = "NAME", help_heading = REACH)]
     pub presets: Vec<String>,
     /// Sign requests to AWS with your credentials, from the environment or from a profile of the
     /// AWS CLI
-    #[arg(long, value_name = "PROFILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(long, value_name = "PROFILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = REACH)]
     pub aws: Option<String>,
     /// Restrict --aws to these S3 buckets, or to a prefix in one
-    #[arg(long = "bucket", value_name = "NAME[/PREFIX]")]
+    #[arg(long = "bucket", value_name = "NAME[/PREFIX]", help_heading = REACH)]
     pub buckets: Vec<String>,
     /// Allow a host, or `*.DOMAIN`; port 443 unless named. `http://HOST` allows it in clear text, on
     /// port 80 unless named, where no credential goes
-    #[arg(long, value_name = "[http://]HOST[:PORT]")]
+    #[arg(long, value_name = "[http://]HOST[:PORT]", help_heading = REACH)]
     pub allow: Vec<String>,
     /// Add a Cedar policy file, or a pattern such as `policies/*.cedar`
-    #[arg(long = "policy", value_name = "FILE")]
+    #[arg(long = "policy", value_name = "FILE", help_heading = REACH)]
     pub policies: Vec<String>,
     /// Read settings from a file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = MORE)]
     pub config: Option<PathBuf>,
     /// Write the audit log to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = MORE)]
     pub audit: Option<String>,
     /// Give the workload new phantoms, and in `serve` a new CA, instead of those of the last start
-    #[arg(long)]
+    #[arg(long, help_heading = MORE)]
     pub fresh: bool,
     /// A proxy beside the listeners of the file, which `serve` alone has.
     #[arg(skip)]
@@ -67,40 +78,40 @@ pub struct Flags {
 /// The flags of a sandbox and its session, which `exec` alone makes.
 #[derive(Args, Clone, Default)]
 pub struct SandboxFlags {
-    /// Put the session in a group that policies name
-    #[arg(long = "group", value_name = "NAME")]
-    pub groups: Vec<String>,
     /// Let the workload read a path of the host
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = SEE)]
     pub see: Vec<String>,
     /// Let the workload see more of your home: a set such as `claude`, or a path in it. Changes are
     /// discarded
-    #[arg(long, value_name = "NAME_OR_PATH")]
+    #[arg(long, value_name = "NAME_OR_PATH", help_heading = SEE)]
     pub see_home: Vec<String>,
     /// Hide a path from the workload
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = SEE)]
     pub hide: Vec<String>,
     /// Let the workload write to a path; changes persist
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = SEE)]
     pub write: Vec<String>,
     /// Pass a variable to the workload, in addition to the harmless ones; `PREFIX*` passes several
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = SEE)]
     pub pass_env: Vec<String>,
     /// What DNS tells of a name that no policy reaches: `explain` gives it an address, where the
     /// gateway refuses with the reason; `strict` says that it does not exist
-    #[arg(long, value_name = "explain|strict")]
+    #[arg(long, value_name = "explain|strict", help_heading = REACH, display_order = 900)]
     pub dns: Option<String>,
     /// Let this machine reach a server in the sandbox, at 127.0.0.1 unless HOST names another
     /// address
-    #[arg(long, value_name = "[HOST:]PORT[:INSIDE]")]
+    #[arg(long, value_name = "[HOST:]PORT[:INSIDE]", help_heading = PORTS)]
     pub publish: Vec<String>,
     /// Let the workload reach one service of this machine, at 127.0.0.1:PORT; its bytes pass
     /// unread, and no secret is injected
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", help_heading = PORTS)]
     pub host_port: Vec<String>,
+    /// Put the session in a group that policies name
+    #[arg(long = "group", value_name = "NAME", help_heading = MORE)]
+    pub groups: Vec<String>,
     /// Run the workload as this user, which root alone may [default for root: the user who called
     /// sudo, or nobody]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = MORE)]
     pub user: Option<String>,
 }
 

@@ -41,7 +41,7 @@ use std::path::PathBuf;
 pub use control::ControlSettings;
 pub use credential::Credential;
 pub use diagnostic::{Diagnostic, Hint, Position, Severity};
-pub use flags::{Flags, SandboxFlags};
+pub use flags::{AGENTS, Flags, MORE, PORTS, REACH, SEE, SandboxFlags};
 pub use listener::{Listener, ListenerKind, ProxyLogin};
 pub use origin::Origin;
 pub use port::PublishedPort;

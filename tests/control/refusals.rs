@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -193,4 +193,57 @@ fn a_request_for_another_host_than_its_connection_is_logged_with_that_of_the_con
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(said.contains(told), "{said}");
     }
+}
+
+#[test]
+fn the_log_has_each_refusal_once_with_its_run_and_tells_projects_apart() {
+    let folder = folder(0);
+    let project = writable_project(&folder);
+    let program = Path::new(env!("CARGO_BIN_EXE_gateway"));
+    let script = format!(
+        "curl -sS https://unlisted.test/secret-argument > answer; {} why --last 2> told",
+        program.display()
+    );
+    let mut command = user_command(folder.path(), 0);
+    command.args(["exec", "-q", "--see"]).arg(program);
+    command.args(["--", "sh", "-c", &script]);
+    let ran = command.output().unwrap();
+    // What the model reads of it.
+    let answer = fs::read_to_string(project.join("answer")).unwrap();
+    assert!(answer.len() < 450, "{answer}");
+    assert_eq!(
+        answer.matches("gateway allow unlisted.test").count(),
+        1,
+        "{answer}"
+    );
+    let told = fs::read_to_string(project.join("told")).unwrap();
+    assert!(
+        told.contains("curl http://gateway.internal/refused"),
+        "{told} {ran:?}"
+    );
+    let log = |arguments: &[&str], at: &Path| {
+        let mut log = user_command(folder.path(), 0);
+        let said = log
+            .arg("log")
+            .args(arguments)
+            .current_dir(at)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&said.stdout).into_owned()
+    };
+    let heading = format!("sh in {}\n", project.display());
+    let said = log(&["--refused", "--here"], &project);
+    assert!(said.starts_with(&heading), "{said}");
+    assert_eq!(said.matches("unlisted.test").count(), 1, "{said}");
+    assert!(said.contains("policy_default_deny"), "{said}");
+    // The machine's form has every record, the lookup's too.
+    let all = log(&["--refused", "--json"], &project);
+    assert_eq!(
+        all.matches("\"host\":\"unlisted.test\"").count(),
+        2,
+        "{all}"
+    );
+    let elsewhere = folder.path().join("home");
+    assert_eq!(log(&["--here"], &elsewhere), "");
+    assert!(log(&[], &elsewhere).contains(&heading));
 }
