@@ -58,7 +58,7 @@ pub struct Exec {
     #[arg(long)]
     guard_tools: bool,
     /// Print the whole summary, also what was said in this project before
-    #[arg(long, short, conflicts_with = "quiet")]
+    #[arg(long, short)]
     verbose: bool,
     /// Take the working directory alone as the project, not the repository that it is in
     #[arg(long)]
