@@ -84,7 +84,7 @@ impl Desk {
     }
 
     fn exec(&self, folder: &str, flags: &[&str], command: &[&str]) -> (i32, String) {
-        self.gateway(folder, &[&["exec"], flags, &["--"], command].concat())
+        self.gateway(folder, &[&["exec", "-v"], flags, &["--"], command].concat())
     }
 
     fn write(&self, name: &str, text: &str) {

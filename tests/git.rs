@@ -83,7 +83,7 @@ impl Host {
     fn exec(&self, folder: &str, flags: &[&str], script: &str) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_gateway"), folder);
         command
-            .arg("exec")
+            .args(["exec", "-v"])
             .args(flags)
             .args(["--", "/bin/sh", "-c"]);
         command.arg(format!(
@@ -635,7 +635,7 @@ fn a_folder_without_a_repository_has_nothing_of_ours_afterwards() {
         let mut exec = host.command(env!("CARGO_BIN_EXE_gateway"), "work/project");
         exec.env_remove("HOME")
             .envs(home.map(|home| ("HOME", home)));
-        let output = exec.args(["exec", "--", "true"]).output().unwrap();
+        let output = exec.args(["exec", "-v", "--", "true"]).output().unwrap();
         assert_eq!(output.status.code(), Some(125), "{}", said(&output));
         assert_eq!(host.sh("work/project", "ls -A"), "");
     }

@@ -67,7 +67,8 @@ impl Host {
         let audit = self.path("audit/log.jsonl");
         let script = format!("{script}; echo ready; read -r end; exit 0");
         let audit = audit.to_str().unwrap();
-        let arguments = ["exec", "-q", "--audit", audit, "--", "sh", "-c", &script];
+        let flags = ["-q", "--audit", audit, "--secret", "GITHUB_TOKEN"];
+        let arguments = [&["exec"], &flags[..], &["--", "sh", "-c", &script]].concat();
         let mut process = self
             .gateway_with(signals, &arguments)
             .stdin(Stdio::piped())

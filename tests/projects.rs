@@ -369,7 +369,7 @@ fn the_summary_says_where_changes_go_and_first_of_all_if_they_are_dropped() {
     let host = Host::new();
     let told = |folder: &str| {
         let run = Command::new(env!("CARGO_BIN_EXE_gateway"))
-            .args(["exec", "--", "/bin/true"])
+            .args(["exec", "-v", "--", "/bin/true"])
             .current_dir(folder)
             .env_clear()
             .env("PATH", "/usr/bin:/bin")

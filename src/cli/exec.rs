@@ -59,7 +59,7 @@ pub struct Exec {
     #[arg(long, help_heading = SEE, display_order = 900)]
     guard_tools: bool,
     /// Print the whole summary, also what was said in this project before
-    #[arg(long, short, conflicts_with = "quiet", help_heading = MORE)]
+    #[arg(long, short, help_heading = MORE)]
     verbose: bool,
     /// Take the working directory alone as the project, not the repository that it is in
     #[arg(long, help_heading = SEE, display_order = 900)]

@@ -307,13 +307,12 @@ impl Overview<'_> {
     /// The variables that the command does not get and might miss.
     fn left_out(&self) -> Option<String> {
         let stored = &self.resolved.stored;
-        let is_lent = |name: &&String| {
-            stored
-                .iter()
-                .any(|one| one.binding.variables.contains(*name))
-        };
+        let mut known = stored.iter().flat_map(|one| one.binding.variables.clone());
+        let withheld = self.resolved.withheld.iter();
+        let withheld = withheld.flat_map(|one| one.variables.clone());
+        let known: Vec<String> = known.by_ref().chain(withheld).collect();
         let mut names = self.plan.left_out();
-        names.retain(|name| !is_lent(&name));
+        names.retain(|name| !known.contains(name));
         (!names.is_empty()).then(|| {
             let most = if self.is_verbose {
                 names.len()

@@ -64,7 +64,7 @@ impl Desk {
     pub fn command(&self, project: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
         command
-            .arg("exec")
+            .args(["exec", "-v"])
             .args(arguments)
             .current_dir(self.at(project))
             .env_clear()

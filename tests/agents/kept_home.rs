@@ -9,11 +9,12 @@ use crate::desk::{Desk, LOGIN, until};
 #[test]
 fn what_an_agent_wrote_with_a_former_phantom_is_kept() {
     let desk = Desk::bare();
-    desk.agent("one", &["-q"], "printenv GITHUB_TOKEN > ~/.claude/log");
+    let lent = ["-q", "--secret", "GITHUB_TOKEN"];
+    desk.agent("one", &lent, "printenv GITHUB_TOKEN > ~/.claude/log");
     let former = fs::read_to_string(desk.kept(".claude/log")).unwrap();
     let second = desk.agent(
         "one",
-        &["-q", "--fresh"],
+        &["-q", "--fresh", "--secret", "GITHUB_TOKEN"],
         "cat ~/.claude/log; printenv GITHUB_TOKEN",
     );
     let lines: Vec<&str> = second.lines().collect();

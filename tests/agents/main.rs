@@ -56,7 +56,7 @@ fn what_looks_like_a_credential_does_not_outlive_the_sandbox_and_a_phantom_does(
     let leave = format!(
         "echo '{{\"token\":\"{LOGIN}\"}}' > ~/.claude/.credentials.json; printenv GITHUB_TOKEN > ~/.claude/phantom"
     );
-    let said = desk.agent("one", &[], &leave);
+    let said = desk.agent("one", &["--secret", "GITHUB_TOKEN"], &leave);
     let told = "not kept ~/.claude/.credentials.json, which holds what looks like a credential";
     assert!(said.contains(told) && !said.contains(LOGIN), "{said}");
     let left = desk.agent("one", &["-q"], "ls -A ~/.claude; cat ~/.claude/phantom");
@@ -165,15 +165,17 @@ fn a_flag_adds_to_what_is_lent_and_takes_nothing_away() {
         &["--policy", policy.to_str().unwrap()],
         &["--secret", "OTHER@b.example.test"],
     ] {
-        let mut command = desk.command("one", &[flags, &show].concat());
+        let lent = ["--secret", "GITHUB_TOKEN"];
+        let mut command = desk.command("one", &[flags, &lent, &show].concat());
         command.env("OTHER", "some-secret-of-another-service");
         let said = said(command);
         assert!(said.starts_with("ghp_"), "{flags:?}: {said}");
-        assert!(
-            said.contains("lends    ") && said.contains("GITHUB_TOKEN (phantom)"),
-            "{said}"
-        );
-        assert!(said.contains("api.github.com"), "{flags:?}: {said}");
+        // Policy files decide alone.
+        let told = match flags.first() {
+            Some(&"--policy") => "not lent GITHUB_TOKEN: no policy lends it",
+            _ => "GITHUB_TOKEN (phantom) to api.github.com",
+        };
+        assert!(said.contains(told), "{flags:?}: {said}");
     }
     let without = said(desk.command("one", &["--no-lend", "--", "printenv", "GITHUB_TOKEN"]));
     assert!(
@@ -313,7 +315,8 @@ fn a_preset_allows_its_hosts_and_says_what_it_would_lend() {
 #[test]
 fn a_variable_that_holds_no_credential_is_not_lent_and_stops_nothing() {
     let desk = Desk::new();
-    let mut command = desk.command("one", &["--", "printenv", "GITHUB_TOKEN"]);
+    let flags = ["--secret", "GITHUB_TOKEN", "--", "printenv", "GITHUB_TOKEN"];
+    let mut command = desk.command("one", &flags);
     command.env("OPENAI_API_KEY", "EMPTY");
     command.env("AWS_ACCESS_KEY_ID", "test");
     command.env("AWS_SECRET_ACCESS_KEY", "test");
@@ -607,7 +610,8 @@ fn git_takes_the_lent_token_over_https_and_turns_ssh_remotes_into_it() {
     let desk = Desk::new();
     let ask = "git ls-remote --get-url git@github.com:o/r.git; git ls-remote --get-url ssh://git@github.com/o/r; \
                printf 'protocol=https\\nhost=github.com\\n\\n' | git credential fill; printenv GITHUB_TOKEN";
-    let told = said(desk.command("one", &["-q", "--", "sh", "-c", ask]));
+    let lent = ["-q", "--secret", "GITHUB_TOKEN", "--", "sh", "-c", ask];
+    let told = said(desk.command("one", &lent));
     let lines: Vec<&str> = told.lines().collect();
     assert_eq!(
         &lines[..2],

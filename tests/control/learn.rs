@@ -152,7 +152,7 @@ fn a_run_that_is_learned_from_permits_nothing_and_proposes_the_least_policy_for_
     // The person who said yes has seen it: it is in force.
     let status = run(at, &["project", "status"]);
     assert!(said(&status).starts_with("allowed "), "{status:?}");
-    assert!(said(&run(at, &["exec", "--", "true"])).contains("network  late.test"));
+    assert!(said(&run(at, &["exec", "-v", "--", "true"])).contains("network  late.test"));
     // And it is what the run needed, and no more.
     fs::write(at.join("home/named.toml"), format!("{origins}{text}")).unwrap();
     let script = "curl -sS http://late.test:8080/; curl -sS http://late.test:8080/other | grep -o policy_default_deny";
@@ -194,7 +194,7 @@ fn without_a_person_nothing_that_a_run_wanted_comes_into_force() {
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(!printed.contains("proposed as"), "{printed}");
     assert!(file(at).exists() && said(&output).contains("`gateway project allow`"));
-    let next = run(at, &["exec", "--", "true"]);
+    let next = run(at, &["exec", "-v", "--", "true"]);
     assert!(said(&next).contains("is not in force"), "{}", said(&next));
     assert!(said(&next).contains("network  nothing"), "{}", said(&next));
     let before = fs::read_to_string(file(at)).unwrap();
@@ -244,7 +244,10 @@ fn a_run_that_may_reach_any_host_does_so_alone_and_reaches_nothing_below_the_flo
         rules.clone().all(|line| !line.contains("169.254")),
         "{text}"
     );
-    let after = run(at, &["exec", "--config", "../named.toml", "--", "true"]);
+    let after = run(
+        at,
+        &["exec", "-v", "--config", "../named.toml", "--", "true"],
+    );
     assert!(
         said(&after).contains("network  nothing"),
         "{}",
@@ -276,7 +279,7 @@ fn init_proposes_by_the_folder_or_the_last_run_and_overwrites_nothing() {
     );
     let (code, shown) = answered(at, "init", "y\n");
     assert_eq!(code, 0, "{shown}");
-    let next = run(at, &["exec", "--", "true"]);
+    let next = run(at, &["exec", "-v", "--", "true"]);
     assert!(
         said(&next).contains("registry.npmjs.org"),
         "{}",
@@ -291,7 +294,16 @@ fn init_proposes_by_the_folder_or_the_last_run_and_overwrites_nothing() {
     fs::remove_file(file(at)).unwrap();
     run(
         at,
-        &["exec", "--config", "../named.toml", "--", "sh", "-c", ASKS],
+        &[
+            "exec",
+            "-v",
+            "--config",
+            "../named.toml",
+            "--",
+            "sh",
+            "-c",
+            ASKS,
+        ],
     );
     let output = run(at, &["init", "--from-last-run", "--yes"]);
     assert!(output.status.success(), "{}", said(&output));
@@ -303,7 +315,16 @@ fn a_path_that_is_cut_in_the_log_is_learned_as_what_begins_alike() {
     let (folder, _) = desk();
     let at = folder.path();
     let ask = "curl -sS https://late.test/long$(printf %03000d 1) -o /dev/null";
-    let script = ["exec", "--config", "../named.toml", "--", "sh", "-c", ask];
+    let script = [
+        "exec",
+        "-v",
+        "--config",
+        "../named.toml",
+        "--",
+        "sh",
+        "-c",
+        ask,
+    ];
     run(at, &script);
     let output = run(at, &["init", "--from-last-run", "--yes"]);
     assert!(output.status.success(), "{}", said(&output));
@@ -318,7 +339,16 @@ fn a_path_that_is_cut_in_the_log_is_learned_as_what_begins_alike() {
 fn nothing_is_learned_from_a_log_that_does_not_hold() {
     let (folder, _) = desk();
     let at = folder.path();
-    let script = ["exec", "--config", "../named.toml", "--", "sh", "-c", ASKS];
+    let script = [
+        "exec",
+        "-v",
+        "--config",
+        "../named.toml",
+        "--",
+        "sh",
+        "-c",
+        ASKS,
+    ];
     run(at, &script);
     let logs = fs::read_dir(at.join("home/.local/state/gateway/audit")).unwrap();
     let paths = logs.map(|entry| entry.unwrap().path());

@@ -29,7 +29,7 @@ fn said(output: &Output) -> String {
 fn inside(folder: &Path, flags: &[&str], script: &str) -> (i32, String) {
     gateway(
         folder,
-        &[&["exec"], flags, &["--", "sh", "-c", script]].concat(),
+        &[&["exec", "-v"], flags, &["--", "sh", "-c", script]].concat(),
     )
 }
 
@@ -168,11 +168,11 @@ fn a_changed_projects_file_stops_the_run_until_its_difference_is_allowed() {
             .output()
             .unwrap()
     };
-    let output = below(&["exec", "--", "true"]);
+    let output = below(&["exec", "-v", "--", "true"]);
     assert_eq!(output.status.code(), Some(2), "{}", self::said(&output));
     assert!(self::said(&output).contains("nobody decided about"));
     assert!(below(&["project", "deny"]).status.success());
-    let output = below(&["exec", "--", "true"]);
+    let output = below(&["exec", "-v", "--", "true"]);
     assert!(
         self::said(&output).contains("network  two.test"),
         "{}",
@@ -289,7 +289,7 @@ fn a_projects_file_that_the_command_makes_is_told_and_never_in_force() {
             "{said}"
         );
         let below = user_command(at, USER)
-            .args(["exec", "--", "true"])
+            .args(["exec", "-v", "--", "true"])
             .current_dir(at.join("home/project/deep"))
             .output()
             .unwrap();
@@ -311,7 +311,7 @@ fn a_running_gateway_takes_up_a_changed_projects_file_when_it_is_allowed() {
     assert_eq!(gateway(at, &["project", "allow", "--yes"]).0, 0);
     let script = "while [ ! -e go ]; do sleep 0.05; done";
     let mut command = user_command(at, USER);
-    command.args(["exec", "--", "sh", "-c", script]);
+    command.args(["exec", "-v", "--", "sh", "-c", script]);
     let child = exec(at, command);
     let generation = || {
         let (_, said) = gateway(at, &["status", "--json"]);
@@ -347,7 +347,7 @@ fn an_allowed_file_that_is_gone_stops_the_next_run() {
     let script = "while [ ! -e go ]; do sleep 0.05; done; rm gateway.toml";
     let (code, told) = inside(at, &[], "! cat keys/k");
     assert_eq!(code, 0, "{told}");
-    command.args(["exec", "--", "sh", "-c", script]);
+    command.args(["exec", "-v", "--", "sh", "-c", script]);
     let child = exec(at, command);
     // As an editor saves it: what guards the file is made anew for this one.
     write(at, "new", &format!("{text}# more\n"));
@@ -528,7 +528,7 @@ fn a_home_may_be_a_project_and_two_sandboxes_may_share_one() {
     assert!(home(&["project", "allow", "--yes"]).contains("allowed"));
     let look = "find / -xdev -name file.json 2>/dev/null; echo evil >> gateway.toml; \
                 mkdir -p .local/state/gateway/projects/x; echo looked";
-    let told = home(&["exec", "--", "sh", "-c", look]);
+    let told = home(&["exec", "-v", "--", "sh", "-c", look]);
     assert!(
         told.contains("looked") && !told.contains("file.json"),
         "{told}"

@@ -28,7 +28,7 @@ fn inside_with(folder: &tempfile::TempDir, flags: &[&str], script: &str) -> std:
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     fs::set_permissions(&project, everybody).unwrap();
     let mut command = user_command(folder.path(), 0);
-    command.arg("exec").args(flags);
+    command.args(["exec", "-v"]).args(flags);
     command.args(["--", "sh", "-c", script]);
     exec(folder.path(), command)
 }

@@ -180,7 +180,7 @@ fn a_request_for_another_host_than_its_connection_is_logged_with_that_of_the_con
     let folder = folder(0);
     let mut command = user_command(folder.path(), 0);
     let ask = "curl -sS -H 'Host: other.test' https://unlisted.test/";
-    command.args(["exec", "--", "sh", "-c", ask]);
+    command.args(["exec", "-v", "--", "sh", "-c", ask]);
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("authority_mismatch"), "{said}");

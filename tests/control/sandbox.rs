@@ -48,7 +48,7 @@ pub fn wait_for(what: &str, mut found: impl FnMut() -> bool) {
 /// Runs a script in a sandbox, and waits for its control socket.
 fn exec_script(folder: &Path, uid: u32, script: &str) -> Child {
     let mut command = user_command(folder, uid);
-    command.args(["exec", "--", "sh", "-c", script]);
+    command.args(["exec", "-v", "--", "sh", "-c", script]);
     exec(folder, command)
 }
 

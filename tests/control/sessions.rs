@@ -292,7 +292,7 @@ fn a_state_of_an_earlier_version_stops_no_command() {
     let folder = crate::sandbox::folder(0);
     let run = || {
         let mut command = crate::sandbox::user_command(folder.path(), 0);
-        command.args(["exec", "--", "true"]).output().unwrap()
+        command.args(["exec", "-v", "--", "true"]).output().unwrap()
     };
     assert!(run().status.success());
     let store = folder
