@@ -71,6 +71,8 @@ mod reloading;
 mod remedy;
 mod renewal;
 mod resolve;
+mod revoke;
+mod revoking;
 mod sealing;
 mod secret;
 mod serve;
@@ -146,7 +148,11 @@ enum Command {
     /// End a session for good, and cut what it has under way
     End(operate::OneSession),
     Reload(operate::Reload),
-    Revoke(operate::Revoke),
+    /// Revoke a credential in every gateway of yours, now and later: when this returns, no further
+    /// byte of its secret leaves
+    Revoke(revoke::Revocation),
+    /// Take a revocation back
+    Restore(revoke::Revocation),
     Allow(allow::Allow),
     /// Decide about the project's own file, `gateway.toml`
     #[command(subcommand)]
@@ -266,7 +272,8 @@ impl Command {
             Self::Resume(command) => command.run("resume", terminal),
             Self::End(command) => command.run("end", terminal),
             Self::Reload(command) => command.run(terminal),
-            Self::Revoke(command) => command.run(terminal),
+            Self::Revoke(command) => command.revoke(terminal),
+            Self::Restore(command) => command.restore(terminal),
             Self::Allow(command) => command.run(terminal),
             Self::Project(command) => command.run(terminal),
             Self::Init(command) => command.run(terminal),

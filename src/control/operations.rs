@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::names::SessionId;
+use crate::names::{CredentialName, SessionId};
 use crate::session::SessionStatus;
 
 /// What the program does when an operator asks for it. `cli` implements it.
@@ -22,6 +22,14 @@ pub trait Operations: Send + Sync + 'static {
         session: &SessionId,
         status: SessionStatus,
     ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
+
+    /// Keeps, for every gateway of this user, that a credential is revoked or no longer is, and
+    /// obeys all that is kept. Returns how many connections to origins were severed.
+    fn keep_revoked(
+        &self,
+        credential: &CredentialName,
+        is_revoked: bool,
+    ) -> impl Future<Output = Result<usize, ControlRefusal>> + Send;
 
     /// Finds the narrowest rule that allows what was refused.
     fn rule(
