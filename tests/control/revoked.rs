@@ -336,7 +336,6 @@ fn a_revocation_holds_in_every_gateway_of_the_user_over_a_kill_and_until_it_is_r
     let mut gateways = Gateways::start(ports, &authority.pem);
     let mut took = Vec::new();
     for round in 0..rounds {
-        origin.0.lock().unwrap().clear();
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             wait_for("each gateway lends", || {
@@ -402,6 +401,8 @@ fn a_revocation_holds_in_every_gateway_of_the_user_over_a_kill_and_until_it_is_r
             assert_eq!(shown.matches("revoked   doomed").count(), 5, "{shown}");
             over.store(true, Ordering::Relaxed);
         });
+        // All of them are cut.
+        origin.0.lock().unwrap().clear();
         let (done, said) = gateways.says(&["restore", "doomed"]);
         assert!(done && said.contains("5 gateways confirmed"), "{said}");
     }
