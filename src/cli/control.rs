@@ -77,6 +77,7 @@ pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure>
     };
     app.obey()?;
     tokio::spawn(app.clone().keep_obeying());
+    tokio::spawn(grant::end_grants(app.clone()));
     Ok(BoundControl { kind, socket, port })
 }
 
@@ -116,6 +117,7 @@ fn serve(
             .file
             .clone()
             .or_else(|| app.config.project.clone()),
+        granted: app.config.granted.clone(),
         directory: std::env::current_dir().ok(),
         metrics_address: port.as_ref().and_then(|port| port.local_addr().ok()),
         started: (SystemTime::now(), Instant::now()),

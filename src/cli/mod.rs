@@ -31,6 +31,8 @@ mod gateways;
 mod generation;
 mod git_access;
 mod grant;
+mod granted;
+mod grants;
 mod heads;
 mod init;
 mod into;
@@ -154,6 +156,7 @@ enum Command {
     /// Take a revocation back
     Restore(revoke::Revocation),
     Allow(allow::Allow),
+    Grants(grants::Grants),
     /// Decide about the project's own file, `gateway.toml`
     #[command(subcommand)]
     Project(project_command::ProjectCommand),
@@ -275,6 +278,7 @@ impl Command {
             Self::Revoke(command) => command.revoke(terminal),
             Self::Restore(command) => command.restore(terminal),
             Self::Allow(command) => command.run(terminal),
+            Self::Grants(command) => command.run(terminal),
             Self::Project(command) => command.run(terminal),
             Self::Init(command) => command.run(terminal),
             Self::Proposals(command) => command.run(terminal),

@@ -80,6 +80,8 @@ pub struct AllowRequest {
     pub last: bool,
     /// The session that may; of an exchange, its own.
     pub session: Option<String>,
+    /// After how many seconds it ends by itself, if it does.
+    pub seconds: Option<u64>,
     /// The rule, as an earlier answer showed it. Without it, nothing is applied.
     pub policy: Option<String>,
 }
@@ -95,6 +97,8 @@ pub struct GrantedRule {
     pub generation: u64,
     /// Where it is kept for the next start.
     pub file: String,
+    /// When it ends by itself, in seconds since 1970, if it does.
+    pub until: Option<i64>,
     /// What a person refused and the rule would permit, as it was shown.
     pub denied: Vec<String>,
 }

@@ -19,6 +19,8 @@ pub struct About {
     pub kind: &'static str,
     /// The configuration file, if there is one.
     pub config: Option<PathBuf>,
+    /// The file of what operators granted.
+    pub granted: Option<PathBuf>,
     /// The folder that it was started in.
     pub directory: Option<PathBuf>,
     /// Where its metrics are served, beside the control socket.
@@ -39,6 +41,7 @@ pub(super) struct GatewayView<'a> {
     directory: &'a Option<PathBuf>,
     config: &'a Option<PathBuf>,
     audit: Option<&'a Path>,
+    granted: &'a Option<PathBuf>,
     listeners: Vec<ListenerView>,
     metrics_address: Option<SocketAddr>,
     policies: PoliciesView,
@@ -114,6 +117,7 @@ impl<'a> GatewayView<'a> {
             directory: &about.directory,
             config: &about.config,
             audit: shared.log.path(),
+            granted: &about.granted,
             listeners: listeners.into_iter().map(listener).collect(),
             metrics_address: about.metrics_address,
             policies: PoliciesView {
