@@ -22,7 +22,7 @@ use crate::control::{
     Operations, Reloaded, Unusable,
 };
 use crate::gateway::chain;
-use crate::names::SessionId;
+use crate::names::{CredentialName, SessionId};
 use crate::policy::{Operators, Source};
 use crate::session::SessionStatus;
 
@@ -47,24 +47,24 @@ impl Drop for OpenControl {
     }
 }
 
-/// Opens the control socket and the metrics port, and serves them on a thread of their own.
-///
-/// `tell` gets the outcome of each reload that an operator asks for.
+/// The control socket and the metrics port, not served yet. Who calls waits.
+pub struct BoundControl {
+    kind: &'static str,
+    socket: Option<ControlSocket>,
+    port: Option<TcpListener>,
+}
+
+/// Binds the control socket and the metrics port, and then obeys what is revoked. Whoever revokes
+/// writes first and looks for sockets then, so no gateway misses it that binds before it serves.
 ///
 /// Without a configured path, a gateway that can have no socket runs without one, and its log says
 /// why.
 ///
 /// # Errors
-/// Returns a [`Failure`] if the configured socket or port cannot be had, or if the policies for
-/// operators are refused. Must be called on the runtime that serves.
-pub fn open(
-    app: &Arc<App>,
-    kind: &'static str,
-    tell: Option<TellReload>,
-) -> Result<Option<OpenControl>, Failure> {
+/// Returns a [`Failure`] if the configured socket or port cannot be had, or if what is revoked
+/// cannot be read. Must be called on the runtime that serves.
+pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure> {
     let settings = &app.config.control;
-    let permitted = operators(settings.policy.as_ref())?;
-    app.operators.store(Arc::new(permitted));
     let port = settings.metrics_address.map(bind_port).transpose()?;
     let socket = match socket(kind, settings.path.clone()) {
         Ok(socket) => socket,
@@ -75,9 +75,39 @@ pub fn open(
             None
         }
     };
-    if socket.is_none() && port.is_none() {
-        return Ok(None);
+    app.obey()?;
+    tokio::spawn(app.clone().keep_obeying());
+    tokio::spawn(grant::end_grants(app.clone()));
+    Ok(BoundControl { kind, socket, port })
+}
+
+impl BoundControl {
+    /// Serves them on a thread of their own. `tell` gets the outcome of each reload that an
+    /// operator asks for.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the policies for operators are refused, or without a descriptor
+    /// left. Must be called on the runtime that serves.
+    pub fn serve(
+        self,
+        app: &Arc<App>,
+        tell: Option<TellReload>,
+    ) -> Result<Option<OpenControl>, Failure> {
+        let permitted = operators(app.config.control.policy.as_ref())?;
+        app.operators.store(Arc::new(permitted));
+        let Self { kind, socket, port } = self;
+        if socket.is_none() && port.is_none() {
+            return Ok(None);
+        }
+        serve(app, (kind, socket, port), tell)
     }
+}
+
+fn serve(
+    app: &Arc<App>,
+    (kind, socket, port): (&'static str, Option<ControlSocket>, Option<TcpListener>),
+    tell: Option<TellReload>,
+) -> Result<Option<OpenControl>, Failure> {
     let listener = socket.as_ref().map(ControlSocket::listener).transpose();
     let listener = listener.map_err(|error| Failure::of(NOT_SERVED, &error))?;
     let about = About {
@@ -87,6 +117,7 @@ pub fn open(
             .file
             .clone()
             .or_else(|| app.config.project.clone()),
+        granted: app.config.granted.clone(),
         directory: std::env::current_dir().ok(),
         metrics_address: port.as_ref().and_then(|port| port.local_addr().ok()),
         started: (SystemTime::now(), Instant::now()),
@@ -248,6 +279,18 @@ impl Operations for AppOperations {
         let id = session.clone();
         let keep = |app: Arc<App>| async move { app.keep_status(&id, status).await };
         self.on_main(keep).await
+    }
+
+    async fn keep_revoked(
+        &self,
+        credential: &CredentialName,
+        is_revoked: bool,
+    ) -> Result<usize, ControlRefusal> {
+        let (app, name) = (self.app.clone(), credential.clone());
+        let keep = tokio::task::spawn_blocking(move || app.keep_revoked(&name, is_revoked)).await;
+        let unkept = "what is revoked cannot be kept";
+        let unkept = |_| ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, unkept);
+        keep.map_err(unkept)?.map_err(|failure| refused(&failure))
     }
 
     async fn enter(&self, _session: &SessionId, socket: &Path) -> Result<(), ControlRefusal> {

@@ -32,6 +32,8 @@ mod gateways;
 mod generation;
 mod git_access;
 mod grant;
+mod granted;
+mod grants;
 mod heads;
 mod init;
 mod into;
@@ -73,6 +75,8 @@ mod reloading;
 mod remedy;
 mod renewal;
 mod resolve;
+mod revoke;
+mod revoking;
 mod said;
 mod sealing;
 mod secret;
@@ -150,8 +154,13 @@ enum Command {
     /// End a session for good, and cut what it has under way
     End(operate::OneSession),
     Reload(operate::Reload),
-    Revoke(operate::Revoke),
+    /// Revoke a credential in every gateway of yours, now and later: when this returns, no further
+    /// byte of its secret leaves
+    Revoke(revoke::Revocation),
+    /// Take a revocation back
+    Restore(revoke::Revocation),
     Allow(allow::Allow),
+    Grants(grants::Grants),
     /// Decide about the project's own file, `gateway.toml`
     #[command(subcommand)]
     Project(project_command::ProjectCommand),
@@ -270,8 +279,10 @@ impl Command {
             Self::Resume(command) => command.run("resume", terminal),
             Self::End(command) => command.run("end", terminal),
             Self::Reload(command) => command.run(terminal),
-            Self::Revoke(command) => command.run(terminal),
+            Self::Revoke(command) => command.revoke(terminal),
+            Self::Restore(command) => command.restore(terminal),
             Self::Allow(command) => command.run(terminal),
+            Self::Grants(command) => command.run(terminal),
             Self::Project(command) => command.run(terminal),
             Self::Init(command) => command.run(terminal),
             Self::Proposals(command) => command.run(terminal),

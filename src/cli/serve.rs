@@ -25,7 +25,7 @@ use super::standard_error::InBackground;
 use super::terminal::Terminal;
 use super::threads::Thread;
 use super::{heads, logging, serving};
-use crate::config::{Config, SandboxFlags};
+use crate::config::{Config, SandboxFlags, state};
 use crate::credential::unexpected_reach;
 use crate::gateway::Worker;
 use crate::launch::service;
@@ -81,6 +81,7 @@ impl Serve {
         };
         let app = Arc::new(
             App::new(config, resolved, RunsAs::Serve)?
+                .obeying(state::revoked_file())
                 .keeping(Keeping::Listeners)
                 .reloading_from(source),
         );
@@ -175,6 +176,8 @@ impl Served<'_> {
         workers: &[Arc<Worker>],
     ) -> Result<Code, Failure> {
         let app = self.app;
+        // Before the first request: whoever revokes finds this gateway, or it finds the row.
+        let control = control::bind(app, "serve")?;
         tokio::select! {
             opened = app.open_listeners(bound) => opened?,
             () = self.signals.stop() => return Ok(Code::Ok),
@@ -183,7 +186,7 @@ impl Served<'_> {
         // Before anything can reload.
         app.exports.start(&app.shared, &app.config, true)?;
         let (tell, told) = mpsc::unbounded_channel();
-        let _control = control::open(app, "serve", Some(tell.clone()))?;
+        let _control = control.serve(app, Some(tell.clone()))?;
         let lines = || RefusalLines::start(&app.shared.log, *self.terminal);
         let _refusals = (!self.quiet).then(lines).flatten();
         self.announce();

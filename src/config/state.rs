@@ -44,6 +44,12 @@ pub(super) fn certificate() -> Option<PathBuf> {
     sessions_folder().map(|folder| folder.with_file_name("ca-{session}.pem"))
 }
 
+/// Returns the file of what is revoked for every gateway of this user, beside the sessions' records.
+#[must_use]
+pub fn revoked_file() -> Option<PathBuf> {
+    sessions_folder().map(|folder| folder.join("revoked.json"))
+}
+
 /// Returns the folder of the control sockets: `gateway` in the user's runtime directory, else `run`
 /// in the state folder.
 ///
