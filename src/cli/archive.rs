@@ -30,16 +30,10 @@ pub(super) struct PruneLogs {
     older_than: Option<Duration>,
     /// Keep only the newest logs: as many as this number, or as fit in this size (`256MiB`)
     #[arg(long, value_name = "NUMBER|SIZE", value_parser = amount)]
-    keep: Option<Amount>,
+    keep: Option<Keep>,
     /// Only say what would be removed
     #[arg(long)]
     dry_run: bool,
-}
-
-#[derive(Clone, Copy)]
-enum Amount {
-    Logs(usize),
-    Bytes(u64),
 }
 
 /// How many logs are listed.
@@ -104,8 +98,7 @@ impl PruneLogs {
             (None, None) => KEPT,
             (within, amount) => Keep {
                 within,
-                bytes: amount.and_then(Amount::bytes),
-                logs: amount.and_then(Amount::logs),
+                ..amount.unwrap_or_default()
             },
         };
         let pruned = audit::prune(&folder()?, keep, self.dry_run).map_err(unreadable)?;
@@ -154,22 +147,6 @@ impl PruneLogs {
     }
 }
 
-impl Amount {
-    fn logs(self) -> Option<usize> {
-        match self {
-            Self::Logs(logs) => Some(logs),
-            Self::Bytes(_) => None,
-        }
-    }
-
-    fn bytes(self) -> Option<u64> {
-        match self {
-            Self::Bytes(bytes) => Some(bytes),
-            Self::Logs(_) => None,
-        }
-    }
-}
-
 fn folder() -> Result<PathBuf, Failure> {
     state::audit_directory()
         .ok_or_else(|| Failure::no_state_folder("there are no logs of sessions"))
@@ -183,13 +160,16 @@ fn span(text: &str) -> Result<Duration, String> {
     duration(text).map_err(told)
 }
 
-fn amount(text: &str) -> Result<Amount, String> {
-    match text.parse() {
-        Ok(logs) => Ok(Amount::Logs(logs)),
-        Err(_) => size(text)
-            .map(|limit| Amount::Bytes(limit.as_bytes()))
-            .map_err(told),
+/// The newest logs: so many, or as fit in a size.
+fn amount(text: &str) -> Result<Keep, String> {
+    let mut keep = Keep {
+        logs: text.parse().ok(),
+        ..Keep::default()
+    };
+    if keep.logs.is_none() {
+        keep.bytes = Some(size(text).map_err(told)?.as_bytes());
     }
+    Ok(keep)
 }
 
 fn told(hint: Hint) -> String {

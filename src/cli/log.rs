@@ -33,7 +33,7 @@ pub(super) struct LogCommand {
     #[arg(long, value_name = "NAME")]
     pub(super) session: Option<String>,
     /// Only of the runs of `gateway exec` in this project
-    #[arg(long)]
+    #[arg(long, conflicts_with = "follow")]
     here: bool,
     /// Only what was refused or cut
     #[arg(long)]
@@ -199,8 +199,8 @@ impl LogCommand {
                 records.push((run.clone(), record));
             }
             // Only the last ones are shown.
-            if records.len() > 4 * (self.lines + KEPT) {
-                records.drain(..records.len() - 2 * (self.lines + KEPT));
+            if records.len() > self.lines.saturating_add(3 * KEPT) {
+                records.drain(..2 * KEPT);
             }
         })
         .map_err(|error| Failure::of("the audit log cannot be read", &error))?;
@@ -225,7 +225,11 @@ impl LogCommand {
 
     /// Returns as many of the last records as are asked for.
     fn last(&self, mut records: Vec<RunRecord>, terminal: &Terminal) -> Vec<RunRecord> {
-        records.drain(..records.len().saturating_sub(2 * (self.lines + KEPT)));
+        records.drain(
+            ..records
+                .len()
+                .saturating_sub(self.lines.saturating_add(KEPT)),
+        );
         let mut records = self.folded(records, terminal);
         records.split_off(records.len().saturating_sub(self.lines))
     }
@@ -449,7 +453,7 @@ const OWN_RUNS: [&str; 2] = [DEMO, DOCTOR];
 /// How long the refusal of a request is waited for before a lookup's is shown.
 const TWIN_WITHIN: Duration = Duration::from_secs(1);
 /// How many more records than asked for are kept while a log is read, or wait for what follows.
-const KEPT: usize = 256;
+const KEPT: usize = 512;
 /// How often it is looked whether somebody still reads.
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
 /// How many records of the past are shown.
