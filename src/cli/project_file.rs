@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::project::project_folders;
 use super::terminal::{Terminal, safe};
 use super::terminal_text::as_argument;
-use crate::config::{self, Config, ConfigError};
+use crate::config::{Config, ConfigError, state};
 use crate::files::{self, Choice, Consent};
 
 /// The name of a project's file.
@@ -126,7 +126,7 @@ pub(super) fn tell_of_undecided(folder: &Path, terminal: &Terminal) -> Result<()
 
 /// Says which files a named one stands in place of.
 pub(super) fn tell_of_left_out(folder: &Path, terminal: &Terminal) {
-    let user = config::user_file().filter(|path| is_there(path));
+    let user = state::user_file().filter(|path| is_there(path));
     let project = in_force(folder).ok().flatten().map(|file| file.path);
     let files = user.into_iter().chain(project);
     let files: Vec<String> = files

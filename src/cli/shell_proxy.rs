@@ -1,6 +1,6 @@
 //! The proxy that the user's shell names. The gateway takes its own from the configuration alone.
 
-use crate::config::{self, Config};
+use crate::config::{Config, state};
 use crate::message::Authority;
 
 /// Says that the shell names a proxy which is not used, and what would use it.
@@ -20,7 +20,7 @@ pub(super) fn unused(config: &Config) -> Option<String> {
         "" => "",
         _ => ", `via_auth = \"file:/path\"` (which holds user:password)",
     };
-    let file = config.file.clone().or_else(config::user_file)?;
+    let file = config.file.clone().or_else(state::user_file)?;
     Some(format!(
         "{name} is set and not used: `[[origin]]`, `match = \"*\"`, `via = \"http://{address}\"`{login} in {} would",
         file.display()

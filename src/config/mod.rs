@@ -35,6 +35,7 @@ mod validate;
 mod variable;
 mod vault;
 mod via;
+mod ways;
 
 use std::path::PathBuf;
 
@@ -48,7 +49,6 @@ pub use port::PublishedPort;
 pub use sandbox::{Sandbox, SandboxDns};
 pub use settings::{Audit, Ca, PhantomFile, Runtime, StateSettings};
 pub use units::{duration, show_duration, size};
-pub use user::path_of_user as user_file;
 pub use variable::sandbox_variable;
 pub use via::AllOrigins;
 

@@ -13,6 +13,17 @@ use crate::names::hex;
 /// The name of the key of the state in the key ring, beside the secrets of `gateway secret`.
 pub const KEY_IN_RING: &str = "gateway-state";
 
+/// Returns the place of the user's own file: `gateway/config.toml` in `$XDG_CONFIG_HOME`, else in
+/// `~/.config`.
+///
+/// Returns `None` if neither variable holds an absolute path.
+#[must_use]
+pub fn user_file() -> Option<PathBuf> {
+    let usual = || home().map(|home| home.join(".config"));
+    let folder = absolute("XDG_CONFIG_HOME").or_else(usual)?;
+    Some(folder.join("gateway/config.toml"))
+}
+
 /// Returns the audit log folder of `gateway exec`: `$XDG_STATE_HOME/gateway/audit`, else
 /// `~/.local/state/gateway/audit`.
 ///

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use crate::files::absolute;
 use crate::origin::OriginRule;
 
 use super::diagnostic::{Hint, Severity};
@@ -14,17 +13,6 @@ use super::origin::Origin;
 use super::sandbox::SandboxDns;
 use super::{Config, ConfigError, keys, state};
 
-/// Returns the place of the user's own file: `gateway/config.toml` in `$XDG_CONFIG_HOME`, else in
-/// `~/.config`.
-///
-/// Returns `None` if neither variable holds an absolute path.
-#[must_use]
-pub fn path_of_user() -> Option<PathBuf> {
-    let usual = || state::home().map(|home| home.join(".config"));
-    let folder = absolute("XDG_CONFIG_HOME").or_else(usual)?;
-    Some(folder.join("gateway/config.toml"))
-}
-
 impl Config {
     /// Reads and checks the user's own file, if there is one.
     ///
@@ -32,7 +20,7 @@ impl Config {
     /// Returns a [`ConfigError`] as [`Config::load`] does, or with all that such a file may not
     /// hold.
     pub fn of_user() -> Result<Option<Self>, ConfigError> {
-        let there = path_of_user().filter(|path| path.symlink_metadata().is_ok());
+        let there = state::user_file().filter(|path| path.symlink_metadata().is_ok());
         let Some(path) = there else { return Ok(None) };
         let text = Self::text_of(&path)?;
         let mut config = Self::from_str(&text, &path)?;

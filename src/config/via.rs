@@ -7,11 +7,9 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use crate::credential::UpstreamLogin;
-use crate::export::ExportSettings;
-use crate::message::{Authority, HostPattern, Origin};
-use crate::origin::{OriginDefaults, OriginRule, OriginSettings, StoreWay, UpstreamProxy, Via};
+use crate::message::{Authority, HostPattern};
+use crate::origin::{OriginDefaults, UpstreamProxy, Via};
 
-use super::Config;
 use super::certificates::certificates;
 use super::diagnostic::Hint;
 use super::network;
@@ -25,40 +23,6 @@ pub struct AllOrigins {
     pub settings: OriginDefaults,
     /// Its certificate files, which the workload must not change.
     pub files: Vec<PathBuf>,
-}
-
-impl Config {
-    /// Returns how servers of the gateway's own requests are reached.
-    #[must_use]
-    pub fn store_way(&self, servers: &[Origin]) -> StoreWay {
-        let rules = self.origins.iter().map(|origin| OriginRule {
-            identity: None,
-            ..origin.rule.clone()
-        });
-        // It fails only for a key that cannot be read, and there is none.
-        let settings = OriginSettings::default().with_rules(rules.collect());
-        let mut settings = settings.unwrap_or_default();
-        settings.resolver = self.resolver.clone();
-        settings.defaults = self.defaults.settings.clone();
-        StoreWay::of(&settings, servers)
-    }
-
-    /// Returns the same for an export.
-    #[must_use]
-    pub fn export_way(&self, export: &ExportSettings) -> StoreWay {
-        self.store_way(std::slice::from_ref(&export.server))
-    }
-
-    /// Returns the logins to upstream proxies.
-    pub(super) fn upstream_logins(&self) -> impl Iterator<Item = &UpstreamLogin> {
-        let own = self.origins.iter();
-        let own = own.filter_map(|origin| match &origin.rule.via {
-            Some(Via::Proxy(proxy)) => Some(proxy),
-            _ => None,
-        });
-        let all = own.chain(&self.defaults.settings.via);
-        all.filter_map(|proxy| proxy.login.as_ref())
-    }
 }
 
 /// Whether an `[[origin]]` is about all origins.

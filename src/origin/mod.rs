@@ -22,6 +22,7 @@ mod system_file;
 mod tls;
 mod tls_failure;
 mod upstream;
+mod upstream_failure;
 pub mod vet;
 
 use std::io;
@@ -37,7 +38,7 @@ pub use rule::{
 };
 pub use stores::{StoreClient, StoreWay};
 pub use tls::warm_roots;
-pub use upstream::UpstreamFailure;
+pub use upstream_failure::UpstreamFailure;
 
 /// Why nothing was sent, or no response came. Contains no text from the origin.
 #[derive(Debug, thiserror::Error)]

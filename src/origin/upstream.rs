@@ -13,52 +13,8 @@ use super::Error;
 use super::reach::{anywhere, to_authority};
 use super::resolve::Resolve;
 use super::rule::UpstreamProxy;
-use crate::credential::LoginUnavailable;
+use super::upstream_failure::{UpstreamFailure, UpstreamFault};
 use crate::message::Authority;
-
-/// The upstream proxy opened no way to the origin. Nothing of the exchange was sent.
-#[derive(Debug, thiserror::Error)]
-#[error("the upstream proxy {proxy} {fault}")]
-pub struct UpstreamFailure {
-    proxy: Authority,
-    #[source]
-    fault: Box<UpstreamFault>,
-}
-
-/// What an upstream proxy did.
-#[derive(Debug, thiserror::Error)]
-enum UpstreamFault {
-    #[error("cannot be reached")]
-    Unreached(#[source] Error),
-    #[error("did not answer in time")]
-    Late,
-    #[error("ended the connection without an answer")]
-    Ended(#[source] std::io::Error),
-    #[error("needs a login that cannot be read: see `via_auth`")]
-    NoLogin(#[source] LoginUnavailable),
-    #[error("asks for a login (407): name it with `via_auth`")]
-    AsksLogin,
-    #[error("does not accept the login of `via_auth` (407)")]
-    RefusesLogin,
-    #[error("refuses the way to the server ({0})")]
-    Refused(u16),
-    #[error("cannot reach the server ({0})")]
-    Failed(u16),
-    #[error("did not answer as an HTTP proxy does")]
-    Malformed,
-}
-
-impl UpstreamFailure {
-    /// Whether the next try may succeed without a person.
-    #[must_use]
-    pub fn is_passing(&self) -> bool {
-        use UpstreamFault as Fault;
-        matches!(
-            *self.fault,
-            Fault::Unreached(_) | Fault::Late | Fault::Ended(_) | Fault::Failed(_)
-        )
-    }
-}
 
 /// Opens a tunnel to an origin.
 ///
@@ -91,7 +47,7 @@ async fn open(
     };
     // A person named it, wherever it is; metadata services stay prohibited.
     let stream = to_authority(&proxy.authority, &anywhere(), resolver, limit).await;
-    let mut stream = stream.map_err(UpstreamFault::Unreached)?;
+    let mut stream = stream.map_err(|error| UpstreamFault::Unreached(error.into()))?;
     let answered = timeout(limit, ask(&mut stream, origin, login.as_ref())).await;
     match answered.map_err(|_| UpstreamFault::Late)?? {
         200..300 => Ok(stream),
