@@ -342,7 +342,7 @@ fn what_a_command_that_has_ended_was_refused_is_kept_for_its_folder_and_taken_ba
         "{said}"
     );
     assert!(allowed());
-    let listed = serde_json::from_str(&says(&["--json", "grants"])).unwrap();
+    let listed: serde_json::Value = serde_json::from_str(&says(&["--json", "grants"])).unwrap();
     assert_eq!(listed["grants"][0]["what"], "GET late.test:8080/");
     says(&["grants", "remove", &number(&listed)]);
     assert!(!allowed());
