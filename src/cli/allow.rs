@@ -13,7 +13,7 @@ use super::confirm::confirmed;
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway};
 use super::generation::EXEC;
-use super::grant;
+use super::granting;
 use super::last_run::LastRun;
 use super::project::project;
 use super::terminal::{Paint, Terminal, safe};
@@ -146,11 +146,11 @@ impl Allow {
             applied: false,
             generation: 0,
             file: file.display().to_string(),
-            until: self.lasts.map(|lasts| grant::until(lasts.as_secs())),
+            until: self.lasts.map(|lasts| granting::until(lasts.as_secs())),
             denied: Vec::new(),
             needs: None,
         };
-        grant::keep_later(file, &rule, &folder)?;
+        granting::keep_later(file, &rule, &folder)?;
         let until = rule.until.map(ends).unwrap_or_default();
         let line = format!(
             "kept for commands in {}{until}: run it again",

@@ -18,7 +18,7 @@ use super::listening::Listening;
 use super::opened::OpenedSession;
 use super::reloading::{Reloading, RunsAs};
 use super::resolve::ResolvedConfig;
-use super::revoking::Revocations;
+use super::revoking::KeptRevocations;
 use super::standing::StandingRules;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};
@@ -61,7 +61,7 @@ pub struct App {
     /// The granted rules that no refusal of a person leaves out.
     pub(super) standing: StandingRules,
     /// What is revoked for every gateway of this user.
-    pub(super) revocations: Revocations,
+    pub(super) revocations: KeptRevocations,
 }
 
 impl App {
@@ -100,7 +100,7 @@ impl App {
             entrance: OnceLock::new(),
             keeper: OnceCell::new(),
             standing,
-            revocations: Revocations::default(),
+            revocations: KeptRevocations::default(),
         })
     }
 
@@ -116,7 +116,7 @@ impl App {
 
     /// Obeys what this file says is revoked, and keeps there what is revoked here.
     pub fn obeying(self, revoked: Option<PathBuf>) -> Self {
-        let revocations = Revocations::kept_in(revoked);
+        let revocations = KeptRevocations::kept_in(revoked);
         Self {
             revocations,
             ..self

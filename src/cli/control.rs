@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::app::App;
 use super::failure::{Code, Failure};
 use super::reloading::Applied;
-use super::{client_environment, grant, serving, settling};
+use super::{client_environment, grant, granting, serving, settling};
 use crate::config::state;
 use crate::control::{
     About, AllowRequest, ClientEnvironment, Control, ControlRefusal, ControlSocket, GrantedRule,
@@ -77,7 +77,7 @@ pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure>
     };
     app.obey()?;
     tokio::spawn(app.clone().keep_obeying());
-    tokio::spawn(grant::end_grants(app.clone()));
+    tokio::spawn(granting::end_grants(app.clone()));
     Ok(BoundControl { kind, socket, port })
 }
 

@@ -9,7 +9,7 @@ use time::format_description::well_known::Rfc3339;
 use crate::policy::Source;
 
 /// A rule that a person granted.
-pub(super) struct Grant {
+pub(super) struct RuleGrant {
     /// The rule, in Cedar.
     pub(super) rule: String,
     /// Since when; `None` if its file does not say.
@@ -22,7 +22,7 @@ pub(super) struct Grant {
     whole: Range<usize>,
 }
 
-impl Grant {
+impl RuleGrant {
     /// The grants of a file's text, in their order.
     pub(super) fn all(text: &str) -> Vec<Self> {
         let rules = Source::new("", text).rules();
@@ -111,8 +111,8 @@ pub(super) fn folder(text: &str) -> Option<&str> {
 /// when it is granted to now.
 pub(super) fn with(text: &str, rules: &str, until: Option<OffsetDateTime>) -> String {
     let mut text = text.to_owned();
-    for added in Grant::all(rules) {
-        let known = Grant::all(&text)
+    for added in RuleGrant::all(rules) {
+        let known = RuleGrant::all(&text)
             .into_iter()
             .find(|one| one.rule == added.rule);
         match known {
@@ -131,7 +131,7 @@ pub(super) fn with(text: &str, rules: &str, until: Option<OffsetDateTime>) -> St
 }
 
 /// Removes a grant from the text that it was read from.
-pub(super) fn without(text: &str, grant: &Grant) -> String {
+pub(super) fn without(text: &str, grant: &RuleGrant) -> String {
     let (before, after) = (&text[..grant.whole.start], &text[grant.whole.end..]);
     format!(
         "{}\n{}",
@@ -142,7 +142,7 @@ pub(super) fn without(text: &str, grant: &Grant) -> String {
 
 /// Removes from a text what has ended.
 pub(super) fn pruned(text: &str) -> String {
-    let ended = |text: &str| Grant::all(text).into_iter().find(Grant::is_over);
+    let ended = |text: &str| RuleGrant::all(text).into_iter().find(RuleGrant::is_over);
     let mut text = text.to_owned();
     while let Some(one) = ended(&text) {
         text = without(&text, &one);
@@ -152,9 +152,9 @@ pub(super) fn pruned(text: &str) -> String {
 
 /// Leaves out of a source what has ended. All else stays where it is.
 pub(super) fn leave_out_ended(source: &mut Source) {
-    for ended in Grant::all_ending(&source.text)
+    for ended in RuleGrant::all_ending(&source.text)
         .into_iter()
-        .filter(Grant::is_over)
+        .filter(RuleGrant::is_over)
     {
         source.leave_out(ended.place);
     }
@@ -179,7 +179,7 @@ mod tests {
         let now = OffsetDateTime::now_utc();
         let text = with(&head("/p"), &format!("{ONE}\n{TWO}"), None);
         let text = with(&text, TWO, Some(now));
-        let all = Grant::all(&text);
+        let all = RuleGrant::all(&text);
         assert_eq!(folder(&text), Some("/p"));
         assert!(
             all.iter()
@@ -187,7 +187,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(
-            all.iter().map(Grant::shown).collect::<Vec<_>>(),
+            all.iter().map(RuleGrant::shown).collect::<Vec<_>>(),
             ["a.test", "b.test:80"]
         );
         let text = with(&without(&text, &all[1]), TWO, Some(now));
@@ -197,16 +197,16 @@ mod tests {
         // Granted anew, for longer, it holds.
         let text = with(&text, TWO, Some(now + time::Duration::hours(1)));
         assert_eq!(
-            Grant::all(&text)
+            RuleGrant::all(&text)
                 .iter()
                 .filter(|one| !one.is_over())
                 .count(),
             2,
             "{text}"
         );
-        let by_hand = Grant::all(&format!("// mine\n{ONE}"));
+        let by_hand = RuleGrant::all(&format!("// mine\n{ONE}"));
         assert!(by_hand[0].since.is_none() && by_hand[0].until.is_none());
-        let broken = Grant::all(&format!("// granted x until y\n{ONE}"));
+        let broken = RuleGrant::all(&format!("// granted x until y\n{ONE}"));
         assert!(broken[0].is_over());
     }
 }

@@ -9,8 +9,8 @@ use time::format_description::well_known::Rfc3339;
 
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway};
-use super::grant::{LARGEST_MIB, hold, unread, write_allowed};
-use super::granted::{self, Grant};
+use super::granted::{self, RuleGrant};
+use super::granting::{LARGEST_MIB, hold, unread, write_allowed};
 use super::serving;
 use super::terminal::{Terminal, safe};
 use crate::config::state;
@@ -18,7 +18,7 @@ use crate::files;
 
 /// List what was granted with `gateway allow`, and take it back
 #[derive(Args)]
-pub(super) struct Grants {
+pub(super) struct GrantsCommand {
     #[command(subcommand)]
     act: Option<GrantsAct>,
 }
@@ -36,10 +36,10 @@ enum GrantsAct {
 struct KeptGrant {
     file: PathBuf,
     folder: String,
-    grant: Grant,
+    grant: RuleGrant,
 }
 
-impl Grants {
+impl GrantsCommand {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let all = kept(&files_of_grants()?)?;
         match self.act {
@@ -90,7 +90,7 @@ fn kept(files: &[PathBuf]) -> Result<Vec<KeptGrant>, Failure> {
         let text = read(file)?;
         let folder =
             granted::folder(&text).map_or_else(|| file.display().to_string(), str::to_owned);
-        let grants = Grant::all(&text)
+        let grants = RuleGrant::all(&text)
             .into_iter()
             .filter(|grant| !grant.is_over());
         all.extend(grants.map(|grant| KeptGrant {
@@ -132,7 +132,7 @@ fn remove(one: &KeptGrant, terminal: &mut Terminal) -> Result<(), Failure> {
     {
         let _held = serving::runtime()?.block_on(hold(&one.file))?;
         let text = read(&one.file)?;
-        let found = Grant::all(&text)
+        let found = RuleGrant::all(&text)
             .into_iter()
             .find(|grant| grant.rule == one.grant.rule);
         let gone = || Failure::new("it was taken back meanwhile").next("gateway grants");

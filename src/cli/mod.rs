@@ -33,6 +33,7 @@ mod generation;
 mod git_access;
 mod grant;
 mod granted;
+mod granting;
 mod grants;
 mod heads;
 mod init;
@@ -156,11 +157,11 @@ enum Command {
     Reload(operate::Reload),
     /// Revoke a credential in every gateway of yours, now and later: when this returns, no further
     /// byte of its secret leaves
-    Revoke(revoke::Revocation),
+    Revoke(revoke::RevokeCommand),
     /// Take a revocation back
-    Restore(revoke::Revocation),
+    Restore(revoke::RevokeCommand),
     Allow(allow::Allow),
-    Grants(grants::Grants),
+    Grants(grants::GrantsCommand),
     /// Decide about the project's own file, `gateway.toml`
     #[command(subcommand)]
     Project(project_command::ProjectCommand),

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway, in_path};
@@ -19,7 +19,7 @@ use crate::state::RevokedFile;
 
 /// Names a credential whose revocation changes.
 #[derive(Args)]
-pub(super) struct Revocation {
+pub(super) struct RevokeCommand {
     /// The credential, or a variable that it is lent from or stands in
     credential: String,
     /// Ask this gateway alone, such as another user's: its process number, its name, or the path
@@ -30,42 +30,32 @@ pub(super) struct Revocation {
 
 /// What the gateways that were told answered.
 #[derive(Default)]
-struct Answers {
+struct RevokeAnswers {
     confirmed: Vec<String>,
     /// Each gateway that runs and did not confirm, and why.
-    unconfirmed: Vec<(String, String)>,
+    unconfirmed: Vec<String>,
     severed: u64,
 }
 
-impl Revocation {
+impl RevokeCommand {
     /// Revokes the credential. The row is written first, and then the gateways are looked for: one
     /// that starts meanwhile is found, or it reads the row before it serves.
     pub(super) fn revoke(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let names = self.names(|text, found| match (found.is_empty(), known(text)) {
-            (true, Some(name)) => BTreeSet::from([name]),
-            _ => found,
-        })?;
-        if names.is_empty() {
-            let text = safe(&self.credential);
-            return Err(Failure::new(format!("there is no credential `{text}`"))
+        let none = || {
+            Failure::new(format!("there is no credential `{}`", safe(&self.credential)))
                 .because("no gateway of yours that runs has one of that name or variable, and it is no known one")
-                .next("see `gateway sessions`, or start the gateway that has it"));
-        }
-        self.keep(&names, true)?;
-        let answers = tell(&self.running()?, &names, "revoke");
-        let confirmed = answers.confirmed.len() as u64;
+                .next("see `gateway sessions`, or start the gateway that has it")
+        };
+        let name = self.name()?.ok_or_else(none)?;
+        let answers = self.tell(&name, true)?;
+        let (one, many) = ("connection to an origin was", "connections to origins were");
         let line = format!(
-            "credential {} is revoked: {} confirmed, {} ended\nit stays so, also in gateways started later, until `gateway restore {}`",
-            quoted(&names),
-            counted(confirmed, "gateway", "gateways"),
-            counted(
-                answers.severed,
-                "connection to an origin was",
-                "connections to origins were"
-            ),
-            listed(&names),
+            "credential `{name}` is revoked: {} confirmed, {} ended\n\
+             it stays so, also in gateways started later, until `gateway restore {name}`",
+            counted(answers.confirmed.len() as u64, "gateway", "gateways"),
+            counted(answers.severed, one, many),
         );
-        self.end(answers, &names, &line, terminal)
+        answers.print(&name, &line, terminal)
     }
 
     /// Takes the revocation back.
@@ -79,88 +69,81 @@ impl Revocation {
             let rows = file.read().map_err(|unfit| unusable(&file, &unfit))?;
             revoked.extend(rows.into_keys().map(|name| name.to_string()));
         }
-        let names = self.names(|text, mut found| {
-            found.extend(known(text));
-            let found = found.into_iter().chain([text.to_owned()]);
-            found.filter(|name| revoked.contains(name)).collect()
-        })?;
-        if names.is_empty() {
+        let named = Some(self.credential.clone()).filter(|name| revoked.contains(name));
+        let named = named.map_or_else(|| self.name(), |name| Ok(Some(name)))?;
+        let name = named.filter(|name| revoked.contains(name)).ok_or_else(|| {
             let revoked: Vec<String> = revoked.into_iter().collect();
-            let what = format!("credential `{}` is not revoked", safe(&self.credential));
-            return Err(match revoked.is_empty() {
-                true => Failure::new(what).because("none is"),
-                false => Failure::new(what).next(format!("revoked are {}", revoked.join(", "))),
-            });
-        }
-        self.keep(&names, false)?;
-        let answers = tell(&self.running()?, &names, "restore");
+            Failure::new(format!(
+                "credential `{}` is not revoked",
+                safe(&self.credential)
+            ))
+            .because(format!("revoked are: {}", revoked.join(", ")))
+        })?;
+        let answers = self.tell(&name, false)?;
         let confirmed = counted(answers.confirmed.len() as u64, "gateway", "gateways");
-        let line = format!(
-            "credential {} is lent again: {confirmed} confirmed",
-            quoted(&names)
-        );
-        self.end(answers, &names, &line, terminal)
+        let line = format!("credential `{name}` is lent again: {confirmed} confirmed");
+        answers.print(&name, &line, terminal)
     }
 
-    /// The credentials that are meant: of that name, else of that variable, as `chosen` says.
-    fn names(
-        &self,
-        chosen: impl Fn(&str, BTreeSet<String>) -> BTreeSet<String>,
-    ) -> Result<BTreeSet<String>, Failure> {
+    /// The credential that is meant: of that name, else of that variable, else a known one.
+    fn name(&self) -> Result<Option<String>, Failure> {
         let text = self.credential.as_str();
         let mut found = BTreeSet::new();
         for gateway in &self.running()? {
-            let mut status = gateway.get_soon("/v1/status").unwrap_or_default();
-            let Value::Array(credentials) = status["credentials"].take() else {
-                continue;
-            };
-            for one in credentials {
-                let variables = one["variables"].as_array().into_iter().flatten();
-                let is_named =
-                    one["name"] == text || variables.into_iter().any(|name| name == text);
-                found.extend(one["name"].as_str().filter(|_| is_named).map(str::to_owned));
+            let status = gateway.get_soon("/v1/status").unwrap_or_default();
+            for one in status["credentials"].as_array().into_iter().flatten() {
+                let mut variables = one["variables"].as_array().into_iter().flatten();
+                let name = one["name"].as_str().unwrap_or_default();
+                if name == text {
+                    return Ok(Some(name.to_owned()));
+                }
+                if variables.any(|variable| variable == text) {
+                    found.insert(name.to_owned());
+                }
             }
         }
-        Ok(match found.contains(text) {
-            true => chosen(text, BTreeSet::from([text.to_owned()])),
-            false => chosen(text, found),
-        })
+        if found.len() > 1 {
+            let found: Vec<String> = found.into_iter().collect();
+            let what = format!(
+                "several credentials have that variable: {}",
+                found.join(", ")
+            );
+            return Err(Failure::usage(what).next("name the credential; each is revoked alone"));
+        }
+        Ok(found.pop_first().or_else(|| known(text)))
     }
 
-    /// Writes the rows for gateways that start later. One that is asked alone writes its own.
-    fn keep(&self, names: &BTreeSet<String>, is_revoked: bool) -> Result<(), Failure> {
-        let Some(file) = self.file()? else {
-            return Ok(());
-        };
-        for name in names {
-            let name = CredentialName::new(name);
-            let name = name.map_err(|error| Failure::usage(error.to_string()))?;
-            file.set(&name, is_revoked).map_err(|unfit| {
+    /// Keeps the row for gateways that start later, and tells those that run. One that is asked
+    /// alone writes its own.
+    fn tell(&self, name: &str, is_revoked: bool) -> Result<RevokeAnswers, Failure> {
+        let credential = CredentialName::new(name);
+        let credential = credential.map_err(|error| Failure::usage(error.to_string()))?;
+        if let Some(file) = self.file()? {
+            file.set(&credential, is_revoked).map_err(|unfit| {
                 let failure = unusable(&file, &unfit);
+                let why = failure.why.unwrap_or_default();
                 let what = match is_revoked {
                     true => "nothing was revoked, neither here nor for other gateways",
                     false => "nothing was restored",
                 };
-                let why = failure.why.unwrap_or_default();
-                Failure::new(what)
-                    .because(format!("{}: {why}", failure.what))
-                    .next(
-                        "mend that; meanwhile `--gateway PID` revokes in one gateway until it ends",
-                    )
+                let failure = Failure::new(what).because(format!("{}: {why}", failure.what));
+                failure.next("mend that; meanwhile `--gateway PID` revokes in one until it ends")
             })?;
         }
-        Ok(())
+        let act = if is_revoked { "revoke" } else { "restore" };
+        let path = format!("/v1/credentials/{}/{act}", in_path(name));
+        Ok(tell(&self.running()?, &path))
     }
 
     /// The file that all gateways of this user share, unless one is asked alone.
     fn file(&self) -> Result<Option<RevokedFile>, Failure> {
-        if self.gateway.is_some() {
-            return Ok(None);
-        }
         let none = || Failure::no_state_folder("nothing is revoked: there is no place to keep it");
-        Ok(Some(RevokedFile::at(
-            state::revoked_file().ok_or_else(none)?,
-        )))
+        match self.gateway {
+            Some(_) => Ok(None),
+            None => Ok(Some(RevokedFile::at(
+                state::revoked_file().ok_or_else(none)?,
+            ))),
+        }
     }
 
     fn running(&self) -> Result<Vec<Gateway>, Failure> {
@@ -170,102 +153,61 @@ impl Revocation {
             false => chosen.find(),
         }
     }
+}
 
-    fn end(
-        &self,
-        answers: Answers,
-        names: &BTreeSet<String>,
-        line: &str,
-        terminal: &mut Terminal,
-    ) -> Result<Code, Failure> {
-        let unconfirmed: Vec<String> = answers
-            .unconfirmed
-            .iter()
-            .map(|(name, why)| format!("`{}` ({})", safe(name), safe(why)))
-            .collect();
+impl RevokeAnswers {
+    fn print(self, name: &str, line: &str, terminal: &mut Terminal) -> Result<Code, Failure> {
         let document = json!({
-            "credentials": names,
-            "confirmed": answers.confirmed,
-            "unconfirmed": answers.unconfirmed,
-            "connections_severed": answers.severed,
+            "credential": name,
+            "confirmed": self.confirmed,
+            "unconfirmed": self.unconfirmed,
+            "connections_severed": self.severed,
         });
         terminal.answer(&document, line);
-        if unconfirmed.is_empty() {
+        if self.unconfirmed.is_empty() {
             return Ok(Code::Ok);
         }
-        let what = format!("not confirmed by {}", unconfirmed.join(", "));
+        let what = format!("not confirmed: {}", safe(&self.unconfirmed.join("; ")));
         Err(Failure::new(what).next("do it again, or end that gateway"))
     }
 }
 
 /// The credential that a known variable is lent as, or a known credential.
 fn known(text: &str) -> Option<String> {
-    let of_variable = preset::of_variable(text).map(|(_, known)| known.name.to_string());
     let mut all = preset::all().flat_map(|preset| &preset.credentials);
-    of_variable.or_else(|| {
-        all.find(|known| known.name.to_string() == text)
-            .map(|_| text.to_owned())
-    })
+    let named = || all.find(|known| known.name.as_str() == text);
+    let known = preset::of_variable(text)
+        .map(|(_, known)| known)
+        .or_else(named);
+    known.map(|known| known.name.to_string())
 }
 
 /// Tells gateways at once, each on a thread of its own: one that hangs keeps no other waiting.
-fn tell(gateways: &[Gateway], names: &BTreeSet<String>, act: &str) -> Answers {
-    let told = std::thread::scope(|scope| {
-        let all: Vec<_> = gateways
+fn tell(gateways: &[Gateway], path: &str) -> RevokeAnswers {
+    let mut answers = RevokeAnswers::default();
+    std::thread::scope(|scope| {
+        let told: Vec<_> = gateways
             .iter()
-            .map(|gateway| scope.spawn(move || tell_one(gateway, names, act)))
+            .map(|gateway| scope.spawn(move || gateway.post(path, None)))
             .collect();
-        all.into_iter().map(|one| one.join()).collect::<Vec<_>>()
-    });
-    let mut answers = Answers::default();
-    for (gateway, told) in gateways.iter().zip(told) {
-        match told.unwrap_or_else(|_| Err(Failure::new("it could not be asked"))) {
-            Ok(severed) => {
-                answers.severed += severed;
-                answers.confirmed.push(gateway.name.clone());
-            }
-            // It lends nothing any more.
-            Err(_) if is_gone(gateway) => {}
-            Err(failure) => {
-                let why = failure.why.map_or(failure.what.clone(), |why| {
-                    format!("{}: {why}", failure.what)
-                });
-                answers.unconfirmed.push((gateway.name.clone(), why));
+        for (gateway, told) in gateways.iter().zip(told) {
+            match told.join() {
+                Ok(Ok(answer)) => {
+                    answers.severed += answer["connections_severed"].as_u64().unwrap_or_default();
+                    answers.confirmed.push(gateway.name.clone());
+                }
+                // It lends nothing any more.
+                _ if is_gone(gateway) => {}
+                Ok(Err(failure)) => answers.unconfirmed.push(failure.to_string()),
+                Err(_) => answers.unconfirmed.push(gateway.name.clone()),
             }
         }
-    }
+    });
     answers
 }
 
-fn tell_one(gateway: &Gateway, names: &BTreeSet<String>, act: &str) -> Result<u64, Failure> {
-    let mut severed = 0;
-    for name in names {
-        let answer = gateway.post(&format!("/v1/credentials/{}/{act}", in_path(name)), None)?;
-        severed += answer["connections_severed"].as_u64().unwrap_or_default();
-    }
-    Ok(severed)
-}
-
 fn is_gone(gateway: &Gateway) -> bool {
-    let kind = UnixStream::connect(gateway.client.path()).map_err(|error| error.kind());
-    matches!(
-        kind,
-        Err(ErrorKind::ConnectionRefused | ErrorKind::NotFound)
-    )
-}
-
-fn quoted(names: &BTreeSet<String>) -> String {
-    let quoted: Vec<_> = names
-        .iter()
-        .map(|name| format!("`{}`", safe(name)))
-        .collect();
-    quoted.join(" and ")
-}
-
-fn listed(names: &BTreeSet<String>) -> String {
-    names
-        .iter()
-        .map(|name| safe(name))
-        .collect::<Vec<_>>()
-        .join("`, `gateway restore ")
+    let connected = UnixStream::connect(gateway.client.path());
+    let gone = [ErrorKind::ConnectionRefused, ErrorKind::NotFound];
+    connected.is_err_and(|error| gone.contains(&error.kind()))
 }

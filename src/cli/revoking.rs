@@ -16,14 +16,14 @@ use crate::state::RevokedFile;
 
 /// What is revoked for every gateway of this user.
 #[derive(Default)]
-pub(super) struct Revocations {
+pub(super) struct KeptRevocations {
     file: Option<RevokedFile>,
     /// What was revoked here and could not be kept. Held while the file is read or changed and
     /// obeyed, so that what was read last is in force.
     unkept: Mutex<BTreeSet<CredentialName>>,
 }
 
-impl Revocations {
+impl KeptRevocations {
     /// Those that a file keeps.
     pub(super) fn kept_in(path: Option<PathBuf>) -> Self {
         Self {
