@@ -184,8 +184,8 @@ fn no_command_reads_a_configuration_that_lies_in_the_folder_unnamed() {
         (&["audit", "verify"], 1),
         (&["ca"], 2),
         (&["ca", "--path"], 2),
-        (&["env"], 2),
-        (&["--json", "env"], 2),
+        (&["env"], 1),
+        (&["--json", "env"], 1),
     ] {
         let said = ends_with(arguments, at, code, &[]);
         for planted in [
