@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::generation::{self, EXEC};
 use super::project::project;
 use super::resolve::{ResolvedConfig, is_lent};
-use super::shell_loans::{Answers, ShellLoans};
+use super::shell_loans::{SecretAnswers, ShellLoans};
 use super::terminal::{Paint, Terminal, rows_of_peer, safe};
 use crate::config::{Config, Credential, state};
 use crate::credential::Stored;
@@ -114,7 +114,7 @@ impl NextRun {
         let project = project()?;
         let mut config = config.clone();
         config.granted = state::granted_for(&project, config.file.as_deref());
-        let shell = ShellLoans::of(None, &Answers::of(&project)?);
+        let shell = ShellLoans::of(None, &SecretAnswers::of(&project)?);
         let resolved = ResolvedConfig::of(&config, &shell)?;
         // A flag may put a run into any group.
         let judge = Judge::of(&config, &resolved, true)?;

@@ -149,7 +149,7 @@ fn compare(text: &str) -> Option<(usize, usize)> {
     let run = || {
         let mut config = config.clone();
         config.granted = state::granted_for(&project, None);
-        let shell = ShellLoans::of(None, &Answers::of(&project)?);
+        let shell = ShellLoans::of(None, &SecretAnswers::of(&project)?);
         let resolved = ResolvedConfig::of(&config, &shell)?;
         generation::first(&config, resolved, Vec::new())
     };
@@ -212,7 +212,7 @@ fn consent_says_what_the_next_run_reaches_and_is_lent() {
     // The shell of a process is its own: each is a process of this program.
     if let Ok(seed) = std::env::var(SEED) {
         let mut random = Random(seed.parse().unwrap());
-        let mut answers = Answers::of(&project().unwrap()).unwrap();
+        let mut answers = SecretAnswers::of(&project().unwrap()).unwrap();
         for name in random.some(&["github", "openai", "anthropic", "stripe", "aws"]) {
             answers.set(name, random.below(3) > 0);
         }

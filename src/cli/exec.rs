@@ -29,7 +29,7 @@ use super::project_file::AllowedFile;
 use super::reloading::{ConfigSource, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::said::Said;
-use super::shell_loans::{Answers, ShellLoans};
+use super::shell_loans::{SecretAnswers, ShellLoans};
 use super::terminal::{Terminal, safe};
 use super::{git_access, into, log, ports, project_file, registries, serving, written};
 use crate::body::Limit;
@@ -286,9 +286,9 @@ impl Exec {
     }
 
     /// What was answered about the project.
-    fn answers(&self, config: &Config) -> Result<Option<Answers>, Failure> {
+    fn answers(&self, config: &Config) -> Result<Option<SecretAnswers>, Failure> {
         let project = self.kept_project(config)?;
-        project.as_deref().map(Answers::of).transpose()
+        project.as_deref().map(SecretAnswers::of).transpose()
     }
 
     /// The project, if something is kept of it. Nothing is in a folder that the command may change.
@@ -299,11 +299,11 @@ impl Exec {
         }
     }
 
-    fn shell_loans(&self, answers: Option<&Answers>) -> Result<ShellLoans, Failure> {
+    fn shell_loans(&self, answers: Option<&SecretAnswers>) -> Result<ShellLoans, Failure> {
         Ok(match self.no_lend {
             true => ShellLoans::default(),
             false => {
-                let none = Answers::default();
+                let none = SecretAnswers::default();
                 ShellLoans::of(self.profile()?.as_ref(), answers.unwrap_or(&none))
             }
         })

@@ -13,7 +13,7 @@ use super::effect::Consented;
 use super::failure::{Code, Failure};
 use super::project::{project, working_directory};
 use super::project_file::{self, FileStanding};
-use super::shell_loans::Answers;
+use super::shell_loans::SecretAnswers;
 use super::terminal::{Paint, Terminal, rows_of_peer, safe};
 use crate::config::Config;
 use crate::credential::preset;
@@ -94,7 +94,7 @@ impl ProjectCommand {
 
 impl ProjectSecrets {
     fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
-        let mut answers = Answers::of(&project()?)?;
+        let mut answers = SecretAnswers::of(&project()?)?;
         if self.forget {
             answers.forget();
         }

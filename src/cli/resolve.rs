@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::failure::Failure;
-use super::shell_loans::ShellLoans;
+use super::shell_loans::{ShellLoans, Withheld};
 use crate::config::{self, Allowed, Config};
 use crate::credential::preset::{
     self, PackageRegistry, Preset, PresetCredential, RegistryMapping, UserConfig,
@@ -33,29 +33,6 @@ pub struct ResolvedConfig {
     pub withheld: Vec<Withheld>,
     /// What the user's own files say about the registries of the presets that were asked for.
     pub registries: Vec<(&'static Preset, RegistryMapping)>,
-}
-
-/// A known secret of the shell that is not lent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Withheld {
-    /// The credential that it would be.
-    pub name: CredentialName,
-    /// The variables that hold it.
-    pub variables: Vec<String>,
-    /// What it would open.
-    pub opens: String,
-    /// Whether it signs requests to AWS.
-    pub is_aws: bool,
-}
-
-impl Withheld {
-    /// The flag that lends it.
-    pub fn flag(&self) -> String {
-        match self.is_aws {
-            true => String::from("--aws"),
-            false => format!("--secret {}", self.variables[0]),
-        }
-    }
 }
 
 impl ResolvedConfig {

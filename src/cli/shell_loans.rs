@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
 use super::profile::Profile;
-use super::resolve::Withheld;
 use super::terminal::{Terminal, safe};
 use super::write::write;
 use crate::config::{Config, state};
@@ -31,7 +30,7 @@ pub struct ShellLoans {
 impl ShellLoans {
     /// An agent gets those of its profile's services. Any other command, and an agent of no
     /// service, gets those of the answers.
-    pub(super) fn of(profile: Option<&Profile>, answers: &Answers) -> Self {
+    pub(super) fn of(profile: Option<&Profile>, answers: &SecretAnswers) -> Self {
         let own = profile.map_or(&[][..], |profile| &profile.presets);
         let own = own.iter().filter_map(|name| preset::named(name));
         let own: BTreeSet<_> = own
@@ -71,16 +70,39 @@ impl ShellLoans {
     }
 }
 
+/// A known secret of the shell that is not lent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withheld {
+    /// The credential that it would be.
+    pub name: CredentialName,
+    /// The variables that hold it.
+    pub variables: Vec<String>,
+    /// What it would open.
+    pub opens: String,
+    /// Whether it signs requests to AWS.
+    pub is_aws: bool,
+}
+
+impl Withheld {
+    /// The flag that lends it.
+    pub fn flag(&self) -> String {
+        match self.is_aws {
+            true => String::from("--aws"),
+            false => format!("--secret {}", self.variables[0]),
+        }
+    }
+}
+
 /// What a person answered about a project: which of the known secrets its commands may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Answers {
+pub(super) struct SecretAnswers {
     /// The project.
     project: PathBuf,
     /// By the credential's name.
     secrets: BTreeMap<String, bool>,
 }
 
-impl Answers {
+impl SecretAnswers {
     /// Reads what was answered about a project.
     ///
     /// # Errors

@@ -35,6 +35,10 @@ fn inside(folder: &Path, flags: &[&str], script: &str) -> (i32, String) {
 
 /// Runs a command in a terminal, with what the person types.
 fn typed(folder: &Path, line: &str, keys: &str) -> (i32, String) {
+    typed_with(folder, &[], line, keys)
+}
+
+fn typed_with(folder: &Path, shell: &[(&str, &str)], line: &str, keys: &str) -> (i32, String) {
     let line = format!("{} {line}", env!("CARGO_BIN_EXE_gateway"));
     let known = user_command(folder, USER);
     let mut terminal = Command::new("script");
@@ -45,6 +49,7 @@ fn typed(folder: &Path, line: &str, keys: &str) -> (i32, String) {
             .filter_map(|(name, value)| Some((name, value?))),
     );
     let mut child = terminal
+        .envs(shell.iter().copied())
         .args(["-qec", &line, "/dev/null"])
         .current_dir(folder.join("home/project"))
         .uid(USER)
@@ -551,4 +556,160 @@ fn a_home_may_be_a_project_and_two_sandboxes_may_share_one() {
     assert!(first.wait().unwrap().success());
     let (_, third) = inside(at, &[], "true");
     assert!(third.contains("network  nothing"), "{third}");
+}
+
+const TOKEN: &str = "ghp_0123456789012345678901234567890123Ab";
+
+/// Runs a command of the program with variables of the shell, and without a terminal.
+fn in_shell(folder: &Path, shell: &[(&str, &str)], arguments: &[&str]) -> String {
+    let mut command = user_command(folder, USER);
+    command.args(arguments).envs(shell.iter().copied());
+    said(&command.stdin(Stdio::null()).output().unwrap())
+}
+
+#[test]
+fn known_secrets_are_lent_once_a_person_said_so_and_aws_by_a_word_of_its_own() {
+    let folder = folder(USER);
+    let at = folder.path();
+    let mut shell = vec![
+        ("GITHUB_TOKEN", TOKEN),
+        ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE"),
+        (
+            "AWS_SECRET_ACCESS_KEY",
+            "kq7Zp2wJalrXUtnFEMIKbPxRfiCYEXAMPLEKEY12",
+        ),
+    ];
+    let show = "exec -- sh -c 'echo got=$GITHUB_TOKEN, key=$AWS_ACCESS_KEY_ID,'";
+    let script = "echo got=$GITHUB_TOKEN, key=$AWS_ACCESS_KEY_ID,";
+    let unasked = in_shell(at, &shell, &["exec", "--", "sh", "-c", script]);
+    assert!(unasked.contains("got=, key=,"), "{unasked}");
+    for flag in ["GITHUB_TOKEN (`--secret GITHUB_TOKEN`)", "(`--aws`)"] {
+        assert!(unasked.contains(flag), "{unasked}");
+    }
+    let (_, first) = typed_with(at, &shell, show, "what\n1\nno\n");
+    for told in [
+        "GITHUB_TOKEN: opens https://api.github.com",
+        "sign requests to AWS",
+        "got=ghp_",
+    ] {
+        assert!(first.contains(told), "{told}: {first}");
+    }
+    assert!(first.contains("key=,") && !first.contains(TOKEN), "{first}");
+    // What is known is not asked again; what is new is, alone.
+    let (_, second) = typed_with(at, &shell, show, "");
+    assert!(
+        second.contains("got=ghp_") && !second.contains("`none`"),
+        "{second}"
+    );
+    shell.push(("STRIPE_API_KEY", "sk_live_0123456789abcdefghij"));
+    let (_, third) = typed_with(at, &shell, show, "none\n");
+    assert!(
+        third.contains("1  STRIPE_API_KEY") && third.contains("got=ghp_"),
+        "{third}"
+    );
+    assert!(!third.contains("1  GITHUB_TOKEN"), "{third}");
+    let told = in_shell(
+        at,
+        &shell,
+        &[
+            "project",
+            "secrets",
+            "--withhold",
+            "GITHUB_TOKEN",
+            "--lend",
+            "aws",
+        ],
+    );
+    assert_eq!(told, "lent aws\nwithheld github\nwithheld stripe\n");
+    let after = in_shell(at, &shell, &["exec", "--", "sh", "-c", script]);
+    assert!(
+        after.contains("got=, key=AKIA") && !after.contains("AKIAIOSF"),
+        "{after}"
+    );
+}
+
+#[test]
+fn ten_runs_in_a_project_print_few_lines_and_what_is_careful_each_time() {
+    let folder = folder(USER);
+    let at = folder.path();
+    let shell = [("GITHUB_TOKEN", TOKEN), ("SOME_SETTING", "1")];
+    let run = ["exec", "--secret", "GITHUB_TOKEN", "--", "true"];
+    let said: String = (0..10).map(|_| in_shell(at, &shell, &run)).collect();
+    let lines = said.lines().filter(|line| line.starts_with("gateway"));
+    assert!(lines.count() <= 25, "{said}");
+    let last = in_shell(at, &shell, &run);
+    assert!(
+        last.contains("api.github.com +") && last.contains("lends GITHUB_TOKEN"),
+        "{last}"
+    );
+    write(at, ".env", "DB_PASSWORD=hunter2\n");
+    for _ in 0..2 {
+        let careful = in_shell(at, &shell, &run);
+        assert!(
+            careful.contains("careful  ") && careful.contains(".env holds"),
+            "{careful}"
+        );
+    }
+    let whole = in_shell(at, &shell, &[&["exec", "-v"], &run[1..]].concat());
+    assert!(
+        whole.contains("network  api.github.com, ") && whole.contains("home  "),
+        "{whole}"
+    );
+}
+
+/// What follows a name at the beginning of a row, without what differs between the two screens.
+fn told_of(said: &str, name: &str) -> Vec<String> {
+    let rows = said.lines().filter_map(|row| {
+        let row = row.strip_prefix("gateway  ").unwrap_or(row);
+        row.strip_prefix(name)
+    });
+    let mut rows = rows.flat_map(|row| row.split(['(', ')', ';', ',', ' ']));
+    let mut hosts: Vec<String> = rows
+        .by_ref()
+        .map(|word| word.trim_start_matches("https://").to_owned())
+        .filter(|word| word.contains('.'))
+        .collect();
+    hosts.sort();
+    hosts
+}
+
+#[test]
+fn what_consent_shows_is_what_the_next_run_shows() {
+    let lend = |host: &str| {
+        format!(
+            "permit(principal, action == Gateway::Action::\"lend\", resource == Gateway::Credential::\"github\") when {{ context.origin == Gateway::Host::\"{host}\" && context.method == \"GET\" }};"
+        )
+    };
+    let reach = |host: &str| {
+        format!(
+            "permit(principal, action in Gateway::Action::\"any\", resource == Gateway::Host::\"{host}\");"
+        )
+    };
+    let rules = |all: &[String]| format!("[policy]\nrules = '''\n{}\n'''\n", all.join("\n"));
+    let (api, web) = ("api.github.com", "github.com");
+    let files = [
+        (rules(&[reach(api), lend(api)]), &["api.github.com"][..]),
+        (rules(&[reach(api), lend(web)]), &[]),
+        (rules(&[reach(api), reach(web), lend(web)]), &["github.com"]),
+        ("[policy]\nallow = [\"a.test\"]\n".to_owned(), &[]),
+        (
+            "[[credential]]\nname = \"own\"\nfrom = \"env:GITHUB_TOKEN\"\norigins = [\"https://b.test\"]\n".to_owned(),
+            &["b.test"],
+        ),
+    ];
+    for (text, lends) in files {
+        let folder = folder(USER);
+        let at = folder.path();
+        write(at, "gateway.toml", &text);
+        let shell = [("GITHUB_TOKEN", TOKEN)];
+        let shown = in_shell(at, &shell, &["project", "allow", "--yes"]);
+        let run = in_shell(at, &shell, &["exec", "-v", "--", "true"]);
+        assert_eq!(told_of(&shown, "lends"), lends, "{shown}");
+        assert_eq!(told_of(&run, "lends"), lends, "{shown}{run}");
+        assert_eq!(
+            told_of(&shown, "reaches"),
+            told_of(&run, "network"),
+            "{shown}{run}"
+        );
+    }
 }
