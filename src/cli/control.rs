@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use http::StatusCode;
 use tokio::runtime::Handle;
@@ -75,10 +75,22 @@ pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure>
             None
         }
     };
-    app.obey()?;
-    tokio::spawn(app.clone().keep_obeying());
+    app.revocations.obey(&app.shared)?;
+    tokio::spawn(keep_obeying(app.clone()));
     tokio::spawn(granting::end_grants(app.clone()));
     Ok(BoundControl { kind, socket, port })
+}
+
+/// Obeys what is revoked while nobody tells this gateway: it may have no control socket.
+async fn keep_obeying(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(OBEYS_EVERY).await;
+        let app = app.clone();
+        let obeyed = tokio::task::spawn_blocking(move || app.revocations.obey(&app.shared)).await;
+        if let Ok(Err(failure)) = obeyed {
+            tracing::warn!(%failure, "revocations cannot be followed");
+        }
+    }
 }
 
 impl BoundControl {
@@ -287,7 +299,10 @@ impl Operations for AppOperations {
         is_revoked: bool,
     ) -> Result<usize, ControlRefusal> {
         let (app, name) = (self.app.clone(), credential.clone());
-        let keep = tokio::task::spawn_blocking(move || app.keep_revoked(&name, is_revoked)).await;
+        let keep = tokio::task::spawn_blocking(move || {
+            app.revocations.keep((&name, is_revoked), &app.shared)
+        })
+        .await;
         let unkept = "what is revoked cannot be kept";
         let unkept = |_| ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, unkept);
         keep.map_err(unkept)?.map_err(|failure| refused(&failure))
@@ -341,4 +356,5 @@ fn refused(failure: &Failure) -> ControlRefusal {
     }
 }
 
+const OBEYS_EVERY: Duration = Duration::from_secs(1);
 const NOT_SERVED: &str = "the control socket cannot be served";

@@ -3,14 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::app::App;
 use super::failure::Failure;
 use crate::files::Unfit;
+use crate::gateway::SharedState;
 use crate::names::CredentialName;
 use crate::state::RevokedFile;
 
@@ -21,6 +20,8 @@ pub(super) struct KeptRevocations {
     /// What was revoked here and could not be kept. Held while the file is read or changed and
     /// obeyed, so that what was read last is in force.
     unkept: Mutex<BTreeSet<CredentialName>>,
+    /// How many connections were severed before anybody told of the row that did it.
+    untold: AtomicUsize,
 }
 
 impl KeptRevocations {
@@ -29,40 +30,45 @@ impl KeptRevocations {
         Self {
             file: path.map(RevokedFile::at),
             unkept: Mutex::default(),
+            untold: AtomicUsize::new(0),
         }
     }
-}
 
-impl App {
-    /// Revokes what is revoked by now, and takes back what no longer is. Returns how many
-    /// connections to origins were severed.
+    /// Revokes what is revoked by now, and takes back what no longer is.
     ///
     /// # Errors
     /// Returns a [`Failure`] if that cannot be read. Then what was known holds.
-    pub(super) fn obey(&self) -> Result<usize, Failure> {
-        self.obey_with(&self.revocations.unkept.lock())
+    pub(super) fn obey(&self, shared: &SharedState) -> Result<(), Failure> {
+        let severed = self.obey_with(&self.unkept.lock(), shared)?;
+        self.untold.fetch_add(severed, Ordering::Relaxed);
+        Ok(())
     }
 
-    fn obey_with(&self, unkept: &BTreeSet<CredentialName>) -> Result<usize, Failure> {
+    fn obey_with(
+        &self,
+        unkept: &BTreeSet<CredentialName>,
+        shared: &SharedState,
+    ) -> Result<usize, Failure> {
         let mut revoked = unkept.clone();
-        if let Some(file) = &self.revocations.file {
+        if let Some(file) = &self.file {
             let kept = file.read().map_err(|unfit| unusable(file, &unfit))?;
             revoked.extend(kept.into_keys());
         }
-        Ok(self.shared.revoke_exactly(&revoked))
+        Ok(shared.revoke_exactly(&revoked))
     }
 
-    /// Keeps that a credential is revoked, or no longer is, and obeys all that is kept.
+    /// Keeps that a credential is revoked, or no longer is, and obeys all that is kept. Returns how
+    /// many connections to origins were severed for that.
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be kept. A credential is revoked here all the same.
-    pub(super) fn keep_revoked(
+    pub(super) fn keep(
         &self,
-        credential: &CredentialName,
-        is_revoked: bool,
+        (credential, is_revoked): (&CredentialName, bool),
+        shared: &SharedState,
     ) -> Result<usize, Failure> {
-        let mut unkept = self.revocations.unkept.lock();
-        let kept = match &self.revocations.file {
+        let mut unkept = self.unkept.lock();
+        let kept = match &self.file {
             Some(file) => file
                 .set(credential, is_revoked)
                 .map_err(|unfit| unusable(file, &unfit)),
@@ -76,18 +82,8 @@ impl App {
             return Err(failure);
         }
         unkept.remove(credential);
-        self.obey_with(&unkept)
-    }
-
-    /// Obeys what is revoked while nobody tells this gateway: it may have no control socket.
-    pub(super) async fn keep_obeying(self: Arc<Self>) {
-        loop {
-            tokio::time::sleep(EVERY).await;
-            let app = self.clone();
-            if let Ok(Err(failure)) = tokio::task::spawn_blocking(move || app.obey()).await {
-                tracing::warn!(%failure, "revocations cannot be followed");
-            }
-        }
+        let severed = self.obey_with(&unkept, shared)?;
+        Ok(severed + self.untold.swap(0, Ordering::Relaxed))
     }
 }
 
@@ -97,5 +93,3 @@ pub(super) fn unusable(file: &RevokedFile, unfit: &Unfit) -> Failure {
     let what = format!("what is revoked cannot be read or kept in {path}");
     Failure::of(what, unfit).next("mend that file or its folder: every gateway of yours reads it")
 }
-
-const EVERY: Duration = Duration::from_secs(1);

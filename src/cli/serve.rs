@@ -177,11 +177,11 @@ impl Served<'_> {
     ) -> Result<Code, Failure> {
         let app = self.app;
         // Before the first request: whoever revokes finds this gateway, or it finds the row.
-        let control = control::bind(app, "serve")?;
-        tokio::select! {
-            opened = app.open_listeners(bound) => opened?,
+        let bind = || control::bind(app, "serve");
+        let control = tokio::select! {
+            opened = app.open_listeners(bound, bind) => opened?,
             () = self.signals.stop() => return Ok(Code::Ok),
-        }
+        };
         serving::tend(&app.shared);
         // Before anything can reload.
         app.exports.start(&app.shared, &app.config, true)?;

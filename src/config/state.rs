@@ -55,7 +55,8 @@ pub(super) fn certificate() -> Option<PathBuf> {
     sessions_folder().map(|folder| folder.with_file_name("ca-{session}.pem"))
 }
 
-/// Returns the file of what is revoked for every gateway of this user, beside the sessions' records.
+/// Returns the file of what is revoked for every gateway of this user, beside the records of
+/// sessions.
 #[must_use]
 pub fn revoked_file() -> Option<PathBuf> {
     sessions_folder().map(|folder| folder.join("revoked.json"))
