@@ -1,16 +1,30 @@
-//! `gateway allow`: allows a running session what it was refused, by the narrowest rule.
+//! `gateway allow`: allows a session what it was refused, by the narrowest rule: one that runs, or
+//! the next in the folder of a command that has ended.
+
+use std::path::Path;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::confirm::confirmed;
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway};
+use super::generation::EXEC;
+use super::granting;
+use super::last_run::LastRun;
+use super::project::project;
 use super::terminal::{Paint, Terminal, safe};
-use crate::config::Allowed;
+use super::why::Why;
+use crate::config::{self, Allowed, Hint};
 use crate::control::{AllowRequest, GrantedRule};
+use crate::names::SessionId;
+use crate::policy::generate;
 
-/// Allow a running session what it was refused: shows the narrowest rule, asks, and applies it
+/// Allow a session what it was refused: shows the narrowest rule, asks, and applies it; for a
+/// command that has ended, keeps it for the next one in its folder
 #[derive(Args)]
 #[command(group = ArgGroup::new("asked").args(["what", "last"]).required(true))]
 pub(super) struct Allow {
@@ -21,6 +35,9 @@ pub(super) struct Allow {
     /// What was refused last
     #[arg(long)]
     last: bool,
+    /// End it by itself after this time: `30m`, `1h`, `7d`
+    #[arg(long = "for", value_name = "TIME", value_parser = lasting)]
+    lasts: Option<Duration>,
     /// Apply the rule without a question
     #[arg(long, short)]
     yes: bool,
@@ -33,7 +50,10 @@ pub(super) struct Allow {
 
 impl Allow {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let gateway = self.chosen.one().map_err(|failure| self.again(failure))?;
+        if let Some(last) = self.ended()? {
+            return self.keep(&last, terminal);
+        }
+        let gateway = self.chosen.one()?;
         let asked = self.request();
         let rule = ask(&gateway, &asked)?;
         if !terminal.json() {
@@ -69,25 +89,71 @@ impl Allow {
         )?;
         let word = terminal.paint(Paint::Green, "applied");
         let (generation, file) = (applied.generation, safe(&applied.file));
-        let line = format!("{word} as generation {generation}, kept in {file}");
+        let until = applied.until.map(ends).unwrap_or_default();
+        let line = format!("{word} as generation {generation}{until}, kept in {file}");
         terminal.answer(&applied, line);
         Ok(Code::Ok)
     }
 
-    /// Says how to allow it if no gateway runs.
-    fn again(&self, failure: Failure) -> Failure {
-        let runs = !self.chosen.find().unwrap_or_default().is_empty();
-        if runs || self.chosen.is_named() {
-            return failure;
+    /// The last run of `exec` in this folder, if its gateway has ended and none runs here.
+    fn ended(&self) -> Result<Option<LastRun>, Failure> {
+        if self.chosen.is_named() {
+            return Ok(None);
         }
-        let again = match &self.what {
-            Some(host) if !is_id(host) => format!("`gateway exec --allow {} -- CMD`", safe(host)),
-            _ => "`gateway exec -- CMD`, with the `--allow HOST` that its summary named".to_owned(),
+        let (project, running) = (project()?, self.chosen.find()?);
+        let is_here = |gateway: &Gateway| {
+            let status = gateway.get_soon("/v1/status").unwrap_or_default();
+            let directory = status["directory"].as_str().map(Path::new);
+            directory.is_some_and(|at| at.starts_with(&project))
         };
-        let failure = failure.because("only a gateway that runs can allow it");
-        failure.next(format!(
-            "start it again: {again}; or `gateway serve --config FILE`"
-        ))
+        match running.iter().any(is_here) {
+            true => Ok(None),
+            // Without a run here, what runs elsewhere is meant.
+            false => Ok(LastRun::of(&project).ok()),
+        }
+    }
+
+    /// Keeps the rule for the next run in this folder.
+    fn keep(&self, last: &LastRun, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let unkept = || {
+            Failure::new("nothing is kept for this folder")
+                .because("the command may change the folder where it would be kept")
+                .next("start it again with `--allow HOST`")
+        };
+        let file = last.granted.as_deref().ok_or_else(unkept)?;
+        let host = self.what.clone().filter(|what| !is_id(what));
+        let policy = match host {
+            Some(host) => of_host(&host)?,
+            None => {
+                let id = self.what.as_ref().map(|id| id.to_ascii_lowercase());
+                Why::of_run(id, last).rule(terminal)?
+            }
+        };
+        let folder = project()?.display().to_string();
+        if !terminal.json() {
+            policy.lines().for_each(|line| terminal.line(safe(line)));
+        }
+        let question = format!("Keep it for commands in {}?", safe(&folder));
+        if !self.yes && !confirmed(&question)? {
+            terminal.note("gateway: nothing was changed");
+            return Ok(Code::Failed);
+        }
+        let rule = GrantedRule {
+            policy,
+            applied: false,
+            generation: 0,
+            file: file.display().to_string(),
+            until: self.lasts.map(|lasts| granting::until(lasts.as_secs())),
+            denied: Vec::new(),
+        };
+        granting::keep_later(file, &rule, &folder)?;
+        let until = rule.until.map(ends).unwrap_or_default();
+        let line = format!(
+            "kept for commands in {}{until}: run it again",
+            safe(&folder)
+        );
+        terminal.answer(&rule, line);
+        Ok(Code::Ok)
     }
 
     fn request(&self) -> AllowRequest {
@@ -100,9 +166,43 @@ impl Allow {
             exchange,
             last: self.last,
             session: self.session.clone(),
+            seconds: self.lasts.map(|lasts| lasts.as_secs()),
             policy: None,
         }
     }
+}
+
+/// The rule that permits a host to the commands of `exec`.
+fn of_host(host: &str) -> Result<String, Failure> {
+    let refused = |hint: Hint| {
+        let what = format!("`{}` cannot be allowed", safe(host));
+        Failure::usage(what).because(hint.why).next(hint.remedy)
+    };
+    let allowed = Allowed::parse(host).map_err(refused)?;
+    let session = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
+    let host = allowed.host.to_string();
+    Ok(generate::permit_host(
+        Some(&session),
+        &host,
+        Some(allowed.port),
+    ))
+}
+
+/// Reads how long a grant lasts: a second or more.
+fn lasting(text: &str) -> Result<Duration, String> {
+    let lasts = config::duration(text).map_err(|hint| format!("{}: {}", hint.why, hint.remedy))?;
+    match lasts.as_secs() {
+        0 => Err("a grant lasts a second or more: write for example `1h`".to_owned()),
+        _ => Ok(lasts),
+    }
+}
+
+/// When a grant ends, as a part of a sentence.
+fn ends(until: i64) -> String {
+    let at = OffsetDateTime::from_unix_timestamp(until).ok();
+    let text = at.and_then(|at| at.format(&Rfc3339).ok());
+    text.map(|text| format!(" until {text}"))
+        .unwrap_or_default()
 }
 
 fn is_id(text: &str) -> bool {

@@ -18,6 +18,7 @@ use super::listening::Listening;
 use super::opened::OpenedSession;
 use super::reloading::{Reloading, RunsAs};
 use super::resolve::ResolvedConfig;
+use super::revoking::KeptRevocations;
 use super::standing::StandingRules;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};
@@ -59,6 +60,8 @@ pub struct App {
     keeper: OnceCell<Keeper>,
     /// The granted rules that no refusal of a person leaves out.
     pub(super) standing: StandingRules,
+    /// What is revoked for every gateway of this user.
+    pub(super) revocations: KeptRevocations,
 }
 
 impl App {
@@ -97,6 +100,7 @@ impl App {
             entrance: OnceLock::new(),
             keeper: OnceCell::new(),
             standing,
+            revocations: KeptRevocations::default(),
         })
     }
 
@@ -108,6 +112,15 @@ impl App {
     /// Keeps sessions between two starts.
     pub fn keeping(self, keeping: Keeping) -> Self {
         Self { keeping, ..self }
+    }
+
+    /// Obeys what this file says is revoked, and keeps there what is revoked here.
+    pub fn obeying(self, revoked: Option<PathBuf>) -> Self {
+        let revocations = KeptRevocations::kept_in(revoked);
+        Self {
+            revocations,
+            ..self
+        }
     }
 
     /// Keeps folders of the command's home.

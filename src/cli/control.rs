@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use http::StatusCode;
 use tokio::runtime::Handle;
@@ -15,14 +15,14 @@ use tokio::sync::{mpsc, oneshot};
 use super::app::App;
 use super::failure::{Code, Failure};
 use super::reloading::Applied;
-use super::{grant, serving, settling};
+use super::{grant, granting, serving, settling};
 use crate::config::state;
 use crate::control::{
     About, AllowRequest, Control, ControlRefusal, ControlSocket, GrantedRule, Operations, Reloaded,
     Unusable,
 };
 use crate::gateway::chain;
-use crate::names::SessionId;
+use crate::names::{CredentialName, SessionId};
 use crate::policy::{Operators, Source};
 use crate::session::SessionStatus;
 
@@ -47,24 +47,24 @@ impl Drop for OpenControl {
     }
 }
 
-/// Opens the control socket and the metrics port, and serves them on a thread of their own.
-///
-/// `tell` gets the outcome of each reload that an operator asks for.
+/// The control socket and the metrics port, not served yet. Who calls waits.
+pub struct BoundControl {
+    kind: &'static str,
+    socket: Option<ControlSocket>,
+    port: Option<TcpListener>,
+}
+
+/// Binds the control socket and the metrics port, and then obeys what is revoked. Whoever revokes
+/// writes first and looks for sockets then, so no gateway misses it that binds before it serves.
 ///
 /// Without a configured path, a gateway that can have no socket runs without one, and its log says
 /// why.
 ///
 /// # Errors
-/// Returns a [`Failure`] if the configured socket or port cannot be had, or if the policies for
-/// operators are refused. Must be called on the runtime that serves.
-pub fn open(
-    app: &Arc<App>,
-    kind: &'static str,
-    tell: Option<TellReload>,
-) -> Result<Option<OpenControl>, Failure> {
+/// Returns a [`Failure`] if the configured socket or port cannot be had, or if what is revoked
+/// cannot be read. Must be called on the runtime that serves.
+pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure> {
     let settings = &app.config.control;
-    let permitted = operators(settings.policy.as_ref())?;
-    app.operators.store(Arc::new(permitted));
     let port = settings.metrics_address.map(bind_port).transpose()?;
     let socket = match socket(kind, settings.path.clone()) {
         Ok(socket) => socket,
@@ -75,9 +75,51 @@ pub fn open(
             None
         }
     };
-    if socket.is_none() && port.is_none() {
-        return Ok(None);
+    app.revocations.obey(&app.shared)?;
+    tokio::spawn(keep_obeying(app.clone()));
+    tokio::spawn(granting::end_grants(app.clone()));
+    Ok(BoundControl { kind, socket, port })
+}
+
+/// Obeys what is revoked while nobody tells this gateway: it may have no control socket.
+async fn keep_obeying(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(OBEYS_EVERY).await;
+        let app = app.clone();
+        let obeyed = tokio::task::spawn_blocking(move || app.revocations.obey(&app.shared)).await;
+        if let Ok(Err(failure)) = obeyed {
+            tracing::warn!(%failure, "revocations cannot be followed");
+        }
     }
+}
+
+impl BoundControl {
+    /// Serves them on a thread of their own. `tell` gets the outcome of each reload that an
+    /// operator asks for.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the policies for operators are refused, or without a descriptor
+    /// left. Must be called on the runtime that serves.
+    pub fn serve(
+        self,
+        app: &Arc<App>,
+        tell: Option<TellReload>,
+    ) -> Result<Option<OpenControl>, Failure> {
+        let permitted = operators(app.config.control.policy.as_ref())?;
+        app.operators.store(Arc::new(permitted));
+        let Self { kind, socket, port } = self;
+        if socket.is_none() && port.is_none() {
+            return Ok(None);
+        }
+        serve(app, (kind, socket, port), tell)
+    }
+}
+
+fn serve(
+    app: &Arc<App>,
+    (kind, socket, port): (&'static str, Option<ControlSocket>, Option<TcpListener>),
+    tell: Option<TellReload>,
+) -> Result<Option<OpenControl>, Failure> {
     let listener = socket.as_ref().map(ControlSocket::listener).transpose();
     let listener = listener.map_err(|error| Failure::of(NOT_SERVED, &error))?;
     let about = About {
@@ -87,6 +129,7 @@ pub fn open(
             .file
             .clone()
             .or_else(|| app.config.project.clone()),
+        granted: app.config.granted.clone(),
         directory: std::env::current_dir().ok(),
         metrics_address: port.as_ref().and_then(|port| port.local_addr().ok()),
         started: (SystemTime::now(), Instant::now()),
@@ -246,6 +289,21 @@ impl Operations for AppOperations {
         self.on_main(keep).await
     }
 
+    async fn keep_revoked(
+        &self,
+        credential: &CredentialName,
+        is_revoked: bool,
+    ) -> Result<usize, ControlRefusal> {
+        let (app, name) = (self.app.clone(), credential.clone());
+        let keep = tokio::task::spawn_blocking(move || {
+            app.revocations.keep((&name, is_revoked), &app.shared)
+        })
+        .await;
+        let unkept = "what is revoked cannot be kept";
+        let unkept = |_| ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, unkept);
+        keep.map_err(unkept)?.map_err(|failure| refused(&failure))
+    }
+
     async fn enter(&self, _session: &SessionId, socket: &Path) -> Result<(), ControlRefusal> {
         // A gateway with a sandbox has one session.
         let entrance = self.app.entrance.get().ok_or_else(|| {
@@ -294,4 +352,5 @@ fn refused(failure: &Failure) -> ControlRefusal {
     }
 }
 
+const OBEYS_EVERY: Duration = Duration::from_secs(1);
 const NOT_SERVED: &str = "the control socket cannot be served";

@@ -5,6 +5,7 @@
 //! so the launcher is the shell's job and holds no secret. The launcher creates the sandbox and
 //! runs CMD in it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ use super::{git_access, into, ports, project_file, registries, serving, written}
 use crate::body::Limit;
 use crate::config::{Config, SandboxFlags, state};
 use crate::credential::preset;
+use crate::files;
 use crate::launch::bounds::Bounds;
 use crate::launch::enroll::GatewayEnd;
 use crate::launch::{self, Launch, MountPlan, Plan, environment};
@@ -171,6 +173,7 @@ impl Exec {
                 runs_as: RunsAs::Exec,
             };
             let app = App::new(config, resolved, RunsAs::Exec)?
+                .obeying(state::revoked_file())
                 .keeping(keeping)
                 .keeping_home(kept)
                 .reloading_from(source);
@@ -329,10 +332,11 @@ fn own_folders(config: &Config, mounts: &MountPlan) -> Result<Vec<PathBuf>, Fail
 /// cannot be created, the gateway process says so.
 fn state_folders(config: &Config) -> Result<Vec<PathBuf>, Failure> {
     let mut hidden = Vec::new();
-    let folders = [config.state_folder(), state::granted_directory()];
+    let revoked = state::sessions_folder().map(|folder| files::real(&folder));
+    let folders = BTreeSet::from([config.state_folder(), state::granted_directory(), revoked]);
     for folder in folders.into_iter().flatten() {
         if !changeable(config, &folder)? {
-            let _ = crate::files::private_folder(&folder);
+            let _ = files::private_folder(&folder);
             hidden.push(folder);
         }
     }

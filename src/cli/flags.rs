@@ -26,6 +26,11 @@ impl ConfigFile {
     pub(super) fn none() -> Self {
         Self { config: None }
     }
+
+    /// Names the file of a run.
+    pub(super) fn of(config: Option<PathBuf>) -> Self {
+        Self { config }
+    }
 }
 
 /// The flags of `exec` and `serve`.

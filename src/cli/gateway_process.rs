@@ -60,11 +60,12 @@ pub fn serve_on(
             }
             runtime.spawn(app.clone().watch(tell));
             let lived = runtime.block_on(live(gateway, &app, terminal));
-            drop(control);
             runtime.block_on(async {
                 let settled = draining::settle(&app.shared, &worker);
                 tokio::join!(serving::close(&app.shared), settled)
             });
+            // Not before: until then, a revocation finds something to cut.
+            drop(control);
             app.shared.tell_suppressed();
             app.shared.log.close();
             heads::keep_last(&app.shared.log);
@@ -132,7 +133,7 @@ async fn sandbox(
     serve_network(app, &worker, &session, &ca, listeners)?;
     // Before anything can reload.
     app.exports.start(&app.shared, &app.config, false)?;
-    let control = control::open(app, "exec", None)?;
+    let control = control::bind(app, "exec")?.serve(app, None)?;
     *inspection = Inspection::adopt(std::io::stdout());
     if let Some(inspection) = inspection {
         let sandbox = First::of(hello.pid)

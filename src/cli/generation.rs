@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::failure::Failure;
-use super::lending;
 use super::resolve::ResolvedConfig;
 use super::terminal_text::as_argument;
+use super::{granted as grants, lending};
 use crate::config::{self, Config};
 use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
 use crate::gateway::{Snapshot, chain};
@@ -213,11 +213,14 @@ pub(super) fn granted(config: &Config) -> Result<Vec<Source>, Failure> {
     let Some(path) = path.filter(|path| path.exists() && !is_listed(path)) else {
         return Ok(Vec::new());
     };
-    Source::read(path).map_err(|problems| {
+    let read = Source::read(path).map_err(|problems| {
         Failure::usage("the granted rules are refused")
             .because(problems.to_string())
             .next(format!("gateway policy check {}", as_argument(path)))
-    })
+    });
+    let mut sources = read?;
+    sources.iter_mut().for_each(grants::leave_out_ended);
+    Ok(sources)
 }
 
 /// Returns the policies from files, and those that flags and presets stand for.

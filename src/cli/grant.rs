@@ -2,22 +2,19 @@
 //! the file that keeps it.
 
 use std::collections::BTreeSet;
-use std::fs::{File, TryLockError};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use http::StatusCode;
 
 use super::app::App;
 use super::failure::Failure;
-use super::write::write;
+use super::granting::{LARGEST_MIB, hold, keep, unread, until, whose, write_allowed};
 use super::{denials, proposal, proposed};
 use crate::audit::{self, Record, Unverified, VerifiedRecord};
 use crate::config::Allowed;
 use crate::control::{AllowRequest, ControlRefusal, GrantedRule};
-use crate::files::{self, Consent, Unfit};
+use crate::files;
 use crate::gateway::{Proposal, chain, floor};
 use crate::message::{Authority, HostPattern, Origin, Scheme};
 use crate::names::{CredentialName, ReasonCode, SessionId};
@@ -37,6 +34,7 @@ pub fn rule(app: &App, asked: &AllowRequest) -> Result<GrantedRule, ControlRefus
         applied: false,
         generation: app.shared.look().number(),
         file: file.display().to_string(),
+        until: asked.seconds.map(until),
         denied,
     })
 }
@@ -90,14 +88,8 @@ pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Fai
         true => Some(files::read(path, LARGEST_MIB)),
         false => None,
     };
-    let unread = |unfit: Unfit| {
-        Failure::of("the granted rules cannot be read", &unfit).next(unfit.remedy(path))
-    };
-    let before = before.transpose().map_err(unread)?;
-    let text = before.as_deref().unwrap_or(HEAD);
-    if !text.contains(&rule.policy) {
-        write_allowed(path, &format!("{text}\n{}", rule.policy))?;
-    }
+    let before = before.transpose().map_err(|unfit| unread(path, &unfit))?;
+    keep(path, before.as_deref(), &rule, &whose(app, path))?;
     let granted = Source::new("the rule", &rule.policy);
     let applied = app.reload_granting(Some(granted)).await.inspect_err(|_| {
         // The reload already fails. If this fails too, the next one tells of the file.
@@ -111,44 +103,6 @@ pub async fn apply(app: &Arc<App>, rule: GrantedRule) -> Result<GrantedRule, Fai
         generation: applied.generation,
         ..rule
     })
-}
-
-/// Writes the granted rules. A person granted them, so they are in force also where a command in a
-/// sandbox could have written them.
-fn write_allowed(path: &Path, text: &str) -> Result<(), Failure> {
-    if files::check_written(path).is_err() {
-        let kept = Consent::to(&files::real(path), text).keep();
-        kept.map_err(|unfit| Failure::of("the granted rules cannot be kept", &unfit))?;
-    }
-    write(path, text.as_bytes(), 0o600)
-}
-
-/// Holds the granted rules until this is dropped. Several gateways may share them, and each reads
-/// them, writes them and takes back what is refused. What is locked is a file that no other user
-/// can open: they may read the folder, and what one can open one can lock.
-async fn hold(path: &Path) -> Result<File, Failure> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let made = std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder);
-    let unkept = |error| Failure::of("the granted rules cannot be kept", &error);
-    let mut private = File::options();
-    private.create(true).append(true).mode(0o600);
-    let open = || private.open(path.with_extension("lock"));
-    let held = made.and_then(|()| open()).map_err(unkept)?;
-    let until = Instant::now() + HELD_AT_MOST;
-    loop {
-        match held.try_lock() {
-            Ok(()) => return Ok(held),
-            Err(TryLockError::Error(error)) => return Err(unkept(error)),
-            Err(TryLockError::WouldBlock) if Instant::now() > until => {
-                return Err(Failure::new("another gateway changes the granted rules")
-                    .next("allow it once more"));
-            }
-            Err(TryLockError::WouldBlock) => tokio::time::sleep(LOOKS_EVERY).await,
-        }
-    }
 }
 
 /// Returns the rule for a host that an operator names.
@@ -389,12 +343,5 @@ fn unkept() -> ControlRefusal {
     ControlRefusal::new(status, "there is no file to keep granted rules in")
 }
 
-/// How long another gateway may take to put a rule into force.
-const HELD_AT_MOST: Duration = Duration::from_secs(15);
-const LOOKS_EVERY: Duration = Duration::from_millis(20);
 /// How many digits an id has.
 const WHOLE_ID: usize = 20;
-/// As large as a policy file may be.
-const LARGEST_MIB: u64 = 16;
-const HEAD: &str =
-    "// Rules that an operator granted with `gateway allow`. Edit or remove them as you like.\n";

@@ -17,9 +17,16 @@ use crate::files;
 pub(super) struct LastRun {
     /// The process that the user started.
     pub launcher: Option<i32>,
-    log: PathBuf,
+    /// Its audit log.
+    pub log: PathBuf,
     /// The number of its first record there.
     after: u64,
+    /// Where what a person grants to it is kept, unless the command could change that.
+    #[serde(default)]
+    pub granted: Option<PathBuf>,
+    /// Its configuration, if it had one.
+    #[serde(default)]
+    pub config: Option<PathBuf>,
 }
 
 impl LastRun {
@@ -33,6 +40,12 @@ impl LastRun {
             launcher: rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get()),
             log: std::path::absolute(log).unwrap_or_else(|_| log.to_owned()),
             after: app.shared.log.head().map_or(0, |head| head.seq() + 1),
+            granted: app.config.granted.clone(),
+            config: app
+                .config
+                .file
+                .clone()
+                .or_else(|| app.config.project.clone()),
         };
         let kept = file.parent().map(files::private_folder);
         if kept.is_some_and(|kept| kept.is_ok())

@@ -131,11 +131,16 @@ impl App {
     }
 
     /// Opens the listeners of the first configuration, and publishes what their workloads need.
+    /// Between the two it does what must be done `before` the first request.
     ///
     /// # Errors
     /// As [`App::change_listeners`], or if a file for workloads cannot be written. Nothing was
     /// changed then.
-    pub(super) async fn open_listeners(&self, bound: Vec<BoundListener>) -> Result<(), Failure> {
+    pub(super) async fn open_listeners<T>(
+        &self,
+        bound: Vec<BoundListener>,
+        before: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let (snapshot, config) = (self.shared.current(), &self.config);
         let mut named = HashSet::new();
         let first = config.listeners.iter();
@@ -155,9 +160,10 @@ impl App {
             publication.phantoms(config, bindings, (session, &session.phantoms()))?;
         }
         publication.publish().into_iter().try_for_each(Err)?;
+        let done = before()?;
         change.opened.iter().for_each(|opened| self.enter(opened));
         change.apply(&self.shared, &self.listening);
-        Ok(())
+        Ok(done)
     }
 
     /// Makes a listener, with the session that lives or one that is opened.

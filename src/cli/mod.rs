@@ -31,6 +31,9 @@ mod gateways;
 mod generation;
 mod git_access;
 mod grant;
+mod granted;
+mod granting;
+mod grants;
 mod heads;
 mod init;
 mod into;
@@ -71,6 +74,8 @@ mod reloading;
 mod remedy;
 mod renewal;
 mod resolve;
+mod revoke;
+mod revoking;
 mod sealing;
 mod secret;
 mod serve;
@@ -146,8 +151,13 @@ enum Command {
     /// End a session for good, and cut what it has under way
     End(operate::OneSession),
     Reload(operate::Reload),
-    Revoke(operate::Revoke),
+    /// Revoke a credential in every gateway of yours, now and later: when this returns, no further
+    /// byte of its secret leaves
+    Revoke(revoke::RevokeCommand),
+    /// Take a revocation back
+    Restore(revoke::RevokeCommand),
     Allow(allow::Allow),
+    Grants(grants::GrantsCommand),
     /// Decide about the project's own file, `gateway.toml`
     #[command(subcommand)]
     Project(project_command::ProjectCommand),
@@ -266,8 +276,10 @@ impl Command {
             Self::Resume(command) => command.run("resume", terminal),
             Self::End(command) => command.run("end", terminal),
             Self::Reload(command) => command.run(terminal),
-            Self::Revoke(command) => command.run(terminal),
+            Self::Revoke(command) => command.revoke(terminal),
+            Self::Restore(command) => command.restore(terminal),
             Self::Allow(command) => command.run(terminal),
+            Self::Grants(command) => command.run(terminal),
             Self::Project(command) => command.run(terminal),
             Self::Init(command) => command.run(terminal),
             Self::Proposals(command) => command.run(terminal),

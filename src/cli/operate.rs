@@ -1,5 +1,5 @@
-//! `gateway status`, `sessions`, `pause`, `resume`, `end`, `reload` and `revoke`: what an operator
-//! sees of running gateways, and changes.
+//! `gateway status`, `sessions`, `pause`, `resume`, `end` and `reload`: what an operator sees of
+//! running gateways, and changes.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -34,15 +34,6 @@ pub(super) struct OneSession {
 /// Apply changed files to a running gateway: all of them, or none
 #[derive(Args)]
 pub(super) struct Reload {
-    #[command(flatten)]
-    chosen: ChosenGateway,
-}
-
-/// Revoke a credential: when this returns, no further byte of its secret leaves
-#[derive(Args)]
-pub(super) struct Revoke {
-    /// The credential
-    credential: String,
     #[command(flatten)]
     chosen: ChosenGateway,
 }
@@ -206,21 +197,8 @@ impl Reload {
     }
 }
 
-impl Revoke {
-    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let path = format!("/v1/credentials/{}/revoke", in_path(&self.credential));
-        let revoked = self.chosen.one()?.post(&path, None)?;
-        let name = shown(&revoked["credential"]);
-        let ended = revoked["connections_severed"].as_u64().unwrap_or_default();
-        let (one, many) = ("connection to an origin was", "connections to origins were");
-        let ended = counted(ended, one, many);
-        let line = format!("credential `{name}` is revoked; {ended} ended");
-        terminal.answer(&revoked, line);
-        Ok(Code::Ok)
-    }
-}
-
-fn texts(value: &Value) -> Vec<String> {
+/// The texts of a list.
+pub(super) fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().map(shown).collect()
 }
 

@@ -23,7 +23,7 @@ use super::standard_error::InBackground;
 use super::terminal::Terminal;
 use super::threads::Thread;
 use super::{heads, logging, serving};
-use crate::config::{Config, SandboxFlags};
+use crate::config::{Config, SandboxFlags, state};
 use crate::credential::unexpected_reach;
 use crate::gateway::Worker;
 use crate::launch::service;
@@ -75,6 +75,7 @@ impl Serve {
         };
         let app = Arc::new(
             App::new(config, resolved, RunsAs::Serve)?
+                .obeying(state::revoked_file())
                 .keeping(Keeping::Listeners)
                 .reloading_from(source),
         );
@@ -153,15 +154,17 @@ impl Served<'_> {
         workers: &[Arc<Worker>],
     ) -> Result<Code, Failure> {
         let app = self.app;
-        tokio::select! {
-            opened = app.open_listeners(bound) => opened?,
+        // Before the first request: whoever revokes finds this gateway, or it finds the row.
+        let bind = || control::bind(app, "serve");
+        let control = tokio::select! {
+            opened = app.open_listeners(bound, bind) => opened?,
             () = self.signals.stop() => return Ok(Code::Ok),
-        }
+        };
         serving::tend(&app.shared);
         // Before anything can reload.
         app.exports.start(&app.shared, &app.config, true)?;
         let (tell, told) = mpsc::unbounded_channel();
-        let _control = control::open(app, "serve", Some(tell.clone()))?;
+        let _control = control.serve(app, Some(tell.clone()))?;
         let lines = || RefusalLines::start(&app.shared.log, *self.terminal);
         let _refusals = (!self.quiet).then(lines).flatten();
         self.announce();

@@ -13,6 +13,7 @@ use crate::names::{ExchangeId, ReasonCode};
 
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
+use super::last_run::LastRun;
 use super::logs::{self, Chain};
 use super::remedy::Remedy;
 use super::terminal::{Paint, Terminal, safe};
@@ -52,6 +53,39 @@ impl Why {
             remedy.print(terminal);
         }
         Ok(Code::Ok)
+    }
+
+    /// Asks about an exchange of a run, or the last that it was refused.
+    pub(super) fn of_run(id: Option<String>, run: &LastRun) -> Self {
+        Self {
+            last: id.is_none(),
+            id,
+            code: None,
+            audit: vec![run.log.clone()],
+            config: ConfigFile::of(run.config.clone()),
+        }
+    }
+
+    /// Returns the policy that would have allowed the exchange.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if no log has the exchange, if the log does not hold, or if no policy
+    /// would allow it.
+    pub(super) fn rule(&self, terminal: &Terminal) -> Result<String, Failure> {
+        let (found, chain) = self.search(terminal)?;
+        let remedy = Remedy::of(&found, &chain, self.config()?.as_ref());
+        let refused = || {
+            let reason = found.exchange.reason.as_deref().unwrap_or("another reason");
+            let what = format!(
+                "no rule would allow it: it was refused for `{}`",
+                safe(reason)
+            );
+            let failure = Failure::new(what).next("gateway why --last");
+            remedy
+                .why_not()
+                .map_or(failure.clone(), |why| failure.because(why))
+        };
+        remedy.proposal().map(str::to_owned).ok_or_else(refused)
     }
 
     /// Returns the configuration, if one is named.

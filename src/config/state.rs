@@ -37,6 +37,13 @@ pub fn sessions_folder() -> Option<PathBuf> {
         .map(|state| state.join("sessions"))
 }
 
+/// Returns the file of what is revoked for every gateway of this user, beside the records of
+/// sessions.
+#[must_use]
+pub fn revoked_file() -> Option<PathBuf> {
+    sessions_folder().map(|folder| folder.join("revoked.json"))
+}
+
 /// Returns the folder of the control sockets: `gateway` in the user's runtime directory, else `run`
 /// in the state folder.
 ///

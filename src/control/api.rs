@@ -88,6 +88,7 @@ impl<O: Operations> Control<O> {
             Endpoint::Enter => self.enter(&called, &content, peer).await,
             Endpoint::Reload => self.reload(peer).await,
             Endpoint::Revoke => self.revoke(&called, peer).await,
+            Endpoint::Restore => self.restore(&called, peer).await,
             Endpoint::Events => self.events().await,
             Endpoint::Allow => self.allow(&content, peer).await,
             Endpoint::Proposals => self.proposals().await,
@@ -243,7 +244,13 @@ impl<O: Operations> Control<O> {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 Err(ControlRefusal::new(status, "it takes too long"))
             });
-            kept.map_err(|why| not_kept(session.status(), why))?;
+            kept.map_err(|why| {
+                let status = session.status().as_str();
+                let what = format!(
+                    "the session is {status}, and that could not be kept for the next start"
+                );
+                not_kept(what, why)
+            })?;
         }
         Ok(document(&SessionView::of(&session, &self.shared)))
     }
@@ -278,21 +285,47 @@ impl<O: Operations> Control<O> {
         Ok(document(&self.followed(&act, reloaded).await?))
     }
 
-    /// Revokes a credential, even if that cannot be recorded.
+    /// Revokes a credential, and keeps that. What narrows is done first, even if it cannot be
+    /// recorded or kept.
     async fn revoke(&self, called: &Routed, peer: Peer) -> Answered {
-        let unknown = || {
-            ControlRefusal::new(StatusCode::NOT_FOUND, "there is no such credential")
-                .next("gateway sessions")
-        };
-        let credential = called.credential.as_ref().ok_or_else(unknown)?;
-        let severed = self.shared.revoke(credential).ok_or_else(unknown)?;
-        let revoked = credential.as_str();
-        let act = OperatorAct::new(peer, Operation::CredentialRevoke, None, revoked);
-        self.note(act).await?;
+        let credential = called.credential.as_ref().ok_or_else(unknown_credential)?;
+        let has = self.shared.current().credentials.bindings().has(credential);
+        let severed = self.shared.revoke(credential);
+        let name = credential.as_str();
+        let act = OperatorAct::new(peer, Operation::CredentialRevoke, None, name);
+        if let Err(why) = self.note(act).await {
+            tracing::warn!(what = why.what, credential = name, "it is revoked");
+        }
+        let keeping = self.operations.keep_revoked(credential, true);
+        // The thread that keeps it may wait for the disk. It keeps it afterwards.
+        let kept = timeout(KEPT_WITHIN, keeping).await.unwrap_or_else(|_| {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            Err(ControlRefusal::new(status, "it takes too long"))
+        });
+        let further = kept.map_err(|why| {
+            let what = "the credential is revoked in this gateway until it ends, and nothing was \
+                        revoked for other gateways";
+            not_kept(what.to_owned(), why)
+        })?;
         Ok(document(&json!({
-            "credential": credential.as_str(),
-            "connections_severed": severed,
+            "credential": name,
+            "bound": has,
+            "connections_severed": severed + further,
         })))
+    }
+
+    async fn restore(&self, called: &Routed, peer: Peer) -> Answered {
+        let credential = called.credential.as_ref().ok_or_else(unknown_credential)?;
+        let act = OperatorAct::new(
+            peer,
+            Operation::CredentialRestore,
+            None,
+            credential.as_str(),
+        );
+        self.record(&act).await?;
+        let kept = self.operations.keep_revoked(credential, false).await;
+        self.followed(&act, kept).await?;
+        Ok(document(&json!({ "credential": credential.as_str() })))
     }
 
     async fn allow(&self, content: &Bytes, peer: Peer) -> Answered {
@@ -358,20 +391,21 @@ fn is_own(authority: &Authority, peer: Peer) -> bool {
     host == "localhost" || host == "gateway" || peer == Peer::Port && is_address()
 }
 
-/// Says what holds when a session was paused or ended, and the next start will not know.
-fn not_kept(status: SessionStatus, why: ControlRefusal) -> ControlRefusal {
-    let status = status.as_str();
+/// Says what holds when authority was taken away, and the next start will not know.
+fn not_kept(what: String, why: ControlRefusal) -> ControlRefusal {
     let causes = [Some(why.what), why.why].into_iter().flatten();
     let causes: Vec<String> = causes.collect();
-    ControlRefusal::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        format!("the session is {status}, and that could not be kept for the next start"),
-    )
-    .because(causes.join(": "))
-    .next(
-        why.next
-            .unwrap_or_else(|| "do it again before the gateway is started anew".to_owned()),
-    )
+    ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, what)
+        .because(causes.join(": "))
+        .next(
+            why.next
+                .unwrap_or_else(|| "do it again before the gateway is started anew".to_owned()),
+        )
+}
+
+fn unknown_credential() -> ControlRefusal {
+    ControlRefusal::new(StatusCode::NOT_FOUND, "there is no such credential")
+        .next("gateway sessions")
 }
 
 fn unknown_session() -> ControlRefusal {

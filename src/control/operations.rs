@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::names::SessionId;
+use crate::names::{CredentialName, SessionId};
 use crate::session::SessionStatus;
 
 /// What the program does when an operator asks for it. `cli` implements it.
@@ -22,6 +22,14 @@ pub trait Operations: Send + Sync + 'static {
         session: &SessionId,
         status: SessionStatus,
     ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
+
+    /// Keeps, for every gateway of this user, that a credential is revoked or no longer is, and
+    /// obeys all that is kept. Returns how many connections to origins were severed.
+    fn keep_revoked(
+        &self,
+        credential: &CredentialName,
+        is_revoked: bool,
+    ) -> impl Future<Output = Result<usize, ControlRefusal>> + Send;
 
     /// Finds the narrowest rule that allows what was refused.
     fn rule(
@@ -72,6 +80,8 @@ pub struct AllowRequest {
     pub last: bool,
     /// The session that may; of an exchange, its own.
     pub session: Option<String>,
+    /// After how many seconds it ends by itself, if it does.
+    pub seconds: Option<u64>,
     /// The rule, as an earlier answer showed it. Without it, nothing is applied.
     pub policy: Option<String>,
 }
@@ -87,6 +97,8 @@ pub struct GrantedRule {
     pub generation: u64,
     /// Where it is kept for the next start.
     pub file: String,
+    /// When it ends by itself, in seconds since 1970, if it does.
+    pub until: Option<i64>,
     /// What a person refused and the rule would permit, as it was shown.
     pub denied: Vec<String>,
 }

@@ -40,6 +40,7 @@ pub(super) enum Endpoint {
     Enter,
     Reload,
     Revoke,
+    Restore,
     Events,
     Allow,
     Proposals,
@@ -90,7 +91,7 @@ const fn probe(
 }
 
 /// Every route.
-pub static ROUTES: [Route; 16] = [
+pub static ROUTES: [Route; 17] = [
     probe("/healthz", "The process lives.", Endpoint::Health, &[200]),
     probe(
         "/ready",
@@ -164,9 +165,16 @@ pub static ROUTES: [Route; 16] = [
     route(
         Method::POST,
         "/v1/credentials/{name}/revoke",
-        "Revokes a credential: from the answer on, no byte of its secret leaves.",
+        "Revokes a credential for every gateway of this user, running and to come: from the answer on, no byte of its secret leaves.",
         (Endpoint::Revoke, Operation::CredentialRevoke),
-        &[200, 404, 503],
+        &[200, 503],
+    ),
+    route(
+        Method::POST,
+        "/v1/credentials/{name}/restore",
+        "Takes a revocation back.",
+        (Endpoint::Restore, Operation::CredentialRestore),
+        &[200, 503],
     ),
     route(
         Method::GET,

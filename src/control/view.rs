@@ -8,7 +8,8 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::gateway::{SharedState, Snapshot};
+use crate::gateway::SharedState;
+use crate::names::CredentialName;
 use crate::session::{Moment, Session, SessionStatus};
 
 /// What is known of the gateway from its start.
@@ -18,6 +19,8 @@ pub struct About {
     pub kind: &'static str,
     /// The configuration file, if there is one.
     pub config: Option<PathBuf>,
+    /// The file of what operators granted.
+    pub granted: Option<PathBuf>,
     /// The folder that it was started in.
     pub directory: Option<PathBuf>,
     /// Where its metrics are served, beside the control socket.
@@ -38,10 +41,12 @@ pub(super) struct GatewayView<'a> {
     directory: &'a Option<PathBuf>,
     config: &'a Option<PathBuf>,
     audit: Option<&'a Path>,
+    granted: &'a Option<PathBuf>,
     listeners: Vec<ListenerView>,
     metrics_address: Option<SocketAddr>,
     policies: PoliciesView,
-    /// The credentials that an operator revoked.
+    credentials: Vec<CredentialView>,
+    /// The credentials that are revoked, also those that it does not have.
     revoked: Vec<String>,
     sessions: usize,
     connections: usize,
@@ -53,6 +58,13 @@ pub(super) struct GatewayView<'a> {
 struct ListenerView {
     address: String,
     session: String,
+}
+
+/// A credential, and the variables that hold its phantom or its secret.
+#[derive(Serialize)]
+struct CredentialView {
+    name: String,
+    variables: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -70,7 +82,7 @@ pub(super) struct SessionView {
     ended: Option<&'static str>,
     groups: Vec<String>,
     credentials: Vec<String>,
-    /// Those of them that an operator revoked.
+    /// Those of them that are revoked.
     revoked: Vec<String>,
     connections: usize,
     exchanges: usize,
@@ -86,6 +98,11 @@ impl<'a> GatewayView<'a> {
         let sessions = shared.sessions.all();
         let policies = shared.current().policies.current();
         let (wall, monotonic) = about.started;
+        let snapshot = shared.current();
+        let credential = |(name, variables): (&CredentialName, Vec<&str>)| CredentialView {
+            name: name.to_string(),
+            variables: variables.into_iter().map(str::to_owned).collect(),
+        };
         let listener = |(address, session)| ListenerView { address, session };
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -100,13 +117,15 @@ impl<'a> GatewayView<'a> {
             directory: &about.directory,
             config: &about.config,
             audit: shared.log.path(),
+            granted: &about.granted,
             listeners: listeners.into_iter().map(listener).collect(),
             metrics_address: about.metrics_address,
             policies: PoliciesView {
                 generation: policies.number(),
                 count: policies.len(),
             },
-            revoked: revoked(&shared.current()),
+            credentials: snapshot.credentials.variables().map(credential).collect(),
+            revoked: texts(snapshot.credentials.all_revoked()),
             connections: shared.open.load(std::sync::atomic::Ordering::Relaxed),
             exchanges: sessions.iter().map(|session| session.load().1).sum(),
             sessions: sessions.len(),
@@ -115,9 +134,8 @@ impl<'a> GatewayView<'a> {
     }
 }
 
-fn revoked(snapshot: &Snapshot) -> Vec<String> {
-    let revoked = snapshot.credentials.revoked();
-    revoked.map(ToString::to_string).collect()
+fn texts(names: impl IntoIterator<Item: ToString>) -> Vec<String> {
+    names.into_iter().map(|name| name.to_string()).collect()
 }
 
 impl SessionView {
@@ -142,7 +160,7 @@ impl SessionView {
             credentials: credentials
                 .map(|binding| binding.credential.to_string())
                 .collect(),
-            revoked: revoked(&snapshot),
+            revoked: texts(snapshot.credentials.revoked()),
             connections,
             exchanges,
             ends_in_seconds: session

@@ -86,7 +86,7 @@ impl Credentials {
                 minting = Some(Minting {
                     session: session.clone(),
                     parent: lend.credential().clone(),
-                    revocation: self.revocation(lend.index())?,
+                    revocations: self.revocations(lend.index())?.clone(),
                 });
             }
             if minting.is_some() {

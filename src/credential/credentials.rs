@@ -1,5 +1,6 @@
 //! The configured credentials: what each may be lent for, and where its secret comes from.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,12 +12,12 @@ use super::error::Error;
 use super::given::Given;
 use super::holding::Holding;
 use super::inject::Prepared;
-use super::revocation::Revocation;
+use super::revocation::{Revocation, Revocations, Revoked};
 use super::secret::Secret;
 use super::store::{CachedSecret, SecretRef, SecretSource, Stores};
 use super::stored::Stored;
 use crate::message::{Origin, OriginPattern};
-use crate::names::{CredentialName, SessionId};
+use crate::names::{CredentialName, Map, SessionId};
 use crate::session::phantom::PhantomKey;
 use crate::session::{Binding, BindingMalformed, Bindings, DetectedCredentials, Role, Session};
 
@@ -38,14 +39,25 @@ struct Exposed {
     strangers: Option<PhantomKey>,
     /// Credentials as earlier generations bound them.
     former: RwLock<Vec<FormerCredential>>,
+    /// The revocation of each credential that a generation bound, or that was revoked. A name has
+    /// one, wherever its secret is stored.
+    revocations: Mutex<Map<CredentialName, Arc<Revocation>>>,
 }
 
 impl Exposed {
-    /// The revocations of a credential in earlier generations.
-    fn revocations(&self, credential: &CredentialName) -> Vec<Arc<Revocation>> {
-        let former = self.former.read();
-        let of_it = former.iter().filter(|one| one.name == *credential);
-        of_it.map(|one| one.history.revocation.clone()).collect()
+    /// The revocations of a credential, and of the parts that it signs with.
+    fn revocations(&self, binding: &Binding) -> Revocations {
+        let mut all = self.revocations.lock();
+        let parts = binding
+            .signing()
+            .into_iter()
+            .flat_map(|signing| &signing.parts);
+        let names = [&binding.credential]
+            .into_iter()
+            .chain(parts.map(|part| &part.credential));
+        names
+            .map(|name| all.entry(name.clone()).or_default().clone())
+            .collect()
     }
 
     /// Keeps what a generation bound, since the next one may bind less.
@@ -82,6 +94,7 @@ pub(super) struct CredentialSlot {
     pub(super) source: SecretSource,
     pub(super) ready: ArcSwapOption<Prepared>,
     pub(super) history: Arc<CredentialHistory>,
+    revocations: Revocations,
 }
 
 /// What a credential keeps from generation to generation, as long as its secret is stored in the
@@ -96,7 +109,6 @@ pub(super) struct CredentialHistory {
     fetches: [AtomicU64; 2],
     /// When its store last gave it, in seconds since 1970.
     had_at: AtomicU64,
-    revocation: Arc<Revocation>,
 }
 
 impl CredentialHistory {
@@ -159,13 +171,14 @@ impl Credentials {
             to: Mutex::default(),
             strangers: PhantomKey::random().ok(),
             former: RwLock::default(),
+            revocations: Mutex::default(),
         });
         Self::with(stored, stores, exposed, |_| None)
     }
 
     /// Makes the credentials of the next generation. Those whose secrets are stored where they were
-    /// keep what is known of them, and stay revoked if they were, even if generations between
-    /// lacked them or had them elsewhere.
+    /// keep what is known of them, even if generations between lacked them or had them elsewhere.
+    /// What is revoked stays so.
     ///
     /// # Errors
     /// [`BindingMalformed`] by cause.
@@ -221,6 +234,7 @@ impl Credentials {
             source: stores.source(&stored.from),
             ready: ArcSwapOption::empty(),
             history: history(stored).unwrap_or_default(),
+            revocations: exposed.revocations(&stored.binding),
         };
         let slots = stored.iter().map(slot).collect();
         let bindings = stored.into_iter().map(|stored| stored.binding).collect();
@@ -251,36 +265,49 @@ impl Credentials {
         self.slots.get(index).ok_or(Error::Unknown)
     }
 
-    /// Revokes a credential, and what is signed with it. When this returns, no further byte of its
-    /// secret leaves. Returns how many connections that could carry it were open; `None` if there
-    /// is no such credential.
-    ///
-    /// The credential stays revoked in later generations that store its secret in the same place.
-    /// What was lent from places of earlier generations is revoked as well.
-    #[must_use]
-    pub fn revoke(&self, credential: &CredentialName) -> Option<usize> {
-        self.bindings.index_of(credential)?;
-        let is_meant = |binding: &Binding| {
-            let parts = binding.signing().map(|signing| &signing.parts);
-            binding.credential == *credential
-                || parts.is_some_and(|parts| parts.iter().any(|p| p.credential == *credential))
-        };
-        let all = self.bindings.all().zip(&self.slots);
-        let meant = all.filter(|(binding, _)| is_meant(binding));
-        let revoke = |(binding, slot): (&Binding, &CredentialSlot)| {
-            let former = self.exposed.revocations(&binding.credential);
-            let known = former.into_iter().map(|one| one.revoke()).sum::<usize>();
-            // Unless it was among them.
-            known + slot.history.revocation.revoke()
-        };
-        Some(meant.map(revoke).sum())
+    /// Revokes a credential, and what is signed with it, in every generation. When this returns, no
+    /// further byte of its secret leaves. Returns how many connections that could carry it were
+    /// open.
+    pub fn revoke(&self, credential: &CredentialName) -> usize {
+        let mut all = self.exposed.revocations.lock();
+        all.entry(credential.clone()).or_default().set(true)
     }
 
-    /// The credentials that are revoked.
+    /// Does the same with each of these credentials, and takes every other revocation back.
+    pub fn revoke_exactly(&self, credentials: &BTreeSet<CredentialName>) -> usize {
+        let mut all = self.exposed.revocations.lock();
+        for name in credentials {
+            all.entry(name.clone()).or_default();
+        }
+        let set = |(name, one): (_, &Arc<Revocation>)| one.set(credentials.contains(name));
+        all.iter().map(set).sum()
+    }
+
+    /// Every name that is revoked, in their order, also those that this generation does not bind.
+    #[must_use]
+    pub fn all_revoked(&self) -> BTreeSet<CredentialName> {
+        let all = self.exposed.revocations.lock();
+        let revoked = all.iter().filter(|(_, one)| one.is_revoked());
+        revoked.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The credentials that are revoked, or signed with one that is.
     pub fn revoked(&self) -> impl Iterator<Item = &CredentialName> {
         let names = self.bindings.all().map(|binding| &binding.credential);
-        let with_slots = names.zip(&self.slots);
-        with_slots.filter_map(|(name, slot)| slot.history.revocation.is_revoked().then_some(name))
+        let revoked = names.zip(&self.slots);
+        let revoked =
+            revoked.filter(|(_, slot)| slot.revocations.iter().any(|one| one.is_revoked()));
+        revoked.map(|(name, _)| name)
+    }
+
+    /// The variables of each credential: those that hold its phantom, and the one that holds its
+    /// secret.
+    pub fn variables(&self) -> impl Iterator<Item = (&CredentialName, Vec<&str>)> {
+        self.bindings.all().zip(&self.slots).map(|(binding, slot)| {
+            let held = binding.variables.iter().map(String::as_str);
+            let from = slot.source.reference().env_name();
+            (&binding.credential, held.chain(from).collect())
+        })
     }
 
     /// Checks that no credential that a request presents is revoked.
@@ -289,14 +316,18 @@ impl Credentials {
     /// [`Error::Revoked`].
     pub fn admit(&self, presented: &DetectedCredentials) -> Result<(), Error> {
         for lend in presented.lends() {
-            self.revocation(lend.index())?;
+            self.revocations(lend.index())?;
         }
         Ok(())
     }
 
-    /// The revocation of the binding at `index`, which is not revoked yet.
-    pub(super) fn revocation(&self, index: usize) -> Result<Arc<Revocation>, Error> {
-        Ok(self.slot(index)?.history.revocation.admitted()?)
+    /// The revocations of the binding at `index`, none of which came yet.
+    pub(super) fn revocations(&self, index: usize) -> Result<&Revocations, Error> {
+        let all = &self.slot(index)?.revocations;
+        match all.iter().any(|one| one.is_revoked()) {
+            true => Err(Revoked.into()),
+            false => Ok(all),
+        }
     }
 
     /// The limits for held content.

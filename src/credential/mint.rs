@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::credentials::Credentials;
 use super::error::{Error, MintFailure};
-use super::revocation::Revocation;
+use super::revocation::Revocations;
 use super::searched::TemporarySecrets;
 use super::secret::Secret;
 use crate::names::CredentialName;
@@ -24,7 +24,7 @@ pub struct Minting {
     pub(super) session: Arc<Session>,
     pub(super) parent: CredentialName,
     /// What revokes the parent's key that asked for them.
-    pub(super) revocation: Arc<Revocation>,
+    pub(super) revocations: Revocations,
 }
 
 impl Credentials {
@@ -58,7 +58,7 @@ impl Credentials {
         let content = replaced(content, pairs).map_err(MintFailure::from)?;
         let session = &minting.session;
         let exposed = self.exposed(session)?;
-        let minted = TemporarySecrets::new(phantoms.clone(), secrets, minting.revocation.clone())?;
+        let minted = TemporarySecrets::new(phantoms.clone(), secrets, minting.revocations.clone())?;
         let gone = session.gain(&phantoms);
         exposed.mint(minted, &gone)?;
         Ok(content.into())

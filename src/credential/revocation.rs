@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 /// A connection that carries secrets.
 pub trait Severable: Send + Sync {
@@ -23,6 +24,9 @@ pub struct Revocation {
     connections: Mutex<Vec<Weak<dyn Severable>>>,
 }
 
+/// The revocations of a credential, and of the parts that it signs with.
+pub(super) type Revocations = SmallVec<[Arc<Revocation>; 1]>;
+
 /// The credential is revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the credential is revoked")]
@@ -33,17 +37,6 @@ impl Revocation {
     #[must_use]
     pub fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::Acquire)
-    }
-
-    /// This revocation, if it did not come yet.
-    ///
-    /// # Errors
-    /// [`Revoked`].
-    pub(super) fn admitted(self: &Arc<Self>) -> Result<Arc<Self>, Revoked> {
-        match self.is_revoked() {
-            true => Err(Revoked),
-            false => Ok(self.clone()),
-        }
     }
 
     /// Registers a connection that may carry the secret.
@@ -63,13 +56,16 @@ impl Revocation {
         Ok(())
     }
 
-    /// Revokes the credential, and severs the connections that may carry its secret. Returns how
-    /// many there were.
-    pub(super) fn revoke(&self) -> usize {
+    /// Revokes the credential, and severs the connections that may carry its secret; or takes the
+    /// revocation back. Returns how many connections there were.
+    pub(super) fn set(&self, revoked: bool) -> usize {
         let connections = {
             let mut connections = self.connections.lock();
-            self.revoked.store(true, Ordering::Release);
-            std::mem::take(&mut *connections)
+            self.revoked.store(revoked, Ordering::Release);
+            match revoked {
+                true => std::mem::take(&mut *connections),
+                false => return 0,
+            }
         };
         let open = connections.iter().filter_map(Weak::upgrade);
         open.map(|connection| connection.sever()).count()
@@ -100,11 +96,13 @@ mod tests {
         let closed: Arc<dyn Severable> = Arc::new(Counted::default());
         revocation.register(&closed).unwrap();
         drop(closed);
-        assert_eq!(revocation.revoke(), 1);
+        assert_eq!(revocation.set(true), 1);
         assert_eq!(open.0.load(Ordering::Relaxed), 1);
         assert!(revocation.is_revoked());
         assert_eq!(revocation.register(&known), Err(Revoked));
-        assert_eq!(revocation.revoke(), 0);
+        assert_eq!(revocation.set(true), 0);
+        assert_eq!(revocation.set(false), 0);
+        assert_eq!(revocation.register(&known), Ok(()));
     }
 
     #[test]

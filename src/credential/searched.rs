@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::error::Error;
 use super::fetch::Fetched;
 use super::guesses::Guesses;
-use super::revocation::Revocation;
+use super::revocation::Revocations;
 use super::scrub::{EchoSearch, SecretForms};
 use super::secret::{Secret, mask};
 use super::signatures::{Signature, Signatures};
@@ -74,9 +74,8 @@ pub(super) struct ExposedSecret {
 pub(super) struct TemporarySecrets {
     pub(super) phantoms: Arc<TemporaryPhantoms>,
     pub(super) secrets: [Arc<Secret>; 3],
-    /// What revokes the key that asked for them. They stay revoked when their credential gets
-    /// another key.
-    pub(super) revocation: Arc<Revocation>,
+    /// What revokes the key that asked for them.
+    pub(super) revocations: Revocations,
     forms: [Arc<SecretForms>; 3],
 }
 
@@ -144,14 +143,14 @@ impl TemporarySecrets {
     pub(super) fn new(
         phantoms: Arc<TemporaryPhantoms>,
         secrets: [Arc<Secret>; 3],
-        revocation: Arc<Revocation>,
+        revocations: Revocations,
     ) -> Result<Self, Error> {
         let forms = |at: usize| forms(&secrets[at], Some(&phantoms.parts()[at]));
         Ok(Self {
             forms: [forms(0)?, forms(1)?, forms(2)?],
             phantoms,
             secrets,
-            revocation,
+            revocations,
         })
     }
 }

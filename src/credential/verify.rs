@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::credentials::Credentials;
 use super::error::Error;
 use super::holding::Holding;
-use super::revocation::Revocation;
+use super::revocation::{Revocation, Revocations, Revoked};
 use crate::body::FormKind;
 use crate::message::RequestHead;
 use crate::names::Identity;
@@ -143,13 +143,17 @@ impl Credentials {
         authorized: Authorized,
         proof: Option<SignedGrant>,
     ) -> Result<Verified, Error> {
-        let mut revocations = SmallVec::new();
+        let mut revocations = Revocations::new();
         for grant in authorized.grants() {
             let lend = grant.lend();
-            revocations.push(self.revocation(lend.index())?);
+            revocations.extend(self.revocations(lend.index())?.iter().cloned());
             if let Some((minted, _)) = lend.claimed().and_then(|claimed| claimed.temporary()) {
                 let minted = self.exposed(authorized.session())?.minted(minted);
-                revocations.push(minted.ok_or(Error::Unknown)?.revocation.admitted()?);
+                let minted = &minted.ok_or(Error::Unknown)?.revocations;
+                if minted.iter().any(|one| one.is_revoked()) {
+                    return Err(Revoked.into());
+                }
+                revocations.extend(minted.iter().cloned());
             }
         }
         Ok(Verified {

@@ -1,5 +1,6 @@
 //! What every runtime thread shares.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -91,15 +92,26 @@ impl SharedState {
         self.changes.send_replace(());
     }
 
-    /// Revokes a credential in the generation in force, and ends what is under way with it. Returns
-    /// how many connections to origins were severed; `None` if there is no such credential.
+    /// Revokes a credential, and ends what is under way with it. Returns how many connections to
+    /// origins were severed.
     ///
     /// When this returns, no further byte of its secret leaves.
-    #[must_use]
-    pub fn revoke(&self, credential: &CredentialName) -> Option<usize> {
-        let severed = self.current().credentials.revoke(credential)?;
+    pub fn revoke(&self, credential: &CredentialName) -> usize {
+        let severed = self.current().credentials.revoke(credential);
         self.changes.send_replace(());
-        Some(severed)
+        severed
+    }
+
+    /// Does the same with each of these credentials, and takes every other revocation back.
+    pub fn revoke_exactly(&self, credentials: &BTreeSet<CredentialName>) -> usize {
+        let current = self.current();
+        // Asked every second, nearly always without news.
+        if current.credentials.all_revoked() == *credentials {
+            return 0;
+        }
+        let severed = current.credentials.revoke_exactly(credentials);
+        self.changes.send_replace(());
+        severed
     }
 
     /// Tells of each later generation, revocation and change of listeners. Several may be told as

@@ -319,7 +319,7 @@ CredentialRemoved "credential_removed" FORBIDDEN Credential "http_request_denied
     "Start the program again with the variables that hold now."
 CredentialRevoked "credential_revoked" FORBIDDEN Credential "http_request_denied"
     "The operator revoked the credential."
-    "Ask your user; it works again once its `from` names another place, or after a restart."
+    "Ask your user."
 CredentialUnknown "credential_unknown" SERVICE_UNAVAILABLE Credential "proxy_internal_error"
     "The credential is not configured."
     "Ask your user to look at the gateway's log; the request was not sent."

@@ -42,6 +42,8 @@ pub enum Operation {
     ProposalRefuse,
     /// To revoke a credential.
     CredentialRevoke,
+    /// To take a revocation back.
+    CredentialRestore,
 }
 
 impl Operation {
@@ -63,6 +65,7 @@ impl Operation {
             Self::ProposalList => "proposal.list",
             Self::ProposalRefuse => "proposal.refuse",
             Self::CredentialRevoke => "credential.revoke",
+            Self::CredentialRestore => "credential.restore",
         }
     }
 }
@@ -152,7 +155,7 @@ const HELP: &str = "the schema is policies/control.cedarschema; see docs/control
 mod tests {
     use super::*;
 
-    const ALL: [Operation; 14] = [
+    const ALL: [Operation; 15] = [
         Operation::Status,
         Operation::MetricsRead,
         Operation::SessionList,
@@ -167,6 +170,7 @@ mod tests {
         Operation::ProposalList,
         Operation::ProposalRefuse,
         Operation::CredentialRevoke,
+        Operation::CredentialRestore,
     ];
 
     fn target(operation: Operation) -> Option<SessionId> {

@@ -1,4 +1,5 @@
-//! What outlives the gateway's process: sessions as records, and the decisions about them.
+//! What outlives the gateway's process: sessions as records, the decisions about them, and which
+//! credentials are revoked.
 //!
 //! A store sees no secret, no phantom and no private key. What a session must keep of that kind is
 //! sealed, and only the gateway has the key.
@@ -7,6 +8,7 @@ mod decision;
 mod error;
 mod memory;
 mod record;
+mod revoked;
 mod seal;
 mod sqlite;
 mod store;
@@ -15,6 +17,7 @@ pub use decision::SessionDecision;
 pub use error::StateError;
 pub use memory::MemoryState;
 pub use record::{KeptCertificate, KeptSecrets, SessionRecord, unix};
+pub use revoked::RevokedFile;
 pub use seal::{KeyMark, SealBroken, SealingKey};
 pub use sqlite::{SqliteState, StateFile};
 pub use store::{Revision, StateFuture, StateStore};

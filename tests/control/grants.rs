@@ -2,7 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::program::{Program, free};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+use crate::program::{Program, free, origin};
+use crate::sandbox::{folder, user_command, wait_for};
 
 #[test]
 fn what_was_refused_last_is_allowed_exactly_and_stays_so_after_a_restart() {
@@ -250,4 +255,130 @@ fn a_request_whose_path_is_cut_in_the_log_gets_no_rule_for_its_host() {
     }
     assert!(!program.path("gateway.granted.cedar").exists());
     assert_eq!(program.ask("http://later.test/").0, 403);
+}
+
+/// The number of the only grant of a listing.
+fn number(said: &serde_json::Value) -> String {
+    assert_eq!(said["grants"].as_array().unwrap().len(), 1, "{said}");
+    said["grants"][0]["number"].to_string()
+}
+
+#[test]
+fn a_grant_ends_by_itself_in_a_running_gateway_and_is_taken_back_by_its_number() {
+    let program = Program::start("");
+    let (code, said) = program.gateway(&["allow", "later.test:80", "--for", "2s", "--yes"]);
+    assert!(code == 0 && said.contains(" until 2"), "{said}");
+    let granted = Instant::now();
+    assert_eq!(program.ask("http://later.test/").0, 200);
+    let listed = program.json(&["grants"]);
+    assert_eq!(listed["grants"][0]["what"], "later.test:80");
+    assert!(listed["grants"][0]["until"].is_string(), "{listed}");
+    wait_for("it ends", || program.ask("http://later.test/").0 == 403);
+    assert!(
+        granted.elapsed() > Duration::from_secs(1),
+        "{:?}",
+        granted.elapsed()
+    );
+    let kept = program.path("gateway.granted.cedar");
+    wait_for("it is removed", || {
+        !fs::read_to_string(&kept).unwrap().contains("later.test")
+    });
+    program.json(&["allow", "later.test:80", "--yes"]);
+    assert_eq!(program.ask("http://later.test/").0, 200);
+    let listed = program.json(&["grants"]);
+    let (_, shown) = program.gateway(&["grants"]);
+    assert!(
+        shown.contains("later.test:80  in ") && shown.contains("  since 2"),
+        "{shown}"
+    );
+    program.json(&["grants", "remove", &number(&listed)]);
+    assert_eq!(program.ask("http://later.test/").0, 403);
+    assert_eq!(program.gateway(&["grants", "remove", "1"]).0, 1);
+    for wrong in ["0s", "soon", "1"] {
+        let (code, said) = program.gateway(&["allow", "later.test:80", "--for", wrong]);
+        assert_eq!(code, 2, "{said}");
+    }
+}
+
+#[test]
+fn what_a_command_that_has_ended_was_refused_is_kept_for_its_folder_and_taken_back() {
+    const USER: u32 = 12345;
+    let (folder, at) = (folder(USER), origin());
+    let named = folder.path().join("home/named.toml");
+    let text = format!(
+        "[[origin]]\nmatch = \"http://late.test:8080\"\nconnect = \"{at}\"\ncleartext = true\n"
+    );
+    fs::write(&named, text).unwrap();
+    std::os::unix::fs::chown(&named, Some(USER), Some(USER)).unwrap();
+    let says = |arguments: &[&str]| {
+        let output = user_command(folder.path(), USER)
+            .args(arguments)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+    };
+    let run = || {
+        says(&[
+            "exec",
+            "-q",
+            "--config",
+            "../named.toml",
+            "--",
+            "curl",
+            "-s",
+            "http://late.test:8080/",
+        ])
+    };
+    let allowed = || run() == "ok";
+    assert!(run().contains("policy_default_deny"));
+    let said = says(&["allow", "--last"]);
+    assert!(
+        said.contains("late.test") && said.contains("`--yes`"),
+        "{said}"
+    );
+    assert!(!allowed());
+    let said = says(&["allow", "--last", "--yes"]);
+    assert!(
+        said.contains("kept for commands in") && said.contains("run it again"),
+        "{said}"
+    );
+    assert!(allowed());
+    let listed: serde_json::Value = serde_json::from_str(&says(&["--json", "grants"])).unwrap();
+    assert_eq!(listed["grants"][0]["what"], "late.test:8080/");
+    says(&["grants", "remove", &number(&listed)]);
+    assert!(!allowed());
+    let said = says(&["allow", "late.test:8080", "--for", "2s", "--yes"]);
+    assert!(said.contains(" until 2"), "{said}");
+    assert!(allowed());
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(!allowed());
+    assert_eq!(says(&["--json", "grants"]), "{\"grants\":[]}\n");
+}
+
+#[test]
+fn no_policy_is_said_to_allow_a_stolen_phantom() {
+    let program = Program::start("");
+    let phantoms = fs::read_to_string(program.path("phantoms.env")).unwrap();
+    let (_, phantom) = phantoms.trim().split_once('=').unwrap();
+    let phantom = phantom.trim_matches('\'');
+    let mut client = std::net::TcpStream::connect(program.proxy).unwrap();
+    let head = format!(
+        "GET http://stream.test/ HTTP/1.1\r\nHost: stream.test\r\nX-Key: {phantom}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    client.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("phantom_"), "{answer}");
+    let (_, said) = program.gateway(&["policy", "why", "--last", "--config", "gateway.toml"]);
+    assert!(said.contains("no policy changes `phantom_"), "{said}");
+    assert!(
+        !said.contains("now  allow") && !said.contains("permit("),
+        "{said}"
+    );
+    let (_, said) = program.gateway(&["why", "--last"]);
+    assert!(
+        said.contains("phantom_") && !said.contains("permit("),
+        "{said}"
+    );
 }

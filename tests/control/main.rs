@@ -1,6 +1,8 @@
 //! The control socket of the real program: its commands, who may use it, what it bounds.
 
 mod bounds;
+#[path = "../rig/certificates.rs"]
+mod certificates;
 mod commands;
 mod export_reload;
 mod exports;

@@ -9,6 +9,7 @@ use crate::cli::failure::{Code, Failure};
 use crate::cli::terminal::{Paint, Terminal, safe};
 use crate::cli::{proposal, why};
 use crate::gateway::floor;
+use crate::names::{Blame, ReasonCode};
 use crate::policy::Explanation;
 
 /// Explains a recorded request.
@@ -38,6 +39,17 @@ impl PolicyWhy {
         {
             (verdict, explanation) = (lent, why);
         }
+        let mut outcome = verdict.outcome.word();
+        let code = found.exchange.reason.as_deref().and_then(ReasonCode::named);
+        if let Some(code) = code.filter(|code| code.blame() == Blame::Credential) {
+            let host = found.exchange.host.as_deref().unwrap_or_default();
+            let id = found.exchange.id.as_deref().unwrap_or_default();
+            outcome = "unchanged";
+            explanation.reason =
+                format!("no policy changes `{}`: {}", code.as_str(), code.meaning());
+            explanation.next_step = code.step_for_operator(host, id);
+            explanation.proposal = None;
+        }
         let settings = proposal::settings(config.as_ref());
         if let Some(reason) = floor(&proposal::origin(&request), &settings)
             && explanation.proposal.take().is_some()
@@ -50,13 +62,13 @@ impl PolicyWhy {
             terminal.document(&json!({
                 "recorded": found.exchange,
                 "now": {
-                    "outcome": verdict.outcome.word(), "reason": explanation.reason,
+                    "outcome": outcome, "reason": explanation.reason,
                     "next_step": explanation.next_step, "proposal": explanation.proposal,
                 },
             }));
         } else {
             print_then(terminal, &found.exchange);
-            print_now(terminal, verdict.outcome.word(), &explanation);
+            print_now(terminal, outcome, &explanation);
         }
         Ok(Code::Ok)
     }

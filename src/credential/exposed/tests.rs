@@ -1,6 +1,6 @@
 //! What a session's answers are searched for, and when.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -514,8 +514,10 @@ async fn a_revocation_reaches_what_was_made_with_a_secret_that_was_stored_elsewh
     next[0].from = SecretRef::env("other");
     let before = github();
     let stores = Stores::with(Arc::<MemoryStore>::clone(&before.store));
-    let former = before.credentials.revocation(0).ok().unwrap();
+    let former = before.credentials.revocations(0).ok().unwrap()[0].clone();
     let credentials = before.credentials.next(next, &stores).unwrap();
-    assert_eq!(credentials.revoke(&name("github")), Some(0));
+    assert_eq!(credentials.revoke(&name("github")), 0);
     assert!(former.is_revoked());
+    assert_eq!(credentials.revoke_exactly(&BTreeSet::new()), 0);
+    assert!(!former.is_revoked());
 }

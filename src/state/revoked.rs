@@ -1,0 +1,127 @@
+//! Which credentials a person revoked: one file for every gateway of this user.
+//!
+//! Each configuration of `serve` has a state of its own, and a key seals it. What holds for all of
+//! them stands beside them and needs no key, so that no lost key keeps a person from revoking.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::record::unix;
+use crate::files::{self, Unfit};
+use crate::names::CredentialName;
+
+/// The file of what is revoked.
+#[derive(Debug, Clone)]
+pub struct RevokedFile(PathBuf);
+
+/// The file's text: each credential, and since when, in seconds since 1970.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RevokedRows {
+    revoked: BTreeMap<String, u64>,
+}
+
+impl RevokedFile {
+    /// The file at this path, which need not be there.
+    #[must_use]
+    pub fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Returns what is revoked, and since when.
+    ///
+    /// # Errors
+    /// Returns [`Unfit`] also if another user could have written it: what cannot be read may
+    /// revoke something.
+    pub fn read(&self) -> Result<BTreeMap<CredentialName, u64>, Unfit> {
+        let unknown =
+            |name: &str| Unfit::Unreadable(io::Error::other(format!("`{name}` is no credential")));
+        let rows = self.rows()?.revoked.into_iter();
+        rows.map(|(name, since)| {
+            Ok((
+                CredentialName::new(&name).map_err(|_| unknown(&name))?,
+                since,
+            ))
+        })
+        .collect()
+    }
+
+    /// Adds a credential's row, or removes it. It is on the disk when this returns. Returns whether
+    /// that changed anything.
+    ///
+    /// # Errors
+    /// Returns [`Unfit`] if it cannot be read or written. Nothing has changed then.
+    pub fn set(&self, credential: &CredentialName, is_revoked: bool) -> Result<bool, Unfit> {
+        files::private_folder(self.0.parent().unwrap_or(Path::new("/")))?;
+        let _held = self.lock()?;
+        let mut rows = self.rows()?;
+        let name = credential.to_string();
+        let changes = rows.revoked.contains_key(&name) != is_revoked;
+        if changes {
+            match is_revoked {
+                true => rows.revoked.insert(name, unix(SystemTime::now())),
+                false => rows.revoked.remove(&name),
+            };
+            let text = serde_json::to_vec(&rows).map_err(io::Error::from)?;
+            files::replace_private(&self.0, &text)?;
+        }
+        Ok(changes)
+    }
+
+    fn rows(&self) -> Result<RevokedRows, Unfit> {
+        match self.0.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(RevokedRows::default());
+            }
+            _ => files::check_private(&self.0)?,
+        }
+        let text = files::read(&self.0, LARGEST_MIB)?;
+        serde_json::from_str(&text).map_err(|error| Unfit::Unreadable(error.into()))
+    }
+
+    /// One process at a time changes it.
+    fn lock(&self) -> io::Result<File> {
+        let mut private = File::options();
+        private.create(true).append(true).mode(0o600);
+        let lock = private.open(self.0.with_extension("lock"))?;
+        lock.lock()?;
+        Ok(lock)
+    }
+}
+
+const LARGEST_MIB: u64 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_stays_until_it_is_removed_and_what_cannot_be_read_is_no_empty_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = RevokedFile::at(folder.path().join("sessions/revoked.json"));
+        let name = |text| CredentialName::new(text).unwrap();
+        assert!(file.read().unwrap().is_empty());
+        assert!(file.set(&name("github"), true).unwrap());
+        assert!(!file.set(&name("github"), true).unwrap());
+        assert!(file.set(&name("a/b"), true).unwrap());
+        assert!(!file.set(&name("other"), false).unwrap());
+        assert!(file.set(&name("github"), false).unwrap());
+        let left: Vec<_> = file.read().unwrap().into_keys().collect();
+        assert_eq!(left, [name("a/b")]);
+        std::fs::write(file.path(), "{").unwrap();
+        assert!(file.read().is_err());
+        assert!(file.set(&name("github"), true).is_err());
+    }
+}
