@@ -166,10 +166,9 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
         // If the command was not started, the code says so.
         Exit::Code(code) => *code != 0 && ended.is_ok(),
     });
-    if broken.is_some() || matches!(ended, Err(launch::Error::GatewayGone(_))) {
-        if let Err(failure) = recover(terminal) {
-            terminal.fail(&failure);
-        }
+    let is_gone = broken.is_some() || matches!(ended, Err(launch::Error::GatewayGone(_)));
+    if let Some(Err(failure)) = is_gone.then(|| recover(terminal)) {
+        terminal.fail(&failure);
     }
     let left = broken.map_or(Ok(()), |exit| Err(launch::Error::GatewayBroke(exit)));
     match (ended, left) {
