@@ -60,9 +60,6 @@ pub struct Exec {
     /// .vscode …)
     #[arg(long, help_heading = SEE, display_order = 900)]
     guard_tools: bool,
-    /// Print the whole summary, also what was said in this project before
-    #[arg(long, short, help_heading = MORE)]
-    verbose: bool,
     /// Take the working directory alone as the project, not the repository that it is in
     #[arg(long, help_heading = SEE, display_order = 900)]
     here: bool,
@@ -72,6 +69,9 @@ pub struct Exec {
     profile: Option<String>,
     #[command(flatten)]
     sandbox: SandboxFlags,
+    /// Print the whole summary, also what was said in this project before
+    #[arg(long, short, help_heading = MORE)]
+    verbose: bool,
     /// Leave the project's own file, `gateway.toml`, out, whatever was decided about it
     #[arg(long, help_heading = MORE)]
     no_project: bool,

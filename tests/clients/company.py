@@ -129,7 +129,7 @@ def prepare(desk, proxy):
 
 def run(desk, flags, script, variables=None):
     variables = {"GITHUB_TOKEN": TOKEN, "npm_config_update_notifier": "false", **(variables or {})}
-    said, code = desk.run([desk.gateway, "exec", *flags, "--", "sh", "-c", script], variables)
+    said, code = desk.run([desk.gateway, "exec", "-v", *flags, "--", "sh", "-c", script], variables)
     for secret in (TOKEN, LOGIN.partition(":")[2], BAO):
         assert secret not in said, "a secret was shown"
     return said, code

@@ -34,15 +34,18 @@ COMMANDS = {
            "go mod download lab.test/hello@v1.0.0", "`gateway allow proxy.golang.org`", "go version"),
     "apt": (["--allow", "deb.debian.org"], f"apt-get {APT} -qq update && apt-get {APT} -qq download labhello && ls *.deb", "labhello_1.0_all.deb",
             f"apt-get {APT} update", "`gateway allow deb.debian.org`", "apt-get --version"),
-    "git-https": ([], "git push -q https://github.com/octo/hello.git HEAD:refs/heads/https && echo pushed", "pushed",
+    "git-https": (["--secret", "GITHUB_TOKEN"], "git push -q https://github.com/octo/hello.git HEAD:refs/heads/https && echo pushed", "pushed",
                   "git ls-remote https://github.com/octo/hello.git", "`gateway allow github.com`", "git --version"),
-    "git-ssh": ([], "git push -q git@github.com:octo/hello.git HEAD:refs/heads/ssh && echo pushed", "pushed",
+    "git-ssh": (["--secret", "GITHUB_TOKEN"], "git push -q git@github.com:octo/hello.git HEAD:refs/heads/ssh && echo pushed", "pushed",
                 "git ls-remote git@github.com:octo/hello.git", "`gateway allow github.com`", "git --version"),
-    "gh": ([], "gh api user --jq .login", WORD, "GH_TOKEN=none gh api user", "`gateway allow api.github.com`", "gh --version"),
+    "gh": (["--secret", "GITHUB_TOKEN"], "gh api user --jq .login", WORD, "GH_TOKEN=none gh api user", "`gateway allow api.github.com`", "gh --version"),
     "podman": (["--allow-userns", "--allow", "registry-1.docker.io"], f"{UNSHARED} pull -q docker.io/library/lab && {UNSHARED} images", "library/lab",
                "podman pull docker.io/library/lab", "--allow-userns", "podman --version"),
     "docker": (None, None, None, "docker pull alpine", "so its socket is not shown", "docker --version"),
 }
+
+# Without a preset, and without what a run with it kept.
+UNLISTED = ["--no-lend", "--profile", "none", "--fresh-home"]
 
 # For each: a file of the user's that names a registry of their own, the preset, the command, and what must be seen of it. No public
 # registry may be asked for anything.
@@ -109,8 +112,8 @@ def is_mapped(desk, name, text, preset, script, seen):
 
 
 def is_told(desk, script, told, version):
-    least = lambda script: min(run(desk, ["--no-lend", "--profile", "none"], script)[2] for _ in range(3))
-    said, code, _ = run(desk, ["--no-lend", "--profile", "none"], script)
+    least = lambda script: min(run(desk, UNLISTED, script)[2] for _ in range(3))
+    said, code, _ = run(desk, UNLISTED, script)
     if code == 0 or told not in " ".join(said.split()):
         return said
     own = least(version)
