@@ -951,6 +951,30 @@ fn exec(variables: &[(&str, &str)], arguments: &[&str]) -> (tempfile::TempDir, C
 }
 
 #[test]
+fn a_pattern_passes_no_known_secret_that_is_not_lent() {
+    let secrets = [
+        ("GITHUB_TOKEN", "ghp_0123456789abcdefghijABCDEFGHIJ012345"),
+        ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7REALKEY"),
+        (
+            "AWS_SECRET_ACCESS_KEY",
+            "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",
+        ),
+    ];
+    let variables = [&secrets[..], &[("GITHUB_OTHER", "on")]].concat();
+    for more in [&[][..], &["--no-lend"]] {
+        let patterns = ["--pass-env", "AWS_*", "--pass-env", "GITHUB_*"];
+        let arguments = [more, &patterns, &["--", "env"]].concat();
+        let (_folder, mut command) = exec(&variables, &arguments);
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("GITHUB_OTHER=on\n"), "{said}");
+        for (_, secret) in secrets {
+            assert!(!said.contains(secret), "{said}");
+        }
+    }
+}
+
+#[test]
 fn the_command_gets_harmless_variables_and_those_that_are_named() {
     let variables = [
         ("LANG", "C"),

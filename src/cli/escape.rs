@@ -80,6 +80,7 @@ pub fn start(json: bool) -> Result<Code, Failure> {
         ports: ports::of(&config()?.sandbox)?,
         environment: environment::Rules {
             allow: vec![TARGETS_VARIABLE.to_owned()],
+            ..environment::Rules::default()
         },
         ..Launch::default()
     };

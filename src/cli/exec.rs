@@ -27,7 +27,7 @@ use super::profile::Profile;
 use super::project::{changeable, project, working_directory};
 use super::project_file::AllowedFile;
 use super::reloading::{ConfigSource, RunsAs};
-use super::resolve::ResolvedConfig;
+use super::resolve::{ResolvedConfig, known_secrets};
 use super::said::Said;
 use super::shell_loans::{SecretAnswers, ShellLoans};
 use super::terminal::{Terminal, safe};
@@ -380,6 +380,7 @@ impl Exec {
             read_only: project_file::guarded(&self.project()?, &working_directory()?),
             environment: environment::Rules {
                 allow: config.sandbox.pass_env.clone(),
+                secrets: known_secrets(),
             },
             bounds: Bounds {
                 memory_files: config.sandbox.memory_files.map(Limit::as_bytes),

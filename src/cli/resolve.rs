@@ -9,6 +9,7 @@ use crate::config::{self, Allowed, Config};
 use crate::credential::preset::{
     self, PackageRegistry, Preset, PresetCredential, RegistryMapping, UserConfig,
 };
+use crate::credential::signing::sigv4;
 use crate::credential::{SecretRef, SecretUnsafe, Stored, unexpected_reach, unfit};
 use crate::message::OriginPattern;
 use crate::names::CredentialName;
@@ -334,6 +335,13 @@ fn unknown(name: &str) -> Failure {
 /// Whether one of its variables is set.
 pub(super) fn is_lent(credential: &PresetCredential) -> bool {
     credential.variables.iter().any(|variable| is_set(variable))
+}
+
+/// The variables of known secrets that are set, whether or not they are lent.
+pub(super) fn known_secrets() -> Vec<String> {
+    let known = preset::known_variables(is_set).map(|(name, _, _)| name);
+    let aws = sigv4::VARIABLES.into_iter().filter(|name| is_set(name));
+    known.chain(aws).map(str::to_owned).collect()
 }
 
 fn is_set(variable: &str) -> bool {

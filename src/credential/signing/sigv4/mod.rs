@@ -147,7 +147,7 @@ impl Signer for SigV4 {
 /// The scheme's name in configuration.
 pub const NAME: &str = "sigv4";
 /// The variables that AWS's own clients read, in the order of the parts.
-const VARIABLES: [&str; 3] = [
+pub const VARIABLES: [&str; 3] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
