@@ -17,8 +17,8 @@ use super::reach::{to_address, to_authority};
 use super::resolve::Resolve;
 use super::rule::{OriginRule, OriginSettings};
 use super::upstream;
-use super::vet::vet;
-use crate::message::{Authority, Host, Origin};
+use super::vet::{OF_METADATA_NAMES, vet_host};
+use crate::message::{Host, Origin};
 
 /// Connects to an origin, at one of its vetted addresses, or by the upstream proxy.
 ///
@@ -38,11 +38,10 @@ pub(super) async fn connect(
     }
     let exceptions = rule.map_or(&[][..], |rule| &rule.addresses);
     if let Some(proxy) = settings.via(origin, rule) {
-        let Authority { host, port } = &origin.authority;
-        if let Some(address) = host.ip() {
-            vet(address, *port, exceptions).map_err(|why| Error::Prohibited(why, address))?;
-        }
-        return upstream::connect(proxy, &origin.authority, resolver, limit).await;
+        let to = &origin.authority;
+        let address = to.host.ip().unwrap_or(OF_METADATA_NAMES);
+        vet_host(to, exceptions).map_err(|why| Error::Prohibited(why, address))?;
+        return upstream::connect(proxy, to, resolver, limit).await;
     }
     to_authority(&origin.authority, exceptions, resolver, limit).await
 }

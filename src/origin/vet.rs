@@ -141,6 +141,9 @@ const METADATA_NAMES: [&str; 4] = [
     "instance-data.ec2.internal",
 ];
 
+/// The address that they usually have.
+pub(super) const OF_METADATA_NAMES: IpAddr = METADATA[0];
+
 const GLOBAL_UNICAST: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
 const SPECIAL: [IpNet; 23] = [
