@@ -132,8 +132,8 @@ impl Exec {
             .variables
             .extend(git_access::variables(resolved.bindings()));
         registries::tell(&resolved, &mut launch);
-        launching::recover(terminal)?;
         let mut plan = launching::plan(launch)?;
+        launching::recover(&plan.mounts.projects, terminal)?;
         if !self.run.quiet {
             overview::tell_of_dropped(&plan, terminal);
         }

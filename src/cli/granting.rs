@@ -28,7 +28,9 @@ pub(super) async fn end_grants(app: Arc<App>) {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let (now, file) = (OffsetDateTime::now_utc(), path.clone());
         let look = tokio::task::spawn_blocking(move || std::fs::read_to_string(file).ok());
-        let text = look.await.ok().flatten().unwrap_or_default();
+        let Some(text) = look.await.ok().flatten() else {
+            continue;
+        };
         let grants = granted::RuleGrant::all_ending(&text).into_iter();
         let mut ends = grants.filter_map(|one| one.until);
         if ends.any(|until| (seen..now).contains(&until)) {

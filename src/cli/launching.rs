@@ -93,9 +93,9 @@ pub fn start(
 /// Sweeps the projects of sandboxes whose processes were killed before they had.
 ///
 /// # Errors
-/// Returns a [`Failure`] if it cannot be done: then nothing may start there.
-pub fn recover(terminal: &Terminal) -> Result<(), Failure> {
-    let swept = repository::recover(&state_folder()?).map_err(|error| {
+/// Returns a [`Failure`] if it cannot be done: then nothing may start in `projects`.
+pub fn recover(projects: &[PathBuf], terminal: &Terminal) -> Result<(), Failure> {
+    let swept = repository::recover(&state_folder()?, projects).map_err(|error| {
         Failure::new("what a sandbox left that was killed cannot be looked through")
             .because(error.to_string())
             .coded(launch::LAUNCHER_FAILED)
@@ -157,6 +157,7 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
         .because(error.to_string())
     })?;
     let process = gateway.process();
+    let projects = plan.mounts.projects.clone();
     let ended = launch::run(plan, gateway);
     // The enrolment socket is closed by now. The gateway process, our child, writes its last
     // records and exits.
@@ -167,7 +168,7 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
         Exit::Code(code) => *code != 0 && ended.is_ok(),
     });
     let is_gone = broken.is_some() || matches!(ended, Err(launch::Error::GatewayGone(_)));
-    if let Some(Err(failure)) = is_gone.then(|| recover(terminal)) {
+    if let Some(Err(failure)) = is_gone.then(|| recover(&projects, terminal)) {
         terminal.fail(&failure);
     }
     let left = broken.map_or(Ok(()), |exit| Err(launch::Error::GatewayBroke(exit)));

@@ -64,17 +64,21 @@ struct Announced {
 /// # Errors
 /// A failure if another program keeps an exclusive lock on a project.
 pub fn lock(projects: &[PathBuf]) -> Result<Vec<OwnedFd>, super::Error> {
-    let locks = projects.iter().filter_map(|project| {
-        // A user who may not list a directory makes nothing in it either.
-        let file = File::open(project).ok()?;
-        Some(lock_shared(&file).map(|()| OwnedFd::from(file)))
-    });
-    let locks: io::Result<Vec<OwnedFd>> = locks.collect();
+    let locks = lock_within(projects, PATIENCE);
     Ok(locks.at(Step::Prepare, "a project is locked by another program")?)
 }
 
-fn lock_shared(file: &File) -> io::Result<()> {
-    let until = Instant::now() + PATIENCE;
+fn lock_within(projects: &[PathBuf], patience: Duration) -> io::Result<Vec<OwnedFd>> {
+    let locks = projects.iter().filter_map(|project| {
+        // A user who may not list a directory makes nothing in it either.
+        let file = File::open(project).ok()?;
+        Some(lock_shared(&file, patience).map(|()| OwnedFd::from(file)))
+    });
+    locks.collect()
+}
+
+fn lock_shared(file: &File, patience: Duration) -> io::Result<()> {
+    let until = Instant::now() + patience;
     loop {
         match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
             // The sandbox that ends there is done in a moment.

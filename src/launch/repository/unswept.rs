@@ -6,11 +6,12 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::aside::unforeseen;
-use super::{Announced, Inspection, Left, lock};
+use super::{Announced, Inspection, Left, PATIENCE, lock_within};
 use crate::mount_plan::MountPlan;
 
 /// A file that tells the gateway process of a sandbox. It is empty until [`Self::tell`] fills it.
@@ -68,42 +69,77 @@ impl Announcement {
 }
 
 /// Sweeps the projects of sandboxes whose processes were killed before they had. Another sandbox
-/// that starts waits for it.
+/// that starts waits for it. What lies apart from `projects`, in which a command is about to run,
+/// is left for the next start while another program keeps a lock there.
 ///
 /// # Errors
-/// A failure if the folder cannot be read, or another program keeps a lock on a project.
-pub fn recover(state: &Path) -> Result<Vec<Left>, io::Error> {
+/// A failure if a record cannot be read, or another program keeps a lock on one of `projects`.
+pub fn recover(state: &Path, projects: &[PathBuf]) -> io::Result<Vec<Left>> {
     let folder = state.join(UNSWEPT);
-    let held = match File::open(&folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        held => held?,
+    let Some(held) = there(File::open(&folder))? else {
+        return Ok(Vec::new());
     };
     flock(&held, FlockOperation::LockExclusive)?;
     let mut all = Vec::new();
     for entry in fs::read_dir(&folder)? {
         let path = entry?.path();
-        let file = File::open(&path)?;
+        // A sandbox that ends removes its own.
+        let Some(file) = there(File::open(&path))? else {
+            continue;
+        };
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             continue;
         }
-        match serde_json::from_slice::<Announced>(&fs::read(&path)?) {
-            Ok(announced) => all.push(swept(announced)?),
+        let Some(told) = there(fs::read(&path))? else {
+            continue;
+        };
+        if told.is_empty() {
             // Its command did not run.
-            Err(_) => fs::remove_file(&path)?,
+            fs::remove_file(&path)?;
+            continue;
         }
+        let announced = serde_json::from_slice(&told).map_err(|_| unreadable(&path))?;
+        all.extend(swept(announced, projects)?);
     }
     Ok(all)
 }
 
-fn swept(announced: Announced) -> io::Result<Left> {
-    let locks = lock(&announced.projects).map_err(io::Error::other)?;
+fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+/// As after an upgrade.
+fn unreadable(path: &Path) -> io::Error {
+    let path = path.display();
+    io::Error::other(format!(
+        "`{path}` has another form: look for `.git` in the projects that it names, then remove it"
+    ))
+}
+
+/// Sweeps, unless that has to wait and is about other projects.
+fn swept(announced: Announced, projects: &[PathBuf]) -> io::Result<Option<Left>> {
+    let is_near = |one: &PathBuf| {
+        let mut near = projects.iter();
+        near.any(|here| here.starts_with(one) || one.starts_with(here))
+    };
+    let patience = match announced.projects.iter().any(is_near) {
+        true => PATIENCE,
+        false => Duration::ZERO,
+    };
+    let locks = match lock_within(&announced.projects, patience) {
+        Err(_) if patience.is_zero() => return Ok(None),
+        locks => locks?,
+    };
     let inspection = Inspection {
         announced,
         locks,
         settings: Vec::new(),
         watch: None,
     };
-    Ok(inspection.end())
+    Ok(Some(inspection.end()))
 }
 
 /// The folder of the state.
