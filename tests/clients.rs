@@ -41,6 +41,13 @@ fn every_client_shows_a_refusal_with_its_host_and_the_command_behind_every_door(
 }
 
 #[test]
+fn connections_that_a_real_origin_retires_cost_no_request_and_repeat_no_post() {
+    run(Command::new(clients().join("venv/bin/python"))
+        .arg(rig().join("retired.py"))
+        .arg(env!("CARGO_BIN_EXE_gateway")));
+}
+
+#[test]
 fn policies_over_content_hold_for_the_sdks_that_send_it() {
     run(Command::new(rig().join("content/run"))
         .env("GATEWAY", env!("CARGO_BIN_EXE_gateway"))
