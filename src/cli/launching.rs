@@ -16,7 +16,7 @@ use super::terminal::Terminal;
 use crate::config::state;
 use crate::gateway::chain;
 use crate::launch::enroll;
-use crate::launch::repository::Announcement;
+use crate::launch::repository::{Announcement, Left};
 use crate::launch::{self, Exit, Launch, Plan, Step, Waited, repository, sealed};
 
 /// The first argument of the gateway process.
@@ -100,7 +100,8 @@ pub fn recover(projects: &[PathBuf], terminal: &Terminal) -> Result<(), Failure>
             .because(error.to_string())
             .coded(launch::LAUNCHER_FAILED)
     })?;
-    for left in swept {
+    let is_told = |left: &Left| !left.found.is_empty() || !left.missed.is_empty();
+    for left in swept.into_iter().filter(is_told) {
         terminal.note(
             "gateway: a sandbox was killed before what it left was looked through: now it was",
         );
