@@ -30,7 +30,7 @@ fn completed(folder: &Path, words: &[&str]) -> Vec<String> {
 fn bash_completes_commands_and_flags_and_no_hidden_command() {
     let folder = tempfile::tempdir().unwrap();
     let commands = completed(folder.path(), &["gateway", "re"]);
-    assert_eq!(commands, ["resume", "reload", "revoke"]);
+    assert_eq!(commands, ["resume", "reload", "revoke", "restore"]);
     let flags = completed(folder.path(), &["gateway", "exec", "--pre"]);
     assert_eq!(flags, ["--preset"]);
     let all = completed(folder.path(), &["gateway", ""]);
