@@ -20,9 +20,8 @@ const STREAM_WINDOW: u32 = 512 << 10;
 /// The same for all responses on a connection: enough for 256 whole streams, so that unread
 /// responses never stall the others.
 const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
-/// How many bytes are read from an HTTP/1.1 origin at once. A response buffers a few times this.
-const READ_BUFFER: usize = 64 << 10;
-/// The longest response head, in bytes, and its most fields (threats P05).
+/// The longest response head, in bytes, and its most fields (threats P05). As many bytes are read
+/// from an HTTP/1.1 origin at most at once, for a head is parsed in what was read.
 const ANSWER_HEAD: usize = 128 << 10;
 const ANSWER_FIELDS: usize = 256;
 
@@ -96,7 +95,7 @@ pub(super) async fn http1_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'stati
     let (requests, connection) = http1::Builder::new()
         .max_header_size(ANSWER_HEAD)
         .max_headers(ANSWER_FIELDS)
-        .max_buf_size(READ_BUFFER)
+        .max_buf_size(ANSWER_HEAD)
         .handshake(TokioIo::new(noted(stream, &heard)))
         .await
         .map_err(|error| Error::Unreachable(Some(io::Error::other(error))))?;

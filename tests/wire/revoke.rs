@@ -202,13 +202,24 @@ fn post(socket: &str, to: &str) -> (Duration, String) {
 /// The credential that is revoked. Each turn its secret is stored elsewhere.
 fn credential(turn: usize) -> String {
     format!(
-        "[[credential]]\nname = \"doomed\"\nfrom = \"file:secrets/doomed-{turn}\"\norigins = [\"https://{HOST}\", \"https://{OTHER}\"]\n\
-         places = [\"header:x-doomed\"]\nenv = [\"DOOMED_TOKEN\"]\nshape = \"doomed-[40 alnum]\"\n"
+        "[[credential]]\nname = \"{}\"\nfrom = \"file:secrets/doomed-{turn}\"\norigins = [\"https://{HOST}\", \"https://{OTHER}\"]\n\
+         places = [\"header:x-doomed\"]\nenv = [\"DOOMED_TOKEN\"]\nshape = \"doomed-[40 alnum]\"\n",
+        name(turn)
     )
 }
 
-const LEND: &str = "@id(\"doomed\")\npermit(principal, action == Gateway::Action::\"lend\", \
-     resource == Gateway::Credential::\"doomed\");\n";
+/// Each row has one of its own: a revocation is for every gateway of the user.
+fn name(turn: usize) -> &'static str {
+    ["doomed", "taken"][usize::from(turn >= 100)]
+}
+
+fn lend(turn: usize) -> String {
+    format!(
+        "@id(\"doomed\")\npermit(principal, action == Gateway::Action::\"lend\", \
+         resource == Gateway::Credential::\"{}\");\n",
+        name(turn)
+    )
+}
 
 fn secret(rig: &Rig, turn: usize) -> String {
     rig.secret(["bearer", "basic"][turn % 2]).to_owned()
@@ -222,7 +233,10 @@ fn put(rig: &Rig, good: &str, more: &str, turn: usize) -> String {
     let text = format!("{good}{}{more}", credential(turn));
     fs::write(rig.dir.path().join("serve.toml"), text).unwrap();
     let permit = crate::policy::permit("doomed/host", HOST, "true");
-    assert!(reload(rig, &format!("{}{LEND}{permit}", policies())));
+    assert!(reload(
+        rig,
+        &format!("{}{}{permit}", policies(), lend(turn))
+    ));
     let all = fs::read_to_string(rig.dir.path().join("phantoms-a.env")).unwrap();
     let mut lines = all.lines();
     let found = lines.find_map(|line| line.strip_prefix("DOOMED_TOKEN="));
@@ -372,7 +386,7 @@ fn from_the_answer_of_a_revocation_no_byte_of_the_secret_leaves(rig: &Rig) {
                 std::thread::sleep(Duration::from_millis(5));
             }
             std::thread::sleep(Duration::from_millis(7 * (round as u64 % 13)));
-            let (after, status) = revoke(&control, "doomed");
+            let (after, status) = revoke(&control, "taken");
             assert_eq!(status, "HTTP/1.1 200");
             // What the kernel had on its way is there by now.
             std::thread::sleep(Duration::from_millis(2));
@@ -388,7 +402,7 @@ fn from_the_answer_of_a_revocation_no_byte_of_the_secret_leaves(rig: &Rig) {
                 client.join().unwrap();
             }
             // Nothing of it stays in the state.
-            assert_eq!(post(&control, "doomed/restore").1, "HTTP/1.1 200");
+            assert_eq!(post(&control, "taken/restore").1, "HTTP/1.1 200");
             for conn in origin
                 .connections()
                 .iter()
