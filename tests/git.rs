@@ -722,6 +722,28 @@ fn a_launcher_that_is_killed_leaves_nothing_that_runs() {
 }
 
 #[test]
+fn a_record_that_was_not_written_whole_stops_nothing_and_one_of_another_form_is_named() {
+    let host = Host::with_repository();
+    let record = ".local/state/gateway/unswept/record";
+    let write = |text: &str| {
+        let script = format!("mkdir -p $(dirname {record}); printf '%s' '{text}' > {record}");
+        host.sh("home", &script);
+    };
+    for started in ["", "{\"file\":\"", "{\"file\":\"/x\",\"projects\":["] {
+        write(started);
+        let told = host.inside("work/project", &["-q"], "echo runs");
+        assert!(told.starts_with("runs\n"), "{started}: {told}");
+        assert!(!host.at("home").join(record).exists(), "{started}");
+    }
+    write("{\"another\":\"form\"}");
+    let mut refused = host.exec("work/project", &["-q"], "echo runs");
+    let refused = refused.output().unwrap();
+    let told = said(&refused);
+    assert_eq!(refused.status.code(), Some(125), "{told}");
+    assert!(told.contains("unswept/record` has another form"), "{told}");
+}
+
+#[test]
 fn a_sandbox_that_ends_does_not_uncover_another_in_the_same_project() {
     for home in ["home", "work/other-home"] {
         let host = Host::with_repository();

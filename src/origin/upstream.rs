@@ -67,8 +67,11 @@ async fn ask(
 ) -> Result<u16, UpstreamFault> {
     let mut request = Zeroizing::new(Vec::with_capacity(LONGEST));
     request.extend(format!("CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n").bytes());
-    for part in login.map(HeaderValue::as_bytes).into_iter() {
-        request.extend([b"Proxy-Authorization: ", part, b"\r\n"].concat());
+    if let Some(login) = login {
+        let field = [b"Proxy-Authorization: ", login.as_bytes(), b"\r\n"];
+        field
+            .iter()
+            .for_each(|part| request.extend_from_slice(part));
     }
     request.extend(b"\r\n");
     stream

@@ -39,6 +39,21 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
+/// Runs a script with the file beside the project.
+fn run_named(folder: &Path, flag: &str, script: &str) -> Output {
+    let words = [
+        "exec",
+        flag,
+        "--config",
+        "../named.toml",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    run(folder, &words)
+}
+
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
@@ -156,19 +171,7 @@ fn a_run_that_is_learned_from_permits_nothing_and_proposes_the_least_policy_for_
     // And it is what the run needed, and no more.
     fs::write(at.join("home/named.toml"), format!("{origins}{text}")).unwrap();
     let script = "curl -sS http://late.test:8080/; curl -sS http://late.test:8080/other | grep -o policy_default_deny";
-    let again = run(
-        at,
-        &[
-            "exec",
-            "-q",
-            "--config",
-            "../named.toml",
-            "--",
-            "sh",
-            "-c",
-            script,
-        ],
-    );
+    let again = run_named(at, "-q", script);
     assert_eq!(again.stdout, b"okpolicy_default_deny\n", "{again:?}");
 }
 
@@ -292,19 +295,7 @@ fn init_proposes_by_the_folder_or_the_last_run_and_overwrites_nothing() {
     let output = run(at, &["init", "--yes"]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     fs::remove_file(file(at)).unwrap();
-    run(
-        at,
-        &[
-            "exec",
-            "-v",
-            "--config",
-            "../named.toml",
-            "--",
-            "sh",
-            "-c",
-            ASKS,
-        ],
-    );
+    run_named(at, "-v", ASKS);
     let output = run(at, &["init", "--from-last-run", "--yes"]);
     assert!(output.status.success(), "{}", said(&output));
     assert!(fs::read_to_string(file(at)).unwrap().contains("late.test"));
@@ -315,17 +306,7 @@ fn a_path_that_is_cut_in_the_log_is_learned_as_what_begins_alike() {
     let (folder, _) = desk();
     let at = folder.path();
     let ask = "curl -sS https://late.test/long$(printf %03000d 1) -o /dev/null";
-    let script = [
-        "exec",
-        "-v",
-        "--config",
-        "../named.toml",
-        "--",
-        "sh",
-        "-c",
-        ask,
-    ];
-    run(at, &script);
+    run_named(at, "-v", ask);
     let output = run(at, &["init", "--from-last-run", "--yes"]);
     assert!(output.status.success(), "{}", said(&output));
     let learned = fs::read_to_string(file(at)).unwrap();
@@ -339,17 +320,7 @@ fn a_path_that_is_cut_in_the_log_is_learned_as_what_begins_alike() {
 fn nothing_is_learned_from_a_log_that_does_not_hold() {
     let (folder, _) = desk();
     let at = folder.path();
-    let script = [
-        "exec",
-        "-v",
-        "--config",
-        "../named.toml",
-        "--",
-        "sh",
-        "-c",
-        ASKS,
-    ];
-    run(at, &script);
+    run_named(at, "-v", ASKS);
     let logs = fs::read_dir(at.join("home/.local/state/gateway/audit")).unwrap();
     let paths = logs.map(|entry| entry.unwrap().path());
     let log = paths.max_by_key(|path| path.metadata().unwrap().len());

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustls::{ServerConfig, ServerConnection};
 use socket2::{Domain, Socket, Type};
 
+use crate::arrivals::Arrivals;
 use crate::certificates::{Authority, ByName};
 use crate::program::{CANARY, Program, RULES, free};
 use crate::sandbox::{folder, user_command, wait_for};
@@ -94,24 +95,9 @@ fn without_a_revocation_a_closed_connection_loses_no_bytes() {
 }
 
 /// An origin that keeps what it gets, in clear text and over TLS, and answers each head.
-struct Keeping(Arc<Mutex<Vec<Arc<Conn>>>>);
+struct Keeping(Arc<Mutex<Vec<Arc<Arrivals>>>>);
 
-struct Conn {
-    socket: TcpStream,
-    /// How many bytes were read from the kernel. Locked while a read is counted.
-    read: Mutex<usize>,
-    /// What they say.
-    plain: Mutex<Vec<u8>>,
-}
-
-impl Conn {
-    /// How many bytes have reached this machine's side of the origin.
-    fn arrived(&self) -> usize {
-        let read = self.read.lock().unwrap();
-        let waiting = rustix::io::ioctl_fionread(&self.socket).unwrap_or(0);
-        *read + usize::try_from(waiting).unwrap()
-    }
-
+impl Arrivals {
     fn next(&self) -> Option<Vec<u8>> {
         let readable = rustix::event::PollFlags::IN;
         let mut polled = [rustix::event::PollFd::new(&self.socket, readable)];
@@ -172,12 +158,7 @@ impl Keeping {
             let (port, known) = (listener.local_addr().unwrap().port(), origin.0.clone());
             std::thread::spawn(move || {
                 for socket in listener.incoming().flatten() {
-                    let (read, plain) = (Mutex::default(), Mutex::default());
-                    let conn = Arc::new(Conn {
-                        socket,
-                        read,
-                        plain,
-                    });
+                    let conn = Arc::new(Arrivals::on(socket));
                     known.lock().unwrap().push(conn.clone());
                     let config = config.clone();
                     std::thread::spawn(move || conn.serve(config));
@@ -188,7 +169,7 @@ impl Keeping {
         (origin, ports)
     }
 
-    fn all(&self) -> Vec<Arc<Conn>> {
+    fn all(&self) -> Vec<Arc<Arrivals>> {
         self.0.lock().unwrap().clone()
     }
 
@@ -199,8 +180,8 @@ impl Keeping {
             .map(|path| format!("GET {path} ").into_bytes())
             .collect();
         for conn in self.all() {
+            let is_lent = conn.holds(CANARY);
             let plain = conn.plain.lock().unwrap();
-            let is_lent = memchr::memmem::find(&plain, CANARY.as_bytes()).is_some();
             left.retain(|path| !is_lent || memchr::memmem::find(&plain, path).is_none());
         }
         left.is_empty()

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use rustls::{ServerConfig, ServerConnection};
 use serde_json::Value;
 
+use crate::arrivals::Arrivals;
 use crate::policy::reload;
 use crate::reload::stream;
 use crate::rig::Rig;
@@ -30,28 +31,7 @@ rows![
 
 const HOST: &str = "revoked.rig.test";
 
-/// One connection to the origin.
-struct Conn {
-    socket: TcpStream,
-    /// How many bytes were read from the kernel. Locked while a read is counted.
-    read: Mutex<usize>,
-    /// What they say.
-    plain: Mutex<Vec<u8>>,
-}
-
-impl Conn {
-    /// How many bytes have reached this machine's side of the origin.
-    fn arrived(&self) -> usize {
-        let read = self.read.lock().unwrap();
-        // A connection that was reset has nothing left.
-        let waiting = rustix::io::ioctl_fionread(&self.socket).unwrap_or(0);
-        *read + usize::try_from(waiting).unwrap()
-    }
-
-    fn holds(&self, secret: &str) -> bool {
-        memchr::memmem::find(&self.plain.lock().unwrap(), secret.as_bytes()).is_some()
-    }
-
+impl Arrivals {
     /// Serves HTTP/1.1 until the connection ends: an answer for each head, and 101 for an upgrade.
     fn serve(&self, config: Arc<ServerConfig>) {
         let mut tls = ServerConnection::new(config).unwrap();
@@ -137,7 +117,7 @@ fn upgraded(plain: &[u8]) -> String {
 /// An origin whose connections can be looked at.
 struct Origin {
     port: u16,
-    all: Arc<Mutex<Vec<Arc<Conn>>>>,
+    all: Arc<Mutex<Vec<Arc<Arrivals>>>>,
 }
 
 impl Origin {
@@ -147,15 +127,14 @@ impl Origin {
         let config = ServerConfig::builder()
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(ByName(authority.clone())));
-        let (config, all) = (Arc::new(config), Arc::<Mutex<Vec<Arc<Conn>>>>::default());
+        let (config, all) = (
+            Arc::new(config),
+            Arc::<Mutex<Vec<Arc<Arrivals>>>>::default(),
+        );
         let known = all.clone();
         std::thread::spawn(move || {
             for socket in listener.incoming() {
-                let conn = Arc::new(Conn {
-                    socket: socket.unwrap(),
-                    read: Mutex::default(),
-                    plain: Mutex::default(),
-                });
+                let conn = Arc::new(Arrivals::on(socket.unwrap()));
                 known.lock().unwrap().push(conn.clone());
                 let config = config.clone();
                 std::thread::spawn(move || conn.serve(config));
@@ -164,7 +143,7 @@ impl Origin {
         Self { port, all }
     }
 
-    fn connections(&self) -> Vec<Arc<Conn>> {
+    fn connections(&self) -> Vec<Arc<Arrivals>> {
         self.all.lock().unwrap().clone()
     }
 }
@@ -390,7 +369,7 @@ fn from_the_answer_of_a_revocation_no_byte_of_the_secret_leaves(rig: &Rig) {
             assert_eq!(status, "HTTP/1.1 200");
             // What the kernel had on its way is there by now.
             std::thread::sleep(Duration::from_millis(2));
-            let arrived: Vec<(Arc<Conn>, usize)> = origin
+            let arrived: Vec<(Arc<Arrivals>, usize)> = origin
                 .connections()
                 .into_iter()
                 .map(|conn| (conn.clone(), conn.arrived()))

@@ -93,13 +93,12 @@ pub fn recover(state: &Path, projects: &[PathBuf]) -> io::Result<Vec<Left>> {
         let Some(told) = there(fs::read(&path))? else {
             continue;
         };
-        if told.is_empty() {
-            // Its command did not run.
-            fs::remove_file(&path)?;
-            continue;
+        match serde_json::from_slice(&told) {
+            Ok(announced) => all.extend(swept(announced, projects)?),
+            // Its command did not run before all was told.
+            Err(error) if error.is_eof() => fs::remove_file(&path)?,
+            Err(_) => return Err(unreadable(&path)),
         }
-        let announced = serde_json::from_slice(&told).map_err(|_| unreadable(&path))?;
-        all.extend(swept(announced, projects)?);
     }
     Ok(all)
 }
