@@ -33,7 +33,7 @@ pub(super) fn policies(config: &Config, resolved: &ResolvedConfig, bindings: &Bi
 
 /// Whether a credential is lent without a policy file that says so.
 pub(super) fn is_lent(config: &Config, binding: &Binding) -> bool {
-    !matches!(binding.role, Role::Part(_)) && !config.policy.decide()
+    !matches!(binding.role, Role::Part(_) | Role::Kept) && !config.policy.decide()
 }
 
 /// Permits the requests to one origin of a credential, and to lend it there.

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use super::failure::Failure;
 use super::shell_loans::{ShellLoans, Withheld};
 use crate::config::{self, Allowed, Config};
+use crate::credential::login::Login;
 use crate::credential::preset::{
     self, PackageRegistry, Preset, PresetCredential, RegistryMapping, UserConfig,
 };
@@ -20,6 +21,8 @@ use crate::session::Binding;
 pub struct ResolvedConfig {
     /// The bound credentials, and where each is kept.
     pub stored: Vec<Stored>,
+    /// The logins of which they are tokens.
+    pub logins: Vec<Login>,
     /// Hosts that may be reached without a credential.
     pub allowed: Vec<Allowed>,
     /// Hosts of presets. They may be reached unless policy files speak of them.

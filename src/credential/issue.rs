@@ -137,6 +137,6 @@ pub(super) fn is_optional(binding: &Binding) -> bool {
             .parts
             .iter()
             .any(|part| part.optional && part.credential == binding.credential),
-        Role::Place | Role::Signs(_) => false,
+        Role::Place | Role::Signs(_) | Role::Kept => false,
     }
 }

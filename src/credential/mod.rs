@@ -12,6 +12,7 @@ mod guesses;
 mod holding;
 mod inject;
 mod issue;
+pub mod login;
 mod mint;
 mod part;
 pub mod preset;

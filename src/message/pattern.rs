@@ -102,6 +102,21 @@ impl OriginPattern {
         self.scheme == other.scheme && self.port == other.port && is_covered
     }
 
+    /// The one origin that matches, if it names a host.
+    #[must_use]
+    pub fn exact(&self) -> Option<Origin> {
+        match &self.hosts {
+            HostPattern::Exact(host) => Some(Origin {
+                scheme: self.scheme,
+                authority: Authority {
+                    host: host.clone(),
+                    port: self.port,
+                },
+            }),
+            HostPattern::Below(_) => None,
+        }
+    }
+
     /// Whether the name itself shows that the origin is this machine: `localhost` or a loopback
     /// address.
     #[must_use]

@@ -67,7 +67,7 @@ impl Binding {
     pub fn signing(&self) -> Option<&Signing> {
         match &self.role {
             Role::Signs(signing) => Some(signing),
-            Role::Place | Role::Part(_) => None,
+            Role::Place | Role::Part(_) | Role::Kept => None,
         }
     }
 }

@@ -241,6 +241,7 @@ impl Bound {
         origins.any(|pattern| pattern.matches(origin))
             && match &self.binding.role {
                 Role::Place => true,
+                Role::Kept => false,
                 Role::Signs(signing) | Role::Part(signing) => signing.signer.holds(origin),
             }
     }

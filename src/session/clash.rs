@@ -100,7 +100,8 @@ pub fn mistakes(bindings: &[Binding]) -> Vec<(usize, BindingMalformed)> {
 fn check(binding: &Binding) -> Result<(), BindingMalformed> {
     let name = || binding.credential.clone();
     let placeless = binding.places.is_empty() && !matches!(binding.role, Role::Part(_));
-    if binding.origins.is_empty() || placeless {
+    let is_kept = matches!(binding.role, Role::Kept);
+    if !is_kept && (binding.origins.is_empty() || placeless) {
         return Err(BindingMalformed::Empty(name()));
     }
     if binding.places.len() > MAX_PLACES {

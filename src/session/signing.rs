@@ -17,6 +17,9 @@ pub enum Role {
     Signs(Arc<Signing>),
     /// Another part of a signing credential. It is never used on its own.
     Part(Arc<Signing>),
+    /// A token that only the gateway presents, or nobody. No request is lent it: its phantom stands
+    /// in files, and in requests that the gateway answers itself.
+    Kept,
 }
 
 /// A signing credential: its scheme and its parts.

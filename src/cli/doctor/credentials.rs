@@ -67,7 +67,7 @@ pub(super) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
 fn finding(binding: &Binding, checked: &CheckedCredential) -> CredentialFinding {
     let way = match &binding.role {
         Role::Part(_) => String::from("signs"),
-        Role::Place | Role::Signs(_) => {
+        Role::Place | Role::Signs(_) | Role::Kept => {
             let places: Vec<String> = binding.places.iter().map(Place::to_string).collect();
             places.join(" ")
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::error::{ReferenceMalformed, StoreError};
 use super::vault::VaultPath;
 use crate::files::{self, Replaceable};
+use crate::names::CredentialName;
 
 /// Where a secret is stored, in its store's terms.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -23,6 +24,8 @@ pub enum Backend {
     Command(CommandLine),
     /// A secret that a Vault or OpenBao stores or issues.
     Vault(VaultPath),
+    /// A login that the gateway renews, by its name.
+    Login(CredentialName),
 }
 
 impl Backend {
@@ -30,7 +33,9 @@ impl Backend {
     pub(super) fn is_issued(&self) -> bool {
         match self {
             Self::Vault(path) => path.issued,
-            Self::Env(_) | Self::File(_) | Self::Keyring(_) | Self::Command(_) => false,
+            Self::Env(_) | Self::File(_) | Self::Keyring(_) | Self::Command(_) | Self::Login(_) => {
+                false
+            }
         }
     }
 
@@ -65,6 +70,7 @@ impl fmt::Display for Backend {
             Self::Keyring(item) => write!(f, "keyring:{item}"),
             Self::Command(line) => write!(f, "command:{line}"),
             Self::Vault(path) => path.fmt(f),
+            Self::Login(name) => write!(f, "login:{name}"),
         }
     }
 }

@@ -93,6 +93,7 @@ impl Backends {
                 Some(vault) => vault,
                 None => return Arc::new(NotConfigured),
             },
+            Backend::Login(_) => return Arc::new(NotConfigured),
         };
         store.clone()
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::backend::{Backend, CommandLine, KeyringItem, SecretFile, unknown_scheme};
 use super::error::{ReferenceMalformed, StoreError};
+use crate::credential::login::TokenKind;
 use crate::credential::secret::{Secret, SecretUnsafe};
+use crate::names::CredentialName;
 use crate::recipe::Algorithm;
 use zeroize::Zeroizing;
 
@@ -73,6 +75,15 @@ impl SecretRef {
     #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self::to(Backend::File(SecretFile::at(path.into())))
+    }
+
+    /// A reference to a token of a login: `login:NAME#access`.
+    #[must_use]
+    pub fn login(name: CredentialName, kind: TokenKind) -> Self {
+        Self {
+            field: Some(kind.as_str().into()),
+            ..Self::to(Backend::Login(name))
+        }
     }
 
     /// A reference to the output of a program; its path is absolute.

@@ -287,28 +287,28 @@ fn within<'a, T>(
     })
 }
 
-fn login(settings: &VaultLogin, source: impl Fn(&SecretRef) -> SecretSource) -> token::Login {
+fn login(settings: &VaultLogin, source: impl Fn(&SecretRef) -> SecretSource) -> token::TokenFrom {
     let (mount, method) = match settings {
-        VaultLogin::Token(token) => return token::Login::Given(source(token)),
+        VaultLogin::Token(token) => return token::TokenFrom::Given(source(token)),
         VaultLogin::Method { mount, method } => (mount.clone(), method.clone()),
     };
     match method {
-        LoginMethod::AppRole { role_id, secret_id } => token::Login::AppRole {
+        LoginMethod::AppRole { role_id, secret_id } => token::TokenFrom::AppRole {
             mount,
             role_id,
             secret_id: secret_id.as_ref().map(source),
         },
-        LoginMethod::Jwt { role, jwt } => token::Login::Jwt {
+        LoginMethod::Jwt { role, jwt } => token::TokenFrom::Jwt {
             mount,
             role,
             jwt: source(&jwt),
         },
-        LoginMethod::Kubernetes { role, token_file } => token::Login::Kubernetes {
+        LoginMethod::Kubernetes { role, token_file } => token::TokenFrom::Kubernetes {
             mount,
             role,
             token_file,
         },
-        LoginMethod::Certificate { role, .. } => token::Login::Certificate { mount, role },
+        LoginMethod::Certificate { role, .. } => token::TokenFrom::Certificate { mount, role },
     }
 }
 

@@ -16,12 +16,12 @@ use super::reply::{Auth, OwnToken, VaultReply};
 
 /// The token, and how the gateway gets it.
 pub(super) struct Tokens {
-    login: Login,
+    login: TokenFrom,
     state: Mutex<State>,
 }
 
 /// How the gateway gets its token, with the sources of the login's secrets.
-pub(super) enum Login {
+pub(super) enum TokenFrom {
     Given(SecretSource),
     AppRole {
         mount: String,
@@ -87,7 +87,7 @@ struct Certificate<'l> {
 pub(super) struct Nothing {}
 
 impl Tokens {
-    pub(super) fn new(login: Login) -> Self {
+    pub(super) fn new(login: TokenFrom) -> Self {
         let state = Mutex::default();
         Self { login, state }
     }
@@ -100,7 +100,7 @@ impl Tokens {
         if let Some(held) = held.filter(|held| held.expires.is_none_or(|end| now < end)) {
             match &self.login {
                 // It may have been replaced in its store.
-                Login::Given(source) if !is_current(source, &held).await => {}
+                TokenFrom::Given(source) if !is_current(source, &held).await => {}
                 _ => return Ok(held),
             }
         }
@@ -126,7 +126,7 @@ impl Tokens {
         match self.renew(api, &held).await {
             Ok(renewed) => state.hold(renewed),
             // It reached its maximum lifetime, or the renewal was refused.
-            Err(_) if !matches!(self.login, Login::Given(_)) => {
+            Err(_) if !matches!(self.login, TokenFrom::Given(_)) => {
                 if let Err(cause) = self.log_in(api, &mut state).await {
                     tracing::warn!(%cause, "the gateway could not log in to the vault anew");
                 }
@@ -139,7 +139,7 @@ impl Tokens {
     pub(super) async fn close(&self, api: &Api) -> Result<(), StoreError> {
         let held = self.state.lock().await.held.take();
         match (held, &self.login) {
-            (None, _) | (_, Login::Given(_)) => Ok(()),
+            (None, _) | (_, TokenFrom::Given(_)) => Ok(()),
             (Some(held), _) => {
                 let question = VaultRequest::post("auth/token/revoke-self", &Nothing {});
                 api.tell(&question.with_token(&held.text)).await
@@ -178,7 +178,7 @@ impl Tokens {
         let reply: VaultReply<IgnoredAny> = api.ask(&question).await?;
         let auth = reply.auth.ok_or(StoreError::Illegible)?;
         let granted = Duration::from_secs(auth.lease_duration);
-        let is_given = matches!(self.login, Login::Given(_));
+        let is_given = matches!(self.login, TokenFrom::Given(_));
         // Near the maximum lifetime, less and less is granted; a new login gives more.
         if granted < held.granted / 2 && !is_given {
             return Err(StoreError::NotRenewable);
@@ -204,7 +204,7 @@ impl State {
     }
 }
 
-impl Login {
+impl TokenFrom {
     async fn ask(&self, api: &Api, number: u64) -> Result<Token, StoreError> {
         let asked = Instant::now();
         let auth = match self {

@@ -1,0 +1,163 @@
+//! Logins: grants of authorization servers (RFC 6749) that the gateway holds and renews. The
+//! workload gets their phantoms.
+
+mod tokens;
+
+use http::Uri;
+
+use super::store::SecretRef;
+use super::stored::Stored;
+use crate::message::{Origin, OriginPattern, Place};
+use crate::names::CredentialName;
+use crate::session::phantom::Shape;
+use crate::session::{Binding, Foreign, Role, When};
+
+pub use tokens::{TokenKind, Tokens};
+
+/// A login: who issues its tokens, where they are kept, and where each may go.
+#[derive(Debug, Clone)]
+pub struct Login {
+    /// Its name, which is also that of the credential of its access token. `claude`, or
+    /// `claude-work` for another account.
+    pub name: CredentialName,
+    /// Where its tokens are kept.
+    pub place: LoginPlace,
+    /// Who renews them; `None` if they do not end.
+    pub issuer: Option<Issuer>,
+    /// What it consists of.
+    pub tokens: Vec<LoginToken>,
+}
+
+/// Where a login's tokens are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoginPlace {
+    /// In the file of the program that logged in.
+    File(LoginFile),
+    /// In the gateway's own state.
+    State,
+}
+
+/// The file of a program that logged in, and where in it everything is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoginFile {
+    /// Its absolute path.
+    pub path: std::path::PathBuf,
+    /// Its format.
+    pub format: FileFormat,
+    /// The member of each token, in the terms of the format: a JSON pointer, for example.
+    pub members: Vec<(TokenKind, String)>,
+    /// The member that says when the access token ends.
+    pub expires: Option<String>,
+    /// Further members that the sandbox's copy keeps. All others are left out of it.
+    pub shown: Vec<String>,
+}
+
+/// The format of a program's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileFormat {
+    /// JSON (RFC 8259). Members are JSON pointers (RFC 6901).
+    Json,
+}
+
+/// An authorization server, and how it is asked for new tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issuer {
+    /// The token endpoint.
+    pub endpoint: TokenEndpoint,
+    /// Where it takes revocations (RFC 7009), if it does.
+    pub revocation: Option<TokenEndpoint>,
+    /// The client that the tokens are issued to.
+    pub client: Option<String>,
+    /// The format of requests.
+    pub requests: RequestFormat,
+}
+
+/// An endpoint of an authorization server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TokenEndpoint {
+    /// Its server. Its scheme is https, unless it is a loopback address.
+    pub origin: Origin,
+    /// Its path, without a query.
+    pub path: String,
+}
+
+/// The format of requests to a token endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RequestFormat {
+    /// A form, as RFC 6749 says.
+    #[default]
+    Form,
+    /// JSON.
+    Json,
+}
+
+/// One token of a login.
+#[derive(Debug, Clone)]
+pub struct LoginToken {
+    /// Which one.
+    pub kind: TokenKind,
+    /// The origins that it may go to. Only access tokens have any.
+    pub origins: Vec<OriginPattern>,
+    /// Where it may stand in requests to them.
+    pub places: Vec<Place>,
+    /// The shape in which it is issued, if that is fixed.
+    pub shape: Option<Shape>,
+    /// The claims that its phantom keeps, if it is a JSON Web Token, beside those of every phantom.
+    pub claims: Vec<String>,
+}
+
+impl Login {
+    /// The name of a token's credential: the login's own for the access token, `NAME.refresh` and
+    /// `NAME.id` for the others.
+    #[must_use]
+    pub fn credential(&self, kind: TokenKind) -> CredentialName {
+        kind.of(&self.name)
+    }
+
+    /// What the session may hold of it: one credential for each token.
+    #[must_use]
+    pub fn stored(&self) -> Vec<Stored> {
+        let stored = |token: &LoginToken| Stored {
+            binding: Binding {
+                credential: self.credential(token.kind),
+                shape: token.shape.clone(),
+                origins: token.origins.clone(),
+                places: token.places.clone(),
+                methods: Vec::new(),
+                paths: Vec::new(),
+                when: When::Phantom,
+                foreign: Foreign::Refuse,
+                takes: Vec::new(),
+                cookies: Vec::new(),
+                batches: Vec::new(),
+                basic_user: None,
+                variables: Vec::new(),
+                role: match token.kind {
+                    TokenKind::Access => Role::Place,
+                    TokenKind::Refresh | TokenKind::Id => Role::Kept,
+                },
+            },
+            from: SecretRef::login(self.name.clone(), token.kind),
+        };
+        self.tokens.iter().map(stored).collect()
+    }
+}
+
+impl TokenEndpoint {
+    /// Reads an endpoint's address. `None` if it is no `https` address, has a query, or names a
+    /// user.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let uri: Uri = text.parse().ok()?;
+        let authority = uri.authority()?;
+        let origin: OriginPattern = format!("{}://{authority}", uri.scheme_str()?)
+            .parse()
+            .ok()?;
+        let origin = origin.exact()?;
+        let is_plain = uri.query().is_none() && !authority.as_str().contains('@');
+        is_plain.then(|| Self {
+            origin,
+            path: uri.path().to_owned(),
+        })
+    }
+}

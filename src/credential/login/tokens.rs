@@ -1,0 +1,76 @@
+//! The tokens of a login.
+
+use std::time::SystemTime;
+
+use zeroize::Zeroizing;
+
+use crate::names::CredentialName;
+
+/// Which token of a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TokenKind {
+    /// The access token, which is presented to the service.
+    Access,
+    /// The refresh token, which only the gateway presents.
+    Refresh,
+    /// The ID token (OpenID Connect), which nobody presents: clients read claims from it.
+    Id,
+}
+
+impl TokenKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Access, Self::Refresh, Self::Id];
+
+    /// Its name in references: `login:claude#access`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Access => "access",
+            Self::Refresh => "refresh",
+            Self::Id => "id",
+        }
+    }
+
+    /// The name of the credential that it is of a login.
+    #[must_use]
+    pub fn of(self, login: &CredentialName) -> CredentialName {
+        match self {
+            Self::Access => login.clone(),
+            other => CredentialName::new(&format!("{login}.{}", other.as_str()))
+                .unwrap_or_else(|_| login.clone()),
+        }
+    }
+}
+
+/// The tokens of a login at one time. They belong together.
+#[derive(Clone)]
+pub struct Tokens {
+    /// The access token.
+    pub access: Zeroizing<String>,
+    /// The refresh token, if there is one.
+    pub refresh: Option<Zeroizing<String>>,
+    /// The ID token, if there is one.
+    pub id: Option<Zeroizing<String>>,
+    /// When the access token ends; `None` if nobody said so.
+    pub expires: Option<SystemTime>,
+    /// What the access token may do (RFC 6749 §3.3), if the answer said it.
+    pub scope: Option<String>,
+}
+
+impl Tokens {
+    /// The text of one of them.
+    #[must_use]
+    pub fn of(&self, kind: TokenKind) -> Option<&Zeroizing<String>> {
+        match kind {
+            TokenKind::Access => Some(&self.access),
+            TokenKind::Refresh => self.refresh.as_ref(),
+            TokenKind::Id => self.id.as_ref(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tokens")
+    }
+}
