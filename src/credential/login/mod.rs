@@ -1,17 +1,19 @@
 //! Logins: grants of authorization servers (RFC 6749) that the gateway holds and renews. The
 //! workload gets their phantoms.
 
+mod grant;
 mod tokens;
 
 use http::Uri;
 
 use super::store::SecretRef;
 use super::stored::Stored;
-use crate::message::{Origin, OriginPattern, Place};
+use crate::message::{Origin, OriginPattern, Place, Scheme};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
+pub use grant::{ClientAuthentication, ClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant};
 pub use tokens::{TokenKind, Tokens};
 
 /// A login: who issues its tokens, where they are kept, and where each may go.
@@ -68,6 +70,13 @@ pub struct Issuer {
     pub revocation: Option<TokenEndpoint>,
     /// The client that the tokens are issued to.
     pub client: Option<String>,
+    /// The secret of that client, if it has one.
+    pub secret: Option<ClientSecret>,
+    /// What is asked for (RFC 6749 §3.3), where a request says it; if empty, what the issuer grants
+    /// by itself.
+    pub scopes: Vec<String>,
+    /// How new tokens are asked for.
+    pub grant: TokenGrant,
     /// The format of requests.
     pub requests: RequestFormat,
 }
@@ -144,8 +153,8 @@ impl Login {
 }
 
 impl TokenEndpoint {
-    /// Reads an endpoint's address. `None` if it is no `https` address, has a query, or names a
-    /// user.
+    /// Reads an endpoint's address. `None` if its scheme is not `https`, unless it is a loopback
+    /// address; or if it has a query, or names a user.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
@@ -153,9 +162,10 @@ impl TokenEndpoint {
         let origin: OriginPattern = format!("{}://{authority}", uri.scheme_str()?)
             .parse()
             .ok()?;
-        let origin = origin.exact()?;
+        let is_safe = origin.scheme == Scheme::Https || origin.is_loopback();
         let is_plain = uri.query().is_none() && !authority.as_str().contains('@');
-        is_plain.then(|| Self {
+        let origin = origin.exact()?;
+        (is_safe && is_plain).then(|| Self {
             origin,
             path: uri.path().to_owned(),
         })
