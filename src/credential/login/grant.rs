@@ -13,17 +13,17 @@ pub enum TokenGrant {
     ClientCredentials,
     /// With an assertion that the client signs (RFC 7523 §2.1).
     JwtBearer(SignedAssertion),
-    /// With a JSON Web Token that the GitHub App signs, whose id is the client's, at the endpoint
-    /// of one of its installations.
+    /// With a JSON Web Token that a GitHub App signs with this RSA key. Its id is the client's, and
+    /// the endpoint that of one of its installations.
     GithubApp(SecretRef),
 }
 
 /// What a signed assertion says (RFC 7523 §3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedAssertion {
-    /// Where its private key is kept.
+    /// Where its private key is kept, a reference to one of the algorithm.
     pub key: SecretRef,
-    /// The algorithm of that key.
+    /// The algorithm.
     pub algorithm: KeyAlgorithm,
     /// The id of that key, if the issuer knows several.
     pub key_id: Option<String>,
@@ -47,7 +47,7 @@ pub enum KeyAlgorithm {
 
 /// The secret of a client, and how it is shown (RFC 6749 §2.3.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientSecret {
+pub struct KeptClientSecret {
     /// Where it is kept.
     pub from: SecretRef,
     /// How it is shown.
@@ -87,16 +87,11 @@ impl KeyAlgorithm {
 impl TokenGrant {
     /// The private key that it signs with, if it does.
     #[must_use]
-    pub fn key(&self) -> Option<SecretRef> {
+    pub fn key(&self) -> Option<&SecretRef> {
         match self {
             Self::Refresh | Self::ClientCredentials => None,
-            Self::JwtBearer(assertion) => {
-                let algorithm = assertion.algorithm.signs();
-                Some(assertion.key.clone().to_private_key(algorithm))
-            }
-            Self::GithubApp(key) => {
-                Some(key.clone().to_private_key(KeyAlgorithm::default().signs()))
-            }
+            Self::JwtBearer(assertion) => Some(&assertion.key),
+            Self::GithubApp(key) => Some(key),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! workload gets their phantoms.
 
 mod grant;
+mod request;
 mod tokens;
 
 use http::Uri;
@@ -13,7 +14,10 @@ use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
-pub use grant::{ClientAuthentication, ClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant};
+pub use grant::{
+    ClientAuthentication, KeptClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant,
+};
+pub use request::{IssuerSecrets, form, installation_tokens, random};
 pub use tokens::{TokenKind, Tokens};
 
 /// A login: who issues its tokens, where they are kept, and where each may go.
@@ -71,7 +75,7 @@ pub struct Issuer {
     /// The client that the tokens are issued to.
     pub client: Option<String>,
     /// The secret of that client, if it has one.
-    pub secret: Option<ClientSecret>,
+    pub secret: Option<KeptClientSecret>,
     /// What is asked for (RFC 6749 §3.3), where a request says it; if empty, what the issuer grants
     /// by itself.
     pub scopes: Vec<String>,
@@ -152,7 +156,23 @@ impl Login {
     }
 }
 
+impl Issuer {
+    /// Where the secrets are kept with which it is asked: the client's, and a private key.
+    pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
+        let secret = self.secret.iter().map(|secret| &secret.from);
+        secret.chain(self.grant.key())
+    }
+}
+
 impl TokenEndpoint {
+    /// The endpoint that gives tokens for an installation of a GitHub App, at the API that this is.
+    #[must_use]
+    pub fn installation(self, id: &str) -> Self {
+        let base = self.path.trim_end_matches('/');
+        let path = format!("{base}/app/installations/{id}/access_tokens");
+        Self { path, ..self }
+    }
+
     /// Reads an endpoint's address. `None` if its scheme is not `https`, unless it is a loopback
     /// address; or if it has a query, or names a user.
     #[must_use]
@@ -169,5 +189,11 @@ impl TokenEndpoint {
             origin,
             path: uri.path().to_owned(),
         })
+    }
+}
+
+impl std::fmt::Display for TokenEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", self.origin, self.path)
     }
 }
