@@ -18,8 +18,7 @@ use super::section::Section;
 use super::validate::{self, Spans};
 use super::{
     AllOrigins, Allowed, Config, ConfigError, control, credential, export, fact, listener, login,
-    origin,
-    sandbox, settings, state, vault, via,
+    origin, sandbox, settings, state, vault, via,
 };
 
 impl Config {

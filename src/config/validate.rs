@@ -98,6 +98,15 @@ fn duplicates(document: &Document<'_>, config: &Config, spans: &Spans) {
             );
         },
     );
+    let logins = config.logins.iter().zip(&spans.logins);
+    repeated(
+        logins,
+        |own| vec![own.login.name.clone()],
+        |name, span| {
+            let hint = Hint::new("its tokens are kept by its name", "give one another name");
+            document.error(span, format!("a second [[login]] is named `{name}`"), hint);
+        },
+    );
     let origins = config.origins.iter().zip(&spans.origins);
     repeated(
         origins,

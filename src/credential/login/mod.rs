@@ -192,8 +192,10 @@ impl TokenEndpoint {
     }
 }
 
+/// Writes its address, with the port only if it is not the scheme's.
 impl std::fmt::Display for TokenEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}{}", self.origin, self.path)
+        let Origin { scheme, .. } = &self.origin;
+        write!(f, "{scheme}://{}{}", self.origin.host_field(), self.path)
     }
 }
