@@ -1,18 +1,35 @@
 //! Logins: grants of authorization servers (RFC 6749) that the gateway holds and renews. The
 //! workload gets their phantoms.
 
+mod entry;
+pub mod file;
+mod grant;
+mod json;
+mod moment;
+mod request;
 mod tokens;
+mod unreadable;
+
+use std::path::PathBuf;
 
 use http::Uri;
+use serde::Deserialize;
+use zeroize::Zeroizing;
 
 use super::store::SecretRef;
 use super::stored::Stored;
-use crate::message::{Origin, OriginPattern, Place};
+use crate::message::{Origin, OriginPattern, Place, Scheme};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
+pub(crate) use entry::{HostToken, entries};
+pub use grant::{
+    ClientAuthentication, KeptClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant,
+};
+pub use request::{IssuerSecrets, form, installation_tokens, random};
 pub use tokens::{TokenKind, Tokens};
+pub use unreadable::{FileFault, FileUnreadable};
 
 /// A login: who issues its tokens, where they are kept, and where each may go.
 #[derive(Debug, Clone)]
@@ -41,22 +58,43 @@ pub enum LoginPlace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginFile {
     /// Its absolute path.
-    pub path: std::path::PathBuf,
+    pub path: PathBuf,
+    /// Where the sandbox has it, below its home.
+    pub inside: PathBuf,
+    /// The folder that the program makes while it renews, and removes: its own lock.
+    pub lock: Option<PathBuf>,
     /// Its format.
     pub format: FileFormat,
     /// The member of each token, in the terms of the format: a JSON pointer, for example.
     pub members: Vec<(TokenKind, String)>,
     /// The member that says when the access token ends.
     pub expires: Option<String>,
+    /// The member that says when it was renewed (RFC 3339).
+    pub renewed: Option<String>,
     /// Further members that the sandbox's copy keeps. All others are left out of it.
     pub shown: Vec<String>,
+    /// Members that its program needs, but not their values: the copy has another text there.
+    pub filled: Vec<String>,
 }
 
 /// The format of a program's file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FileFormat {
     /// JSON (RFC 8259). Members are JSON pointers (RFC 6901).
     Json,
+    /// Docker's `config.json`. Members are the keys of `auths`.
+    DockerConfig,
+    /// `.npmrc`. Members are its keys, such as `//registry.example/:_authToken`.
+    Npmrc,
+    /// `.pypirc`. Members are its sections; the token is the `password`.
+    Pypirc,
+    /// `.netrc`. Members are its machines; the token is the `password`.
+    Netrc,
+    /// `.git-credentials`. Members are its addresses, without the login.
+    GitCredentials,
+    /// `hosts.yml` of GitHub's command line. Members are its hosts.
+    GhHosts,
 }
 
 /// An authorization server, and how it is asked for new tokens.
@@ -68,8 +106,27 @@ pub struct Issuer {
     pub revocation: Option<TokenEndpoint>,
     /// The client that the tokens are issued to.
     pub client: Option<String>,
+    /// The client's secret, if it has one that is in its file or part of the program.
+    pub client_secret: Option<ClientSecret>,
+    /// The secret of that client, if it has one.
+    pub secret: Option<KeptClientSecret>,
+    /// What is asked for (RFC 6749 §3.3), where a request says it; if empty, what the issuer grants
+    /// by itself.
+    pub scopes: Vec<String>,
+    /// How new tokens are asked for.
+    pub grant: TokenGrant,
     /// The format of requests.
     pub requests: RequestFormat,
+}
+
+/// The secret of a client. Its `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientSecret(pub Zeroizing<String>);
+
+impl std::fmt::Debug for ClientSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientSecret")
+    }
 }
 
 /// An endpoint of an authorization server.
@@ -82,7 +139,8 @@ pub struct TokenEndpoint {
 }
 
 /// The format of requests to a token endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RequestFormat {
     /// A form, as RFC 6749 says.
     #[default]
@@ -130,6 +188,7 @@ impl Login {
                 takes: Vec::new(),
                 cookies: Vec::new(),
                 batches: Vec::new(),
+                claims: Some(token.claims.clone()),
                 basic_user: None,
                 variables: Vec::new(),
                 role: match token.kind {
@@ -143,9 +202,25 @@ impl Login {
     }
 }
 
+impl Issuer {
+    /// Where the secrets are kept with which it is asked: the client's, and a private key.
+    pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
+        let secret = self.secret.iter().map(|secret| &secret.from);
+        secret.chain(self.grant.key())
+    }
+}
+
 impl TokenEndpoint {
-    /// Reads an endpoint's address. `None` if it is no `https` address, has a query, or names a
-    /// user.
+    /// The endpoint that gives tokens for an installation of a GitHub App, at the API that this is.
+    #[must_use]
+    pub fn installation(self, id: &str) -> Self {
+        let base = self.path.trim_end_matches('/');
+        let path = format!("{base}/app/installations/{id}/access_tokens");
+        Self { path, ..self }
+    }
+
+    /// Reads an endpoint's address. `None` if its scheme is not `https`, unless it is a loopback
+    /// address; or if it has a query, or names a user.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
@@ -153,11 +228,20 @@ impl TokenEndpoint {
         let origin: OriginPattern = format!("{}://{authority}", uri.scheme_str()?)
             .parse()
             .ok()?;
-        let origin = origin.exact()?;
+        let is_safe = origin.scheme == Scheme::Https || origin.is_loopback();
         let is_plain = uri.query().is_none() && !authority.as_str().contains('@');
-        is_plain.then(|| Self {
+        let origin = origin.exact()?;
+        (is_safe && is_plain).then(|| Self {
             origin,
             path: uri.path().to_owned(),
         })
+    }
+}
+
+/// Writes its address, with the port only if it is not the scheme's.
+impl std::fmt::Display for TokenEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Origin { scheme, .. } = &self.origin;
+        write!(f, "{scheme}://{}{}", self.origin.host_field(), self.path)
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
+use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::backend::{Backend, check_private};
@@ -13,13 +14,18 @@ use super::material::{Lease, Material};
 use super::{SecretStore, StoreError, StoreFuture};
 use crate::credential::secret::{MAX_BYTES, trim_line_end};
 use crate::files;
+use crate::names::SessionId;
 
 /// Files. A change is seen within a second; a deleted file's secret stays usable for at most five
 /// more.
 pub(super) struct FileStore;
 
 impl SecretStore for FileStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
+    fn fetch<'a>(
+        &'a self,
+        from: &'a Backend,
+        _: Option<&'a SessionId>,
+    ) -> StoreFuture<'a, Material> {
         Box::pin(async move {
             let Backend::File(file) = from else {
                 return Err(StoreError::Absent);
@@ -28,9 +34,25 @@ impl SecretStore for FileStore {
             let value = tokio::task::spawn_blocking(move || read(&path))
                 .await
                 .map_err(|_| StoreError::Unreachable("the reading task ended"))??;
-            Ok(Material::single(value, Some(LEASE)))
+            let key = key_of(&value);
+            let whole = Material::single(value, Some(LEASE));
+            Ok(match key {
+                Some(key) => whole.with("private_key", key),
+                None => whole,
+            })
         })
     }
+}
+
+/// The private key in the key file of a service account, if it is one.
+fn key_of(value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    #[derive(Deserialize)]
+    struct KeyFile {
+        private_key: String,
+    }
+    let is_object = value.first() == Some(&b'{');
+    let file: KeyFile = is_object.then(|| serde_json::from_slice(value).ok())??;
+    Some(Zeroizing::new(file.private_key.into_bytes()))
 }
 
 /// Reads a text that other users may read but not write, such as Kubernetes mounts.
@@ -100,7 +122,7 @@ mod tests {
 
     async fn fetch(path: &Path) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         let file = Backend::File(SecretFile::at(path.to_owned()));
-        let material = FileStore.fetch(&file).await?;
+        let material = FileStore.fetch(&file, None).await?;
         Ok(material.field(None).unwrap().clone())
     }
 

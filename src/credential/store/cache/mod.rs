@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 #[cfg(test)]
 use super::SecretStore;
+use super::login::{LoginSettings, LoginStore};
 use super::vault::VaultStore;
 use super::{Backend, Backends, SecretRef, Vault};
 use crate::names::SessionId;
@@ -33,6 +34,30 @@ impl Stores {
     #[must_use]
     pub fn new<'r>(references: impl IntoIterator<Item = &'r SecretRef>) -> Self {
         Self::of(Backends::new(references))
+    }
+
+    /// With these logins. Those that the generation before renewed in the same way are taken over
+    /// with what was read of them, and what sessions logged in to stays theirs.
+    #[must_use]
+    pub fn with_logins(self, logins: LoginSettings, before: Option<&Self>) -> Self {
+        let mut login = LoginStore::new(logins, |reference| self.source(reference));
+        let mut places = self.places().clone();
+        if let Some(before) = before {
+            let theirs = &before.0.backends.login;
+            login = login.after(theirs);
+            let before = before.places();
+            let kept = before.iter().filter(|(backend, _)| match backend {
+                Backend::Login(name) => login.is_same(theirs, name),
+                _ => false,
+            });
+            places.extend(kept.map(|(backend, place)| (backend.clone(), place.clone())));
+        }
+        let backends = Backends {
+            login: Arc::new(login),
+            ..self.0.backends.clone()
+        };
+        let places = Mutex::new(places);
+        Self(Arc::new(Inner { backends, places }))
     }
 
     /// The real stores and a Vault, whose own login is in this machine's stores.
@@ -71,7 +96,11 @@ impl Stores {
         let kept = references.into_iter().filter_map(|reference| {
             let backend = &reference.backend;
             let place = known.get(backend)?;
-            let is_same = same_vault || !reference.is_in_vault();
+            let is_same = match backend {
+                Backend::Vault(_) => same_vault,
+                Backend::Login(_) => false,
+                _ => true,
+            };
             is_same.then(|| (backend.clone(), place.clone()))
         });
         let places = Mutex::new(kept.collect());
@@ -94,7 +123,7 @@ impl Stores {
             slot.end(&place).await;
         }
         if let Some(vault) = &self.0.backends.vault
-            && !next.0.backends.each().any(|kept| Arc::ptr_eq(kept, vault))
+            && !next.0.backends.each().any(|kept| Arc::ptr_eq(&kept, vault))
             && let Err(cause) = vault.close().await
         {
             tracing::warn!(%cause, "a store's login was not ended");
@@ -139,9 +168,10 @@ impl Stores {
     pub async fn end(&self, session: &SessionId) {
         // Needed even if nothing was issued: a request that began before the end may still ask.
         for place in self.places().values().filter(|place| place.is_issued()) {
-            place.slots().entry(session.clone()).or_default();
+            place.slot(session);
         }
         self.end_where(|id| id == session).await;
+        self.0.backends.login.end(session);
     }
 
     /// Revokes what was issued to any session, and ends the stores' own logins, when the process
@@ -155,10 +185,10 @@ impl Stores {
         }
     }
 
-    /// Whether a store issues leases that must be renewed.
+    /// Whether a store issues leases that must be renewed, or has what ends with a session.
     #[must_use]
     pub fn must_be_tended(&self) -> bool {
-        self.0.backends.vault.is_some()
+        self.0.backends.vault.is_some() || self.0.backends.login.is_any()
     }
 
     /// Renews what ends soon. Call it about every second.
@@ -170,9 +200,23 @@ impl Stores {
         }
         let now = Instant::now();
         for (place, slot) in self.issued(|_| true) {
-            if slot.serving(0, now).is_some_and(|held| held.is_due(now)) {
+            // A login that nobody uses is renewed when somebody does.
+            if !place.is_login() && slot.serving(0, now).is_some_and(|held| held.is_due(now)) {
                 place.refresh(&slot);
             }
+        }
+    }
+
+    /// The logins, and what sessions have of them.
+    pub(super) fn login_store(&self) -> &Arc<LoginStore> {
+        &self.0.backends.login
+    }
+
+    /// Drops what a session read from a place, so that its next use asks the store.
+    pub(super) async fn forget(&self, backend: &Backend, session: &SessionId) {
+        let place = self.places().get(backend).cloned();
+        if let Some(place) = place {
+            place.slot(session).forget().await;
         }
     }
 

@@ -1,0 +1,162 @@
+//! The store of logins: gives the tokens of a session's login, renewed in time.
+
+use std::sync::Arc;
+
+use super::super::material::Material;
+use super::super::{
+    Backend, HttpClient, SecretRef, SecretSource, SecretStore, StoreError, StoreFuture,
+};
+use super::held::{HeldLogins, OwnLogin};
+use super::issuer::IssuerClients;
+use super::place::TokenPlace;
+use super::renewing::Renewal;
+use super::rows::{KeySource, SealedRows};
+use crate::credential::login::{Issuer, Login, LoginPlace, TokenGrant};
+use crate::message::Origin;
+use crate::names::{CredentialName, SessionId};
+use crate::state::{LoginRows, RowName};
+
+/// The logins of a configuration, and how their issuers are reached.
+#[derive(Default)]
+pub struct LoginSettings {
+    /// The logins.
+    pub logins: Vec<Login>,
+    /// The client for each server of their issuers.
+    pub clients: Vec<(Origin, Arc<dyn HttpClient>)>,
+    /// Where rows are kept, and their key; `None` if there is no state.
+    pub rows: Option<(LoginRows, KeySource)>,
+}
+
+/// The logins that the gateway renews.
+#[derive(Default)]
+pub(in super::super) struct LoginStore {
+    logins: Vec<Arc<Login>>,
+    pub(super) issuers: IssuerClients,
+    pub(super) held: Arc<HeldLogins>,
+}
+
+impl LoginStore {
+    /// A store of these logins; `source` provides the secrets that issuers are asked with.
+    pub(in super::super) fn new(
+        settings: LoginSettings,
+        source: impl Fn(&SecretRef) -> SecretSource,
+    ) -> Self {
+        let rows = settings.rows;
+        let logins = settings.logins.iter();
+        let issuers = logins.filter_map(|login| login.issuer.as_ref());
+        let secrets = issuers.flat_map(Issuer::references).map(source);
+        let issuers = IssuerClients {
+            clients: settings.clients,
+            secrets: secrets.collect(),
+        };
+        let rows = rows.map(|(rows, key)| SealedRows::new(rows, key));
+        Self {
+            logins: settings.logins.into_iter().map(Arc::new).collect(),
+            issuers,
+            held: Arc::new(HeldLogins::new(rows)),
+        }
+    }
+
+    /// These logins, with what the process holds of them.
+    pub(in super::super) fn after(&self, before: &Self) -> Self {
+        Self {
+            logins: self.logins.clone(),
+            issuers: self.issuers.clone(),
+            held: before.held.clone(),
+        }
+    }
+
+    /// Whether a login is kept where it was, and renewed as it was.
+    pub(in super::super) fn is_same(&self, before: &Self, name: &CredentialName) -> bool {
+        let (Some(one), Some(other)) = (self.named(name), before.named(name)) else {
+            return false;
+        };
+        let server = one.issuer.as_ref().map(|issuer| &issuer.endpoint.origin);
+        let way = |store: &'_ Self| Some(store.issuers.client(server?)?.clone());
+        let is_same_way = match (way(self), way(before)) {
+            (Some(one), Some(other)) => Arc::ptr_eq(&one, &other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        one.place == other.place && one.issuer == other.issuer && is_same_way
+    }
+
+    /// A login of the configuration.
+    pub(super) fn named(&self, name: &CredentialName) -> Option<&Arc<Login>> {
+        self.logins.iter().find(|login| login.name == *name)
+    }
+
+    /// Forgets what a session did with logins, when it ends.
+    pub(in super::super) fn end(&self, session: &SessionId) {
+        self.held.end(session);
+    }
+
+    /// Whether there are any.
+    pub(in super::super) fn is_any(&self) -> bool {
+        !self.logins.is_empty()
+    }
+
+    /// A session's login of this name, and where its tokens are: what the session logged in to
+    /// itself comes first, then what is kept for the user, then the file of its program.
+    pub(super) fn of_session(
+        &self,
+        session: &SessionId,
+        name: &CredentialName,
+    ) -> Result<(Arc<Login>, TokenPlace), StoreError> {
+        match self.held.own(session, name) {
+            Some(OwnLogin::Captured(login, place)) => return Ok((login, place)),
+            Some(OwnLogin::Ended) => return Err(StoreError::Ended),
+            None => {}
+        }
+        let login = self.named(name).ok_or(StoreError::Absent)?;
+        let kept = RowName::kept(name.clone());
+        let is_kept = || {
+            self.held
+                .rows
+                .as_ref()
+                .is_some_and(|rows| rows.rows.has(&kept))
+        };
+        let place = match &login.place {
+            _ if is_made(login) => self.held.made(name),
+            LoginPlace::File(file) if !is_kept() => TokenPlace::File(file.clone()),
+            _ => TokenPlace::Row(kept),
+        };
+        Ok((login.clone(), place))
+    }
+
+    async fn tokens(&self, from: &Backend, session: &SessionId) -> Result<Material, StoreError> {
+        let Backend::Login(name) = from else {
+            return Err(StoreError::Absent);
+        };
+        let (login, place) = self.of_session(session, name)?;
+        let renewal = Renewal {
+            login: &login,
+            place: &place,
+            issuers: &self.issuers,
+            held: &self.held,
+        };
+        let current = renewal.current().await?;
+        let told = (current.end(), current.tokens.scope.clone());
+        let of = (session.clone(), name.clone());
+        self.held.told.lock().insert(of, told);
+        Ok(current.material())
+    }
+}
+
+impl SecretStore for LoginStore {
+    fn fetch<'a>(
+        &'a self,
+        from: &'a Backend,
+        session: Option<&'a SessionId>,
+    ) -> StoreFuture<'a, Material> {
+        Box::pin(async move {
+            let session = session.ok_or(StoreError::NoSession)?;
+            self.tokens(from, session).await
+        })
+    }
+}
+
+/// Whether its tokens are made of a key or a secret, and need no place.
+fn is_made(login: &Login) -> bool {
+    let issuer = login.issuer.as_ref();
+    issuer.is_some_and(|issuer| issuer.grant != TokenGrant::Refresh)
+}
