@@ -50,6 +50,8 @@ mod listener_change;
 mod listening;
 mod log;
 mod logging;
+mod login;
+mod logins;
 mod logs;
 mod manual;
 mod needs;
@@ -168,6 +170,7 @@ enum Command {
     Init(init::Init),
     Proposals(proposed::ProposalList),
     Deny(proposed::Deny),
+    Login(login::LoginCommand),
     Log(log::LogCommand),
     Watch(watch::WatchCommand),
     /// List the services that are known by name: their variables, origins and places
@@ -288,6 +291,7 @@ impl Command {
             Self::Init(command) => command.run(terminal),
             Self::Proposals(command) => command.run(terminal),
             Self::Deny(command) => command.run(terminal),
+            Self::Login(command) => command.run(terminal),
             Self::Log(command) => command.run(terminal),
             Self::Watch(command) => command.run(terminal),
             Self::Presets(command) => command.run(terminal),

@@ -1,6 +1,7 @@
 //! Logins: grants of authorization servers (RFC 6749) that the gateway holds and renews. The
 //! workload gets their phantoms.
 
+mod answer;
 mod grant;
 mod request;
 mod tokens;
