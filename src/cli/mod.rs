@@ -51,6 +51,7 @@ mod listening;
 mod log;
 mod logging;
 mod login;
+mod login_stores;
 mod logins;
 mod logs;
 mod manual;

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use crate::credential::login::{
     ClientAuthentication, Issuer, KeptClientSecret, KeyAlgorithm, Login, LoginPlace, LoginToken,
-    RequestFormat, SignedAssertion, TokenEndpoint, TokenGrant, TokenKind,
+    OwnClient, RequestFormat, SignedAssertion, TokenEndpoint, TokenGrant, TokenKind,
 };
 use crate::credential::{SecretRef, Stored};
 use crate::files;
@@ -251,9 +251,12 @@ fn issuer(section: &Section<'_, '_>, chosen: &str, keys: Keys) -> Option<Issuer>
         endpoint,
         revocation: keys.revocation_url,
         client: keys.client_id,
-        secret: from.map(|from| KeptClientSecret { from, shown }),
-        scopes: keys.scopes,
-        grant,
+        client_secret: None,
+        own: OwnClient {
+            secret: from.map(|from| KeptClientSecret { from, shown }),
+            scopes: keys.scopes,
+            grant,
+        },
         requests: RequestFormat::Form,
     })
 }

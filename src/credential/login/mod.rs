@@ -2,11 +2,20 @@
 //! workload gets their phantoms.
 
 mod answer;
+mod entry;
+pub mod file;
 mod grant;
+mod json;
+mod moment;
 mod request;
 mod tokens;
+mod unreadable;
+
+use std::path::PathBuf;
 
 use http::Uri;
+use serde::Deserialize;
+use zeroize::Zeroizing;
 
 use super::store::SecretRef;
 use super::stored::Stored;
@@ -15,11 +24,13 @@ use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
+pub(crate) use entry::{HostToken, entries};
 pub use grant::{
-    ClientAuthentication, KeptClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant,
+    ClientAuthentication, KeptClientSecret, KeyAlgorithm, OwnClient, SignedAssertion, TokenGrant,
 };
 pub use request::{IssuerSecrets, form, installation_tokens, random};
 pub use tokens::{TokenKind, Tokens};
+pub use unreadable::{FileFault, FileUnreadable};
 
 /// A login: who issues its tokens, where they are kept, and where each may go.
 #[derive(Debug, Clone)]
@@ -48,22 +59,43 @@ pub enum LoginPlace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginFile {
     /// Its absolute path.
-    pub path: std::path::PathBuf,
+    pub path: PathBuf,
+    /// Where the sandbox has it, below its home.
+    pub inside: PathBuf,
+    /// The folder that the program makes while it renews, and removes: its own lock.
+    pub lock: Option<PathBuf>,
     /// Its format.
     pub format: FileFormat,
     /// The member of each token, in the terms of the format: a JSON pointer, for example.
     pub members: Vec<(TokenKind, String)>,
     /// The member that says when the access token ends.
     pub expires: Option<String>,
+    /// The member that says when it was renewed (RFC 3339).
+    pub renewed: Option<String>,
     /// Further members that the sandbox's copy keeps. All others are left out of it.
     pub shown: Vec<String>,
+    /// Members that its program needs, but not their values: the copy has another text there.
+    pub filled: Vec<String>,
 }
 
 /// The format of a program's file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FileFormat {
     /// JSON (RFC 8259). Members are JSON pointers (RFC 6901).
     Json,
+    /// Docker's `config.json`. Members are the keys of `auths`.
+    DockerConfig,
+    /// `.npmrc`. Members are its keys, such as `//registry.example/:_authToken`.
+    Npmrc,
+    /// `.pypirc`. Members are its sections; the token is the `password`.
+    Pypirc,
+    /// `.netrc`. Members are its machines; the token is the `password`.
+    Netrc,
+    /// `.git-credentials`. Members are its addresses, without the login.
+    GitCredentials,
+    /// `hosts.yml` of GitHub's command line. Members are its hosts.
+    GhHosts,
 }
 
 /// An authorization server, and how it is asked for new tokens.
@@ -75,15 +107,22 @@ pub struct Issuer {
     pub revocation: Option<TokenEndpoint>,
     /// The client that the tokens are issued to.
     pub client: Option<String>,
-    /// The secret of that client, if it has one.
-    pub secret: Option<KeptClientSecret>,
-    /// What is asked for (RFC 6749 §3.3), where a request says it; if empty, what the issuer grants
-    /// by itself.
-    pub scopes: Vec<String>,
-    /// How new tokens are asked for.
-    pub grant: TokenGrant,
+    /// The client's secret, if it has one that is in its file or part of the program.
+    pub client_secret: Option<ClientSecret>,
+    /// How it is asked, if the client is one of the operator's own.
+    pub own: OwnClient,
     /// The format of requests.
     pub requests: RequestFormat,
+}
+
+/// The secret of a client. Its `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientSecret(pub Zeroizing<String>);
+
+impl std::fmt::Debug for ClientSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientSecret")
+    }
 }
 
 /// An endpoint of an authorization server.
@@ -96,7 +135,8 @@ pub struct TokenEndpoint {
 }
 
 /// The format of requests to a token endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RequestFormat {
     /// A form, as RFC 6749 says.
     #[default]
@@ -144,6 +184,7 @@ impl Login {
                 takes: Vec::new(),
                 cookies: Vec::new(),
                 batches: Vec::new(),
+                claims: Some(token.claims.clone()),
                 basic_user: None,
                 variables: Vec::new(),
                 role: match token.kind {
@@ -160,8 +201,8 @@ impl Login {
 impl Issuer {
     /// Where the secrets are kept with which it is asked: the client's, and a private key.
     pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
-        let secret = self.secret.iter().map(|secret| &secret.from);
-        secret.chain(self.grant.key())
+        let secret = self.own.secret.iter().map(|secret| &secret.from);
+        secret.chain(self.own.grant.key())
     }
 }
 
