@@ -87,7 +87,7 @@ impl LoginCommand {
                  the tool itself: `gateway exec -- claude`",
             ));
         };
-        let is_renewed = |issuer: &Issuer| issuer.own.grant == TokenGrant::Refresh;
+        let is_renewed = |issuer: &Issuer| issuer.grant == TokenGrant::Refresh;
         if !own.login.issuer.as_ref().is_some_and(is_renewed) {
             let what = format!("login `{}` needs nobody to log in", self.service);
             return Err(Failure::usage(what)
@@ -137,7 +137,7 @@ fn client(
 
 /// The secret of the client, if it has one.
 async fn secret(issuer: &Issuer) -> Result<Option<CachedSecret>, Failure> {
-    let Some(kept) = &issuer.own.secret else {
+    let Some(kept) = &issuer.secret else {
         return Ok(None);
     };
     let source = Stores::new([&kept.from]).source(&kept.from);

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use crate::credential::login::{
     ClientAuthentication, Issuer, KeptClientSecret, KeyAlgorithm, Login, LoginPlace, LoginToken,
-    OwnClient, RequestFormat, SignedAssertion, TokenEndpoint, TokenGrant, TokenKind,
+    RequestFormat, SignedAssertion, TokenEndpoint, TokenGrant, TokenKind,
 };
 use crate::credential::{SecretRef, Stored};
 use crate::files;
@@ -252,11 +252,9 @@ fn issuer(section: &Section<'_, '_>, chosen: &str, keys: Keys) -> Option<Issuer>
         revocation: keys.revocation_url,
         client: keys.client_id,
         client_secret: None,
-        own: OwnClient {
-            secret: from.map(|from| KeptClientSecret { from, shown }),
-            scopes: keys.scopes,
-            grant,
-        },
+        secret: from.map(|from| KeptClientSecret { from, shown }),
+        scopes: keys.scopes,
+        grant,
         requests: RequestFormat::Form,
     })
 }

@@ -3,17 +3,6 @@
 use super::super::store::SecretRef;
 use crate::recipe::Algorithm;
 
-/// How an issuer is asked by a client of the operator's own.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OwnClient {
-    /// The client's secret, if it has one.
-    pub secret: Option<KeptClientSecret>,
-    /// What is asked for (RFC 6749 §3.3); if empty, what the issuer grants by itself.
-    pub scopes: Vec<String>,
-    /// How new tokens are asked for.
-    pub grant: TokenGrant,
-}
-
 /// How an issuer is asked for new tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TokenGrant {

@@ -26,7 +26,7 @@ use crate::session::{Binding, Foreign, Role, When};
 
 pub(crate) use entry::{HostToken, entries};
 pub use grant::{
-    ClientAuthentication, KeptClientSecret, KeyAlgorithm, OwnClient, SignedAssertion, TokenGrant,
+    ClientAuthentication, KeptClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant,
 };
 pub use request::{IssuerSecrets, form, installation_tokens, random};
 pub use tokens::{TokenKind, Tokens};
@@ -109,8 +109,13 @@ pub struct Issuer {
     pub client: Option<String>,
     /// The client's secret, if it has one that is in its file or part of the program.
     pub client_secret: Option<ClientSecret>,
-    /// How it is asked, if the client is one of the operator's own.
-    pub own: OwnClient,
+    /// The secret of a client of the operator's own, if it has one.
+    pub secret: Option<KeptClientSecret>,
+    /// What is asked for (RFC 6749 §3.3), where a request says it; if empty, what the issuer grants
+    /// by itself.
+    pub scopes: Vec<String>,
+    /// How new tokens are asked for.
+    pub grant: TokenGrant,
     /// The format of requests.
     pub requests: RequestFormat,
 }
@@ -201,8 +206,8 @@ impl Login {
 impl Issuer {
     /// Where the secrets are kept with which it is asked: the client's, and a private key.
     pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
-        let secret = self.own.secret.iter().map(|secret| &secret.from);
-        secret.chain(self.own.grant.key())
+        let secret = self.secret.iter().map(|secret| &secret.from);
+        secret.chain(self.grant.key())
     }
 }
 

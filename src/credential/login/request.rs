@@ -38,7 +38,7 @@ impl Issuer {
         secrets: IssuerSecrets<'_>,
         now: SystemTime,
     ) -> Option<Request<Zeroizing<Vec<u8>>>> {
-        let mut members = match &self.own.grant {
+        let mut members = match &self.grant {
             TokenGrant::Refresh => return None,
             TokenGrant::GithubApp(_) => return self.app_request(secrets.key?, now),
             TokenGrant::ClientCredentials => vec![said("grant_type", "client_credentials")],
@@ -54,8 +54,8 @@ impl Issuer {
     /// The member that names the scopes, if there are any.
     #[must_use]
     pub fn scope(&self) -> Option<(&'static str, Zeroizing<String>)> {
-        let is_any = !self.own.scopes.is_empty();
-        is_any.then(|| said("scope", &self.own.scopes.join(" ")))
+        let is_any = !self.scopes.is_empty();
+        is_any.then(|| said("scope", &self.scopes.join(" ")))
     }
 
     /// A request to one of its endpoints with these members, and what shows who the client is.
@@ -66,7 +66,7 @@ impl Issuer {
         mut members: Members<'_>,
         secret: Option<&Secret>,
     ) -> Option<Request<Zeroizing<Vec<u8>>>> {
-        let (client, shown) = (self.client.as_deref(), self.own.secret.as_ref());
+        let (client, shown) = (self.client.as_deref(), self.secret.as_ref());
         let basic = shown.is_some_and(|one| one.shown == ClientAuthentication::Basic);
         let password = secret.filter(|_| basic).zip(client);
         if let (Some(client), None) = (client, password) {
@@ -107,8 +107,8 @@ impl Issuer {
         if let Some(subject) = &assertion.subject {
             claims["sub"] = subject.as_str().into();
         }
-        if !self.own.scopes.is_empty() {
-            claims["scope"] = self.own.scopes.join(" ").into();
+        if !self.scopes.is_empty() {
+            claims["scope"] = self.scopes.join(" ").into();
         }
         token(&head, &claims, assertion.algorithm, key)
     }
@@ -242,7 +242,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 mod tests {
     use aws_lc_rs::signature::{self, KeyPair as _, UnparsedPublicKey};
 
-    use super::super::{KeptClientSecret, OwnClient};
+    use super::super::KeptClientSecret;
     use super::*;
     use crate::credential::SecretRef;
 
@@ -255,11 +255,9 @@ mod tests {
             revocation: None,
             client: Some("an:id".into()),
             client_secret: None,
-            own: OwnClient {
-                secret: shown.map(|shown| KeptClientSecret { from, shown }),
-                scopes: vec!["read".into(), "write".into()],
-                grant,
-            },
+            secret: shown.map(|shown| KeptClientSecret { from, shown }),
+            scopes: vec!["read".into(), "write".into()],
+            grant,
             requests: RequestFormat::Form,
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::credential::login::{
-    ClientSecret, Issuer, Login, LoginPlace, LoginToken, OwnClient, RequestFormat, TokenEndpoint,
+    ClientSecret, Issuer, Login, LoginPlace, LoginToken, RequestFormat, TokenEndpoint, TokenGrant,
     TokenKind, Tokens,
 };
 use crate::names::CredentialName;
@@ -126,7 +126,9 @@ impl<'t> IssuerText<'t> {
             },
             client: self.client.as_deref().map(str::to_owned),
             client_secret: secret.map(|text| ClientSecret(Zeroizing::new(text.to_owned()))),
-            own: OwnClient::default(),
+            secret: None,
+            scopes: Vec::new(),
+            grant: TokenGrant::Refresh,
             requests: match self.json {
                 true => RequestFormat::Json,
                 false => RequestFormat::Form,
