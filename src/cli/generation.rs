@@ -9,7 +9,8 @@ use super::shell_loans::ShellLoans;
 use super::terminal_text::as_argument;
 use super::{granted as grants, lending, login_stores};
 use crate::config::{self, Config};
-use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
+use crate::credential::login::Issuer;
+use crate::credential::{Credentials, Holding, SecretRef, Stores, Vault, VaultSettings};
 use crate::gateway::{Snapshot, chain};
 use crate::message::{Origin, OriginPattern};
 use crate::origin::resolve::StubResolver;
@@ -77,10 +78,9 @@ pub fn next(
 /// # Errors
 /// Returns a [`Failure`] if they are ambiguous, too wide or too open.
 pub fn credentials(config: &Config, resolved: &ResolvedConfig) -> Result<Credentials, Failure> {
-    let stored = resolved.stored.clone();
-    let stores = stores(config, &stored)?;
+    let stores = stores(config, resolved)?;
     let stores = stores.with_logins(login_stores::settings(config, &resolved.logins, |_| None)?);
-    Credentials::new(stored, &stores).map_err(|error| ambiguous(&error))
+    Credentials::new(resolved.stored.clone(), &stores).map_err(|error| ambiguous(&error))
 }
 
 /// Returns the credentials that follow others, with what those already read.
@@ -90,14 +90,13 @@ fn next_credentials(
     config: &Config,
     resolved: &ResolvedConfig,
 ) -> Result<Credentials, Failure> {
-    let stored = resolved.stored.clone();
     let servers = config.vault.iter().flat_map(|vault| vault.servers.clone());
     let servers: Vec<_> = servers.collect();
     let same_way = old.store_way(&servers) == config.store_way(&servers);
     let same_vault = old.vault == config.vault && same_way;
     let made = match same_vault {
-        true => Stores::new(references(&stored)),
-        false => stores(config, &stored)?,
+        true => Stores::new(references(resolved)),
+        false => stores(config, resolved)?,
     };
     // An unchanged way keeps its client, and so do the logins that are renewed by it.
     let known = before.stores().logins();
@@ -107,8 +106,8 @@ fn next_credentials(
         known.client(server).filter(|_| way(then) == way(now))
     };
     let made = made.with_logins(login_stores::settings(config, &resolved.logins, same)?);
-    let stores = made.after(before.stores(), references(&stored), same_vault);
-    let next = before.next(stored, &stores);
+    let stores = made.after(before.stores(), references(resolved), same_vault);
+    let next = before.next(resolved.stored.clone(), &stores);
     let holding = Holding {
         limit: config.limits.max_buffered_request,
         ..before.holding().clone()
@@ -118,14 +117,20 @@ fn next_credentials(
         .with_holding(holding))
 }
 
-fn references(stored: &[Stored]) -> impl Iterator<Item = &SecretRef> {
-    stored.iter().map(|stored| &stored.from)
+/// Where the secrets of credentials are, and those that issuers of logins are asked with.
+fn references(resolved: &ResolvedConfig) -> impl Iterator<Item = &SecretRef> {
+    let issuers = resolved
+        .logins
+        .iter()
+        .filter_map(|login| login.issuer.as_ref());
+    let stored = resolved.stored.iter().map(|stored| &stored.from);
+    stored.chain(issuers.flat_map(Issuer::references))
 }
 
-fn stores(config: &Config, stored: &[Stored]) -> Result<Stores, Failure> {
+fn stores(config: &Config, resolved: &ResolvedConfig) -> Result<Stores, Failure> {
     Ok(match &config.vault {
-        None => Stores::new(references(stored)),
-        Some(settings) => Stores::with_vault(references(stored), vault(config, settings)?),
+        None => Stores::new(references(resolved)),
+        Some(settings) => Stores::with_vault(references(resolved), vault(config, settings)?),
     })
 }
 

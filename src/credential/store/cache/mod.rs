@@ -39,7 +39,7 @@ impl Stores {
     /// With these logins.
     #[must_use]
     pub fn with_logins(self, logins: LoginSettings) -> Self {
-        let login = Arc::new(LoginStore::new(logins));
+        let login = Arc::new(LoginStore::new(logins, |reference| self.source(reference)));
         Self::of(Backends {
             login,
             ..self.0.backends.clone()

@@ -1,15 +1,12 @@
 //! What is done with logins besides lending them: those of sessions are taken, kept and forgotten.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-
-use parking_lot::Mutex;
+use std::time::Duration;
 
 use super::super::{Backend, HttpClient, StoreError, Stores};
 use super::held::{OwnLogin, Told};
-use super::issuer;
 use super::lock::LoginLock;
-use super::place::TokenPlace;
+use super::place::{OwnTokens, TokenPlace};
 use super::rows::{RowLogin, SealedRows};
 use super::serving::LoginStore;
 use crate::credential::login::{Login, LoginPlace, Tokens};
@@ -63,7 +60,7 @@ impl Logins {
             Ok(name) => TokenPlace::Row(name),
             Err(cause) => {
                 tracing::warn!(login = %login.name, %cause, "a login is held for its session alone");
-                TokenPlace::Memory(Arc::new(Mutex::new((tokens, SystemTime::now()))))
+                TokenPlace::Memory(OwnTokens::new(tokens))
             }
         };
         let of = (session.clone(), login.name.clone());
@@ -188,17 +185,12 @@ impl Logins {
     /// The client for a server of an issuer, for the next generation.
     #[must_use]
     pub fn client(&self, server: &Origin) -> Option<Arc<dyn HttpClient>> {
-        self.store.client_of(server)
+        self.store.issuers.client(server).cloned()
     }
 
     async fn revoked(&self, login: &Login, tokens: &Tokens) -> bool {
-        let issuer = login.issuer.as_ref();
-        let Some((issuer, at)) = issuer.and_then(|one| Some((one, one.revocation.as_ref()?)))
-        else {
-            return false;
-        };
-        match self.store.client(at) {
-            Some(client) => issuer::revoke(client.as_ref(), issuer, tokens).await,
+        match &login.issuer {
+            Some(issuer) => self.store.issuers.revoke(issuer, tokens).await,
             None => false,
         }
     }

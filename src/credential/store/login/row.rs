@@ -33,6 +33,7 @@ struct IssuerText<'t> {
     revocation: Option<Cow<'t, str>>,
     client: Option<Cow<'t, str>>,
     secret: Option<Cow<'t, str>>,
+    scopes: Vec<String>,
     json: bool,
 }
 
@@ -105,13 +106,14 @@ pub(super) fn read(content: &[u8]) -> Option<(Login, Tokens)> {
 
 impl<'t> IssuerText<'t> {
     fn of(issuer: &'t Issuer) -> Self {
-        let url = |at: &TokenEndpoint| Cow::from(format!("{}{}", at.origin, at.path));
+        let url = |at: &TokenEndpoint| Cow::from(at.to_string());
         let secret = issuer.client_secret.as_ref();
         Self {
             endpoint: url(&issuer.endpoint),
             revocation: issuer.revocation.as_ref().map(url),
             client: issuer.client.as_deref().map(Cow::from),
             secret: secret.map(|secret| secret.0.as_str().into()),
+            scopes: issuer.scopes.clone(),
             json: issuer.requests == RequestFormat::Json,
         }
     }
@@ -125,10 +127,10 @@ impl<'t> IssuerText<'t> {
                 Some(url) => Some(TokenEndpoint::parse(url)?),
             },
             client: self.client.as_deref().map(str::to_owned),
-            client_secret: secret.map(|text| ClientSecret(Zeroizing::new(text.to_owned()))),
             secret: None,
-            scopes: Vec::new(),
+            scopes: self.scopes.clone(),
             grant: TokenGrant::Refresh,
+            client_secret: secret.map(|text| ClientSecret(Zeroizing::new(text.to_owned()))),
             requests: match self.json {
                 true => RequestFormat::Json,
                 false => RequestFormat::Form,

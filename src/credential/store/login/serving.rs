@@ -6,12 +6,15 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::super::material::Material;
-use super::super::{Backend, HttpClient, SecretStore, StoreError, StoreFuture};
+use super::super::{
+    Backend, HttpClient, SecretRef, SecretSource, SecretStore, StoreError, StoreFuture,
+};
 use super::held::{HeldLogins, OwnLogin};
+use super::issuer::IssuerClients;
 use super::place::TokenPlace;
 use super::renewing::Renewal;
 use super::rows::{KeySource, SealedRows};
-use crate::credential::login::{Login, LoginPlace, TokenEndpoint};
+use crate::credential::login::{Issuer, Login, LoginPlace, TokenGrant};
 use crate::message::Origin;
 use crate::names::{CredentialName, SessionId};
 use crate::state::{LoginRows, RowName};
@@ -31,17 +34,28 @@ pub struct LoginSettings {
 #[derive(Default)]
 pub(in super::super) struct LoginStore {
     logins: Vec<Arc<Login>>,
-    clients: Vec<(Origin, Arc<dyn HttpClient>)>,
+    pub(super) issuers: IssuerClients,
     pub(super) held: Arc<HeldLogins>,
 }
 
 impl LoginStore {
-    pub(in super::super) fn new(settings: LoginSettings) -> Self {
+    /// A store of these logins; `source` provides the secrets that issuers are asked with.
+    pub(in super::super) fn new(
+        settings: LoginSettings,
+        source: impl Fn(&SecretRef) -> SecretSource,
+    ) -> Self {
         let rows = settings.rows;
+        let logins = settings.logins.iter();
+        let issuers = logins.filter_map(|login| login.issuer.as_ref());
+        let secrets = issuers.flat_map(Issuer::references).map(source);
+        let issuers = IssuerClients {
+            clients: settings.clients,
+            secrets: secrets.collect(),
+        };
         let rows = rows.map(|(rows, key)| SealedRows::new(rows, key));
         Self {
             logins: settings.logins.into_iter().map(Arc::new).collect(),
-            clients: settings.clients,
+            issuers,
             held: Arc::new(HeldLogins::new(rows)),
         }
     }
@@ -50,7 +64,7 @@ impl LoginStore {
     pub(in super::super) fn after(&self, before: &Self) -> Self {
         Self {
             logins: self.logins.clone(),
-            clients: self.clients.clone(),
+            issuers: self.issuers.clone(),
             held: before.held.clone(),
         }
     }
@@ -60,7 +74,8 @@ impl LoginStore {
         let (Some(one), Some(other)) = (self.named(name), before.named(name)) else {
             return false;
         };
-        let way = |store: &Self| Some(store.client(&one.issuer.as_ref()?.endpoint)?.clone());
+        let server = one.issuer.as_ref().map(|issuer| &issuer.endpoint.origin);
+        let way = |store: &'_ Self| Some(store.issuers.client(server?)?.clone());
         let is_same_way = match (way(self), way(before)) {
             (Some(one), Some(other)) => Arc::ptr_eq(&one, &other),
             (one, other) => one.is_none() && other.is_none(),
@@ -71,21 +86,6 @@ impl LoginStore {
     /// A login of the configuration.
     pub(super) fn named(&self, name: &CredentialName) -> Option<&Arc<Login>> {
         self.logins.iter().find(|login| login.name == *name)
-    }
-
-    /// The client for an endpoint's server.
-    pub(super) fn client(&self, at: &TokenEndpoint) -> Option<&Arc<dyn HttpClient>> {
-        let mut known = self
-            .clients
-            .iter()
-            .filter(|(server, _)| *server == at.origin);
-        known.next().map(|(_, client)| client)
-    }
-
-    /// The client for a server, for the next generation.
-    pub(super) fn client_of(&self, server: &Origin) -> Option<Arc<dyn HttpClient>> {
-        let mut known = self.clients.iter().filter(|(known, _)| known == server);
-        known.next().map(|(_, client)| client.clone())
     }
 
     /// Forgets what a session did with logins, when it ends.
@@ -107,6 +107,7 @@ impl LoginStore {
         }
         let login = self.named(name).ok_or(StoreError::Absent)?;
         let place = match &login.place {
+            _ if is_made(login) => self.held.made(name),
             LoginPlace::File(file) => TokenPlace::File(file.clone()),
             LoginPlace::State => TokenPlace::Row(RowName::kept(name.clone())),
         };
@@ -118,11 +119,10 @@ impl LoginStore {
             return Err(StoreError::Absent);
         };
         let (login, place) = self.of_session(session, name)?;
-        let endpoint = login.issuer.as_ref().map(|issuer| &issuer.endpoint);
         let renewal = Renewal {
             login: &login,
             place: &place,
-            client: endpoint.and_then(|at| self.client(at)).map(Arc::as_ref),
+            issuers: &self.issuers,
             held: &self.held,
         };
         let current = renewal.current().await?;
@@ -152,6 +152,12 @@ impl SecretStore for LoginStore {
             waited.map(drop).map_err(|_| StoreError::TimedOut(ENDING))
         })
     }
+}
+
+/// Whether its tokens are made of a key or a secret, and need no place.
+fn is_made(login: &Login) -> bool {
+    let issuer = login.issuer.as_ref();
+    issuer.is_some_and(|issuer| issuer.grant != TokenGrant::Refresh)
 }
 
 /// Longer than a client waits for an answer.
