@@ -17,7 +17,7 @@ use super::flags::ConfigFile;
 use super::terminal::{Terminal, safe};
 use super::{generation, logins, serving};
 use crate::config::{Config, ConfiguredLogin};
-use crate::credential::login::{Issuer, TokenEndpoint, TokenGrant, Tokens};
+use crate::credential::login::{Issuer, Login, TokenEndpoint, TokenGrant, Tokens};
 use crate::credential::{CachedSecret, HttpAnswer, HttpClient, Stores};
 use crate::gateway::chain;
 use crate::origin::StoreClient;
@@ -54,10 +54,9 @@ impl LoginCommand {
         let own = self.own(&config)?;
         serving::harden()?;
         let runtime = serving::runtime()?;
-        let tokens = runtime.block_on(log_in(&config, own, terminal))?;
-        let ends = tokens.expires;
-        let account = tokens.account();
-        runtime.block_on(logins::keep_new(&config, &own.login, tokens))?;
+        let (login, tokens) = runtime.block_on(log_in(&config, own, terminal))?;
+        runtime.block_on(logins::keep_new(&config, &login, &tokens))?;
+        let (ends, account) = (tokens.expires, tokens.account());
         let name = &own.login.name;
         let line = match &account {
             Some(account) => format!("logged in: {name}, as {}", safe(account)),
@@ -102,7 +101,7 @@ async fn log_in(
     config: &Config,
     own: &ConfiguredLogin,
     terminal: &Terminal,
-) -> Result<Tokens, Failure> {
+) -> Result<(Login, Tokens), Failure> {
     let issuer = own.login.issuer.as_ref();
     let issuer = issuer.ok_or_else(|| Failure::usage("the login has no issuer"))?;
     let asked = Asked {
@@ -111,13 +110,21 @@ async fn log_in(
         issuer,
         terminal,
     };
-    match (&own.device, &own.authorize) {
-        (Some(device), _) => asked.on_another_device(device).await,
-        (None, Some(page)) => asked.in_a_browser(page).await,
-        (None, None) => Err(Failure::usage("nothing says where the login begins")
-            .because("the `[[login]]` has neither `device_url` nor `authorize_url`")
-            .next("add the one that the service documents")),
-    }
+    let tokens = match (&own.device, &own.authorize) {
+        (Some(device), _) => asked.on_another_device(device).await?,
+        (None, Some(page)) => asked.in_a_browser(page).await?,
+        (None, None) => {
+            return Err(Failure::usage("nothing says where the login begins")
+                .because("the `[[login]]` has neither `device_url` nor `authorize_url`")
+                .next("add the one that the service documents"));
+        }
+    };
+    let secret = asked.secret.as_ref().map(|read| &*read.secret);
+    let login = Login {
+        issuer: Some(issuer.clone().knowing(secret)),
+        ..own.login.clone()
+    };
+    Ok((login, tokens))
 }
 
 /// A client for the servers of a login, which reaches no others.

@@ -172,6 +172,7 @@ enum Command {
     Proposals(proposed::ProposalList),
     Deny(proposed::Deny),
     Login(login::LoginCommand),
+    Logins(logins::LoginsCommand),
     Log(log::LogCommand),
     Watch(watch::WatchCommand),
     /// List the services that are known by name: their variables, origins and places
@@ -293,6 +294,7 @@ impl Command {
             Self::Proposals(command) => command.run(terminal),
             Self::Deny(command) => command.run(terminal),
             Self::Login(command) => command.run(terminal),
+            Self::Logins(command) => command.run(terminal),
             Self::Log(command) => command.run(terminal),
             Self::Watch(command) => command.run(terminal),
             Self::Presets(command) => command.run(terminal),

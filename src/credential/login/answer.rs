@@ -12,7 +12,7 @@ use super::Tokens;
 
 /// The members of an answer. A doubled one is an error.
 #[derive(Deserialize)]
-struct TokenAnswer<'a> {
+struct GrantAnswer<'a> {
     #[serde(borrow)]
     access_token: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -51,7 +51,7 @@ impl Tokens {
             }
         }
         let mut take = |name| values.remove(name).map(Cow::Owned);
-        let answer = TokenAnswer {
+        let answer = GrantAnswer {
             access_token: take("access_token")?,
             refresh_token: take("refresh_token"),
             id_token: take("id_token"),
@@ -63,7 +63,7 @@ impl Tokens {
 }
 
 /// The tokens of an answer, and those of before that it does not have.
-fn kept(answer: TokenAnswer<'_>, before: Option<&Tokens>) -> Option<Tokens> {
+fn kept(answer: GrantAnswer<'_>, before: Option<&Tokens>) -> Option<Tokens> {
     let text = |new: Option<Cow<'_, str>>| {
         let new = new.filter(|new| !new.is_empty());
         new.map(|new| Zeroizing::new(new.into_owned()))
