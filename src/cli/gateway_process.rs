@@ -11,7 +11,7 @@ use super::ports::BoundPorts;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{control, draining, heads, last_run, proposed, serving, summary};
+use super::{control, draining, heads, last_run, logins, proposed, serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
@@ -60,6 +60,8 @@ pub fn serve_on(
             }
             runtime.spawn(app.clone().watch(tell));
             let lived = runtime.block_on(live(gateway, &app, terminal));
+            // Before the session ends, which forgets them.
+            let made = logins::made(&app);
             runtime.block_on(async {
                 let settled = draining::settle(&app.shared, &worker);
                 tokio::join!(serving::close(&app.shared), settled)
@@ -82,6 +84,7 @@ pub fn serve_on(
                 summary::print_ended(terminal, &app);
                 summary::print_refused(terminal, &app);
                 proposed::print_waiting(terminal, &app);
+                logins::offer(runtime, &app, &made, terminal);
                 summary::print_left(terminal, &left, last_run::list().as_deref());
             }
             Ok(Code::Ok)

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use super::confirm::is_asking;
 use super::failure::{Code, Failure};
 use super::kept_home::KeptHome;
 use super::summary;
@@ -192,9 +193,11 @@ fn fail<const N: usize>(errors: [launch::Error; N], terminal: &Terminal) -> ! {
 /// may obey it. Returns how that process ended, if that is known.
 fn await_gateway(process: i32, terminal: &Terminal) -> Option<Exit> {
     let mut waited = launch::await_child(process, END_WITHIN);
-    if waited == Waited::Runs {
+    if waited == Waited::Runs && !is_asking(process) {
         terminal
             .note("gateway: what the command left is still looked through: run no git there yet");
+    }
+    if waited == Waited::Runs {
         waited = launch::await_child(process, LOOKED_THROUGH_WITHIN);
     }
     match waited {

@@ -50,7 +50,9 @@ mod listener_change;
 mod listening;
 mod log;
 mod logging;
+mod login;
 mod login_stores;
+mod logins;
 mod logs;
 mod manual;
 mod needs;
@@ -169,6 +171,8 @@ enum Command {
     Init(init::Init),
     Proposals(proposed::ProposalList),
     Deny(proposed::Deny),
+    Login(login::LoginCommand),
+    Logins(logins::LoginsCommand),
     Log(log::LogCommand),
     Watch(watch::WatchCommand),
     /// List the services that are known by name: their variables, origins and places
@@ -289,6 +293,8 @@ impl Command {
             Self::Init(command) => command.run(terminal),
             Self::Proposals(command) => command.run(terminal),
             Self::Deny(command) => command.run(terminal),
+            Self::Login(command) => command.run(terminal),
+            Self::Logins(command) => command.run(terminal),
             Self::Log(command) => command.run(terminal),
             Self::Watch(command) => command.run(terminal),
             Self::Presets(command) => command.run(terminal),

@@ -10,7 +10,7 @@ use crate::session::{self, Binding, Foreign, Role, Signing, SigningPart, When};
 
 use super::credential::Credential;
 use super::diagnostic::Hint;
-use super::login::OwnLogin;
+use super::login::ConfiguredLogin;
 use super::signing::{PartSource, SigningCredential};
 
 impl Credential {
@@ -134,7 +134,7 @@ impl Credential {
 /// two lists together. Credentials that already lack their origins are left out.
 pub(super) fn mistakes(
     credentials: &[Credential],
-    logins: &[OwnLogin],
+    logins: &[ConfiguredLogin],
 ) -> Vec<(usize, String, Hint)> {
     let mut found = Vec::new();
     let mut bindings = Vec::new();

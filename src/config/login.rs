@@ -25,18 +25,18 @@ use super::{network, reference};
 
 /// A login of the configuration.
 #[derive(Debug, Clone)]
-pub struct OwnLogin {
+pub struct ConfiguredLogin {
     /// What it is to a store.
     pub login: Login,
     /// Where a person's login begins at another device (RFC 8628).
     pub device: Option<TokenEndpoint>,
-    /// Where it begins in a browser (RFC 6749 §3.1).
-    pub authorize: Option<TokenEndpoint>,
+    /// The address at which it begins in a browser (RFC 6749 §3.1), maybe with a query.
+    pub authorize: Option<String>,
     /// The variables of the workload that hold the access token's phantom.
     pub env: Vec<String>,
 }
 
-impl OwnLogin {
+impl ConfiguredLogin {
     /// Returns what is lent of it; nothing, if it names no origins.
     #[must_use]
     pub fn stored(&self) -> Vec<Stored> {
@@ -102,7 +102,7 @@ struct Keys {
     token_url: Option<TokenEndpoint>,
     revocation_url: Option<TokenEndpoint>,
     device_url: Option<TokenEndpoint>,
-    authorize_url: Option<TokenEndpoint>,
+    authorize_url: Option<String>,
     client_id: Option<String>,
     client_secret: Option<SecretRef>,
     client_auth: Option<ClientAuthentication>,
@@ -117,7 +117,7 @@ struct Keys {
     scopes: Vec<String>,
 }
 
-pub(super) fn login(section: &Section<'_, '_>) -> Option<OwnLogin> {
+pub(super) fn login(section: &Section<'_, '_>) -> Option<ConfiguredLogin> {
     let name = name(section);
     let keys = keys(section);
     let origins = values(section.each("origins", network::origin));
@@ -142,7 +142,7 @@ pub(super) fn login(section: &Section<'_, '_>) -> Option<OwnLogin> {
         shape: Shape::parse(written.as_deref().unwrap_or(SHAPE)).ok(),
         claims: Vec::new(),
     };
-    Some(OwnLogin {
+    Some(ConfiguredLogin {
         login: Login {
             name: name?,
             place: LoginPlace::State,
@@ -180,7 +180,9 @@ fn keys(section: &Section<'_, '_>) -> Keys {
         token_url: url("token_url"),
         revocation_url: url("revocation_url"),
         device_url: url("device_url"),
-        authorize_url: url("authorize_url"),
+        authorize_url: section
+            .parsed("authorize_url", page)
+            .map(Spanned::into_inner),
         client_id: text("client_id"),
         client_secret: local(section, "client_secret"),
         client_auth: section.choice("client_auth", &ways),
@@ -350,6 +352,13 @@ fn endpoint(text: &str) -> Result<TokenEndpoint, Hint> {
     }
     TokenEndpoint::parse(text)
         .ok_or_else(|| Hint::new("it is no address of one endpoint, without a query", example))
+}
+
+/// Reads the address of a page, which may have a query.
+fn page(text: &str) -> Result<String, Hint> {
+    let text = word(text)?;
+    endpoint(text.split('?').next().unwrap_or(&text))?;
+    Ok(text)
 }
 
 fn installation(text: &str) -> Result<String, Hint> {

@@ -45,7 +45,7 @@ pub use credential::Credential;
 pub use diagnostic::{Diagnostic, Hint, Position, Severity};
 pub use flags::{AGENTS, Flags, MORE, PORTS, REACH, SEE, SandboxFlags};
 pub use listener::{Listener, ListenerKind, ProxyLogin};
-pub use login::OwnLogin;
+pub use login::ConfiguredLogin;
 pub use origin::Origin;
 pub use port::PublishedPort;
 pub use sandbox::{Sandbox, SandboxDns};
@@ -93,7 +93,7 @@ pub struct Config {
     /// The credentials.
     pub credentials: Vec<Credential>,
     /// The logins that the gateway holds and renews.
-    pub logins: Vec<OwnLogin>,
+    pub logins: Vec<ConfiguredLogin>,
     /// The Vault or OpenBao that keeps secrets.
     pub vault: Option<VaultSettings>,
     /// What holds for all origins.

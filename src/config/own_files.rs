@@ -11,7 +11,7 @@ use crate::names::hex;
 
 use super::credential::Credential;
 use super::listener::ListenerKind;
-use super::login::OwnLogin;
+use super::login::ConfiguredLogin;
 use super::state::real;
 use super::{Config, state};
 
@@ -115,7 +115,7 @@ impl Config {
     #[must_use]
     pub fn secret_files(&self) -> Vec<PathBuf> {
         let secrets = self.credentials.iter().flat_map(Credential::references);
-        let logins = self.logins.iter().flat_map(OwnLogin::references);
+        let logins = self.logins.iter().flat_map(ConfiguredLogin::references);
         let passwords = self
             .listeners
             .iter()

@@ -14,7 +14,7 @@ use super::bind;
 use super::diagnostic::{Diagnostic, Hint, Position, Severity};
 use super::document::Document;
 use super::listener::ListenerKind;
-use super::login::OwnLogin;
+use super::login::ConfiguredLogin;
 use super::own_files::within;
 use super::own_ports;
 use crate::session::When;
@@ -262,7 +262,7 @@ fn passed(config: &Config, variable: &str) -> Vec<(String, Hint)> {
     if exports.filter_map(SecretRef::env_name).any(passes) {
         found.push(refused("the gateway exports its records with it".into()));
     }
-    let logins = config.logins.iter().flat_map(OwnLogin::references);
+    let logins = config.logins.iter().flat_map(ConfiguredLogin::references);
     if logins.filter_map(SecretRef::env_name).any(passes) {
         found.push(refused("the gateway gets tokens with it".into()));
     }

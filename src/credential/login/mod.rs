@@ -1,6 +1,7 @@
 //! Logins: grants of authorization servers (RFC 6749) that the gateway holds and renews. The
 //! workload gets their phantoms.
 
+mod answer;
 mod entry;
 pub mod file;
 mod grant;
@@ -108,7 +109,7 @@ pub struct Issuer {
     pub client: Option<String>,
     /// The client's secret, if it has one that is in its file or part of the program.
     pub client_secret: Option<ClientSecret>,
-    /// The secret of that client, if it has one.
+    /// The secret of a client of the operator's own, if it has one.
     pub secret: Option<KeptClientSecret>,
     /// What is asked for (RFC 6749 §3.3), where a request says it; if empty, what the issuer grants
     /// by itself.

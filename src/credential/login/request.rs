@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::super::secret::Secret;
 use super::grant::{ClientAuthentication, KeyAlgorithm, SignedAssertion, TokenGrant};
-use super::{Issuer, RequestFormat, TokenEndpoint, Tokens};
+use super::{ClientSecret, Issuer, RequestFormat, TokenEndpoint, Tokens};
 
 /// The members of a request's content.
 type Members<'a> = Vec<(&'a str, Zeroizing<String>)>;
@@ -49,6 +49,19 @@ impl Issuer {
         };
         members.extend(self.scope());
         self.asked(&self.endpoint, members, secrets.client)
+    }
+
+    /// The same with its client's secret itself, so that it can be asked where no configuration says
+    /// where that is kept.
+    #[must_use]
+    pub fn knowing(self, secret: Option<&Secret>) -> Self {
+        let text = secret.and_then(|secret| std::str::from_utf8(secret.expose()).ok());
+        let known = text.map(|text| ClientSecret(Zeroizing::new(text.to_owned())));
+        Self {
+            client_secret: known.or(self.client_secret),
+            secret: None,
+            ..self
+        }
     }
 
     /// The member that names the scopes, if there are any.
@@ -254,6 +267,7 @@ mod tests {
             endpoint: TokenEndpoint::parse("https://as.test/token").unwrap(),
             revocation: None,
             client: Some("an:id".into()),
+            client_secret: None,
             secret: shown.map(|shown| KeptClientSecret { from, shown }),
             scopes: vec!["read".into(), "write".into()],
             grant,

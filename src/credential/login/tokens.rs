@@ -2,6 +2,9 @@
 
 use std::time::SystemTime;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use crate::names::CredentialName;
@@ -66,6 +69,25 @@ impl Tokens {
             TokenKind::Refresh => self.refresh.as_ref(),
             TokenKind::Id => self.id.as_ref(),
         }
+    }
+
+    /// Whose they are, as the issuer says it in the ID token (OpenID Connect Core §5.1).
+    #[must_use]
+    pub fn account(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Claims {
+            email: Option<String>,
+            preferred_username: Option<String>,
+            sub: Option<String>,
+        }
+        let claims = self.id.as_ref()?.split('.').nth(1)?;
+        let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(claims).ok()?);
+        let Claims {
+            email,
+            preferred_username,
+            sub,
+        } = serde_json::from_slice(&claims).ok()?;
+        email.or(preferred_username).or(sub)
     }
 }
 

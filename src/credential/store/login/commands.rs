@@ -105,6 +105,15 @@ impl Logins {
         told.get(&(session.clone(), name.clone())).cloned()
     }
 
+    /// The logins that live sessions made, by their names.
+    #[must_use]
+    pub fn taken(&self) -> Vec<CredentialName> {
+        let of_sessions = self.store.held.of_sessions.lock();
+        let taken = of_sessions.iter();
+        let taken = taken.filter(|(_, own)| matches!(own, OwnLogin::Captured(..)));
+        taken.map(|((_, name), _)| name.clone()).collect()
+    }
+
     /// The logins in the state: those that are kept, and those of sessions.
     ///
     /// # Errors

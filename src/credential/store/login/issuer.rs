@@ -1,13 +1,9 @@
 //! Asks authorization servers: for new tokens (RFC 6749), and to end a grant (RFC 7009).
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use http::Request;
-use percent_encoding::percent_decode_str;
-use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::super::http::{HttpAnswer, HttpClient};
@@ -23,29 +19,6 @@ pub(super) enum NotRenewed {
     Refused(&'static str),
     /// It could not be asked, or did not answer as it should.
     Failed(StoreError),
-}
-
-/// The members of an answer (RFC 6749 §5.1). A doubled one is an error.
-#[derive(Deserialize)]
-struct Renewed<'a> {
-    #[serde(borrow)]
-    access_token: Cow<'a, str>,
-    #[serde(borrow, default)]
-    refresh_token: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    id_token: Option<Cow<'a, str>>,
-    #[serde(default)]
-    expires_in: Option<Life>,
-    #[serde(borrow, default)]
-    scope: Option<Cow<'a, str>>,
-}
-
-/// How long a token lives, in seconds. Some say it as a text.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Life {
-    Seconds(f64),
-    Text(String),
 }
 
 /// How the issuers of logins are asked.
@@ -76,7 +49,7 @@ impl IssuerClients {
         members.extend(issuer.scope());
         let request = self.request(issuer, &issuer.endpoint, members).await?;
         let answer = self.send(&issuer.endpoint, request).await?;
-        let tokens = read(&answer.content, before);
+        let tokens = Tokens::of_answer(&answer.content, Some(before));
         tokens.ok_or(NotRenewed::Failed(StoreError::Illegible))
     }
 
@@ -95,7 +68,7 @@ impl IssuerClients {
         let answer = self.send(&issuer.endpoint, request).await?;
         let tokens = match issuer.grant {
             TokenGrant::GithubApp(_) => installation_tokens(&answer.content),
-            _ => read(&answer.content, &Tokens::default()),
+            _ => Tokens::of_answer(&answer.content, None),
         };
         tokens.ok_or(NotRenewed::Failed(StoreError::Illegible))
     }
@@ -159,59 +132,6 @@ impl IssuerClients {
 }
 
 type TokenCall = Request<Zeroizing<Vec<u8>>>;
-
-/// Reads an answer, in JSON or as a form.
-fn read(content: &[u8], before: &Tokens) -> Option<Tokens> {
-    let text = std::str::from_utf8(content).ok()?.trim_start();
-    if text.starts_with('{') {
-        return kept(serde_json::from_str(text).ok()?, before);
-    }
-    let mut values = BTreeMap::new();
-    for pair in text.trim_end().split('&') {
-        let (name, value) = pair.split_once('=')?;
-        let spaced = value.replace('+', " ");
-        let value = percent_decode_str(&spaced).decode_utf8().ok()?;
-        if values.insert(name, value.into_owned()).is_some() {
-            return None;
-        }
-    }
-    let mut take = |name| values.remove(name).map(Cow::<str>::Owned);
-    let (access_token, refresh_token) = (take("access_token")?, take("refresh_token"));
-    let (id_token, scope) = (take("id_token"), take("scope"));
-    let life = take("expires_in").map(|text| Life::Text(text.into_owned()));
-    let renewed = Renewed {
-        access_token,
-        refresh_token,
-        id_token,
-        expires_in: life,
-        scope,
-    };
-    kept(renewed, before)
-}
-
-/// The tokens of an answer, and those of before that it does not have.
-fn kept(answer: Renewed<'_>, before: &Tokens) -> Option<Tokens> {
-    let text = |new: Option<Cow<'_, str>>, old: &Option<Zeroizing<String>>| {
-        let new = new.filter(|new| !new.is_empty());
-        new.map_or_else(|| old.clone(), |new| Some(Zeroizing::new(new.into_owned())))
-    };
-    let life = answer.expires_in.and_then(|life| match life {
-        Life::Seconds(seconds) => Some(seconds),
-        Life::Text(text) => text.parse().ok(),
-    });
-    let life = life.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let ends = |life| SystemTime::now().checked_add(life);
-    Some(Tokens {
-        access: text(Some(answer.access_token), &None)?,
-        refresh: text(answer.refresh_token, &before.refresh),
-        id: text(answer.id_token, &before.id),
-        expires: life.and_then(ends),
-        scope: answer
-            .scope
-            .map(Cow::into_owned)
-            .or_else(|| before.scope.clone()),
-    })
-}
 
 /// An answer refuses for good if it says an error of its own (RFC 6749 §5.2) that is none of the
 /// moment. Its words may hold a token, so none is shown that is not written here.
