@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::failure::Failure;
+use super::login_loans::UnusedLogin;
 use super::shell_loans::{ShellLoans, Withheld};
 use crate::config::{self, Allowed, Config};
 use crate::credential::login::Login;
@@ -23,6 +24,8 @@ pub struct ResolvedConfig {
     pub stored: Vec<Stored>,
     /// The logins of which they are tokens.
     pub logins: Vec<Login>,
+    /// Logins of the agent that are not used, since another credential is for their hosts.
+    pub unused: Vec<UnusedLogin>,
     /// Hosts that may be reached without a credential.
     pub allowed: Vec<Allowed>,
     /// Hosts of presets. They may be reached unless policy files speak of them.
@@ -55,6 +58,7 @@ impl ResolvedConfig {
             resolved.stored.extend(bind(credential)?);
             bound.insert(credential.name.clone());
         }
+        resolved.bind_logins(config)?;
         let mut presets: Vec<&'static Preset> = Vec::new();
         for name in &config.presets {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
@@ -73,6 +77,7 @@ impl ResolvedConfig {
         }
         if let Some(names) = shell.names(config)? {
             resolved.add_known(&config.allow, &names, &mut bound)?;
+            resolved.offer_logins(config)?;
         }
         for name in &config.offered_presets {
             let preset = preset::named(name).ok_or_else(|| unknown(name))?;
@@ -259,6 +264,10 @@ impl ResolvedConfig {
             };
             let mut set = credential.variables.iter().filter(|one| is_set(one));
             if set.any(|one| self.uses(one)) || !bound.insert(credential.name.clone()) {
+                continue;
+            }
+            // A login that was named is used instead.
+            if self.has_login_at(&credential.origins) {
                 continue;
             }
             if credential.origins.is_empty() && registry.is_empty() {

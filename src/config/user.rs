@@ -66,6 +66,7 @@ impl Config {
             policy: self.policy,
             allow: self.allow,
             presets: self.presets,
+            logins: self.logins,
             credentials: self.credentials,
             facts: self.facts,
             ..user

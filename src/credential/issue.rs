@@ -105,7 +105,9 @@ impl Credentials {
             return Ok(());
         }
         let lease = match source.resolve(Some(session)).await {
-            Err(cause) if cause.cause.is_absent() && is_optional(binding) => {
+            Err(cause) if is_optional(binding) && cause.cause.is_absent() => return Ok(()),
+            // Its session may log in.
+            Err(cause) if source.reference().login_name().is_some() && cause.cause.is_no_login() => {
                 return Ok(());
             }
             lease => lease.map_err(unavailable)?,
