@@ -1,9 +1,16 @@
 //! Logins: grants of authorization servers (RFC 6749) that the gateway holds and renews. The
 //! workload gets their phantoms.
 
+pub mod file;
+mod json;
+mod moment;
 mod tokens;
 
+use std::path::PathBuf;
+
 use http::Uri;
+use serde::Deserialize;
+use zeroize::Zeroizing;
 
 use super::store::SecretRef;
 use super::stored::Stored;
@@ -41,19 +48,26 @@ pub enum LoginPlace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginFile {
     /// Its absolute path.
-    pub path: std::path::PathBuf,
+    pub path: PathBuf,
+    /// Where the sandbox has it, below its home.
+    pub inside: PathBuf,
+    /// The folder that the program makes while it renews, and removes: its own lock.
+    pub lock: Option<PathBuf>,
     /// Its format.
     pub format: FileFormat,
     /// The member of each token, in the terms of the format: a JSON pointer, for example.
     pub members: Vec<(TokenKind, String)>,
     /// The member that says when the access token ends.
     pub expires: Option<String>,
+    /// The member that says when it was renewed (RFC 3339).
+    pub renewed: Option<String>,
     /// Further members that the sandbox's copy keeps. All others are left out of it.
     pub shown: Vec<String>,
 }
 
 /// The format of a program's file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FileFormat {
     /// JSON (RFC 8259). Members are JSON pointers (RFC 6901).
     Json,
@@ -68,8 +82,20 @@ pub struct Issuer {
     pub revocation: Option<TokenEndpoint>,
     /// The client that the tokens are issued to.
     pub client: Option<String>,
+    /// The client's secret, if it has one that is in its file or part of the program.
+    pub client_secret: Option<ClientSecret>,
     /// The format of requests.
     pub requests: RequestFormat,
+}
+
+/// The secret of a client. Its `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientSecret(pub Zeroizing<String>);
+
+impl std::fmt::Debug for ClientSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientSecret")
+    }
 }
 
 /// An endpoint of an authorization server.
@@ -82,7 +108,8 @@ pub struct TokenEndpoint {
 }
 
 /// The format of requests to a token endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RequestFormat {
     /// A form, as RFC 6749 says.
     #[default]
