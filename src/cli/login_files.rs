@@ -45,7 +45,11 @@ pub(super) fn of(logins: &[Login], phantoms: &Phantoms) -> Result<Vec<HomeFile>,
         });
         let shown = file::show_all(shown, Some(text.as_bytes()));
         let shown = shown.map_err(|error| unread(path, &error))?;
-        copies.extend(inside.zip(shown).map(|(path, content)| HomeFile { path, content }));
+        copies.extend(
+            inside
+                .zip(shown)
+                .map(|(path, content)| HomeFile { path, content }),
+        );
     }
     Ok(copies)
 }
@@ -61,8 +65,11 @@ pub(super) fn beside(env_file: &Path, of_home: &Path) -> PathBuf {
 }
 
 fn unread(path: &Path, error: &dyn std::error::Error) -> Failure {
-    Failure::of(format!("the login in `{}` cannot be used", path.display()), error)
-        .next("correct the file, or run without the login: `--profile none`")
+    Failure::of(
+        format!("the login in `{}` cannot be used", path.display()),
+        error,
+    )
+    .next("correct the file, or run without the login: `--profile none`")
 }
 
 /// The largest file of a login that is read.

@@ -138,7 +138,9 @@ fn unknown(name: &str) -> Failure {
 }
 
 fn two(login: &CredentialName, other: &CredentialName) -> Failure {
-    Failure::usage(format!("the login `{login}` and `{other}` are for the same host"))
-        .because("the command would have two credentials for one request")
-        .next("leave one of them out, or limit `origins` of the `[[credential]]`")
+    Failure::usage(format!(
+        "the login `{login}` and `{other}` are for the same host"
+    ))
+    .because("the command would have two credentials for one request")
+    .next("leave one of them out, or limit `origins` of the `[[credential]]`")
 }

@@ -14,7 +14,7 @@ use super::shell_loans::Withheld;
 use super::shell_proxy;
 use super::terminal::{Terminal, safe};
 use crate::config::{Allowed, Config};
-use crate::credential::preset::PresetCredential;
+use crate::credential::preset::{self, PresetCredential};
 use crate::credential::{SecretUnsafe, Stored, unexpected_reach};
 use crate::gateway::floor;
 use crate::launch::{self, Plan};
@@ -249,11 +249,18 @@ impl Overview<'_> {
                 1 => format!("{variables} is not set"),
                 _ => format!("none of {variables} is set"),
             };
-            let obtain = credential
-                .obtain
-                .as_ref()
-                .map(|text| format!(": set {text}"));
-            none + &obtain.unwrap_or_default()
+            let preset = credential
+                .variables
+                .first()
+                .and_then(|one| preset::of_variable(one));
+            let logins = preset.iter().flat_map(|(preset, _)| &preset.logins);
+            let logins: Vec<String> = logins
+                .map(|one| format!("`--login {}`", one.name))
+                .collect();
+            match logins.is_empty() {
+                true => none,
+                false => format!("{none}; {} uses a login instead", logins.join(" or ")),
+            }
         };
         let unset: Vec<String> = self.resolved.unset.iter().map(one).collect();
         (!unset.is_empty()).then(|| unset.join("; "))

@@ -15,6 +15,7 @@ use super::publishing::Publication;
 use super::reloading::{Applied, ConfigSource, Latest, RunsAs};
 use super::{denials, generation};
 use crate::config::Config;
+use crate::credential::login::Login;
 use crate::files;
 use crate::gateway::Snapshot;
 use crate::names::CredentialName;
@@ -182,7 +183,7 @@ impl App {
         if source.runs_as == RunsAs::Serve {
             listeners = self.change_listeners(&next, &config, None).await?;
             let bindings = next.credentials.bindings();
-            let given = (bindings, logins);
+            let given = (&**bindings, logins);
             for (session, ca) in self.listening.sessions_of(&config, &listeners.opened) {
                 let mut gained = renewed.iter();
                 let gained = gained.find(|(renewed, _)| Arc::ptr_eq(renewed, &session));

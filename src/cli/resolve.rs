@@ -63,11 +63,10 @@ impl ResolvedConfig {
         for name in &config.presets {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
         }
-        for preset in presets {
+        for preset in &presets {
             let (hosts, registry) = resolved.hosts_of(preset)?;
             resolved.allowed.extend(hosts);
             resolved.lend(preset, &registry, &mut bound, None)?;
-            resolved.offer(preset, &bound);
         }
         for credential in &config.credentials {
             resolved.slashes_of(credential);
@@ -78,6 +77,9 @@ impl ResolvedConfig {
         if let Some(names) = shell.names(config)? {
             resolved.add_known(&config.allow, &names, &mut bound)?;
             resolved.offer_logins(config)?;
+        }
+        for preset in presets {
+            resolved.offer(preset, &bound);
         }
         for name in &config.offered_presets {
             let preset = preset::named(name).ok_or_else(|| unknown(name))?;

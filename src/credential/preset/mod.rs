@@ -62,8 +62,6 @@ pub struct PresetCredential {
     pub origins: Vec<OriginPattern>,
     /// An example of the user's own host, if the user must name the origins.
     pub your_host: Option<String>,
-    /// How a user gets one, if a command prints it.
-    pub obtain: Option<String>,
     /// Where it may be placed, the usual place first.
     pub places: Vec<Place>,
     /// The shapes in which the service issues it, for declaring one if the secret cannot be read.
@@ -254,7 +252,6 @@ struct RawCredential {
     variables: Vec<String>,
     hosts: Vec<String>,
     your_host: Option<String>,
-    obtain: Option<String>,
     places: Vec<String>,
     #[serde(default)]
     shapes: Vec<String>,
@@ -275,7 +272,6 @@ fn read(text: &str) -> Result<Preset, String> {
             variables: credential.variables.clone(),
             origins: origins(&credential.hosts)?,
             your_host: credential.your_host.clone(),
-            obtain: credential.obtain.clone(),
             places: all_parsed(&credential.places)?,
             shapes: credential
                 .shapes
