@@ -3,6 +3,7 @@
 
 mod desk;
 mod kept_home;
+mod logins;
 mod own_file;
 
 use std::fs;
