@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::de::IgnoredAny;
 use zeroize::Zeroizing;
 
-use super::file::Fault;
+use super::unreadable::Fault;
 
 /// Checks that a text is one JSON document.
 pub(super) fn check(text: &str) -> Result<(), Fault> {
@@ -70,11 +70,6 @@ pub(super) fn quoted(text: &str) -> String {
 pub(super) fn segments(pointer: &str) -> impl Iterator<Item = String> {
     let parts = pointer.split('/').skip(1);
     parts.map(|part| part.replace("~1", "/").replace("~0", "~"))
-}
-
-/// A name as a part of a pointer.
-pub(super) fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 fn skip_space(text: &str, at: usize) -> usize {

@@ -1,10 +1,12 @@
 //! Logins: grants of authorization servers (RFC 6749) that the gateway holds and renews. The
 //! workload gets their phantoms.
 
+mod entry;
 pub mod file;
 mod json;
 mod moment;
 mod tokens;
+mod unreadable;
 
 use std::path::PathBuf;
 
@@ -19,7 +21,9 @@ use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
+pub(crate) use entry::{Entry, entries};
 pub use tokens::{TokenKind, Tokens};
+pub use unreadable::{Fault, FileUnreadable};
 
 /// A login: who issues its tokens, where they are kept, and where each may go.
 #[derive(Debug, Clone)]
@@ -63,6 +67,8 @@ pub struct LoginFile {
     pub renewed: Option<String>,
     /// Further members that the sandbox's copy keeps. All others are left out of it.
     pub shown: Vec<String>,
+    /// Members that its program needs, but not their values: the copy has another text there.
+    pub filled: Vec<String>,
 }
 
 /// The format of a program's file.
@@ -71,6 +77,18 @@ pub struct LoginFile {
 pub enum FileFormat {
     /// JSON (RFC 8259). Members are JSON pointers (RFC 6901).
     Json,
+    /// Docker's `config.json`. Members are the keys of `auths`.
+    DockerConfig,
+    /// `.npmrc`. Members are its keys, such as `//registry.example/:_authToken`.
+    Npmrc,
+    /// `.pypirc`. Members are its sections; the token is the `password`.
+    Pypirc,
+    /// `.netrc`. Members are its machines; the token is the `password`.
+    Netrc,
+    /// `.git-credentials`. Members are its addresses, without the login.
+    GitCredentials,
+    /// `hosts.yml` of GitHub's command line. Members are its hosts.
+    GhHosts,
 }
 
 /// An authorization server, and how it is asked for new tokens.
