@@ -69,7 +69,7 @@ fn unread(path: &Path, error: &dyn std::error::Error) -> Failure {
         format!("the login in `{}` cannot be used", path.display()),
         error,
     )
-    .next("correct the file, or run without the login: `--profile none`")
+    .next("or run without it: `--no-lend`")
 }
 
 /// The largest file of a login that is read.

@@ -108,21 +108,28 @@ fn known(name: &str) -> Result<Vec<Login>, Failure> {
         let what = format!("the login `{}` needs your home directory", safe(name));
         Failure::new(what).because("HOME is not set")
     })?;
-    let all = match preset::login_named(name) {
-        Some(preset) => preset.at_home(&home),
-        None => {
-            let of_name = |one: &&preset::PresetLogin| {
-                let rest = name.strip_prefix(one.name.as_str());
-                rest.is_some_and(|rest| rest.starts_with('-'))
-            };
-            let all = preset::logins().filter(of_name);
-            let all = all.flat_map(|one| one.at_home(&home));
-            all.filter(|login| login.name.as_str() == name).collect()
-        }
+    let at_home = |one: &preset::PresetLogin| {
+        let what = || format!("the login `{}` cannot be used", one.name);
+        one.at_home(&home).map_err(|error| {
+            Failure::usage(what())
+                .because(error.to_string())
+                .next("or run without it: `--no-lend`")
+        })
     };
-    match all.is_empty() && preset::login_named(name).is_none() {
+    if let Some(preset) = preset::login_named(name) {
+        return at_home(preset);
+    }
+    let mut found = Vec::new();
+    for preset in preset::logins() {
+        let rest = name.strip_prefix(preset.name.as_str());
+        if rest.is_some_and(|rest| rest.starts_with('-')) {
+            found.extend(at_home(preset)?);
+        }
+    }
+    found.retain(|login| login.name.as_str() == name);
+    match found.is_empty() {
         true => Err(unknown(name)),
-        false => Ok(all),
+        false => Ok(found),
     }
 }
 
