@@ -32,8 +32,11 @@ fn login() -> Value {
 
 /// What the agent finds in its file.
 fn found(desk: &Desk, project: &str, flags: &[&str], script: &str) -> Value {
-    let said = desk.agent(project, &[&["-q"], flags].concat(), script);
-    serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"))
+    let output = desk
+        .of(project, &[&["-q"], flags].concat(), script)
+        .output();
+    let output = output.unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
 }
 
 #[test]
@@ -62,7 +65,7 @@ fn an_agent_finds_its_login_with_phantoms_and_what_it_needs_of_the_rest() {
         told.contains("login claude (phantom) to api.anthropic.com"),
         "{told}"
     );
-    assert!(told.ends_with("600\n"), "{told}");
+    assert!(told.starts_with("600\n"), "{told}");
     // It writes what it likes, and the user's own stays.
     let write = "umask 077; echo '{}' > new; mv new ~/.claude/.credentials.json";
     desk.agent("one", &["-q"], write);
@@ -160,14 +163,14 @@ fn a_variable_that_the_user_set_is_used_unless_the_login_is_named() {
         told.contains("are for the same host") && told.contains("leave one of them out"),
         "{told}"
     );
-    assert!(!with(&["--no-lend"]).contains("login claude"));
+    assert!(!with(&["--no-lend"]).contains("login claude (phantom)"));
 }
 
 #[test]
 fn a_login_that_is_not_there_yet_or_cannot_be_read_is_told() {
     let desk = Desk::bare();
     let told = desk.agent("one", &[], "ls -A ~/.claude");
-    let bound = "login claude to api.anthropic.com, once the command has logged in";
+    let bound = "login claude (phantom) to api.anthropic.com, once the command has logged in";
     assert!(
         told.contains(bound) && !told.contains("credentials"),
         "{told}"
@@ -187,7 +190,7 @@ fn a_login_that_is_not_there_yet_or_cannot_be_read_is_told() {
 #[test]
 fn serve_writes_the_file_beside_that_of_the_phantoms() {
     let desk = logged_in();
-    let text = "[[listener]]\naddress = \"127.0.0.1:0\"\nsession = \"one\"\n[phantoms]\nenv_file = \"phantoms.env\"\n\
+    let text = "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:0\"\nsession = \"one\"\n[phantoms]\nenv_file = \"phantoms.env\"\n\
                 [policy]\nlogins = [\"claude\"]\n[ca]\ncertificate = \"ca.pem\"\n";
     desk.write("home/gateway.toml", text);
     let mut command = serve(&desk);
