@@ -7,11 +7,11 @@ use super::failure::Failure;
 use super::resolve::ResolvedConfig;
 use super::shell_loans::ShellLoans;
 use super::terminal_text::as_argument;
-use super::{granted as grants, lending};
+use super::{granted as grants, lending, login_stores};
 use crate::config::{self, Config};
 use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
 use crate::gateway::{Snapshot, chain};
-use crate::message::OriginPattern;
+use crate::message::{Origin, OriginPattern};
 use crate::origin::resolve::StubResolver;
 use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
 use crate::policy::{Generation, Policies, Problems, Source, generate};
@@ -27,7 +27,7 @@ pub fn first(
     rules: Vec<OriginRule>,
 ) -> Result<Snapshot, Failure> {
     let origins = Arc::new(origins(config, &resolved.encoded_slash, rules)?);
-    let credentials = credentials(config, resolved.stored.clone())?;
+    let credentials = credentials(config, &resolved)?;
     let credentials = credentials.with_holding(config.limits.holding());
     let mut sources = sources(config, &resolved, credentials.bindings())?;
     sources.extend(granted(config)?);
@@ -52,8 +52,7 @@ pub fn next(
     granted: &[Source],
 ) -> Result<Snapshot, Failure> {
     let origins = origins(config, &resolved.encoded_slash, Vec::new())?;
-    let stored = resolved.stored.clone();
-    let credentials = next_credentials(&before.credentials, old, config, stored)?;
+    let credentials = next_credentials(&before.credentials, old, config, &resolved)?;
     let mut sources = sources(config, &resolved, credentials.bindings())?;
     sources.extend_from_slice(granted);
     let policies = before.policies.next(&sources, config.facts.clone());
@@ -77,8 +76,10 @@ pub fn next(
 ///
 /// # Errors
 /// Returns a [`Failure`] if they are ambiguous, too wide or too open.
-pub fn credentials(config: &Config, stored: Vec<Stored>) -> Result<Credentials, Failure> {
+pub fn credentials(config: &Config, resolved: &ResolvedConfig) -> Result<Credentials, Failure> {
+    let stored = resolved.stored.clone();
     let stores = stores(config, &stored)?;
+    let stores = stores.with_logins(login_stores::settings(config, &resolved.logins, |_| None)?);
     Credentials::new(stored, &stores).map_err(|error| ambiguous(&error))
 }
 
@@ -87,8 +88,9 @@ fn next_credentials(
     before: &Credentials,
     old: &Config,
     config: &Config,
-    stored: Vec<Stored>,
+    resolved: &ResolvedConfig,
 ) -> Result<Credentials, Failure> {
+    let stored = resolved.stored.clone();
     let servers = config.vault.iter().flat_map(|vault| vault.servers.clone());
     let servers: Vec<_> = servers.collect();
     let same_way = old.store_way(&servers) == config.store_way(&servers);
@@ -97,6 +99,14 @@ fn next_credentials(
         true => Stores::new(references(&stored)),
         false => stores(config, &stored)?,
     };
+    // An unchanged way keeps its client, and so do the logins that are renewed by it.
+    let known = before.stores().logins();
+    let same = |server: &Origin| {
+        let (then, now) = (old, config);
+        let way = |config: &Config| config.store_way(std::slice::from_ref(server));
+        known.client(server).filter(|_| way(then) == way(now))
+    };
+    let made = made.with_logins(login_stores::settings(config, &resolved.logins, same)?);
     let stores = made.after(before.stores(), references(&stored), same_vault);
     let next = before.next(stored, &stores);
     let holding = Holding {

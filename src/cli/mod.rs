@@ -52,6 +52,7 @@ mod log;
 mod logging;
 mod login_files;
 mod login_loans;
+mod login_stores;
 mod logs;
 mod manual;
 mod needs;

@@ -109,6 +109,9 @@ impl Credentials {
             Err(cause) if cause.cause.is_absent() && (is_login || is_optional(binding)) => {
                 return Ok(());
             }
+            Err(cause) if is_login && matches!(cause.cause, StoreError::LoginOver(_)) => {
+                return Ok(());
+            }
             lease => lease.map_err(unavailable)?,
         };
         let secret = &lease.secret;
@@ -122,7 +125,7 @@ impl Credentials {
                 issue.issue_key(name, &form, |text| secret.is(text))?;
             }
             None => {
-                let shape = known.unwrap_or_else(|| secret.shape());
+                let shape = known.unwrap_or_else(|| secret.shape(binding.claims.as_deref()));
                 issue.issue(name, &shape, |text| secret.is(text))?;
                 kept.keep(name, shape);
             }

@@ -8,11 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use zeroize::Zeroizing;
 
-use super::unreadable::{Fault, FileUnreadable};
+use super::unreadable::{FileFault, FileUnreadable};
 use super::{FileFormat, LoginFile, json};
 
 /// The token of one host.
-pub(crate) struct Entry {
+pub(crate) struct HostToken {
     /// Its member: a key, a section, a machine, an origin.
     pub(crate) member: String,
     /// Its host, with the port if that is not 443.
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
 ///
 /// # Errors
 /// [`FileUnreadable`] if it has another form.
-pub(crate) fn entries(file: &LoginFile, text: &str) -> Result<Vec<Entry>, FileUnreadable> {
+pub(crate) fn entries(file: &LoginFile, text: &str) -> Result<Vec<HostToken>, FileUnreadable> {
     let found = match file.format {
         FileFormat::Json => Ok(Vec::new()),
         FileFormat::DockerConfig => return docker(file, text),
@@ -59,7 +59,7 @@ pub(super) fn encoded(format: FileFormat, user: Option<&str>, token: &str) -> Ze
 }
 
 /// A file with these entries and nothing else, each with another token.
-pub(super) fn written(format: FileFormat, entries: &[(Entry, String)]) -> String {
+pub(super) fn written(format: FileFormat, entries: &[(HostToken, String)]) -> String {
     let each = entries
         .iter()
         .map(|(entry, token)| line(format, entry, token));
@@ -79,7 +79,7 @@ pub(super) fn written(format: FileFormat, entries: &[(Entry, String)]) -> String
     }
 }
 
-fn line(format: FileFormat, entry: &Entry, token: &str) -> String {
+fn line(format: FileFormat, entry: &HostToken, token: &str) -> String {
     let token = encoded(format, entry.user.as_deref(), token);
     let (member, token) = (&entry.member, token.as_str());
     let user = entry.user.as_deref().unwrap_or("x-access-token");
@@ -108,7 +108,7 @@ fn line(format: FileFormat, entry: &Entry, token: &str) -> String {
     }
 }
 
-fn docker(file: &LoginFile, text: &str) -> Result<Vec<Entry>, FileUnreadable> {
+fn docker(file: &LoginFile, text: &str) -> Result<Vec<HostToken>, FileUnreadable> {
     let auths = json::check(text).and_then(|()| json::find(text, "/auths"));
     let Some(auths) = auths.map_err(|fault| file.unreadable(fault))? else {
         return Ok(Vec::new());
@@ -121,7 +121,11 @@ fn docker(file: &LoginFile, text: &str) -> Result<Vec<Entry>, FileUnreadable> {
     found.collect()
 }
 
-fn docker_entry(text: &str, member: &str, value: Range<usize>) -> Result<Option<Entry>, Fault> {
+fn docker_entry(
+    text: &str,
+    member: &str,
+    value: Range<usize>,
+) -> Result<Option<HostToken>, FileFault> {
     let Some(auth) = json::find(&text[value.clone()], "/auth")? else {
         return Ok(None);
     };
@@ -129,35 +133,35 @@ fn docker_entry(text: &str, member: &str, value: Range<usize>) -> Result<Option<
     let Some(coded) = json::scalar(&text[at.clone()])? else {
         return Ok(None);
     };
-    let decoded = Zeroizing::new(STANDARD.decode(&*coded).map_err(|_| Fault::NoPair)?);
-    let pair = std::str::from_utf8(&decoded).map_err(|_| Fault::NoPair)?;
-    let (user, token) = pair.split_once(':').ok_or(Fault::NoPair)?;
-    Ok(Some(Entry {
+    let decoded = Zeroizing::new(STANDARD.decode(&*coded).map_err(|_| FileFault::NoPair)?);
+    let pair = std::str::from_utf8(&decoded).map_err(|_| FileFault::NoPair)?;
+    let (user, token) = pair.split_once(':').ok_or(FileFault::NoPair)?;
+    Ok(Some(HostToken {
         host: host_of(member),
         user: Some(user.to_owned()),
         value: Zeroizing::new(token.to_owned()),
         at,
-        ..Entry::of_host(member)
+        ..HostToken::of_host(member)
     }))
 }
 
-fn npmrc(text: &str) -> Vec<Entry> {
+fn npmrc(text: &str) -> Vec<HostToken> {
     let entry = |(start, line)| {
         let (key, at) = assignment(text, start, line, &['='])?;
         let registry = key.strip_suffix(":_authToken")?;
         let value = &text[at.clone()];
-        (registry.starts_with("//") && !value.contains("${")).then(|| Entry {
+        (registry.starts_with("//") && !value.contains("${")).then(|| HostToken {
             host: host_of(registry),
             value: Zeroizing::new(value.to_owned()),
             at,
-            ..Entry::of_host(key)
+            ..HostToken::of_host(key)
         })
     };
     lines(text).filter_map(entry).collect()
 }
 
-fn pypirc(text: &str) -> Vec<Entry> {
-    let mut found: Vec<Entry> = Vec::new();
+fn pypirc(text: &str) -> Vec<HostToken> {
+    let mut found: Vec<HostToken> = Vec::new();
     for (start, line) in lines(text) {
         let section = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
         if let Some((name, _)) = section {
@@ -167,9 +171,9 @@ fn pypirc(text: &str) -> Vec<Entry> {
                 _ => "",
             };
             let host = host.to_owned();
-            found.push(Entry {
+            found.push(HostToken {
                 host,
-                ..Entry::of_host(name)
+                ..HostToken::of_host(name)
             });
             continue;
         }
@@ -191,8 +195,8 @@ fn pypirc(text: &str) -> Vec<Entry> {
     found
 }
 
-fn netrc(text: &str) -> Result<Vec<Entry>, Fault> {
-    let mut found: Vec<Entry> = Vec::new();
+fn netrc(text: &str) -> Result<Vec<HostToken>, FileFault> {
+    let mut found: Vec<HostToken> = Vec::new();
     let mut in_macro = false;
     let mut key = None;
     for (start, line) in lines(text) {
@@ -205,19 +209,19 @@ fn netrc(text: &str) -> Result<Vec<Entry>, Fault> {
                 match word {
                     "machine" | "login" | "password" | "account" => key = Some(word),
                     // It is for any host, so it is no login.
-                    "default" => found.push(Entry::of_host("")),
+                    "default" => found.push(HostToken::of_host("")),
                     "macdef" => in_macro = true,
                     _ if in_macro => {}
                     _ => {
                         let number = text[..start].matches('\n').count() + 1;
                         let why = format!("line {number} has a word that is no key of `.netrc`");
-                        return Err(Fault::Form(why));
+                        return Err(FileFault::Form(why));
                     }
                 }
                 continue;
             };
             match (key, found.last_mut()) {
-                ("machine", _) => found.push(Entry::of_host(word)),
+                ("machine", _) => found.push(HostToken::of_host(word)),
                 ("login", Some(entry)) => entry.user = Some(word.to_owned()),
                 ("password", Some(entry)) => {
                     (entry.at, entry.value) = (at, Zeroizing::new(word.to_owned()));
@@ -229,26 +233,26 @@ fn netrc(text: &str) -> Result<Vec<Entry>, Fault> {
     Ok(found)
 }
 
-fn git_credentials(text: &str) -> Vec<Entry> {
+fn git_credentials(text: &str) -> Vec<HostToken> {
     let entry = |(start, line): (usize, &str)| {
         let rest = line.trim_end().strip_prefix("https://")?;
         let (login, place) = rest.rsplit_once('@')?;
         let (user, token) = login.split_once(':')?;
         let from = start + "https://".len() + user.len() + 1;
         let decoded = |text| percent_decode_str(text).decode_utf8().ok();
-        Some(Entry {
+        Some(HostToken {
             host: host_of(place),
             user: Some(decoded(user)?.into_owned()),
             value: Zeroizing::new(decoded(token)?.into_owned()),
             at: from..from + token.len(),
-            ..Entry::of_host(&format!("https://{place}"))
+            ..HostToken::of_host(&format!("https://{place}"))
         })
     };
     lines(text).filter_map(entry).collect()
 }
 
-fn gh_hosts(text: &str) -> Result<Vec<Entry>, Fault> {
-    let mut found: Vec<Entry> = Vec::new();
+fn gh_hosts(text: &str) -> Result<Vec<HostToken>, FileFault> {
+    let mut found: Vec<HostToken> = Vec::new();
     let mut depth = None;
     for (start, line) in lines(text) {
         let indent = line.len() - line.trim_start().len();
@@ -256,13 +260,13 @@ fn gh_hosts(text: &str) -> Result<Vec<Entry>, Fault> {
             continue;
         }
         let Some((key, at)) = assignment(text, start, line, &[':']) else {
-            return Err(Fault::Form(
+            return Err(FileFault::Form(
                 "it is no list of hosts in block style".to_owned(),
             ));
         };
         if indent == 0 {
             depth = None;
-            found.push(Entry::of_host(key));
+            found.push(HostToken::of_host(key));
         }
         // Deeper ones are of accounts that are not in use.
         let own = indent > 0 && *depth.get_or_insert(indent) == indent;
@@ -280,7 +284,7 @@ fn gh_hosts(text: &str) -> Result<Vec<Entry>, Fault> {
     Ok(found)
 }
 
-impl Entry {
+impl HostToken {
     /// An entry without a token.
     pub(super) fn of_host(host: &str) -> Self {
         Self {

@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-use super::entry::{self, Entry};
+use super::entry::{self, HostToken};
 use super::moment::{self, Written};
-use super::unreadable::{Fault, FileUnreadable};
+use super::unreadable::{FileFault, FileUnreadable};
 use super::{FileFormat, LoginFile, TokenKind, Tokens, json};
 
 /// Reads a login's tokens. `None` if the file has no login, as after a logout.
@@ -67,7 +67,7 @@ pub fn replace(
             continue;
         }
         let found = entry(file, &whole, member)?;
-        let found = found.ok_or_else(|| file.at(member, Fault::NoPlace))?;
+        let found = found.ok_or_else(|| file.at(member, FileFault::NoPlace))?;
         let token = entry::encoded(file.format, found.user.as_deref(), token);
         splice(&mut whole, found.at, &token);
     }
@@ -121,7 +121,9 @@ where
                 continue;
             }
             let found = text.map(|text| entry(file, text, member)).transpose()?;
-            let found = found.flatten().unwrap_or_else(|| Entry::of_host(member));
+            let found = found
+                .flatten()
+                .unwrap_or_else(|| HostToken::of_host(member));
             entries.push((found, phantom));
         }
         show_members(file, text, &mut whole)?;
@@ -174,7 +176,7 @@ fn show_members(
 }
 
 fn checked<'t>(file: &LoginFile, text: &'t [u8]) -> Result<&'t str, FileUnreadable> {
-    let no_text = |_| file.unreadable(Fault::Form("it is no text of UTF-8".to_owned()));
+    let no_text = |_| file.unreadable(FileFault::Form("it is no text of UTF-8".to_owned()));
     let text = std::str::from_utf8(text).map_err(no_text)?;
     if file.format == FileFormat::Json {
         json::check(text).map_err(|fault| file.unreadable(fault))?;
@@ -197,12 +199,12 @@ fn find(
 }
 
 /// The entry of a host.
-fn entry(file: &LoginFile, text: &str, member: &str) -> Result<Option<Entry>, FileUnreadable> {
+fn entry(file: &LoginFile, text: &str, member: &str) -> Result<Option<HostToken>, FileUnreadable> {
     let entries = entry::entries(file, text)?.into_iter();
     let mut found = entries.filter(|entry| entry.member == member);
     let first = found.next();
     match found.next() {
-        Some(_) => Err(file.at(member, Fault::Doubled)),
+        Some(_) => Err(file.at(member, FileFault::Doubled)),
         None => Ok(first),
     }
 }
@@ -215,7 +217,7 @@ fn end(
     let Some(found) = find(file, text, member)? else {
         return Ok(None);
     };
-    let read = moment::read(&found).ok_or_else(|| file.at(member, Fault::NoMoment))?;
+    let read = moment::read(&found).ok_or_else(|| file.at(member, FileFault::NoMoment))?;
     Ok(Some(read))
 }
 
@@ -234,7 +236,9 @@ fn set(
     let parent = member.rsplit_once('/').map_or("", |(parent, _)| parent);
     let object = json::find(text, parent).map_err(|fault| file.at(parent, fault))?;
     let object = object.filter(|at| text[at.clone()].starts_with('{'));
-    let start = object.ok_or_else(|| file.at(member, Fault::NoPlace))?.start;
+    let start = object
+        .ok_or_else(|| file.at(member, FileFault::NoPlace))?
+        .start;
     let is_empty = json::members(text, start).next().is_none();
     let name = json::quoted(&json::segments(member).last().unwrap_or_default());
     let added = Zeroizing::new(format!("{name}:{value}{}", if is_empty { "" } else { "," }));

@@ -21,9 +21,9 @@ use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
-pub(crate) use entry::{Entry, entries};
+pub(crate) use entry::{HostToken, entries};
 pub use tokens::{TokenKind, Tokens};
-pub use unreadable::{Fault, FileUnreadable};
+pub use unreadable::{FileFault, FileUnreadable};
 
 /// A login: who issues its tokens, where they are kept, and where each may go.
 #[derive(Debug, Clone)]
@@ -175,6 +175,7 @@ impl Login {
                 takes: Vec::new(),
                 cookies: Vec::new(),
                 batches: Vec::new(),
+                claims: Some(token.claims.clone()),
                 basic_user: None,
                 variables: Vec::new(),
                 role: match token.kind {

@@ -17,12 +17,12 @@ pub struct FileUnreadable {
     /// The member, if one is to blame.
     pub member: Option<String>,
     /// What is wrong with it.
-    pub fault: Fault,
+    pub fault: FileFault,
 }
 
 /// What is wrong with a program's file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum FileFault {
     /// It has another form.
     #[error("{0}")]
     Form(String),
@@ -56,7 +56,7 @@ impl LoginFile {
     }
 
     /// What is wrong with the file as a whole.
-    pub(super) fn unreadable(&self, fault: Fault) -> FileUnreadable {
+    pub(super) fn unreadable(&self, fault: FileFault) -> FileUnreadable {
         FileUnreadable {
             path: self.path.clone(),
             member: None,
@@ -65,7 +65,7 @@ impl LoginFile {
     }
 
     /// What is wrong with a member.
-    pub(crate) fn at(&self, member: &str, fault: Fault) -> FileUnreadable {
+    pub(crate) fn at(&self, member: &str, fault: FileFault) -> FileUnreadable {
         FileUnreadable {
             member: Some(member.to_owned()),
             ..self.unreadable(fault)

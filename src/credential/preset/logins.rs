@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::{all_parsed, origins, user_config};
+use super::parse::all_parsed;
+use super::user_config;
 use crate::credential::login::file::value;
 use crate::credential::login::{
-    ClientSecret, Entry, Fault, FileFormat, FileUnreadable, Issuer, Login, LoginFile, LoginPlace,
-    LoginToken, RequestFormat, TokenEndpoint, TokenKind, entries,
+    ClientSecret, FileFault, FileFormat, FileUnreadable, HostToken, Issuer, Login, LoginFile,
+    LoginPlace, LoginToken, RequestFormat, TokenEndpoint, TokenKind, entries,
 };
 use crate::message::{OriginPattern, Place};
 use crate::names::CredentialName;
@@ -52,7 +53,7 @@ impl PresetLogin {
         let text = user_config::text(&file.path).map_err(|doubt| FileUnreadable {
             path: file.path.clone(),
             member: None,
-            fault: Fault::Form(doubt.why),
+            fault: FileFault::Form(doubt.why),
         })?;
         let text = text.map(Zeroizing::new);
         if self.format == FileFormat::Json {
@@ -62,12 +63,12 @@ impl PresetLogin {
         }
         let found = text.map_or(Ok(Vec::new()), |text| entries(&file, &text))?;
         let mut logins = Vec::new();
-        for Entry { member, host, .. } in found {
+        for HostToken { member, host, .. } in found {
             let origin = host.parse::<OriginPattern>().ok();
             let is_own = origin.is_some() && origin.as_ref() == self.origins.first();
             let name = CredentialName::new(&format!("{}-{host}", self.name)).ok();
             let (Some(origin), Some(name)) = (origin, name) else {
-                return Err(file.at(&member, Fault::NoHost));
+                return Err(file.at(&member, FileFault::NoHost));
             };
             let one = file.with_access(member);
             logins.push(if is_own {
@@ -218,7 +219,7 @@ impl RawLogin {
             name: CredentialName::new(&self.name).map_err(|error| error.to_string())?,
             members: members.into_iter().filter_map(named).collect(),
             issuer: self.issuer()?,
-            origins: origins(&self.hosts)?,
+            origins: all_parsed(&self.hosts)?,
             places: all_parsed(&self.places)?,
             shape: match &self.shape {
                 None => None,

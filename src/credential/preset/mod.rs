@@ -5,6 +5,7 @@ mod javascript;
 mod logins;
 mod mapping;
 mod packages;
+mod parse;
 mod python;
 mod registry;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
 use logins::RawLogin;
+use parse::all_parsed;
 
 pub use logins::PresetLogin;
 pub use mapping::RegistryMapping;
@@ -208,6 +210,7 @@ impl PresetCredential {
             foreign: Foreign::Refuse,
             takes: self.takes.clone(),
             cookies: self.cookies.clone(),
+            claims: None,
             batches: self.batches.clone(),
             basic_user: self.basic_user.clone(),
             variables: self.variables.clone(),
@@ -270,7 +273,7 @@ fn read(text: &str) -> Result<Preset, String> {
         Ok(PresetCredential {
             name: CredentialName::new(&credential.name).map_err(|error| error.to_string())?,
             variables: credential.variables.clone(),
-            origins: origins(&credential.hosts)?,
+            origins: all_parsed(&credential.hosts)?,
             your_host: credential.your_host.clone(),
             places: all_parsed(&credential.places)?,
             shapes: credential
@@ -288,14 +291,14 @@ fn read(text: &str) -> Result<Preset, String> {
     Ok(Preset {
         name: raw.name,
         title: raw.title,
-        allow: origins(&raw.allow)?,
+        allow: all_parsed(&raw.allow)?,
         home: raw.home,
         registry: match raw.registry {
             None => None,
             Some(registry) => Some(PackageRegistry {
                 clients: registry.clients,
-                public: origins(&registry.public)?,
-                downloads: origins(&registry.downloads)?,
+                public: all_parsed(&registry.public)?,
+                downloads: all_parsed(&registry.downloads)?,
             }),
         },
         projects: raw.projects,
@@ -307,20 +310,6 @@ fn read(text: &str) -> Result<Preset, String> {
             .map(RawLogin::read)
             .collect::<Result<_, _>>()?,
     })
-}
-
-fn origins(hosts: &[String]) -> Result<Vec<OriginPattern>, String> {
-    all_parsed(hosts)
-}
-
-fn all_parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
-    texts: &[String],
-) -> Result<Vec<T>, String> {
-    texts.iter().map(|text| parsed(text)).collect()
-}
-
-fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error| format!("{text}: {error}"))
 }
 
 /// The presets parsed so far, in the order of the table. A run needs one or two of them, if any.
