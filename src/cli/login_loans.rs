@@ -1,12 +1,13 @@
 //! The logins of a run: those that flags, files and references name, and those of its agent.
 
+use std::collections::BTreeSet;
+
 use super::failure::Failure;
-use super::resolve::ResolvedConfig;
 use super::terminal::safe;
-use crate::config::{Allowed, Config, keys, state};
+use crate::config::{Config, keys, state};
 use crate::credential::login::{Login, LoginPlace};
-use crate::credential::preset;
-use crate::message::{HostPattern, OriginPattern};
+use crate::credential::{Stored, preset};
+use crate::message::OriginPattern;
 use crate::names::CredentialName;
 
 /// A login of the agent's profile that is not used, and the credential that is used in its place.
@@ -17,80 +18,85 @@ pub struct UnusedLogin {
     pub instead: CredentialName,
 }
 
-impl ResolvedConfig {
-    /// Binds the logins that flags and the file name, and finds those that credentials refer to.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] if there is no such login, or another credential is for its hosts.
-    pub(super) fn bind_logins(&mut self, config: &Config) -> Result<(), Failure> {
-        for name in &config.logins {
-            for login in known(name)? {
-                if let Some(other) = self.bound_beside(&login) {
-                    return Err(two(&login.name, &other));
+/// Returns the logins that flags and the file name.
+///
+/// # Errors
+/// Returns a [`Failure`] if there is no such login, or a credential of these is for its hosts.
+pub(super) fn named(config: &Config, stored: &[Stored]) -> Result<Vec<Login>, Failure> {
+    let mut bound = stored.to_vec();
+    let mut named = Vec::new();
+    for name in &config.logins {
+        for login in known(name)? {
+            if let Some(other) = beside(&bound, &login) {
+                return Err(two(&login.name, &other));
+            }
+            bound.extend(login.stored());
+            named.push(login);
+        }
+    }
+    Ok(named)
+}
+
+/// Returns the logins that credentials take tokens of, beside these.
+///
+/// # Errors
+/// Returns a [`Failure`] if there is no such login.
+pub(super) fn referred(config: &Config, others: &[Login]) -> Result<Vec<Login>, Failure> {
+    let references = config.credentials.iter().flat_map(|one| one.references());
+    let names: BTreeSet<&str> = references
+        .filter_map(|reference| Some(reference.login_name()?.as_str()))
+        .filter(|name| others.iter().all(|other| other.name.as_str() != *name))
+        .collect();
+    let found: Result<Vec<_>, _> = names.into_iter().map(known).collect();
+    Ok(found?.concat())
+}
+
+/// Returns the logins of an agent, but for those for whose hosts a person named or set a
+/// credential. They count before there is any: the agent may log in inside.
+///
+/// # Errors
+/// Returns a [`Failure`] if there is no such login.
+pub(super) fn offered(
+    config: &Config,
+    stored: &[Stored],
+) -> Result<(Vec<Login>, Vec<UnusedLogin>), Failure> {
+    let mut bound = stored.to_vec();
+    let (mut offered, mut unused) = (Vec::new(), Vec::new());
+    for name in &config.offered_logins {
+        for login in known(name)? {
+            match beside(&bound, &login) {
+                None => {
+                    bound.extend(login.stored());
+                    offered.push(login);
                 }
-                self.bind(login);
-            }
-        }
-        let references = config.credentials.iter().flat_map(|one| one.references());
-        for name in references.filter_map(|reference| reference.login_name()) {
-            if !self.logins.iter().any(|known| known.name == *name) {
-                self.logins.extend(known(name.as_str())?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Binds the logins of an agent, unless a credential that a person named or set is for their
-    /// hosts. They are bound before there is any: the agent may log in inside.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] if there is no such login.
-    pub(super) fn offer_logins(&mut self, config: &Config) -> Result<(), Failure> {
-        for name in &config.offered_logins {
-            for login in known(name)? {
-                match self.bound_beside(&login) {
-                    None => self.bind(login),
-                    Some(instead) if instead != login.name && is_there(&login) => {
-                        let login = login.name;
-                        self.unused.push(UnusedLogin { login, instead });
-                    }
-                    Some(_) => {}
+                Some(instead) if instead != login.name && is_there(&login) => {
+                    let login = login.name;
+                    unused.push(UnusedLogin { login, instead });
                 }
+                Some(_) => {}
             }
         }
-        Ok(())
     }
+    Ok((offered, unused))
+}
 
-    fn bind(&mut self, login: Login) {
-        let endpoint = login.issuer.iter().map(|issuer| &issuer.endpoint.origin);
-        self.offered.extend(endpoint.map(|origin| Allowed {
-            host: HostPattern::Exact(origin.authority.host.clone()),
-            port: origin.authority.port,
-        }));
-        self.stored.extend(login.stored());
-        self.logins.push(login);
-    }
+/// Whether one of these logins is bound to one of these origins.
+pub(super) fn are_at(logins: &[Login], origins: &[OriginPattern]) -> bool {
+    let mut tokens = logins.iter().flat_map(|login| &login.tokens);
+    tokens.any(|token| {
+        let mut bound = token.origins.iter();
+        bound.any(|bound| origins.iter().any(|origin| origin.overlaps(bound)))
+    })
+}
 
-    /// Whether a login is bound to one of these origins.
-    pub(super) fn has_login_at(&self, origins: &[OriginPattern]) -> bool {
-        let mut tokens = self.logins.iter().flat_map(|login| &login.tokens);
-        tokens.any(|token| {
-            let mut bound = token.origins.iter();
-            bound.any(|bound| origins.iter().any(|origin| origin.overlaps(bound)))
-        })
-    }
-
-    /// Returns a credential that has a login's name, or is bound to one of its hosts.
-    fn bound_beside(&self, login: &Login) -> Option<CredentialName> {
-        let origins = login.tokens.iter().flat_map(|token| &token.origins);
-        let origins: Vec<&OriginPattern> = origins.collect();
-        let is_beside = |bound: &OriginPattern| origins.iter().any(|one| one.overlaps(bound));
-        let mut bindings = self.bindings();
-        let found = bindings.find(|binding| {
-            binding.credential == login.name || binding.origins.iter().any(is_beside)
-        });
-        found.map(|binding| binding.credential.clone())
-    }
+/// Returns a credential that has a login's name, or is bound to one of its hosts.
+fn beside(stored: &[Stored], login: &Login) -> Option<CredentialName> {
+    let mut bindings = stored.iter().map(|one| &one.binding);
+    let found = bindings.find(|binding| {
+        let is_named_so = binding.credential == login.name;
+        is_named_so || are_at(std::slice::from_ref(login), &binding.origins)
+    });
+    found.map(|binding| binding.credential.clone())
 }
 
 /// Whether somebody has logged in.

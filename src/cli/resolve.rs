@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::failure::Failure;
-use super::login_loans::UnusedLogin;
+use super::login_loans::{self, UnusedLogin};
 use super::shell_loans::{ShellLoans, Withheld};
 use crate::config::{self, Allowed, Config};
 use crate::credential::login::Login;
@@ -13,7 +13,7 @@ use crate::credential::preset::{
 };
 use crate::credential::signing::sigv4;
 use crate::credential::{SecretRef, SecretUnsafe, Stored, unexpected_reach, unfit};
-use crate::message::OriginPattern;
+use crate::message::{HostPattern, OriginPattern};
 use crate::names::CredentialName;
 use crate::session::Binding;
 
@@ -58,7 +58,11 @@ impl ResolvedConfig {
             resolved.stored.extend(bind(credential)?);
             bound.insert(credential.name.clone());
         }
-        resolved.bind_logins(config)?;
+        for login in login_loans::named(config, &resolved.stored)? {
+            resolved.log_in(login);
+        }
+        let referred = login_loans::referred(config, &resolved.logins)?;
+        resolved.logins.extend(referred);
         let mut presets: Vec<&'static Preset> = Vec::new();
         for name in &config.presets {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
@@ -76,7 +80,9 @@ impl ResolvedConfig {
         }
         if let Some(names) = shell.names(config)? {
             resolved.add_known(&config.allow, &names, &mut bound)?;
-            resolved.offer_logins(config)?;
+            let (logins, unused) = login_loans::offered(config, &resolved.stored)?;
+            logins.into_iter().for_each(|login| resolved.log_in(login));
+            resolved.unused = unused;
         }
         for preset in presets {
             resolved.offer(preset, &bound);
@@ -88,6 +94,18 @@ impl ResolvedConfig {
             resolved.offer(preset, &bound);
         }
         Ok(resolved)
+    }
+
+    /// Binds the tokens of a login, and offers the host that issues them.
+    fn log_in(&mut self, login: Login) {
+        let issuer = login.issuer.iter();
+        let endpoint = issuer.map(|issuer| &issuer.endpoint.origin.authority);
+        self.offered.extend(endpoint.map(|authority| Allowed {
+            host: HostPattern::Exact(authority.host.clone()),
+            port: authority.port,
+        }));
+        self.stored.extend(login.stored());
+        self.logins.push(login);
     }
 
     /// Adds the credentials of these names whose variables are set and not in use, unless their
@@ -269,7 +287,7 @@ impl ResolvedConfig {
                 continue;
             }
             // A login that was named is used instead.
-            if self.has_login_at(&credential.origins) {
+            if login_loans::are_at(&self.logins, &credential.origins) {
                 continue;
             }
             if credential.origins.is_empty() && registry.is_empty() {
