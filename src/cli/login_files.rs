@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use super::failure::Failure;
+use super::login_loans;
 use crate::credential::login::{Login, LoginFile, LoginPlace, TokenKind, file};
 use crate::files;
 use crate::launch::home_files::HomeFile;
@@ -24,14 +25,22 @@ pub(super) fn of(logins: &[Login], phantoms: &Phantoms) -> Result<Vec<HomeFile>,
         }
     }
     let mut copies = Vec::new();
-    for (path, mut logins) in by_file.into_iter().filter(|(path, _)| path.exists()) {
-        let text = files::shown(path, MOST_MIB).map_err(|error| unread(path, &error))?;
-        let text = Zeroizing::new(text);
+    for (path, mut logins) in by_file {
+        let text = match path.exists() {
+            false => None,
+            true => {
+                let text = files::shown(path, MOST_MIB).map_err(|error| unread(path, &error))?;
+                Some(Zeroizing::new(text))
+            }
+        };
+        let text = text.as_ref().map(|text| text.as_bytes());
         let mut unreadable = None;
-        logins.retain(|(_, of)| match file::read(of, text.as_bytes()) {
-            Ok(tokens) => tokens.is_some(),
-            Err(error) => unreadable.replace(error).is_some(),
-        });
+        let mut is_in = |of| match text.map(|text| file::read(of, text)) {
+            Some(Ok(tokens)) => tokens.is_some(),
+            Some(Err(error)) => unreadable.replace(error).is_some(),
+            None => false,
+        };
+        logins.retain(|(login, of)| is_in(of) || login_loans::is_kept(login));
         if let Some(error) = unreadable {
             return Err(unread(path, &error));
         }
@@ -43,7 +52,7 @@ pub(super) fn of(logins: &[Login], phantoms: &Phantoms) -> Result<Vec<HomeFile>,
             };
             (*file, phantom)
         });
-        let shown = file::show_all(shown, Some(text.as_bytes()));
+        let shown = file::show_all(shown, text);
         let shown = shown.map_err(|error| unread(path, &error))?;
         copies.extend(
             inside

@@ -9,6 +9,7 @@ use crate::credential::login::{Login, LoginPlace};
 use crate::credential::{Stored, preset};
 use crate::message::OriginPattern;
 use crate::names::CredentialName;
+use crate::state::{LoginRows, RowName};
 
 /// A login of the agent's profile that is not used, and the credential that is used in its place.
 pub struct UnusedLogin {
@@ -25,7 +26,13 @@ pub struct UnusedLogin {
 pub(super) fn named(config: &Config, stored: &[Stored]) -> Result<Vec<Login>, Failure> {
     let mut bound = stored.to_vec();
     let mut named = Vec::new();
-    for name in &config.logins {
+    let is_own = |name: &&String| {
+        config
+            .logins
+            .iter()
+            .any(|own| own.login.name.as_str() == *name)
+    };
+    for name in config.named_logins.iter().filter(|name| !is_own(name)) {
         for login in known(name)? {
             if let Some(other) = beside(&bound, &login) {
                 return Err(two(&login.name, &other));
@@ -102,9 +109,15 @@ fn beside(stored: &[Stored], login: &Login) -> Option<CredentialName> {
 /// Whether somebody has logged in.
 pub(super) fn is_there(login: &Login) -> bool {
     match &login.place {
-        LoginPlace::File(file) => file.path.exists(),
+        LoginPlace::File(file) => file.path.exists() || is_kept(login),
         LoginPlace::State => true,
     }
+}
+
+/// Whether the gateway's state has it, which comes before the file of its program.
+pub(super) fn is_kept(login: &Login) -> bool {
+    let rows = state::logins_folder().map(LoginRows::at);
+    rows.is_some_and(|rows| rows.has(&RowName::kept(login.name.clone())))
 }
 
 /// Returns the logins of a name: a program may be logged in at several hosts, and each of them is

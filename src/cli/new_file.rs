@@ -22,8 +22,12 @@ pub(super) fn learned(config: &Config, needs: &Needs) -> Result<String, Failure>
         let presets: Vec<String> = config.presets.iter().map(|name| quoted(name)).collect();
         text.push_str(&format!("presets = [{}]\n", presets.join(", ")));
     }
-    if !config.logins.is_empty() {
-        let logins: Vec<String> = config.logins.iter().map(|name| quoted(name)).collect();
+    if !config.named_logins.is_empty() {
+        let logins: Vec<String> = config
+            .named_logins
+            .iter()
+            .map(|name| quoted(name))
+            .collect();
         text.push_str(&format!("logins = [{}]\n", logins.join(", ")));
     }
     text.push_str(&format!("rules = '''\n{}'''\n", needs.rules(config)));

@@ -58,6 +58,11 @@ impl ResolvedConfig {
             resolved.stored.extend(bind(credential)?);
             bound.insert(credential.name.clone());
         }
+        for own in &config.logins {
+            resolved.stored.extend(own.stored());
+            resolved.logins.push(own.login.clone());
+            bound.insert(own.login.name.clone());
+        }
         for login in login_loans::named(config, &resolved.stored)? {
             resolved.log_in(login);
         }

@@ -215,7 +215,7 @@ impl Flags {
         for credential in &mut config.credentials[configured..] {
             credential.by_flag = true;
         }
-        for (_, what, hint) in bind::mistakes(&config.credentials) {
+        for (_, what, hint) in bind::mistakes(&config.credentials, &config.logins) {
             line.refuse("--secret", what, hint);
         }
         if self.aws.is_none() && !self.buckets.is_empty() {
@@ -233,10 +233,12 @@ impl Flags {
         config.presets.dedup();
         for text in &self.logins {
             let read = super::credential::login_name(text);
-            config.logins.extend(line.value("--login", text, read));
+            config
+                .named_logins
+                .extend(line.value("--login", text, read));
         }
-        config.logins.sort();
-        config.logins.dedup();
+        config.named_logins.sort();
+        config.named_logins.dedup();
     }
 
     fn reach(&self, config: &mut Config, line: &mut Line) {

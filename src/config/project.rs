@@ -171,7 +171,7 @@ mod tests {
         .unwrap();
         assert!(config.policy.decide() && config.file.is_none());
         assert_eq!((config.allow.len(), config.presets.len()), (1, 1));
-        assert_eq!(config.logins, ["gh"]);
+        assert_eq!(config.named_logins, ["gh"]);
         assert_eq!(config.sandbox.hide, [Path::new("/srv/app/secrets")]);
         assert_eq!(
             config.project.as_deref(),

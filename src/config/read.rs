@@ -17,8 +17,8 @@ use super::literal::shown;
 use super::section::Section;
 use super::validate::{self, Spans};
 use super::{
-    AllOrigins, Allowed, Config, ConfigError, control, credential, export, fact, listener, origin,
-    sandbox, settings, state, vault, via,
+    AllOrigins, Allowed, Config, ConfigError, control, credential, export, fact, listener, login,
+    origin, sandbox, settings, state, vault, via,
 };
 
 impl Config {
@@ -160,7 +160,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             let presets = section.each("presets", known_preset).into_iter();
             config.presets = presets.map(Spanned::into_inner).collect();
             let logins = section.each("logins", login_name).into_iter();
-            config.logins = logins.map(Spanned::into_inner).collect();
+            config.named_logins = logins.map(Spanned::into_inner).collect();
         }
         "runtime" => config.runtime = settings::runtime(section),
         "resolver" => config.resolver = settings::resolver(section),
@@ -211,6 +211,12 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             section,
             &mut config.credentials,
             &mut spans.credentials,
+        ),
+        "login" => take(
+            login::login(section),
+            section,
+            &mut config.logins,
+            &mut spans.logins,
         ),
         _ => take(
             origin::origin(section),

@@ -66,7 +66,7 @@ impl Config {
             policy: self.policy,
             allow: self.allow,
             presets: self.presets,
-            logins: self.logins,
+            named_logins: self.named_logins,
             credentials: self.credentials,
             facts: self.facts,
             ..user
