@@ -51,6 +51,8 @@ mod listening;
 mod log;
 mod logging;
 mod login;
+mod login_files;
+mod login_loans;
 mod login_stores;
 mod logins;
 mod logs;
