@@ -9,8 +9,8 @@ use super::shell_loans::ShellLoans;
 use super::terminal_text::as_argument;
 use super::{granted as grants, lending, login_stores};
 use crate::config::{self, Config};
-use crate::credential::login::Issuer;
-use crate::credential::{Credentials, Holding, SecretRef, Stores, Vault, VaultSettings};
+use crate::credential::login::{Issuer, Login};
+use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
 use crate::gateway::{Snapshot, chain};
 use crate::message::{Origin, OriginPattern};
 use crate::origin::resolve::StubResolver;
@@ -28,7 +28,7 @@ pub fn first(
     rules: Vec<OriginRule>,
 ) -> Result<Snapshot, Failure> {
     let origins = Arc::new(origins(config, &resolved.encoded_slash, rules)?);
-    let credentials = credentials(config, &resolved)?;
+    let credentials = credentials(config, resolved.stored.clone(), &resolved.logins)?;
     let credentials = credentials.with_holding(config.limits.holding());
     let mut sources = sources(config, &resolved, credentials.bindings())?;
     sources.extend(granted(config)?);
@@ -53,7 +53,9 @@ pub fn next(
     granted: &[Source],
 ) -> Result<Snapshot, Failure> {
     let origins = origins(config, &resolved.encoded_slash, Vec::new())?;
-    let credentials = next_credentials(&before.credentials, old, config, &resolved)?;
+    let stored = resolved.stored.clone();
+    let credentials =
+        next_credentials(&before.credentials, old, config, (stored, &resolved.logins))?;
     let mut sources = sources(config, &resolved, credentials.bindings())?;
     sources.extend_from_slice(granted);
     let policies = before.policies.next(&sources, config.facts.clone());
@@ -77,10 +79,14 @@ pub fn next(
 ///
 /// # Errors
 /// Returns a [`Failure`] if they are ambiguous, too wide or too open.
-pub fn credentials(config: &Config, resolved: &ResolvedConfig) -> Result<Credentials, Failure> {
-    let stores = stores(config, resolved)?;
-    let stores = stores.with_logins(login_stores::settings(config, &resolved.logins, |_| None)?);
-    Credentials::new(resolved.stored.clone(), &stores).map_err(|error| ambiguous(&error))
+pub fn credentials(
+    config: &Config,
+    stored: Vec<Stored>,
+    logins: &[Login],
+) -> Result<Credentials, Failure> {
+    let stores = stores(config, &stored, logins)?;
+    let stores = stores.with_logins(login_stores::settings(config, logins, |_| None)?, None);
+    Credentials::new(stored, &stores).map_err(|error| ambiguous(&error))
 }
 
 /// Returns the credentials that follow others, with what those already read.
@@ -88,15 +94,15 @@ fn next_credentials(
     before: &Credentials,
     old: &Config,
     config: &Config,
-    resolved: &ResolvedConfig,
+    (stored, logins): (Vec<Stored>, &[Login]),
 ) -> Result<Credentials, Failure> {
     let servers = config.vault.iter().flat_map(|vault| vault.servers.clone());
     let servers: Vec<_> = servers.collect();
     let same_way = old.store_way(&servers) == config.store_way(&servers);
     let same_vault = old.vault == config.vault && same_way;
     let made = match same_vault {
-        true => Stores::new(references(resolved)),
-        false => stores(config, resolved)?,
+        true => Stores::new(references(&stored, logins)),
+        false => stores(config, &stored, logins)?,
     };
     // An unchanged way keeps its client, and so do the logins that are renewed by it.
     let known = before.stores().logins();
@@ -105,9 +111,10 @@ fn next_credentials(
         let way = |config: &Config| config.store_way(std::slice::from_ref(server));
         known.client(server).filter(|_| way(then) == way(now))
     };
-    let made = made.with_logins(login_stores::settings(config, &resolved.logins, same)?);
-    let stores = made.after(before.stores(), references(resolved), same_vault);
-    let next = before.next(resolved.stored.clone(), &stores);
+    let settings = login_stores::settings(config, logins, same)?;
+    let stores = made.after(before.stores(), references(&stored, logins), same_vault);
+    let stores = stores.with_logins(settings, Some(before.stores()));
+    let next = before.next(stored, &stores);
     let holding = Holding {
         limit: config.limits.max_buffered_request,
         ..before.holding().clone()
@@ -118,19 +125,20 @@ fn next_credentials(
 }
 
 /// Where the secrets of credentials are, and those that issuers of logins are asked with.
-fn references(resolved: &ResolvedConfig) -> impl Iterator<Item = &SecretRef> {
-    let issuers = resolved
-        .logins
-        .iter()
-        .filter_map(|login| login.issuer.as_ref());
-    let stored = resolved.stored.iter().map(|stored| &stored.from);
+fn references<'r>(
+    stored: &'r [Stored],
+    logins: &'r [Login],
+) -> impl Iterator<Item = &'r SecretRef> {
+    let issuers = logins.iter().filter_map(|login| login.issuer.as_ref());
+    let stored = stored.iter().map(|stored| &stored.from);
     stored.chain(issuers.flat_map(Issuer::references))
 }
 
-fn stores(config: &Config, resolved: &ResolvedConfig) -> Result<Stores, Failure> {
+fn stores(config: &Config, stored: &[Stored], logins: &[Login]) -> Result<Stores, Failure> {
+    let references = references(stored, logins);
     Ok(match &config.vault {
-        None => Stores::new(references(resolved)),
-        Some(settings) => Stores::with_vault(references(resolved), vault(config, settings)?),
+        None => Stores::new(references),
+        Some(settings) => Stores::with_vault(references, vault(config, settings)?),
     })
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{Backend, HttpClient, StoreError, Stores};
+use super::fault::of_state;
 use super::held::{OwnLogin, Told};
 use super::lock::LoginLock;
 use super::place::{OwnTokens, TokenPlace};
@@ -150,7 +151,7 @@ impl Logins {
         let _lock = locked(rows, name).await?;
         let mut latest: Option<RowLogin> = None;
         for of in rows.names().await? {
-            if of.login == *name && of.session.is_some() {
+            if of.login == *name && of.grant.is_some() {
                 let row = rows.read(&of).await?;
                 latest = latest.into_iter().chain(row).max_by_key(|row| row.written);
             }
@@ -204,7 +205,7 @@ impl Logins {
         }
     }
 
-    /// Writes down what a session logged in to.
+    /// Writes down what a session logged in to, in the row of what it logged in to before.
     async fn written(
         &self,
         session: &SessionId,
@@ -213,9 +214,9 @@ impl Logins {
     ) -> Result<RowName, StoreError> {
         let rows = self.state()?;
         let _lock = locked(rows, &login.name).await?;
-        let name = RowName {
-            login: login.name.clone(),
-            session: Some(session.clone()),
+        let name = match self.store.held.own(session, &login.name) {
+            Some(OwnLogin::Captured(_, TokenPlace::Row(name))) if rows.rows.has(&name) => name,
+            _ => RowName::granted(login.name.clone()).map_err(|why| of_state(&why))?,
         };
         let before = rows.read(&name).await?.map_or(0, |row| row.version);
         rows.write(&name, before, (login, tokens)).await?;

@@ -24,8 +24,6 @@ pub(super) struct HeldLogins {
     pub(super) refused: Mutex<HashMap<CredentialName, (String, Box<str>)>>,
     /// The tokens that were made of keys.
     made: Mutex<HashMap<CredentialName, OwnTokens>>,
-    /// Shared by renewals under way, which the end of the process waits for.
-    pub(super) renewals: tokio::sync::RwLock<()>,
 }
 
 /// When an access token ends, and what it may do.

@@ -143,7 +143,7 @@ impl TokenPlace {
                     return Ok(None);
                 };
                 let mut found = rows.read(name).await?;
-                if found.is_none() && name.session.is_some() {
+                if found.is_none() && name.grant.is_some() {
                     found = rows.read(&RowName::kept(name.login.clone())).await?;
                 }
                 Ok(found.map(|row| HeldTokens {

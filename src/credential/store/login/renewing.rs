@@ -11,7 +11,7 @@ use super::held::HeldLogins;
 use super::issuer::{IssuerClients, NotRenewed};
 use super::lock::LoginLock;
 use super::place::{HeldTokens, OwnTokens, TokenPlace};
-use crate::credential::login::{Issuer, Login, LoginPlace, TokenGrant, Tokens};
+use crate::credential::login::{Issuer, Login, TokenGrant, Tokens};
 use crate::names::hex;
 
 /// A login, and all that its renewal needs.
@@ -34,10 +34,7 @@ impl Renewal<'_> {
         let held = self.read().await?;
         match &self.login.issuer {
             _ if !held.is_due() => Ok(held),
-            Some(issuer) if held.tokens.refresh.is_some() => {
-                let _busy = self.held.renewals.read().await;
-                self.renewed(held, issuer).await
-            }
+            Some(issuer) if held.tokens.refresh.is_some() => self.renewed(held, issuer).await,
             _ if held.serves() => Ok(held),
             _ => Err(self.over("its access token has ended, and nothing renews it")),
         }
@@ -133,9 +130,9 @@ impl Renewal<'_> {
         let Some(rows) = &self.held.rows else {
             return Err(StoreError::LoginUnusable(NO_STATE.into()));
         };
-        let program = match &self.login.place {
-            LoginPlace::File(file) => file.lock.as_deref(),
-            LoginPlace::State => None,
+        let program = match self.place {
+            TokenPlace::File(file) => file.lock.as_deref(),
+            _ => None,
         };
         LoginLock::take(&rows.rows, &self.login.name, program, wait).await
     }

@@ -1,9 +1,6 @@
 //! The store of logins: gives the tokens of a session's login, renewed in time.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::time::timeout;
 
 use super::super::material::Material;
 use super::super::{
@@ -93,8 +90,13 @@ impl LoginStore {
         self.held.end(session);
     }
 
+    /// Whether there are any.
+    pub(in super::super) fn is_any(&self) -> bool {
+        !self.logins.is_empty()
+    }
+
     /// A session's login of this name, and where its tokens are: what the session logged in to
-    /// itself comes first.
+    /// itself comes first, then what is kept for the user, then the file of its program.
     pub(super) fn of_session(
         &self,
         session: &SessionId,
@@ -106,10 +108,17 @@ impl LoginStore {
             None => {}
         }
         let login = self.named(name).ok_or(StoreError::Absent)?;
+        let kept = RowName::kept(name.clone());
+        let is_kept = || {
+            self.held
+                .rows
+                .as_ref()
+                .is_some_and(|rows| rows.rows.has(&kept))
+        };
         let place = match &login.place {
             _ if is_made(login) => self.held.made(name),
-            LoginPlace::File(file) => TokenPlace::File(file.clone()),
-            LoginPlace::State => TokenPlace::Row(RowName::kept(name.clone())),
+            LoginPlace::File(file) if !is_kept() => TokenPlace::File(file.clone()),
+            _ => TokenPlace::Row(kept),
         };
         Ok((login.clone(), place))
     }
@@ -144,14 +153,6 @@ impl SecretStore for LoginStore {
             self.tokens(from, session).await
         })
     }
-
-    /// Waits for renewals under way: their answers would be lost.
-    fn close(&self) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
-            let waited = timeout(ENDING, self.held.renewals.write()).await;
-            waited.map(drop).map_err(|_| StoreError::TimedOut(ENDING))
-        })
-    }
 }
 
 /// Whether its tokens are made of a key or a secret, and need no place.
@@ -159,6 +160,3 @@ fn is_made(login: &Login) -> bool {
     let issuer = login.issuer.as_ref();
     issuer.is_some_and(|issuer| issuer.grant != TokenGrant::Refresh)
 }
-
-/// Longer than a client waits for an answer.
-const ENDING: Duration = Duration::from_secs(15);
