@@ -20,7 +20,7 @@ use crate::config::{Config, state};
 use crate::credential::login::{Issuer, Login, LoginPlace, TokenKind, Tokens, file};
 use crate::credential::{Logins, RowLogin, StoreError, Stores, preset};
 use crate::files;
-use crate::names::{CredentialName, SessionId};
+use crate::names::CredentialName;
 
 /// List the logins that the gateway holds or finds in programs' files; keep and forget them
 #[derive(Args)]
@@ -55,8 +55,8 @@ struct ListedLogin {
     account: Option<String>,
     /// The file of its program; `None` if it is in the state.
     file: Option<String>,
-    /// The session that made it, if nobody said that it is kept.
-    session: Option<SessionId>,
+    /// Whether a person said that it is kept. Otherwise it is a session's.
+    is_kept: bool,
     ends: Option<SystemTime>,
     hosts: Vec<String>,
 }
@@ -198,7 +198,7 @@ async fn list(config: &Config, terminal: &Terminal) -> Result<(), Failure> {
 impl ListedLogin {
     fn of_row(row: RowLogin) -> Self {
         Self {
-            session: row.name.session.clone(),
+            is_kept: row.name.grant.is_none(),
             ..Self::of(&row.login, &row.tokens)
         }
     }
@@ -215,7 +215,7 @@ impl ListedLogin {
                 LoginPlace::File(file) => Some(file.path.display().to_string()),
                 LoginPlace::State => None,
             },
-            session: None,
+            is_kept: true,
             ends: tokens.expires,
             hosts: access
                 .flat_map(|one| &one.origins)
@@ -228,16 +228,15 @@ impl ListedLogin {
         let place = self.file.as_deref().unwrap_or("state");
         json!({
             "name": self.name.as_str(), "account": self.account, "place": place,
-            "kept": self.session.is_none(), "session": self.session.as_ref().map(ToString::to_string),
-            "ends": self.ends.and_then(moment), "hosts": self.hosts,
+            "kept": self.is_kept, "ends": self.ends.and_then(moment), "hosts": self.hosts,
         })
     }
 
     fn line(&self) -> String {
-        let place = match (&self.file, &self.session) {
+        let place = match (&self.file, self.is_kept) {
             (Some(file), _) => format!("in {}", safe(file)),
-            (None, None) => "kept".to_owned(),
-            (None, Some(session)) => format!("of session {session}, not kept"),
+            (None, true) => "kept".to_owned(),
+            (None, false) => "of a session, not kept".to_owned(),
         };
         let ends = self.ends.and_then(moment);
         let ends = ends.map(|text| format!("  until {}", text[..16].replace('T', " ")));
@@ -293,14 +292,14 @@ fn opened(config: &Config, issued: &[Login]) -> Result<Logins, Failure> {
     let issuers = issued.iter().filter_map(|login| login.issuer.as_ref());
     let stores = Stores::new(issuers.flat_map(Issuer::references));
     let settings = login_stores::settings(config, issued, |_| None)?;
-    Ok(stores.with_logins(settings).logins())
+    Ok(stores.with_logins(settings, None).logins())
 }
 
 /// What sessions logged in to and nobody kept, the oldest first.
 async fn waiting(logins: &Logins) -> Result<Vec<RowLogin>, Failure> {
     let rows = logins.rows().await;
     let mut rows = rows.map_err(|error| failed("the logins cannot be read", &error))?;
-    rows.retain(|row| row.name.session.is_some());
+    rows.retain(|row| row.name.grant.is_some());
     rows.sort_by_key(|row| row.written);
     Ok(rows)
 }
