@@ -63,8 +63,8 @@ pub struct App {
     pub(super) standing: StandingRules,
     /// What is revoked for every gateway of this user.
     pub(super) revocations: KeptRevocations,
-    /// The logins that it was started with.
-    pub(super) logins: Vec<Login>,
+    /// The logins that it was started with, whose files workloads get.
+    pub(super) file_logins: Vec<Login>,
 }
 
 impl App {
@@ -87,7 +87,7 @@ impl App {
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
         let standing = StandingRules::of(&generation::granted(&config)?);
-        let logins = resolved.logins.clone();
+        let file_logins = resolved.logins.clone();
         let first = generation::first(&config, resolved, rules)?;
         let ids = Ids::new().map_err(Failure::no_randomness)?;
         let shared = SharedState::new(first, log(&config, runs_as)?, ids);
@@ -105,7 +105,7 @@ impl App {
             keeper: OnceCell::new(),
             standing,
             revocations: KeptRevocations::default(),
-            logins,
+            file_logins,
         })
     }
 

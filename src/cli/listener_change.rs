@@ -154,7 +154,7 @@ impl App {
             .change_listeners(&snapshot, config, Some(first))
             .await?;
         let mut publication = Publication::default();
-        let given = (&**snapshot.credentials.bindings(), &self.logins[..]);
+        let given = (&**snapshot.credentials.bindings(), &self.file_logins[..]);
         for OpenedSession { session, ca, .. } in &change.opened {
             publication.certificate(config, session, ca)?;
             publication.phantoms(config, given, (session, &session.phantoms()))?;
