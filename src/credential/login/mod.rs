@@ -1,6 +1,8 @@
 //! Logins: grants of authorization servers (RFC 6749) that the gateway holds and renews. The
 //! workload gets their phantoms.
 
+mod token_answer;
+mod token_request;
 mod tokens;
 
 use http::Uri;
@@ -12,6 +14,8 @@ use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
+pub use token_answer::{TokenAnswer, UnmappedToken};
+pub use token_request::TokenRequest;
 pub use tokens::{TokenKind, Tokens};
 
 /// A login: who issues its tokens, where they are kept, and where each may go.
