@@ -10,6 +10,7 @@ mod archive;
 mod audit;
 mod binding;
 mod ca;
+mod capture;
 mod client_environment;
 mod completions;
 mod confirm;

@@ -36,8 +36,8 @@ impl Credentials {
     /// Issues the phantoms that a live session lacks, drawn from its key, when these credentials
     /// follow those of `before`.
     ///
-    /// Phantoms that the session holds stay as they are, unless the credential is gone or its
-    /// declared form changed: those are retired.
+    /// Phantoms that the session holds stay as they are, unless the credential is gone, is not `held`
+    /// or has another declared form: those are retired.
     ///
     /// # Errors
     /// [`IssueFailure`] by cause. The session is unchanged.
@@ -46,15 +46,16 @@ impl Credentials {
         before: &Self,
         session: &Session,
         kept: &mut KeptShapes,
+        held: impl Fn(&CredentialName) -> bool,
     ) -> Result<Option<Phantoms>, IssueFailure> {
         let Some(key) = session.key() else {
             return Ok(None);
         };
-        let held = session.phantoms();
-        let keeps = |name: &CredentialName| self.keeps_form(before, name);
-        let mut issue = Issue::after(key, (held.all(), held.retired()), keeps);
+        let phantoms = session.phantoms();
+        let keeps = |name: &CredentialName| held(name) && self.keeps_form(before, name);
+        let mut issue = Issue::after(key, (phantoms.all(), phantoms.retired()), keeps);
         for (at, binding) in self.bindings().all().enumerate() {
-            if !issue.has(&binding.credential) {
+            if held(&binding.credential) && !issue.has(&binding.credential) {
                 self.issue_one(session.id(), &mut issue, kept, at, binding)
                     .await?;
             }

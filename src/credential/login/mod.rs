@@ -1,11 +1,15 @@
 //! Logins: grants of authorization servers (RFC 6749) that the gateway holds and renews. The
 //! workload gets their phantoms.
 
+mod asked;
+mod known;
+mod shown;
 mod token_answer;
 mod token_request;
 mod tokens;
 
 use http::Uri;
+use zeroize::Zeroizing;
 
 use super::store::SecretRef;
 use super::stored::Stored;
@@ -14,6 +18,8 @@ use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
+pub use asked::{AskedTokens, OwnTokens};
+pub use known::{KnownLogin, KnownLogins, LoginHolder};
 pub use token_answer::{TokenAnswer, UnmappedToken};
 pub use token_request::TokenRequest;
 pub use tokens::{TokenKind, Tokens};
@@ -72,8 +78,20 @@ pub struct Issuer {
     pub revocation: Option<TokenEndpoint>,
     /// The client that the tokens are issued to.
     pub client: Option<String>,
+    /// The client's secret, if it has one that is in its file or part of the program.
+    pub client_secret: Option<ClientSecret>,
     /// The format of requests.
     pub requests: RequestFormat,
+}
+
+/// The secret of a client. Its `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientSecret(pub Zeroizing<String>);
+
+impl std::fmt::Debug for ClientSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientSecret")
+    }
 }
 
 /// An endpoint of an authorization server.
@@ -116,6 +134,13 @@ impl Login {
     #[must_use]
     pub fn credential(&self, kind: TokenKind) -> CredentialName {
         kind.of(&self.name)
+    }
+
+    /// Whether a credential is one of its tokens.
+    #[must_use]
+    pub fn has(&self, credential: &CredentialName) -> bool {
+        let mut kinds = self.tokens.iter().map(|token| token.kind);
+        kinds.any(|kind| self.credential(kind) == *credential)
     }
 
     /// What the session may hold of it: one credential for each token.

@@ -2,7 +2,11 @@
 
 use std::cell::Cell;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use percent_encoding::percent_decode_str;
 use zeroize::Zeroizing;
 
 use crate::body::{FormFault, FormKind};
@@ -21,6 +25,10 @@ pub struct TokenRequest {
     pub resource: Option<String>,
     /// The refresh token to renew by, or the token to revoke.
     pub presented: Option<Zeroizing<String>>,
+    /// The client's secret, if the request shows it.
+    pub secret: Option<Zeroizing<String>>,
+    /// Whether it is JSON.
+    pub is_json: bool,
     /// Whether its members are written like `refreshToken`.
     pub camel_case: bool,
 }
@@ -30,11 +38,17 @@ impl TokenRequest {
     ///
     /// Members of another spelling count too, since some reader may see them.
     ///
+    /// `None` if it names no grant, unless it `is_known` where it goes.
+    ///
     /// # Errors
     /// [`FormFault`] if readers could disagree about it, or it cannot be read.
-    pub fn read(fields: &HeaderMap, content: &[u8]) -> Result<Self, FormFault> {
+    pub fn read(
+        fields: &HeaderMap,
+        content: &[u8],
+        is_known: bool,
+    ) -> Result<Option<Self>, FormFault> {
         let Some(kind) = FormKind::of(fields)? else {
-            return Ok(Self::default());
+            return Ok(is_known.then(Self::default));
         };
         let camel_case = Cell::new(false);
         let values = |wanted: &str| {
@@ -51,16 +65,39 @@ impl TokenRequest {
             [Some(text)] => Ok(Some(std::mem::take(text)).filter(|text| !text.is_empty())),
             _ => Err(FormFault::Twice),
         };
+        let grant = one("granttype")?;
+        if grant.is_none() && !is_known {
+            return Ok(None);
+        }
         let resource = values("resource")?.into_iter().next().flatten();
         let presented = one("refreshtoken")?.or(one("token")?);
-        Ok(Self {
-            grant: one("granttype")?,
-            client: one("clientid")?,
+        let (mut client, mut secret) = (one("clientid")?, one("clientsecret")?.map(Zeroizing::new));
+        if let Some((id, text)) = basic(fields) {
+            client.get_or_insert(id);
+            secret.get_or_insert(text);
+        }
+        Ok(Some(Self {
+            grant,
+            client,
+            secret,
+            is_json: kind == FormKind::Json,
             resource: resource.or(one("service")?),
             presented: presented.map(Zeroizing::new),
             camel_case: camel_case.get(),
-        })
+        }))
     }
+}
+
+/// The client and its secret in `Authorization: Basic` (RFC 6749 §2.3.1).
+fn basic(fields: &HeaderMap) -> Option<(String, Zeroizing<String>)> {
+    let value = fields.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = value.split_once(' ')?;
+    let is_basic = scheme.eq_ignore_ascii_case("basic");
+    let pair = Zeroizing::new(STANDARD.decode(encoded).ok().filter(|_| is_basic)?);
+    let (id, secret) = std::str::from_utf8(&pair).ok()?.split_once(':')?;
+    let plain = |text| percent_decode_str(text).decode_utf8().ok();
+    let secret = Zeroizing::new(plain(secret)?.into_owned());
+    Some((plain(id)?.into_owned(), secret))
 }
 
 #[cfg(test)]
@@ -73,7 +110,8 @@ mod tests {
     fn read(kind: &'static str, content: &str) -> Result<TokenRequest, FormFault> {
         let kind = HeaderValue::from_static(kind);
         let fields = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);
-        TokenRequest::read(&fields, content.as_bytes())
+        let is_known = !content.starts_with("grant");
+        TokenRequest::read(&fields, content.as_bytes(), is_known).map(Option::unwrap)
     }
 
     const FORM: &str = "application/x-www-form-urlencoded";
@@ -115,5 +153,8 @@ mod tests {
         ] {
             assert!(read(kind, content).is_err(), "{content}");
         }
+        let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(FORM))]);
+        let none = TokenRequest::read(&fields, b"token=a&token=b", false);
+        assert!(none.unwrap().is_none(), "a form that asks for no token");
     }
 }

@@ -15,6 +15,7 @@ mod material;
 #[cfg(test)]
 mod memory;
 mod reference;
+mod stub;
 mod vault;
 
 use std::sync::Arc;
