@@ -201,6 +201,11 @@ impl App {
             Some(known) => known.login.clone(),
             None => unknown_login(asked).ok_or(UnmappedToken::Host)?,
         };
+        for kind in TokenKind::ALL {
+            if login.tokens.iter().all(|token| token.kind != kind) {
+                login.tokens.push(LoginToken::kept(kind));
+            }
+        }
         let all = login.tokens.iter_mut();
         all.for_each(|token| token.origins.retain(is_free));
         if login.tokens.iter().all(|token| token.origins.is_empty()) {
@@ -271,22 +276,14 @@ fn unknown_login(asked: &AskedTokens) -> Option<Login> {
     let named = request.resource.as_deref().and_then(origin_of);
     let origin = named.unwrap_or_else(|| asked.endpoint.origin.clone());
     let bearer = "header:authorization:Bearer".parse().ok()?;
-    let token = |kind| LoginToken {
-        kind,
-        origins: match kind {
-            TokenKind::Access => vec![OriginPattern {
-                scheme: origin.scheme,
-                hosts: HostPattern::Exact(origin.authority.host.clone()),
-                port: origin.authority.port,
-            }],
-            TokenKind::Refresh | TokenKind::Id => Vec::new(),
-        },
-        places: match kind {
-            TokenKind::Access => vec![Place::clone(&bearer), Place::BasicPassword],
-            TokenKind::Refresh | TokenKind::Id => Vec::new(),
-        },
-        shape: None,
-        claims: Vec::new(),
+    let access = LoginToken {
+        origins: vec![OriginPattern {
+            scheme: origin.scheme,
+            hosts: HostPattern::Exact(origin.authority.host.clone()),
+            port: origin.authority.port,
+        }],
+        places: vec![bearer, Place::BasicPassword],
+        ..LoginToken::kept(TokenKind::Access)
     };
     Some(Login {
         name: CredentialName::new(origin.authority.host.as_str()).ok()?,
@@ -301,7 +298,7 @@ fn unknown_login(asked: &AskedTokens) -> Option<Login> {
                 false => RequestFormat::Form,
             },
         }),
-        tokens: TokenKind::ALL.map(token).to_vec(),
+        tokens: vec![access],
     })
 }
 

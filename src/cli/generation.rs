@@ -11,7 +11,8 @@ use super::shell_loans::ShellLoans;
 use super::terminal_text::as_argument;
 use super::{granted as grants, lending};
 use crate::config::{self, Config};
-use crate::credential::login::{KnownLogin, KnownLogins, LoginHolder};
+use crate::credential::login::{KnownLogin, KnownLogins, Login, LoginHolder};
+use crate::credential::preset;
 use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
 use crate::gateway::{Snapshot, chain};
 use crate::message::OriginPattern;
@@ -99,14 +100,16 @@ fn following(
     })
 }
 
-/// The logins whose endpoints are known: those of the configuration, and those of sessions.
+/// The logins whose endpoints are known: those of the configuration, those of sessions, and those
+/// that presets know.
 fn known_logins(resolved: &ResolvedConfig, captured: &[CapturedLogin]) -> KnownLogins {
-    let configured = resolved.logins.iter().map(|login| KnownLogin {
-        login: login.clone(),
-        holder: LoginHolder::Everyone,
-    });
+    let known = |login: Login, holder| KnownLogin { login, holder };
+    let configured = resolved.logins.iter().cloned();
+    let configured = configured.map(|login| known(login, LoginHolder::Everyone));
     let captured = captured.iter().map(CapturedLogin::known);
-    KnownLogins::new(configured.chain(captured))
+    let presets = preset::logins().flat_map(|one| one.at_home(Path::new("/")));
+    let presets = presets.map(|login| known(login, LoginHolder::Nobody));
+    KnownLogins::new(configured.chain(captured).chain(presets))
 }
 
 /// Returns the credentials of a configuration, with their stores.

@@ -91,7 +91,9 @@ impl Credentials {
         let private_key = source.reference().private_key();
         let known = binding.shape.as_ref().or(kept.of(name)).cloned();
         // Whether an optional part is there is looked up each time.
-        let is_settled = binding.shape.is_some() || !is_optional(binding);
+        // A login may have ended, and its issuer need not have given each token.
+        let is_optional = is_optional(binding) || source.is_of_login();
+        let is_settled = binding.shape.is_some() || !is_optional;
         let unavailable = |cause| IssueFailure::Unavailable {
             credential: name.clone(),
             cause,
@@ -106,7 +108,7 @@ impl Credentials {
             return Ok(());
         }
         let lease = match source.resolve(Some(session)).await {
-            Err(cause) if cause.cause.is_absent() && is_optional(binding) => {
+            Err(cause) if cause.cause.is_absent() && is_optional => {
                 return Ok(());
             }
             lease => lease.map_err(unavailable)?,

@@ -2,13 +2,19 @@
 //! workload gets their phantoms.
 
 mod asked;
+pub mod file;
+mod json;
 mod known;
+mod moment;
 mod shown;
 mod token_answer;
 mod token_request;
 mod tokens;
 
+use std::path::PathBuf;
+
 use http::Uri;
+use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::store::SecretRef;
@@ -51,19 +57,26 @@ pub enum LoginPlace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginFile {
     /// Its absolute path.
-    pub path: std::path::PathBuf,
+    pub path: PathBuf,
+    /// Where the sandbox has it, below its home.
+    pub inside: PathBuf,
+    /// The folder that the program makes while it renews, and removes: its own lock.
+    pub lock: Option<PathBuf>,
     /// Its format.
     pub format: FileFormat,
     /// The member of each token, in the terms of the format: a JSON pointer, for example.
     pub members: Vec<(TokenKind, String)>,
     /// The member that says when the access token ends.
     pub expires: Option<String>,
+    /// The member that says when it was renewed (RFC 3339).
+    pub renewed: Option<String>,
     /// Further members that the sandbox's copy keeps. All others are left out of it.
     pub shown: Vec<String>,
 }
 
 /// The format of a program's file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FileFormat {
     /// JSON (RFC 8259). Members are JSON pointers (RFC 6901).
     Json,
@@ -104,7 +117,8 @@ pub struct TokenEndpoint {
 }
 
 /// The format of requests to a token endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RequestFormat {
     /// A form, as RFC 6749 says.
     #[default]
@@ -126,6 +140,20 @@ pub struct LoginToken {
     pub shape: Option<Shape>,
     /// The claims that its phantom keeps, if it is a JSON Web Token, beside those of every phantom.
     pub claims: Vec<String>,
+}
+
+impl LoginToken {
+    /// A token that is presented nowhere.
+    #[must_use]
+    pub fn kept(kind: TokenKind) -> Self {
+        Self {
+            kind,
+            origins: Vec::new(),
+            places: Vec::new(),
+            shape: None,
+            claims: Vec::new(),
+        }
+    }
 }
 
 impl Login {

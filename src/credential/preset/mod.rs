@@ -2,6 +2,7 @@
 //! tests check it.
 
 mod javascript;
+mod logins;
 mod mapping;
 mod packages;
 mod python;
@@ -20,6 +21,9 @@ use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
+use logins::RawLogin;
+
+pub use logins::PresetLogin;
 pub use mapping::RegistryMapping;
 pub use registry::{PackageClients, PackageRegistry};
 pub use user_config::{RegistryDoubt, UserConfig};
@@ -43,6 +47,8 @@ pub struct Preset {
     pub encoded_slash: bool,
     /// Its credentials.
     pub credentials: Vec<PresetCredential>,
+    /// The logins of its programs.
+    pub logins: Vec<PresetLogin>,
 }
 
 /// One credential of a service.
@@ -93,6 +99,19 @@ pub fn with_encoded_slash() -> impl Iterator<Item = &'static Preset> {
     let perhaps = texts.filter(|(_, (_, text))| text.contains("encoded_slash"));
     let found = perhaps.map(|(index, _)| at(index));
     found.filter(|preset| preset.encoded_slash)
+}
+
+/// The logins of all presets. Only presets that have one are parsed.
+pub fn logins() -> impl Iterator<Item = &'static PresetLogin> {
+    let texts = table::SERVICES.iter().enumerate();
+    let perhaps = texts.filter(|(_, (_, text))| text.contains("[[login]]"));
+    perhaps.flat_map(|(index, _)| &at(index).logins)
+}
+
+/// The login with this name.
+#[must_use]
+pub fn login_named(name: &str) -> Option<&'static PresetLogin> {
+    logins().find(|login| login.name.as_str() == name)
 }
 
 /// The names of all presets, sorted.
@@ -215,6 +234,8 @@ struct RawPreset {
     encoded_slash: bool,
     #[serde(default)]
     credential: Vec<RawCredential>,
+    #[serde(default)]
+    login: Vec<RawLogin>,
 }
 
 #[derive(Deserialize)]
@@ -248,12 +269,6 @@ struct RawCredential {
 
 fn read(text: &str) -> Result<Preset, String> {
     let raw: RawPreset = toml::from_str(text).map_err(|error| error.to_string())?;
-    let origins = |hosts: &[String]| {
-        hosts
-            .iter()
-            .map(|host| parsed(host))
-            .collect::<Result<Vec<OriginPattern>, _>>()
-    };
     let credentials = raw.credential.iter().map(|credential| {
         Ok(PresetCredential {
             name: CredentialName::new(&credential.name).map_err(|error| error.to_string())?,
@@ -290,7 +305,16 @@ fn read(text: &str) -> Result<Preset, String> {
         projects: raw.projects,
         encoded_slash: raw.encoded_slash,
         credentials,
+        logins: raw
+            .login
+            .into_iter()
+            .map(RawLogin::read)
+            .collect::<Result<_, _>>()?,
     })
+}
+
+fn origins(hosts: &[String]) -> Result<Vec<OriginPattern>, String> {
+    all_parsed(hosts)
 }
 
 fn all_parsed<T: std::str::FromStr<Err: std::fmt::Display>>(

@@ -1,0 +1,436 @@
+//! The files in which programs keep their logins: reading tokens from them, replacing tokens in
+//! them, and the copy that the sandbox has.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
+
+use super::moment::{self, Written};
+use super::{LoginFile, TokenKind, Tokens, json};
+
+/// A program's file cannot be read. The message holds no value of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{}`{}: {fault}; correct it, or log in again with the program that writes it",
+    path.display(),
+    member.as_ref().map(|member| format!(", member `{member}`")).unwrap_or_default()
+)]
+pub struct FileUnreadable {
+    /// The file.
+    pub path: PathBuf,
+    /// The member, if one is to blame.
+    pub member: Option<String>,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+/// What is wrong with a program's file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// It has another form.
+    #[error("{0}")]
+    Form(String),
+    /// The member is there twice.
+    #[error("it is there twice, so that programs may disagree on its value")]
+    Doubled,
+    /// The member is not a text.
+    #[error("it is not a text")]
+    NoText,
+    /// The member is no moment.
+    #[error("it is neither a number of seconds or milliseconds nor a date of RFC 3339")]
+    NoMoment,
+    /// There is nothing that the member could be added to.
+    #[error("it is not there, and there is no object for it")]
+    NoPlace,
+}
+
+/// Reads a login's tokens. `None` if the file has no login, as after a logout.
+///
+/// # Errors
+/// [`FileUnreadable`] names the member.
+pub fn read(file: &LoginFile, text: &[u8]) -> Result<Option<Tokens>, FileUnreadable> {
+    let text = checked(file, text)?;
+    let token = |kind| {
+        let Some(member) = file.member(kind) else {
+            return Ok(None);
+        };
+        Ok(find(file, text, member)?.map(|found| found.value))
+    };
+    let (access, refresh) = (token(TokenKind::Access)?, token(TokenKind::Refresh)?);
+    // Some programs keep the refresh token alone: an access token is due at once.
+    let access = match (access, file.member(TokenKind::Access), &refresh) {
+        (Some(access), ..) => access,
+        (None, None, Some(_)) => Zeroizing::default(),
+        _ => return Ok(None),
+    };
+    let expires = match &file.expires {
+        _ if access.is_empty() => Some(SystemTime::UNIX_EPOCH),
+        Some(member) => end(file, text, member)?.map(|(end, _)| end),
+        None => moment::of_token(&access),
+    };
+    let id = token(TokenKind::Id)?;
+    Ok(Some(Tokens {
+        access,
+        refresh,
+        id,
+        expires,
+        scope: None,
+    }))
+}
+
+/// The file with other tokens in it. Every other byte stays. An end that nobody told stays as it
+/// is.
+///
+/// # Errors
+/// [`FileUnreadable`] names the member.
+pub fn replace(
+    file: &LoginFile,
+    text: &[u8],
+    tokens: &Tokens,
+) -> Result<Zeroizing<Vec<u8>>, FileUnreadable> {
+    let mut whole = Zeroizing::new(checked(file, text)?.to_owned());
+    for (kind, member) in &file.members {
+        if let Some(token) = tokens.of(*kind) {
+            set(
+                file,
+                &mut whole,
+                member,
+                &Zeroizing::new(json::quoted(token)),
+            )?;
+        }
+    }
+    if let (Some(member), Some(expires)) = (&file.expires, tokens.expires) {
+        let form = end(file, &whole, member)?.map_or(Written::Milliseconds, |(_, form)| form);
+        set(file, &mut whole, member, &moment::write(expires, form))?;
+    }
+    if let Some(member) = &file.renewed {
+        let now = moment::write(SystemTime::now(), Written::Text);
+        set(file, &mut whole, member, &now)?;
+    }
+    Ok(Zeroizing::new(whole.as_bytes().to_vec()))
+}
+
+/// What the sandbox has of a file with one login: see [`show_all`].
+///
+/// # Errors
+/// [`FileUnreadable`] names the member.
+pub fn show(
+    file: &LoginFile,
+    text: Option<&[u8]>,
+    phantom: impl Fn(TokenKind) -> Option<String>,
+) -> Result<Option<Vec<u8>>, FileUnreadable> {
+    show_all([(file, phantom)], text)
+}
+
+/// What the sandbox has of a file: the phantoms of each login in it, the members that its program
+/// needs, and an end far in the future. `None` if there is no phantom for it.
+///
+/// # Errors
+/// [`FileUnreadable`] names the member.
+pub fn show_all<'f, F>(
+    logins: impl IntoIterator<Item = (&'f LoginFile, F)>,
+    text: Option<&[u8]>,
+) -> Result<Option<Vec<u8>>, FileUnreadable>
+where
+    F: Fn(TokenKind) -> Option<String>,
+{
+    let mut whole = Value::Object(Map::new());
+    let mut is_logged_in = false;
+    for (file, phantom) in logins {
+        let text = text.map(|text| checked(file, text)).transpose()?;
+        for (kind, member) in &file.members {
+            if let Some(phantom) = phantom(*kind) {
+                is_logged_in = true;
+                put(&mut whole, member, Value::from(phantom));
+            }
+        }
+        show_members(file, text, &mut whole)?;
+    }
+    Ok(is_logged_in.then(|| format!("{whole:#}\n").into_bytes()))
+}
+
+/// Adds what a program needs beside its tokens.
+fn show_members(
+    file: &LoginFile,
+    text: Option<&str>,
+    whole: &mut Value,
+) -> Result<(), FileUnreadable> {
+    let moments = [
+        (&file.expires, Written::Milliseconds),
+        (&file.renewed, Written::Text),
+    ];
+    for (member, usual) in moments {
+        let Some(member) = member else { continue };
+        let found = text.map(|text| end(file, text, member)).transpose()?;
+        let form = found.flatten().map_or(usual, |(_, form)| form);
+        put(whole, member, parsed(&moment::write(moment::far(), form)));
+    }
+    for member in file.shown.iter().filter(|_| text.is_some()) {
+        let text = text.unwrap_or_default();
+        if let Some(at) = json::find(text, member).map_err(|fault| file.at(member, fault))? {
+            put(whole, member, parsed(&text[at]));
+        }
+    }
+    Ok(())
+}
+
+/// Where a member is, and its value.
+struct Found {
+    value: Zeroizing<String>,
+}
+
+fn checked<'t>(file: &LoginFile, text: &'t [u8]) -> Result<&'t str, FileUnreadable> {
+    let unreadable = |fault| FileUnreadable {
+        path: file.path.clone(),
+        member: None,
+        fault,
+    };
+    let text = std::str::from_utf8(text)
+        .map_err(|_| unreadable(Fault::Form("it is no text of UTF-8".to_owned())))?;
+    json::check(text).map_err(unreadable)?;
+    Ok(text)
+}
+
+fn find(file: &LoginFile, text: &str, member: &str) -> Result<Option<Found>, FileUnreadable> {
+    let found = || {
+        let Some(at) = json::find(text, member)? else {
+            return Ok(None);
+        };
+        Ok(json::scalar(&text[at])?.map(|value| Found { value }))
+    };
+    found().map_err(|fault| file.at(member, fault))
+}
+
+fn end(
+    file: &LoginFile,
+    text: &str,
+    member: &str,
+) -> Result<Option<(SystemTime, Written)>, FileUnreadable> {
+    let Some(found) = find(file, text, member)? else {
+        return Ok(None);
+    };
+    let read = moment::read(&found.value).ok_or_else(|| file.at(member, Fault::NoMoment))?;
+    Ok(Some(read))
+}
+
+/// Gives a member this value: in its place, or as the first of its object.
+fn set(
+    file: &LoginFile,
+    text: &mut Zeroizing<String>,
+    member: &str,
+    value: &str,
+) -> Result<(), FileUnreadable> {
+    let found = json::find(text, member).map_err(|fault| file.at(member, fault))?;
+    if let Some(at) = found {
+        splice(text, at, value);
+        return Ok(());
+    }
+    let parent = member.rsplit_once('/').map_or("", |(parent, _)| parent);
+    let object = json::find(text, parent).map_err(|fault| file.at(parent, fault))?;
+    let object = object.filter(|at| text[at.clone()].starts_with('{'));
+    let start = object.ok_or_else(|| file.at(member, Fault::NoPlace))?.start;
+    let is_empty = json::members(text, start).next().is_none();
+    let name = json::quoted(&json::segments(member).last().unwrap_or_default());
+    let added = Zeroizing::new(format!("{name}:{value}{}", if is_empty { "" } else { "," }));
+    splice(text, start + 1..start + 1, &added);
+    Ok(())
+}
+
+/// Replaces a part of a text, without a copy of the former text that stays in memory.
+fn splice(text: &mut Zeroizing<String>, at: Range<usize>, value: &str) {
+    let mut whole = Zeroizing::new(String::with_capacity(text.len() + value.len()));
+    whole.push_str(&text[..at.start]);
+    whole.push_str(value);
+    whole.push_str(&text[at.end..]);
+    *text = whole;
+}
+
+fn put(whole: &mut Value, pointer: &str, value: Value) {
+    let mut at = whole;
+    for segment in json::segments(pointer) {
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        at = &mut at[segment];
+    }
+    *at = value;
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+impl LoginFile {
+    fn member(&self, kind: TokenKind) -> Option<&str> {
+        let mut members = self.members.iter();
+        let found = members.find(|(known, _)| *known == kind);
+        found.map(|(_, member)| member.as_str())
+    }
+
+    fn at(&self, member: &str, fault: Fault) -> FileUnreadable {
+        FileUnreadable {
+            path: self.path.clone(),
+            member: Some(member.to_owned()),
+            fault,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FileFormat;
+    use super::*;
+
+    fn file() -> LoginFile {
+        LoginFile {
+            path: "/home/u/creds.json".into(),
+            inside: "creds.json".into(),
+            lock: None,
+            format: FileFormat::Json,
+            members: vec![
+                (TokenKind::Access, "/a/access".to_owned()),
+                (TokenKind::Refresh, "/a/refresh".to_owned()),
+                (TokenKind::Id, "/a/id".to_owned()),
+            ],
+            expires: Some("/a/end".to_owned()),
+            renewed: None,
+            shown: vec!["/a/scopes".to_owned(), "/mode".to_owned()],
+        }
+    }
+
+    fn tokens(text: &str) -> Option<(String, Option<String>, Option<u64>)> {
+        let tokens = read(&file(), text.as_bytes()).unwrap()?;
+        let seconds = |end: SystemTime| {
+            end.duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap()
+                .as_secs()
+        };
+        let refresh = tokens.refresh.map(|token| token.to_string());
+        Some((
+            tokens.access.to_string(),
+            refresh,
+            tokens.expires.map(seconds),
+        ))
+    }
+
+    #[test]
+    fn a_login_is_read_with_its_end_in_every_form() {
+        for (end, seconds) in [
+            ("1763000000", Some(1_763_000_000)),
+            ("1763000000999", Some(1_763_000_000)),
+            ("\"1763000000\"", Some(1_763_000_000)),
+            ("\"2025-11-13T02:13:20Z\"", Some(1_763_000_000)),
+            ("\"2025-11-13T03:13:20.5+01:00\"", Some(1_763_000_000)),
+            ("null", None),
+        ] {
+            let text = format!(
+                r#"{{"x":[{{"a":"}}"}}],"a":{{"access":"A\u002dA","refresh":"R","end":{end}}}}}"#
+            );
+            let expected = ("A-A".to_owned(), Some("R".to_owned()), seconds);
+            assert_eq!(tokens(&text), Some(expected), "{end}");
+        }
+        for text in [
+            "{}",
+            r#"{"a":{}}"#,
+            r#"{"a":{"access":""}}"#,
+            r#"{"a":{"access":null,"refresh":"R"}}"#,
+        ] {
+            assert_eq!(tokens(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_another_form_is_refused_without_a_value_of_it() {
+        for (text, part) in [
+            (
+                r#"{"a":{"access":"CANARY","refr"#,
+                "it is no whole JSON document: EOF",
+            ),
+            (
+                r#"{"a":{"access":"CANARY"}} CANARY"#,
+                "it is no whole JSON document: trailing",
+            ),
+            (
+                r#"{"a":{"access":"CANARY","access":"CANARY2"}}"#,
+                "member `/a/access`: it is there twice",
+            ),
+            (
+                r#"{"a":{"access":"CANARY","\u0061ccess":"x"}}"#,
+                "it is there twice",
+            ),
+            (r#"{"a":{"access":"CANARY"},"a":{}}"#, "it is there twice"),
+            (
+                r#"{"a":{"access":["CANARY"]}}"#,
+                "member `/a/access`: it is not a text",
+            ),
+            (
+                r#"{"a":{"access":"CANARY","end":"CANARY"}}"#,
+                "member `/a/end`: it is neither",
+            ),
+        ] {
+            let refused = read(&file(), text.as_bytes()).err().unwrap();
+            let shown = format!("{refused} {refused:?}");
+            assert!(
+                shown.contains(part) && shown.contains("log in again"),
+                "{shown}"
+            );
+            assert!(
+                shown.contains("/home/u/creds.json") && !shown.contains("CANARY"),
+                "{shown}"
+            );
+        }
+    }
+
+    #[test]
+    fn tokens_are_replaced_and_every_other_byte_stays() {
+        let new = Tokens {
+            access: Zeroizing::new("new\"A".to_owned()),
+            refresh: Some(Zeroizing::new("newR".to_owned())),
+            id: None,
+            expires: Some(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(9)),
+            scope: None,
+        };
+        for (before, after) in [
+            (
+                "{ \"mcp\" : {\"t\":\"keep\"},\n \"a\": {\"end\" : 1763000000,\t\"access\":\"A\", \"id\":\"I\",\"refresh\":\"R\"} , \"z\":1.50}\n",
+                "{ \"mcp\" : {\"t\":\"keep\"},\n \"a\": {\"end\" : 9,\t\"access\":\"new\\\"A\", \"id\":\"I\",\"refresh\":\"newR\"} , \"z\":1.50}\n",
+            ),
+            (
+                r#"{"a":{"end":"2025-11-13T02:13:20Z","access":"A"}}"#,
+                r#"{"a":{"refresh":"newR","end":"1970-01-01T00:00:09Z","access":"new\"A"}}"#,
+            ),
+            (
+                r#"{"a":{ }}"#,
+                r#"{"a":{"end":9000,"refresh":"newR","access":"new\"A" }}"#,
+            ),
+        ] {
+            let replaced = replace(&file(), before.as_bytes(), &new).unwrap();
+            assert_eq!(std::str::from_utf8(&replaced).unwrap(), after);
+        }
+        assert!(replace(&file(), b"[]", &new).is_err());
+    }
+
+    #[test]
+    fn the_sandbox_has_phantoms_what_its_program_needs_and_nothing_else() {
+        let text = r#"{"a":{"access":"CANARY","refresh":"CANARY","id":"CANARY","end":1763000000999,
+            "scopes":["x"],"other":"CANARY"},"mcp":{"t":"CANARY"},"mode":"m"}"#;
+        let phantom =
+            |kind: TokenKind| (kind != TokenKind::Id).then(|| format!("P{}", kind.as_str()));
+        let shown = show(&file(), Some(text.as_bytes()), phantom)
+            .unwrap()
+            .unwrap();
+        let shown: Value = serde_json::from_slice(&shown).unwrap();
+        let expected = r#"{"a":{"access":"Paccess","refresh":"Prefresh","end":4102444800000,
+            "scopes":["x"]},"mode":"m"}"#;
+        assert_eq!(shown, serde_json::from_str::<Value>(expected).unwrap());
+        let alone = show(&file(), None, phantom).unwrap().unwrap();
+        assert!(String::from_utf8(alone).unwrap().contains("Prefresh"));
+        assert_eq!(
+            show(&file(), Some(text.as_bytes()), |_| None).unwrap(),
+            None
+        );
+    }
+}

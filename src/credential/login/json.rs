@@ -1,0 +1,105 @@
+//! Members of a JSON document, found in place, so that every other byte of it stays.
+
+use std::ops::Range;
+
+use serde::de::IgnoredAny;
+use zeroize::Zeroizing;
+
+use super::file::Fault;
+
+/// Checks that a text is one JSON document.
+pub(super) fn check(text: &str) -> Result<(), Fault> {
+    let read = serde_json::from_str::<IgnoredAny>(text);
+    read.map(|_| ())
+        .map_err(|error| Fault::Form(format!("it is no whole JSON document: {error}")))
+}
+
+/// Where the value of a pointer's member (RFC 6901) is in a document that was checked; `None` if it
+/// has no such member.
+pub(super) fn find(text: &str, pointer: &str) -> Result<Option<Range<usize>>, Fault> {
+    let mut at = skip_space(text, 0);
+    for segment in segments(pointer) {
+        let mut found = members(text, at).filter(|(name, _)| *name == segment);
+        let Some((_, value)) = found.next() else {
+            return Ok(None);
+        };
+        if found.next().is_some() {
+            return Err(Fault::Doubled);
+        }
+        at = value.start;
+    }
+    Ok(Some(at..value_end(text, at)))
+}
+
+/// The names of an object's members, and where their values are. None if it is no object.
+pub(super) fn members(text: &str, at: usize) -> impl Iterator<Item = (String, Range<usize>)> {
+    let is_object = text.as_bytes().get(at) == Some(&b'{');
+    let mut at = is_object.then(|| skip_space(text, at + 1));
+    std::iter::from_fn(move || {
+        let start = at.filter(|start| text.as_bytes().get(*start) == Some(&b'"'))?;
+        let name_end = value_end(text, start);
+        let name = serde_json::from_str(&text[start..name_end]).ok()?;
+        let value = skip_space(text, skip_space(text, name_end) + 1);
+        let end = value_end(text, value);
+        // A comma, or the object's end: then no name follows.
+        let after = skip_space(text, end);
+        let more = text.as_bytes().get(after) == Some(&b',');
+        at = more.then(|| skip_space(text, after + 1));
+        Some((name, value..end))
+    })
+}
+
+/// A text, or a number as it is written. `None` for null and for an empty text.
+pub(super) fn scalar(raw: &str) -> Result<Option<Zeroizing<String>>, Fault> {
+    let value = match raw.as_bytes().first() {
+        Some(b'"') => serde_json::from_str(raw).map_err(|_| Fault::NoText)?,
+        Some(b'0'..=b'9') => raw.to_owned(),
+        Some(b'n') => String::new(),
+        _ => return Err(Fault::NoText),
+    };
+    let value = Zeroizing::new(value);
+    Ok((!value.is_empty()).then_some(value))
+}
+
+/// A text as JSON.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// A pointer's names.
+pub(super) fn segments(pointer: &str) -> impl Iterator<Item = String> {
+    let parts = pointer.split('/').skip(1);
+    parts.map(|part| part.replace("~1", "/").replace("~0", "~"))
+}
+
+/// A name as a part of a pointer.
+pub(super) fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+fn skip_space(text: &str, at: usize) -> usize {
+    let rest = text.as_bytes().iter().skip(at);
+    at + rest.take_while(|byte| byte.is_ascii_whitespace()).count()
+}
+
+/// The index after the value that starts here.
+fn value_end(text: &str, start: usize) -> usize {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for (at, byte) in text.bytes().enumerate().skip(start) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' | b',' | b' ' | b'\t' | b'\r' | b'\n' if depth == 0 => return at,
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+        let closed = matches!(byte, b'"' | b'}' | b']') && !in_string && depth == 0;
+        if closed && at > start {
+            return at + 1;
+        }
+    }
+    text.len()
+}

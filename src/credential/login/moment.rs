@@ -1,0 +1,75 @@
+//! When a token ends, as programs write it into their files.
+
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use zeroize::Zeroizing;
+
+/// How a moment is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    /// Seconds since 1970.
+    Seconds,
+    /// Milliseconds since 1970.
+    Milliseconds,
+    /// RFC 3339, between quotes.
+    Text,
+}
+
+/// Reads a moment: a number of seconds or milliseconds, or RFC 3339. `None` if it is neither.
+pub(super) fn read(text: &str) -> Option<(SystemTime, Written)> {
+    if let Ok(time) = OffsetDateTime::parse(text, &Rfc3339) {
+        let since = u64::try_from(time.unix_timestamp()).unwrap_or(0);
+        return Some((
+            SystemTime::UNIX_EPOCH + Duration::from_secs(since),
+            Written::Text,
+        ));
+    }
+    let number = text.split('.').next()?.parse::<u64>().ok()?;
+    let (since, written) = if number < FIRST_MILLISECONDS {
+        (Duration::from_secs(number), Written::Seconds)
+    } else {
+        (Duration::from_millis(number), Written::Milliseconds)
+    };
+    Some((SystemTime::UNIX_EPOCH.checked_add(since)?, written))
+}
+
+/// Writes a moment as JSON.
+pub(super) fn write(moment: SystemTime, written: Written) -> String {
+    let since = moment
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    match written {
+        Written::Seconds => since.as_secs().to_string(),
+        Written::Milliseconds => since.as_millis().to_string(),
+        Written::Text => {
+            let whole = SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs());
+            let text = OffsetDateTime::from(whole).format(&Rfc3339);
+            format!("\"{}\"", text.unwrap_or_default())
+        }
+    }
+}
+
+/// 2100: when tokens end for programs in the sandbox. The gateway renews them.
+pub(super) fn far() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(4_102_444_800)
+}
+
+/// When an access token ends, if it is a JSON Web Token that says so.
+pub(super) fn of_token(token: &str) -> Option<SystemTime> {
+    let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?);
+    let Claims { exp } = serde_json::from_slice(&claims).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(exp))
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    exp: u64,
+}
+
+/// A number from here on counts milliseconds: as seconds it would be after the year 5000.
+const FIRST_MILLISECONDS: u64 = 100_000_000_000;
