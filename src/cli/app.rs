@@ -343,7 +343,9 @@ impl App {
             let mut kept = keeper.recall(session.id()).await?;
             let (next, before) = (&next.credentials, &before.credentials);
             let held = |name: &CredentialName| self.logins.may_hold(session.id(), name);
-            let issued = next.issue_next(before, session, &mut kept.shapes, held).await;
+            let issued = next
+                .issue_next(before, session, &mut kept.shapes, held)
+                .await;
             let issued = issued.map_err(|error| {
                 let what = format!("session `{}` cannot have its phantoms", session.id());
                 unissued(what, &error)

@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 use super::app::App;
 use super::failure::Failure;
 use super::generation;
+use crate::credential::Stored;
 use crate::credential::login::{
     AskedTokens, ClientSecret, Issuer, KnownLogin, Login, LoginHolder, LoginPlace, LoginToken,
     RequestFormat, TokenKind, Tokens, UnmappedToken,
 };
-use crate::credential::Stored;
 use crate::gateway::{CaptureFuture, Captures, Snapshot};
 use crate::message::{Authority, HostPattern, Origin, OriginPattern, Place, Scheme};
 use crate::names::{CredentialName, SessionId};
@@ -73,9 +73,7 @@ impl CapturedLogin {
         let issuer = self.login.issuer.as_ref();
         self.session == *session
             && self.resource == asked.request.resource
-            && issuer.is_some_and(|issuer| {
-                issuer.endpoint == asked.endpoint && issuer.client == asked.request.client
-            })
+            && issuer.is_some_and(|one| one.endpoint.is(&asked.endpoint) && asked.is_by(one))
     }
 }
 
@@ -170,8 +168,13 @@ impl App {
     /// The login that a session has already, whose tokens these are.
     fn known_login(&self, session: &SessionId, asked: &AskedTokens) -> Option<Login> {
         let captured = self.logins.0.lock();
-        let captured = captured.captured.iter().find(|one| one.is_of(session, asked));
-        let mut configured = asked.logins().filter(|one| one.holder == LoginHolder::Everyone);
+        let captured = captured
+            .captured
+            .iter()
+            .find(|one| one.is_of(session, asked));
+        let mut configured = asked
+            .logins()
+            .filter(|one| one.holder == LoginHolder::Everyone);
         let captured = captured.map(|one| one.login.clone());
         captured.or_else(|| configured.next().map(|one| one.login.clone()))
     }
@@ -185,7 +188,10 @@ impl App {
         asked: &AskedTokens,
     ) -> Result<CapturedLogin, UnmappedToken> {
         let captured = self.logins.0.lock();
-        let own = captured.captured.iter().filter(|one| one.session == *session.id());
+        let own = captured
+            .captured
+            .iter()
+            .filter(|one| one.session == *session.id());
         if own.count() >= MOST_LOGINS {
             return Err(UnmappedToken::TooMany);
         }
@@ -196,7 +202,9 @@ impl App {
             let host = origin.hosts.host();
             policies.may_resolve(session.id(), &groups, host) && !bindings.guard(origin)
         };
-        let mut preset = asked.logins().filter(|one| one.holder == LoginHolder::Nobody);
+        let mut preset = asked
+            .logins()
+            .filter(|one| one.holder == LoginHolder::Nobody);
         let mut login = match preset.next() {
             Some(known) => known.login.clone(),
             None => unknown_login(asked).ok_or(UnmappedToken::Host)?,
@@ -217,7 +225,9 @@ impl App {
         let base = login.name.clone();
         let others = (2..).map_while(|n| CredentialName::new(&format!("{base}-{n}")).ok());
         let mut names = std::iter::once(base.clone()).chain(others);
-        login.name = names.find(|name| !is_taken(name)).ok_or(UnmappedToken::TooMany)?;
+        login.name = names
+            .find(|name| !is_taken(name))
+            .ok_or(UnmappedToken::TooMany)?;
         login.place = LoginPlace::State;
         Ok(CapturedLogin {
             session: session.id().clone(),
@@ -240,7 +250,11 @@ impl App {
             app.logins.0.lock().captured.extend(new);
             let next = match is_new {
                 false => None,
-                true => Some(generation::with_logins(&before, &latest.read, &app.captured())?),
+                true => Some(generation::with_logins(
+                    &before,
+                    &latest.read,
+                    &app.captured(),
+                )?),
             };
             let current = next.as_ref().unwrap_or(&before);
             if let Some(phantoms) = app.issue_next(&before, current, &session).await? {

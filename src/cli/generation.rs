@@ -75,7 +75,12 @@ pub(super) fn with_logins(
     read: &ReadConfig,
     captured: &[CapturedLogin],
 ) -> Result<Snapshot, Failure> {
-    following(before, &read.config, read, (captured, before.origins.clone()))
+    following(
+        before,
+        &read.config,
+        read,
+        (captured, before.origins.clone()),
+    )
 }
 
 fn following(

@@ -20,7 +20,10 @@ pub(super) fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
     for Allowed { host, port } in resolved.allowed.iter().chain(offered) {
         permits.insert(generate::permit_host(None, &host.to_string(), Some(*port)));
     }
-    for binding in resolved.bindings().filter(|binding| is_lent(config, binding)) {
+    for binding in resolved
+        .bindings()
+        .filter(|binding| is_lent(config, binding))
+    {
         permits.extend(
             binding
                 .origins

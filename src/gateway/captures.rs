@@ -56,7 +56,9 @@ impl Exchange {
         let Some(asked) = verified.asked() else {
             return Ok(verified);
         };
-        let (session, owner) = (verified.session(), |text: &[u8]| shared.sessions.owner(text));
+        let (session, owner) = (verified.session(), |text: &[u8]| {
+            shared.sessions.owner(text)
+        });
         let Some(login) = credentials.presented_login(asked, session, owner)? else {
             let rule = self.snapshot.origins.rule(&asked.endpoint.origin);
             if rule.is_some_and(|rule| rule.passes_tokens) {
@@ -108,10 +110,11 @@ impl Exchange {
                 answer::minted(response, keep, unread).await
             }
             Minting::Tokens { session, asked } => {
-                let keep = async |kind: &str, content: Bytes| match TokenAnswer::read(kind, &content)? {
-                    Some(answer) => self.captured(session, asked, (&answer, &content)).await,
-                    None => Ok((content, lent.cloned())),
-                };
+                let keep =
+                    async |kind: &str, content: Bytes| match TokenAnswer::read(kind, &content)? {
+                        Some(answer) => self.captured(session, asked, (&answer, &content)).await,
+                        None => Ok((content, lent.cloned())),
+                    };
                 answer::minted(response, keep, unread).await
             }
         };
@@ -130,7 +133,9 @@ impl Exchange {
         let login = captures.capture(session, asked, tokens).await?;
         self.note("login_captured", session, &login);
         let current = shared.current();
-        let shown = current.credentials.shown(session, &login, (answer, content));
+        let shown = current
+            .credentials
+            .shown(session, &login, (answer, content));
         shown.await
     }
 

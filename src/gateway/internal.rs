@@ -31,7 +31,9 @@ impl Exchange {
         let host = &identified.request().head.origin.authority.host;
         match host.as_str() == GATEWAY_NAME {
             // Boxed because it is large and rare.
-            true => Err(Ending::Answered(Box::new(Box::pin(self.page_for(identified)).await))),
+            true => Err(Ending::Answered(Box::new(
+                Box::pin(self.page_for(identified)).await,
+            ))),
             false => Ok(identified),
         }
     }

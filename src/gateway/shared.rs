@@ -1,8 +1,8 @@
 //! What every runtime thread shares.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;

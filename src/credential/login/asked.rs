@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::known::{EndpointUse, KnownLogin, LoginHolder};
 use super::token_request::TokenRequest;
-use super::{Login, TokenEndpoint, TokenKind};
+use super::{Issuer, Login, TokenEndpoint, TokenKind};
 use crate::body::{FormFault, FormKind, Limit};
 use crate::credential::credentials::Credentials;
 use crate::credential::error::Error;
@@ -38,12 +38,22 @@ pub enum OwnTokens {
 }
 
 impl AskedTokens {
-    /// The logins that the request may be about: those of its client, if it names one.
+    /// Whether the request is by the client of an issuer, as far as both name one.
+    #[must_use]
+    pub fn is_by(&self, issuer: &Issuer) -> bool {
+        let own = issuer.client.as_deref().zip(self.request.client.as_deref());
+        own.is_none_or(|(own, client)| own == client)
+    }
+
+    /// The logins that the request may be about: those of its client.
     pub fn logins(&self) -> impl Iterator<Item = &KnownLogin> {
-        let client = self.request.client.as_deref();
-        self.known.iter().map(Arc::as_ref).filter(move |known| {
-            let own = known.login.issuer.as_ref().and_then(|one| one.client.as_deref());
-            own.zip(client).is_none_or(|(own, client)| own == client)
+        let known = self.known.iter().map(Arc::as_ref);
+        known.filter(|known| {
+            known
+                .login
+                .issuer
+                .as_ref()
+                .is_none_or(|one| self.is_by(one))
         })
     }
 }
@@ -65,17 +75,22 @@ impl Credentials {
         authorized: Authorized,
     ) -> Result<(Authorized, Option<Box<AskedTokens>>), Error> {
         let head = authorized.head();
-        let (origin, path) = (&head.origin, head.target.path());
-        let session = authorized.session().id();
-        let endpoint = self.logins().of((origin, path), session);
-        let is_read = endpoint.is_some()
+        let endpoint = TokenEndpoint {
+            origin: head.origin.clone(),
+            path: head.target.path().to_owned(),
+        };
+        let known = self.logins().of(&endpoint, authorized.session().id());
+        let is_read = known.is_some()
             || head.method == Method::POST
-                && matches!(FormKind::of(&head.fields), Ok(Some(FormKind::Pairs | FormKind::Json)));
+                && matches!(
+                    FormKind::of(&head.fields),
+                    Ok(Some(FormKind::Pairs | FormKind::Json))
+                );
         if !is_read {
             return Ok((authorized, None));
         }
         let budget = authorized.session().part_of(&self.holding().budget).clone();
-        let authorized = match endpoint {
+        let authorized = match known {
             Some(_) => authorized.holding(LONGEST, &budget).await,
             None => authorized.holding_if_short(LONGEST, &budget).await,
         };
@@ -85,18 +100,17 @@ impl Credentials {
         };
         let head = authorized.head();
         let unreadable = |why| Error::Misplaced(CredentialRefusal::Unreadable { why });
-        let request = match TokenRequest::read(&head.fields, &held.whole(), endpoint.is_some()) {
+        let request = match TokenRequest::read(&head.fields, &held.whole(), known.is_some()) {
             Ok(Some(request)) => request,
             Ok(None) => return Ok((authorized, None)),
-            Err(why) if endpoint.is_some() || why == FormFault::Twice => return Err(unreadable(why)),
+            Err(why) if known.is_some() || why == FormFault::Twice => {
+                return Err(unreadable(why));
+            }
             Err(_) => return Ok((authorized, None)),
         };
-        let (what, known) = endpoint.unwrap_or((EndpointUse::Issues, Vec::new()));
+        let (what, known) = known.unwrap_or((EndpointUse::Issues, Vec::new()));
         let asked = AskedTokens {
-            endpoint: TokenEndpoint {
-                origin: head.origin.clone(),
-                path: head.target.path().to_owned(),
-            },
+            endpoint,
             request,
             known,
             revokes: what == EndpointUse::Revokes,
@@ -137,7 +151,9 @@ impl Credentials {
             true => &[TokenKind::Access, TokenKind::Refresh][..],
             false => &[TokenKind::Refresh],
         };
-        let mut logins = asked.logins().filter(|one| one.holder != LoginHolder::Nobody);
+        let mut logins = asked
+            .logins()
+            .filter(|one| one.holder != LoginHolder::Nobody);
         let is_of = |known: &&KnownLogin| {
             let mut names = kinds.iter().map(|kind| known.login.credential(*kind));
             names.any(|name| name == *credential)
@@ -171,7 +187,8 @@ impl Credentials {
                     "The login `{name}` has ended. Log in again, or ask your user to do so."
                 );
                 let answer = [("error", "invalid_grant"), ("error_description", &told)];
-                let answer = Map::from_iter(answer.map(|(name, text)| (name.to_owned(), text.into())));
+                let answer =
+                    Map::from_iter(answer.map(|(name, text)| (name.to_owned(), text.into())));
                 return Ok(OwnTokens::Over(Value::Object(answer).to_string().into()));
             }
             Err(why) => return Err(why),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Login, TokenEndpoint};
-use crate::message::{Host, Origin};
+use crate::message::Host;
 use crate::names::{Map, SessionId};
 
 /// The logins whose endpoints are known, by the hosts of those.
@@ -45,7 +45,8 @@ impl KnownLogins {
         let mut hosts: Map<Host, Vec<Arc<KnownLogin>>> = Map::default();
         for known in all.into_iter().map(Arc::new) {
             let endpoints = known.login.issuer.iter();
-            let endpoints = endpoints.flat_map(|one| [Some(&one.endpoint), one.revocation.as_ref()]);
+            let endpoints =
+                endpoints.flat_map(|one| [Some(&one.endpoint), one.revocation.as_ref()]);
             for endpoint in endpoints.flatten() {
                 let at = hosts.entry(endpoint.origin.authority.host.clone());
                 let at = at.or_default();
@@ -65,23 +66,25 @@ impl KnownLogins {
     /// The logins with this endpoint that a session has or may get, and what it is for.
     pub(super) fn of(
         &self,
-        (origin, path): (&Origin, &str),
+        endpoint: &TokenEndpoint,
         session: &SessionId,
     ) -> Option<(EndpointUse, Vec<Arc<KnownLogin>>)> {
-        let all = self.0.get(&origin.authority.host)?;
+        let all = self.0.get(&endpoint.origin.authority.host)?;
         let visible = all.iter().filter(|known| match &known.holder {
             LoginHolder::Session(holder) => holder == session,
             LoginHolder::Everyone | LoginHolder::Nobody => true,
         });
-        let is = |endpoint: &TokenEndpoint| endpoint.origin == *origin && endpoint.is_at(path);
         [EndpointUse::Issues, EndpointUse::Revokes]
             .into_iter()
             .find_map(|what| {
                 let known = visible.clone().filter(|known| {
                     let issuer = known.login.issuer.as_ref();
                     issuer.is_some_and(|issuer| match what {
-                        EndpointUse::Issues => is(&issuer.endpoint),
-                        EndpointUse::Revokes => issuer.revocation.as_ref().is_some_and(is),
+                        EndpointUse::Issues => issuer.endpoint.is(endpoint),
+                        EndpointUse::Revokes => {
+                            let revocation = issuer.revocation.as_ref();
+                            revocation.is_some_and(|one| one.is(endpoint))
+                        }
                     })
                 });
                 let known: Vec<_> = known.cloned().collect();
@@ -91,9 +94,10 @@ impl KnownLogins {
 }
 
 impl TokenEndpoint {
-    /// Whether a server may read this path as the endpoint's.
-    fn is_at(&self, path: &str) -> bool {
+    /// Whether a server may read both paths as the same.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
         let plain = |path: &str| path.trim_end_matches('/').to_ascii_lowercase();
-        plain(&self.path) == plain(path)
+        self.origin == other.origin && plain(&self.path) == plain(&other.path)
     }
 }

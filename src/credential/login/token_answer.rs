@@ -9,6 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use zeroize::Zeroizing;
 
 use super::tokens::{TokenKind, Tokens};
+use crate::credential::secret::Secret;
 use crate::message::folded;
 
 /// The tokens in an answer (RFC 6749 §5.1), as JSON or a form, and where each stands.
@@ -227,7 +228,7 @@ impl Found {
             };
         };
         let ends = |life: Duration| SystemTime::now().checked_add(life);
-        Ok(Some(TokenAnswer {
+        let answer = TokenAnswer {
             tokens: Tokens {
                 access,
                 refresh,
@@ -237,7 +238,18 @@ impl Found {
             },
             places: self.places.into_iter().map(|(k, at, _)| (k, at)).collect(),
             is_form,
-        }))
+        };
+        // None of them may also stand elsewhere, or be unfit for a request.
+        answer.replaced(content, |_| Some(""))?;
+        let is_fit = |text: &Zeroizing<String>| {
+            let bytes = Zeroizing::new(text.as_bytes().to_vec());
+            Secret::new(bytes, false).is_ok()
+        };
+        let fits = |kind: TokenKind| answer.tokens.of(kind).is_none_or(is_fit);
+        match TokenKind::ALL.into_iter().all(fits) {
+            true => Ok(Some(answer)),
+            false => Err(UnmappedToken::Unknown),
+        }
     }
 }
 
@@ -408,22 +420,22 @@ mod tests {
         let rows = [
             (
                 JSON,
-                r#" {"access_token":"AAAA","expires_in":3600,"refresh_token" : "RRRR","id_token":"IIII","account":{"uuid":"u"}} "#,
+                r#" {"access_token":"AAAAAAAAAAAA","expires_in":3600,"refresh_token" : "RRRRRRRRRRRR","id_token":"IIIIIIIIIIII","account":{"uuid":"u"}} "#,
                 r#" {"access_token":"<a/>","expires_in":3600,"refresh_token" : "<r>","id_token":"<i>","account":{"uuid":"u"}} "#,
             ),
             (
                 "text/plain",
-                r#"{"token":"AAAA","access_token":"AAAA"}"#,
+                r#"{"token":"AAAAAAAAAAAA","access_token":"AAAAAAAAAAAA"}"#,
                 r#"{"token":"<a/>","access_token":"<a/>"}"#,
             ),
             (
                 JSON,
-                r#"{"accessToken":"AAAA","refresh_token":null,"tokenType":"Bearer"}"#,
+                r#"{"accessToken":"AAAAAAAAAAAA","refresh_token":null,"tokenType":"Bearer"}"#,
                 r#"{"accessToken":"<a/>","refresh_token":null,"tokenType":"Bearer"}"#,
             ),
             (
                 FORM,
-                "access_token=gho%5FAAAA&scope=repo%2Cgist&token_type=bearer",
+                "access_token=gho%5FAAAAAAAAAAAA&scope=repo%2Cgist&token_type=bearer",
                 "access_token=%3Ca%2F%3E&scope=repo%2Cgist&token_type=bearer",
             ),
         ];
@@ -431,9 +443,12 @@ mod tests {
             let shown = shown(kind, content);
             assert_eq!(shown, Ok(Some(expected.to_owned())), "{content}");
         }
-        let form = TokenAnswer::read(FORM, b"access_token=gho%5FAAAA&scope=a+b&expires_in=60");
+        let form = TokenAnswer::read(
+            FORM,
+            b"access_token=gho%5FAAAAAAAAAAAA&scope=a+b&expires_in=60",
+        );
         let tokens = form.unwrap().unwrap().tokens;
-        assert_eq!(tokens.access.as_str(), "gho_AAAA");
+        assert_eq!(tokens.access.as_str(), "gho_AAAAAAAAAAAA");
         assert_eq!(tokens.scope.as_deref(), Some("a b"));
         assert!(tokens.expires.is_some_and(|at| at > SystemTime::now()));
     }
@@ -457,39 +472,61 @@ mod tests {
         for (kind, content, why) in [
             (
                 JSON,
-                r#"{"access_token":"AAAA","access_token":"BBBB"}"#,
+                r#"{"access_token":"AAAAAAAAAAAA","access_token":"BBBBBBBBBBBB"}"#,
                 Illegible,
             ),
             (
                 JSON,
-                r#"{"access_token":"AAAA","accessToken":"BBBB"}"#,
+                r#"{"access_token":"AAAAAAAAAAAA","accessToken":"BBBBBBBBBBBB"}"#,
                 Illegible,
             ),
-            (JSON, r#"{"access_token":"AA"#, Illegible),
-            (JSON, r#"{"access_token":"AAAA"} {}"#, Illegible),
-            (JSON, r#"{"access_token":"A\u0041AA"}"#, Unknown),
+            (JSON, r#"{"access_token":"AAAAAA"#, Illegible),
+            (JSON, r#"{"access_token":"AAAAAAAAAAAA"} {}"#, Illegible),
+            (JSON, r#"{"access_token":"AAAAAAAA\u0041AAA"}"#, Unknown),
             (
                 JSON,
-                r#"{"ok":true,"authed_user":{"access_token":"AAAA"}}"#,
-                Unknown,
-            ),
-            (JSON, r#"{"access_token":{"value":"AAAA"}}"#, Unknown),
-            (JSON, r#"[{"access_token":"AAAA"}]"#, Unknown),
-            (JSON, r#"{"access_token":"AAAA","note":"AAAA"}"#, Unknown),
-            (
-                JSON,
-                r#"{"access_token":"AAAA","device_secret":"BBBB"}"#,
+                r#"{"ok":true,"authed_user":{"access_token":"AAAAAAAAAAAA"}}"#,
                 Unknown,
             ),
             (
                 JSON,
-                r#"{"access_token":"AAAA","token_type":"DPoP"}"#,
+                r#"{"access_token":{"value":"AAAAAAAAAAAA"}}"#,
                 Unknown,
             ),
-            (JSON, r#"{"refresh_token":"RRRR"}"#, Unknown),
-            (FORM, "access_token=AAAA&access_token=BBBB", Illegible),
-            (FORM, "access_token=AAAA&web_token=BBBB", Unknown),
-            ("text/html", "<input name=access_token value=AAAA>", Unknown),
+            (JSON, r#"[{"access_token":"AAAAAAAAAAAA"}]"#, Unknown),
+            (
+                JSON,
+                r#"{"access_token":"AAAAAAAAAAAA","note":"AAAAAAAAAAAA"}"#,
+                Unknown,
+            ),
+            (
+                JSON,
+                r#"{"access_token":"AAAAAAAAAAAA","device_secret":"BBBBBBBBBBBB"}"#,
+                Unknown,
+            ),
+            (
+                JSON,
+                r#"{"access_token":"AAAAAAAAAAAA","token_type":"DPoP"}"#,
+                Unknown,
+            ),
+            (JSON, r#"{"access_token":"AAA"}"#, Unknown),
+            (JSON, r#"{"access_token":"AAAAAAAAAAA A"}"#, Unknown),
+            (JSON, r#"{"refresh_token":"RRRRRRRRRRRR"}"#, Unknown),
+            (
+                FORM,
+                "access_token=AAAAAAAAAAAA&access_token=BBBBBBBBBBBB",
+                Illegible,
+            ),
+            (
+                FORM,
+                "access_token=AAAAAAAAAAAA&web_token=BBBBBBBBBBBB",
+                Unknown,
+            ),
+            (
+                "text/html",
+                "<input name=access_token value=AAAAAAAAAAAA>",
+                Unknown,
+            ),
         ] {
             assert_eq!(shown(kind, content), Err(why), "{content}");
         }

@@ -144,7 +144,7 @@ impl StoreError {
     /// Whether the store said that the secret may no longer be used.
     ///
     /// Otherwise it only could not answer now.
-    pub(in crate::credential) fn is_final(&self) -> bool {
+    pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 403 | 404),
             // Whoever revokes the gateway's access does so on purpose. A server that is only too

@@ -15,7 +15,6 @@ mod material;
 #[cfg(test)]
 mod memory;
 mod reference;
-mod stub;
 mod vault;
 
 use std::sync::Arc;
