@@ -57,6 +57,7 @@ fn stage(count: usize) -> Stage {
             variables: vec![],
             takes: Vec::new(),
             cookies: Vec::new(),
+            claims: None,
             batches: Vec::new(),
             role: Role::Place,
         };

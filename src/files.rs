@@ -13,7 +13,7 @@ mod written;
 pub use consent::{Choice, Consent, ConsentUnread, allowed_files, allowed_in};
 pub use folders::{check_folders, trusted};
 pub use judged::{read, to_show};
-pub use private::{check_private, create_private, private_folder, replace_private};
+pub use private::{check_private, create_private, private_folder, replace_if, replace_private};
 pub use state_folder::{absolute, granted_directory, home, real, state_directory};
 pub use text::{shown, traced};
 pub use unfit::{Replaceable, Unfit, WritableEntry};

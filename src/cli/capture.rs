@@ -126,6 +126,8 @@ impl Captures for LoginCapture {
     fn end<'a>(&'a self, session: &'a Arc<Session>, login: &'a Login) -> CaptureFuture<'a, ()> {
         Box::pin(async move {
             if let Some(app) = self.0.upgrade() {
+                let stores = app.shared.current().credentials.stores().clone();
+                stores.logins().end(session.id(), &login.name).await;
                 app.logins.end(session.id(), login, true);
                 if let Err(failure) = app.reissue(session, None).await {
                     unkept(&failure);
@@ -187,6 +189,10 @@ impl App {
         session: &Session,
         asked: &AskedTokens,
     ) -> Result<CapturedLogin, UnmappedToken> {
+        let server = &asked.endpoint.origin;
+        if server.scheme == Scheme::Http && !server.authority.host.is_loopback() {
+            return Err(UnmappedToken::Cleartext);
+        }
         let captured = self.logins.0.lock();
         let own = captured
             .captured
@@ -228,7 +234,6 @@ impl App {
         login.name = names
             .find(|name| !is_taken(name))
             .ok_or(UnmappedToken::TooMany)?;
-        login.place = LoginPlace::State;
         Ok(CapturedLogin {
             session: session.id().clone(),
             resource: asked.request.resource.clone(),

@@ -9,13 +9,13 @@ use super::reloading::ReadConfig;
 use super::resolve::ResolvedConfig;
 use super::shell_loans::ShellLoans;
 use super::terminal_text::as_argument;
-use super::{granted as grants, lending};
+use super::{granted as grants, lending, login_stores};
 use crate::config::{self, Config};
 use crate::credential::login::{KnownLogin, KnownLogins, Login, LoginHolder};
-use crate::credential::preset;
+use crate::credential::preset::{self, PresetLogin};
 use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
 use crate::gateway::{Snapshot, chain};
-use crate::message::OriginPattern;
+use crate::message::{Origin, OriginPattern};
 use crate::origin::resolve::StubResolver;
 use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
 use crate::policy::{Generation, Policies, Problems, Source, generate};
@@ -31,7 +31,7 @@ pub fn first(
     (sources, rules): (&[Source], Vec<OriginRule>),
 ) -> Result<Snapshot, Failure> {
     let origins = Arc::new(origins(config, &resolved.encoded_slash, rules)?);
-    let credentials = credentials(config, resolved.stored.clone())?;
+    let credentials = credentials(config, resolved)?;
     let credentials = credentials.with_holding(config.limits.holding());
     let credentials = credentials.with_logins(known_logins(resolved, &[]));
     let policies = Policies::load(sources, config.facts.clone());
@@ -92,6 +92,9 @@ fn following(
     let config = &read.config;
     let mut stored = read.resolved.stored.clone();
     stored.extend(captured.iter().flat_map(CapturedLogin::stored));
+    let logins = read.resolved.logins.iter();
+    let logins = logins.chain(captured.iter().map(|one| &one.login)).cloned();
+    let stored = (stored, logins.collect());
     let credentials = next_credentials(&before.credentials, old, config, stored)?;
     let mut sources = read.sources.clone();
     sources.extend(captured.iter().map(CapturedLogin::policies));
@@ -112,7 +115,7 @@ fn known_logins(resolved: &ResolvedConfig, captured: &[CapturedLogin]) -> KnownL
     let configured = resolved.logins.iter().cloned();
     let configured = configured.map(|login| known(login, LoginHolder::Everyone));
     let captured = captured.iter().map(CapturedLogin::known);
-    let presets = preset::logins().flat_map(|one| one.at_home(Path::new("/")));
+    let presets = preset::logins().filter_map(PresetLogin::begun);
     let presets = presets.map(|login| known(login, LoginHolder::Nobody));
     KnownLogins::new(configured.chain(captured).chain(presets))
 }
@@ -121,8 +124,10 @@ fn known_logins(resolved: &ResolvedConfig, captured: &[CapturedLogin]) -> KnownL
 ///
 /// # Errors
 /// Returns a [`Failure`] if they are ambiguous, too wide or too open.
-pub fn credentials(config: &Config, stored: Vec<Stored>) -> Result<Credentials, Failure> {
+pub fn credentials(config: &Config, resolved: &ResolvedConfig) -> Result<Credentials, Failure> {
+    let stored = resolved.stored.clone();
     let stores = stores(config, &stored)?;
+    let stores = stores.with_logins(login_stores::settings(config, &resolved.logins, |_| None)?);
     Credentials::new(stored, &stores).map_err(|error| ambiguous(&error))
 }
 
@@ -131,7 +136,7 @@ fn next_credentials(
     before: &Credentials,
     old: &Config,
     config: &Config,
-    stored: Vec<Stored>,
+    (stored, logins): (Vec<Stored>, Vec<Login>),
 ) -> Result<Credentials, Failure> {
     let servers = config.vault.iter().flat_map(|vault| vault.servers.clone());
     let servers: Vec<_> = servers.collect();
@@ -141,6 +146,14 @@ fn next_credentials(
         true => Stores::new(references(&stored)),
         false => stores(config, &stored)?,
     };
+    // An unchanged way keeps its client, and so do the logins that are renewed by it.
+    let known = before.stores().logins();
+    let same = |server: &Origin| {
+        let (then, now) = (old, config);
+        let way = |config: &Config| config.store_way(std::slice::from_ref(server));
+        known.client(server).filter(|_| way(then) == way(now))
+    };
+    let made = made.with_logins(login_stores::settings(config, &logins, same)?);
     let stores = made.after(before.stores(), references(&stored), same_vault);
     let next = before.next(stored, &stores);
     let holding = Holding {

@@ -51,6 +51,7 @@ mod listener_change;
 mod listening;
 mod log;
 mod logging;
+mod login_stores;
 mod logs;
 mod manual;
 mod needs;

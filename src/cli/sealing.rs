@@ -13,7 +13,7 @@ use crate::config::state::KEY_IN_RING;
 use crate::credential::{DEFAULT_SERVICE, SecretRef, Stores, Unavailable, ring};
 use crate::gateway::chain;
 use crate::names::CredentialName;
-use crate::state::{KeyMark, SealingKey, SqliteState, StateFile};
+use crate::state::{KeyMark, LoginRows, SealingKey, SqliteState, StateError, StateFile};
 
 /// Where the key may be kept.
 pub(super) struct KeyPlaces<'c> {
@@ -83,6 +83,37 @@ impl<'c> KeyPlaces<'c> {
         let set = store.set_key_mark(mark.clone()).await;
         set.map_err(unreadable)?;
         Ok((store.unlock(key.clone(), &mark), key))
+    }
+
+    /// Returns the key of the rows of logins. The first row gets one.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the key of rows that are there cannot be had, or if none can be
+    /// kept.
+    pub(super) async fn of_logins(&self, rows: &LoginRows) -> Result<SealingKey, Failure> {
+        let unusable = |error: &StateError| Failure::of(UNMADE, error);
+        let made = crate::files::private_folder(rows.folder());
+        made.map_err(|error| unusable(&error.into()))?;
+        let _alone = self.lock()?;
+        if let Some(mark) = rows.key_mark().map_err(|error| unusable(&error))? {
+            match self.known(&mark).await {
+                // Nothing is lost with it.
+                Err(_) if rows.names().is_ok_and(|names| names.is_empty()) => {}
+                known => {
+                    return known.map_err(|lost| {
+                        let failure = Failure::new("the logins that are kept cannot be opened");
+                        let next = "give the key back, or `gateway logins forget` each";
+                        failure.because(lost.why.unwrap_or_default()).next(next)
+                    });
+                }
+            }
+        }
+        let (key, source) = self.first().await?;
+        let mark = key.mark(source);
+        let mark = mark.map_err(|error| Failure::of(UNMADE, &error))?;
+        let set = rows.set_key_mark(&mark);
+        set.map_err(|error| unusable(&error))?;
+        Ok(key)
     }
 
     /// Returns the key with which a store's mark was made.

@@ -48,6 +48,7 @@ impl Credential {
                 (None, None) => Vec::new(),
             },
             cookies: [cookies, &self.cookies].concat(),
+            claims: None,
             batches: preset
                 .map(|preset| preset.batches.clone())
                 .unwrap_or_default(),
@@ -119,6 +120,7 @@ impl Credential {
             foreign: self.foreign,
             takes: self.takes.clone().unwrap_or_default(),
             cookies: self.cookies.clone(),
+            claims: None,
             batches: Vec::new(),
             basic_user: None,
             variables: self.env.clone(),

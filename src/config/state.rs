@@ -62,6 +62,13 @@ pub fn revoked_file() -> Option<PathBuf> {
     sessions_folder().map(|folder| folder.join("revoked.json"))
 }
 
+/// Returns the folder of the logins that are kept for every gateway of this user, beside the records
+/// of sessions.
+#[must_use]
+pub fn logins_folder() -> Option<PathBuf> {
+    sessions_folder().map(|folder| folder.with_file_name("logins"))
+}
+
 /// Returns the folder of the control sockets: `gateway` in the user's runtime directory, else `run`
 /// in the state folder.
 ///

@@ -124,7 +124,7 @@ impl Credentials {
                 issue.issue_key(name, &form, |text| secret.is(text))?;
             }
             None => {
-                let shape = known.unwrap_or_else(|| secret.shape());
+                let shape = known.unwrap_or_else(|| secret.shape(binding.claims.as_deref()));
                 issue.issue(name, &shape, |text| secret.is(text))?;
                 kept.keep(name, shape);
             }

@@ -74,7 +74,11 @@ impl Credentials {
         let secrets = [secret(id)?, secret(key)?, secret(token)?];
         let random = || PhantomKey::random().map_err(|_| MintFailure::Random);
         let keys = [random()?, random()?, random()?];
-        let shapes = [secrets[0].shape(), secrets[1].shape(), secrets[2].shape()];
+        let shapes = [
+            secrets[0].shape(None),
+            secrets[1].shape(None),
+            secrets[2].shape(None),
+        ];
         let taken = |at: usize, text: &[u8]| secrets[at].is(text);
         let drawn = TemporaryPhantoms::draw(parent, &keys, shapes, found.expires, taken);
         let phantoms = Arc::new(drawn.map_err(MintFailure::from)?);

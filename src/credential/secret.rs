@@ -161,10 +161,13 @@ impl Secret {
         SealingKey::from_text(self.expose())
     }
 
-    /// The secret's shape, from which a phantom is made.
+    /// The secret's shape, from which a phantom is made; `claims` if it is a token of a login.
     #[must_use]
-    pub fn shape(&self) -> Shape {
-        Shape::of(&self.bytes)
+    pub fn shape(&self, claims: Option<&[String]>) -> Shape {
+        match claims {
+            Some(claims) => Shape::of_login(&self.bytes, claims),
+            None => Shape::of(&self.bytes),
+        }
     }
 
     /// Whether a text equals the secret. Takes the same time wherever they differ.

@@ -1,9 +1,11 @@
 //! Files and folders that belong to this user alone, such as those of the gateway's state.
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::Path;
 
 use super::folders::{check_folders, trusted};
@@ -51,7 +53,9 @@ pub fn create_private(path: &Path, content: &[u8]) -> io::Result<bool> {
     if std::fs::symlink_metadata(path).is_ok() {
         return Ok(false);
     }
-    let linked = beside(path, content, |beside| std::fs::hard_link(beside, path));
+    let linked = beside(path, content, 0o600, |beside| {
+        std::fs::hard_link(beside, path)
+    });
     match linked {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -65,15 +69,33 @@ pub fn create_private(path: &Path, content: &[u8]) -> io::Result<bool> {
 /// # Errors
 /// The error of the file system.
 pub fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    beside(path, content, |beside| std::fs::rename(beside, path))
+    beside(path, content, 0o600, |beside| std::fs::rename(beside, path))
+}
+
+/// Does the same with a file of this mode, if it may still be replaced once the new one is on the
+/// disk. Returns whether it was.
+///
+/// # Errors
+/// The error of the file system.
+pub fn replace_if(
+    path: &Path,
+    content: &[u8],
+    mode: u32,
+    may: impl FnOnce() -> bool,
+) -> io::Result<bool> {
+    beside(path, content, mode, |beside| match may() {
+        true => std::fs::rename(beside, path).map(|()| true),
+        false => Ok(false),
+    })
 }
 
 /// Writes a file beside another, and gives it the name of that one.
-fn beside(
+fn beside<T>(
     path: &Path,
     content: &[u8],
-    name: impl FnOnce(&OsStr) -> io::Result<()>,
-) -> io::Result<()> {
+    mode: u32,
+    name: impl FnOnce(&OsStr) -> io::Result<T>,
+) -> io::Result<T> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
     let mut beside = path.as_os_str().to_owned();
@@ -84,17 +106,18 @@ fn beside(
             .create_new(true)
             .mode(0o600)
             .open(&beside)?;
+        file.set_permissions(Permissions::from_mode(mode))?;
         file.write_all(content)?;
         file.sync_all()?;
         name(&beside)
     })();
     // It has its name by now, or it is of no use.
     let _ = std::fs::remove_file(&beside);
-    named?;
-    match path.parent() {
-        Some(folder) => std::fs::File::open(folder)?.sync_all(),
-        None => Ok(()),
+    let named = named?;
+    if let Some(folder) = path.parent() {
+        std::fs::File::open(folder)?.sync_all()?;
     }
+    Ok(named)
 }
 
 /// A file of another user is not private, even if that user is root: the gateway could not keep it
@@ -111,8 +134,6 @@ fn private(owner: u32, mode: u32) -> Result<(), Unfit> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]

@@ -14,6 +14,9 @@ pub struct Binding {
     pub credential: CredentialName,
     /// Its declared shape. Without one, the secret itself is inspected when a session starts.
     pub shape: Option<Shape>,
+    /// For a token of a login: the claims that its phantom keeps if it is a JSON Web Token, beside
+    /// those of every phantom. The phantom then ends in 2100, because the gateway renews the token.
+    pub claims: Option<Vec<String>>,
     /// The origins that may receive the credential.
     pub origins: Vec<OriginPattern>,
     /// The places where it may appear, at most `MAX_PLACES`.

@@ -48,6 +48,7 @@ pub(crate) fn binding(credential: &str, origins: &[&str], places: &[&str]) -> Bi
         foreign: Foreign::Refuse,
         takes: vec![],
         cookies: vec!["a".to_owned(), "c".to_owned()],
+        claims: None,
         batches: vec![],
         basic_user: None,
         variables: vec![],

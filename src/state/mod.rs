@@ -6,6 +6,7 @@
 
 mod decision;
 mod error;
+mod login_rows;
 mod memory;
 mod record;
 mod revoked;
@@ -15,6 +16,7 @@ mod store;
 
 pub use decision::SessionDecision;
 pub use error::StateError;
+pub use login_rows::{LoginRow, LoginRows, RowName};
 pub use memory::MemoryState;
 pub use record::{KeptCertificate, KeptSecrets, SessionRecord, unix};
 pub use revoked::RevokedFile;

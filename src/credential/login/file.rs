@@ -2,50 +2,15 @@
 //! them, and the copy that the sandbox has.
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::time::SystemTime;
 
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
+use super::entry::{self, HostToken};
 use super::moment::{self, Written};
-use super::{LoginFile, TokenKind, Tokens, json};
-
-/// A program's file cannot be read. The message holds no value of it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{}`{}: {fault}; correct it, or log in again with the program that writes it",
-    path.display(),
-    member.as_ref().map(|member| format!(", member `{member}`")).unwrap_or_default()
-)]
-pub struct FileUnreadable {
-    /// The file.
-    pub path: PathBuf,
-    /// The member, if one is to blame.
-    pub member: Option<String>,
-    /// What is wrong with it.
-    pub fault: Fault,
-}
-
-/// What is wrong with a program's file.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// It has another form.
-    #[error("{0}")]
-    Form(String),
-    /// The member is there twice.
-    #[error("it is there twice, so that programs may disagree on its value")]
-    Doubled,
-    /// The member is not a text.
-    #[error("it is not a text")]
-    NoText,
-    /// The member is no moment.
-    #[error("it is neither a number of seconds or milliseconds nor a date of RFC 3339")]
-    NoMoment,
-    /// There is nothing that the member could be added to.
-    #[error("it is not there, and there is no object for it")]
-    NoPlace,
-}
+use super::unreadable::{FileFault, FileUnreadable};
+use super::{FileFormat, LoginFile, TokenKind, Tokens, json};
 
 /// Reads a login's tokens. `None` if the file has no login, as after a logout.
 ///
@@ -57,7 +22,7 @@ pub fn read(file: &LoginFile, text: &[u8]) -> Result<Option<Tokens>, FileUnreada
         let Some(member) = file.member(kind) else {
             return Ok(None);
         };
-        Ok(find(file, text, member)?.map(|found| found.value))
+        find(file, text, member)
     };
     let (access, refresh) = (token(TokenKind::Access)?, token(TokenKind::Refresh)?);
     // Some programs keep the refresh token alone: an access token is due at once.
@@ -93,14 +58,18 @@ pub fn replace(
 ) -> Result<Zeroizing<Vec<u8>>, FileUnreadable> {
     let mut whole = Zeroizing::new(checked(file, text)?.to_owned());
     for (kind, member) in &file.members {
-        if let Some(token) = tokens.of(*kind) {
-            set(
-                file,
-                &mut whole,
-                member,
-                &Zeroizing::new(json::quoted(token)),
-            )?;
+        let Some(token) = tokens.of(*kind) else {
+            continue;
+        };
+        if file.format == FileFormat::Json {
+            let token = Zeroizing::new(json::quoted(token));
+            set(file, &mut whole, member, &token)?;
+            continue;
         }
+        let found = entry(file, &whole, member)?;
+        let found = found.ok_or_else(|| file.at(member, FileFault::NoPlace))?;
+        let token = entry::encoded(file.format, found.user.as_deref(), token);
+        splice(&mut whole, found.at, &token);
     }
     if let (Some(member), Some(expires)) = (&file.expires, tokens.expires) {
         let form = end(file, &whole, member)?.map_or(Written::Milliseconds, |(_, form)| form);
@@ -138,18 +107,44 @@ where
     F: Fn(TokenKind) -> Option<String>,
 {
     let mut whole = Value::Object(Map::new());
-    let mut is_logged_in = false;
+    let mut entries = Vec::new();
+    let mut format = None;
     for (file, phantom) in logins {
         let text = text.map(|text| checked(file, text)).transpose()?;
         for (kind, member) in &file.members {
-            if let Some(phantom) = phantom(*kind) {
-                is_logged_in = true;
+            let Some(phantom) = phantom(*kind) else {
+                continue;
+            };
+            format = Some(file.format);
+            if file.format == FileFormat::Json {
                 put(&mut whole, member, Value::from(phantom));
+                continue;
             }
+            let found = text.map(|text| entry(file, text, member)).transpose()?;
+            let found = found
+                .flatten()
+                .unwrap_or_else(|| HostToken::of_host(member));
+            entries.push((found, phantom));
         }
         show_members(file, text, &mut whole)?;
     }
-    Ok(is_logged_in.then(|| format!("{whole:#}\n").into_bytes()))
+    let text = format.map(|format| match format {
+        FileFormat::Json => format!("{whole:#}\n"),
+        other => entry::written(other, &entries),
+    });
+    Ok(text.map(String::into_bytes))
+}
+
+/// The value of another member. `None` if the file does not have it.
+///
+/// # Errors
+/// [`FileUnreadable`] names the member.
+pub fn value(
+    file: &LoginFile,
+    text: &[u8],
+    member: &str,
+) -> Result<Option<Zeroizing<String>>, FileUnreadable> {
+    find(file, checked(file, text)?, member)
 }
 
 /// Adds what a program needs beside its tokens.
@@ -168,6 +163,9 @@ fn show_members(
         let form = found.flatten().map_or(usual, |(_, form)| form);
         put(whole, member, parsed(&moment::write(moment::far(), form)));
     }
+    for member in &file.filled {
+        put(whole, member, Value::from("held by the gateway"));
+    }
     for member in file.shown.iter().filter(|_| text.is_some()) {
         let text = text.unwrap_or_default();
         if let Some(at) = json::find(text, member).map_err(|fault| file.at(member, fault))? {
@@ -177,31 +175,38 @@ fn show_members(
     Ok(())
 }
 
-/// Where a member is, and its value.
-struct Found {
-    value: Zeroizing<String>,
-}
-
 fn checked<'t>(file: &LoginFile, text: &'t [u8]) -> Result<&'t str, FileUnreadable> {
-    let unreadable = |fault| FileUnreadable {
-        path: file.path.clone(),
-        member: None,
-        fault,
-    };
-    let text = std::str::from_utf8(text)
-        .map_err(|_| unreadable(Fault::Form("it is no text of UTF-8".to_owned())))?;
-    json::check(text).map_err(unreadable)?;
+    let no_text = |_| file.unreadable(FileFault::Form("it is no text of UTF-8".to_owned()));
+    let text = std::str::from_utf8(text).map_err(no_text)?;
+    if file.format == FileFormat::Json {
+        json::check(text).map_err(|fault| file.unreadable(fault))?;
+    }
     Ok(text)
 }
 
-fn find(file: &LoginFile, text: &str, member: &str) -> Result<Option<Found>, FileUnreadable> {
-    let found = || {
-        let Some(at) = json::find(text, member)? else {
-            return Ok(None);
-        };
-        Ok(json::scalar(&text[at])?.map(|value| Found { value }))
-    };
-    found().map_err(|fault| file.at(member, fault))
+/// The value of a member.
+fn find(
+    file: &LoginFile,
+    text: &str,
+    member: &str,
+) -> Result<Option<Zeroizing<String>>, FileUnreadable> {
+    if file.format != FileFormat::Json {
+        return Ok(entry(file, text, member)?.map(|found| found.value));
+    }
+    let found = json::find(text, member);
+    let value = found.and_then(|at| at.map_or(Ok(None), |at| json::scalar(&text[at])));
+    value.map_err(|fault| file.at(member, fault))
+}
+
+/// The entry of a host.
+fn entry(file: &LoginFile, text: &str, member: &str) -> Result<Option<HostToken>, FileUnreadable> {
+    let entries = entry::entries(file, text)?.into_iter();
+    let mut found = entries.filter(|entry| entry.member == member);
+    let first = found.next();
+    match found.next() {
+        Some(_) => Err(file.at(member, FileFault::Doubled)),
+        None => Ok(first),
+    }
 }
 
 fn end(
@@ -212,7 +217,7 @@ fn end(
     let Some(found) = find(file, text, member)? else {
         return Ok(None);
     };
-    let read = moment::read(&found.value).ok_or_else(|| file.at(member, Fault::NoMoment))?;
+    let read = moment::read(&found).ok_or_else(|| file.at(member, FileFault::NoMoment))?;
     Ok(Some(read))
 }
 
@@ -231,7 +236,9 @@ fn set(
     let parent = member.rsplit_once('/').map_or("", |(parent, _)| parent);
     let object = json::find(text, parent).map_err(|fault| file.at(parent, fault))?;
     let object = object.filter(|at| text[at.clone()].starts_with('{'));
-    let start = object.ok_or_else(|| file.at(member, Fault::NoPlace))?.start;
+    let start = object
+        .ok_or_else(|| file.at(member, FileFault::NoPlace))?
+        .start;
     let is_empty = json::members(text, start).next().is_none();
     let name = json::quoted(&json::segments(member).last().unwrap_or_default());
     let added = Zeroizing::new(format!("{name}:{value}{}", if is_empty { "" } else { "," }));
@@ -269,19 +276,10 @@ impl LoginFile {
         let found = members.find(|(known, _)| *known == kind);
         found.map(|(_, member)| member.as_str())
     }
-
-    fn at(&self, member: &str, fault: Fault) -> FileUnreadable {
-        FileUnreadable {
-            path: self.path.clone(),
-            member: Some(member.to_owned()),
-            fault,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::FileFormat;
     use super::*;
 
     fn file() -> LoginFile {
@@ -297,6 +295,7 @@ mod tests {
             ],
             expires: Some("/a/end".to_owned()),
             renewed: None,
+            filled: Vec::new(),
             shown: vec!["/a/scopes".to_owned(), "/mode".to_owned()],
         }
     }

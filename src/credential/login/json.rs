@@ -5,18 +5,18 @@ use std::ops::Range;
 use serde::de::IgnoredAny;
 use zeroize::Zeroizing;
 
-use super::file::Fault;
+use super::unreadable::FileFault;
 
 /// Checks that a text is one JSON document.
-pub(super) fn check(text: &str) -> Result<(), Fault> {
+pub(super) fn check(text: &str) -> Result<(), FileFault> {
     let read = serde_json::from_str::<IgnoredAny>(text);
     read.map(|_| ())
-        .map_err(|error| Fault::Form(format!("it is no whole JSON document: {error}")))
+        .map_err(|error| FileFault::Form(format!("it is no whole JSON document: {error}")))
 }
 
 /// Where the value of a pointer's member (RFC 6901) is in a document that was checked; `None` if it
 /// has no such member.
-pub(super) fn find(text: &str, pointer: &str) -> Result<Option<Range<usize>>, Fault> {
+pub(super) fn find(text: &str, pointer: &str) -> Result<Option<Range<usize>>, FileFault> {
     let mut at = skip_space(text, 0);
     for segment in segments(pointer) {
         let mut found = members(text, at).filter(|(name, _)| *name == segment);
@@ -24,7 +24,7 @@ pub(super) fn find(text: &str, pointer: &str) -> Result<Option<Range<usize>>, Fa
             return Ok(None);
         };
         if found.next().is_some() {
-            return Err(Fault::Doubled);
+            return Err(FileFault::Doubled);
         }
         at = value.start;
     }
@@ -50,12 +50,12 @@ pub(super) fn members(text: &str, at: usize) -> impl Iterator<Item = (String, Ra
 }
 
 /// A text, or a number as it is written. `None` for null and for an empty text.
-pub(super) fn scalar(raw: &str) -> Result<Option<Zeroizing<String>>, Fault> {
+pub(super) fn scalar(raw: &str) -> Result<Option<Zeroizing<String>>, FileFault> {
     let value = match raw.as_bytes().first() {
-        Some(b'"') => serde_json::from_str(raw).map_err(|_| Fault::NoText)?,
+        Some(b'"') => serde_json::from_str(raw).map_err(|_| FileFault::NoText)?,
         Some(b'0'..=b'9') => raw.to_owned(),
         Some(b'n') => String::new(),
-        _ => return Err(Fault::NoText),
+        _ => return Err(FileFault::NoText),
     };
     let value = Zeroizing::new(value);
     Ok((!value.is_empty()).then_some(value))
@@ -70,11 +70,6 @@ pub(super) fn quoted(text: &str) -> String {
 pub(super) fn segments(pointer: &str) -> impl Iterator<Item = String> {
     let parts = pointer.split('/').skip(1);
     parts.map(|part| part.replace("~1", "/").replace("~0", "~"))
-}
-
-/// A name as a part of a pointer.
-pub(super) fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 fn skip_space(text: &str, at: usize) -> usize {

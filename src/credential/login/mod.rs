@@ -2,6 +2,7 @@
 //! workload gets their phantoms.
 
 mod asked;
+mod entry;
 pub mod file;
 mod json;
 mod known;
@@ -10,6 +11,7 @@ mod shown;
 mod token_answer;
 mod token_request;
 mod tokens;
+mod unreadable;
 
 use std::path::PathBuf;
 
@@ -25,10 +27,12 @@ use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
 pub use asked::{AskedTokens, OwnTokens};
+pub(crate) use entry::{HostToken, entries};
 pub use known::{KnownLogin, KnownLogins, LoginHolder};
 pub use token_answer::{TokenAnswer, UnmappedToken};
 pub use token_request::TokenRequest;
 pub use tokens::{TokenKind, Tokens};
+pub use unreadable::{FileFault, FileUnreadable};
 
 /// A login: who issues its tokens, where they are kept, and where each may go.
 #[derive(Debug, Clone)]
@@ -72,6 +76,8 @@ pub struct LoginFile {
     pub renewed: Option<String>,
     /// Further members that the sandbox's copy keeps. All others are left out of it.
     pub shown: Vec<String>,
+    /// Members that its program needs, but not their values: the copy has another text there.
+    pub filled: Vec<String>,
 }
 
 /// The format of a program's file.
@@ -80,6 +86,18 @@ pub struct LoginFile {
 pub enum FileFormat {
     /// JSON (RFC 8259). Members are JSON pointers (RFC 6901).
     Json,
+    /// Docker's `config.json`. Members are the keys of `auths`.
+    DockerConfig,
+    /// `.npmrc`. Members are its keys, such as `//registry.example/:_authToken`.
+    Npmrc,
+    /// `.pypirc`. Members are its sections; the token is the `password`.
+    Pypirc,
+    /// `.netrc`. Members are its machines; the token is the `password`.
+    Netrc,
+    /// `.git-credentials`. Members are its addresses, without the login.
+    GitCredentials,
+    /// `hosts.yml` of GitHub's command line. Members are its hosts.
+    GhHosts,
 }
 
 /// An authorization server, and how it is asked for new tokens.
@@ -187,6 +205,7 @@ impl Login {
                 takes: Vec::new(),
                 cookies: Vec::new(),
                 batches: Vec::new(),
+                claims: Some(token.claims.clone()),
                 basic_user: None,
                 variables: Vec::new(),
                 role: match token.kind {

@@ -36,6 +36,9 @@ pub enum UnmappedToken {
     /// Policy allows the host that the tokens are for no request, or another credential is for it.
     #[error("the tokens are for a host that policy does not allow, or that has a credential")]
     Host,
+    /// They came in clear text.
+    #[error("the tokens came in clear text")]
+    Cleartext,
     /// The session has as many logins as it may.
     #[error("the session has logged in at as many services as it may")]
     TooMany,

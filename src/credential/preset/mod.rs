@@ -5,6 +5,7 @@ mod javascript;
 mod logins;
 mod mapping;
 mod packages;
+mod parse;
 mod python;
 mod registry;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
 use logins::RawLogin;
+use parse::all_parsed;
 
 pub use logins::PresetLogin;
 pub use mapping::RegistryMapping;
@@ -210,6 +212,7 @@ impl PresetCredential {
             foreign: Foreign::Refuse,
             takes: self.takes.clone(),
             cookies: self.cookies.clone(),
+            claims: None,
             batches: self.batches.clone(),
             basic_user: self.basic_user.clone(),
             variables: self.variables.clone(),
@@ -273,7 +276,7 @@ fn read(text: &str) -> Result<Preset, String> {
         Ok(PresetCredential {
             name: CredentialName::new(&credential.name).map_err(|error| error.to_string())?,
             variables: credential.variables.clone(),
-            origins: origins(&credential.hosts)?,
+            origins: all_parsed(&credential.hosts)?,
             your_host: credential.your_host.clone(),
             obtain: credential.obtain.clone(),
             places: all_parsed(&credential.places)?,
@@ -292,14 +295,14 @@ fn read(text: &str) -> Result<Preset, String> {
     Ok(Preset {
         name: raw.name,
         title: raw.title,
-        allow: origins(&raw.allow)?,
+        allow: all_parsed(&raw.allow)?,
         home: raw.home,
         registry: match raw.registry {
             None => None,
             Some(registry) => Some(PackageRegistry {
                 clients: registry.clients,
-                public: origins(&registry.public)?,
-                downloads: origins(&registry.downloads)?,
+                public: all_parsed(&registry.public)?,
+                downloads: all_parsed(&registry.downloads)?,
             }),
         },
         projects: raw.projects,
@@ -311,20 +314,6 @@ fn read(text: &str) -> Result<Preset, String> {
             .map(RawLogin::read)
             .collect::<Result<_, _>>()?,
     })
-}
-
-fn origins(hosts: &[String]) -> Result<Vec<OriginPattern>, String> {
-    all_parsed(hosts)
-}
-
-fn all_parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
-    texts: &[String],
-) -> Result<Vec<T>, String> {
-    texts.iter().map(|text| parsed(text)).collect()
-}
-
-fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error| format!("{text}: {error}"))
 }
 
 /// The presets parsed so far, in the order of the table. A run needs one or two of them, if any.
@@ -437,5 +426,62 @@ mod tests {
                 assert_eq!(loads.is_err(), bare_basic, "{}", credential.name);
             }
         }
+    }
+
+    #[test]
+    fn every_login_reads_at_a_home_without_its_file_and_makes_bindings_that_load() {
+        let home = tempfile::tempdir().unwrap();
+        let mut seen = HashSet::new();
+        for preset in logins() {
+            assert!(seen.insert(&preset.name) && login_named(preset.name.as_str()).is_some());
+            for login in preset.at_home(home.path()).unwrap() {
+                let stored = login.stored().into_iter().map(|one| one.binding);
+                Bindings::new(stored.collect()).unwrap_or_else(|error| panic!("{error:?}"));
+            }
+        }
+    }
+
+    #[test]
+    fn each_other_host_of_a_file_is_a_login_of_its_own() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join(".config/gh/hosts.yml");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let names = || {
+            let logins = login_named("gh").unwrap().at_home(home.path())?;
+            let names = logins
+                .iter()
+                .map(|one| (one.name.to_string(), one.issuer.is_some()));
+            Ok::<_, crate::credential::login::FileUnreadable>(names.collect::<Vec<_>>())
+        };
+        assert_eq!(names().unwrap(), [("gh".to_owned(), true)]);
+        let text = "ghe.example:\n  oauth_token: a\ngithub.com:\n  oauth_token: b\n";
+        std::fs::write(&file, text).unwrap();
+        let both = [
+            ("gh-ghe.example".to_owned(), false),
+            ("gh".to_owned(), true),
+        ];
+        assert_eq!(names().unwrap(), both);
+        std::fs::write(&file, "{}: CANARY").unwrap();
+        assert_eq!(names().unwrap().len(), 1);
+        std::fs::write(&file, "a b:\n  oauth_token: CANARY\n").unwrap();
+        let refused = names().unwrap_err().to_string();
+        assert!(
+            refused.contains("member `a b`: it names no host"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_client_that_the_file_names_renews_its_tokens() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join(".claude/.credentials.json");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let client = || {
+            let logins = login_named("claude").unwrap().at_home(home.path()).unwrap();
+            logins[0].issuer.as_ref().unwrap().client.clone().unwrap()
+        };
+        assert!(client().starts_with("9d1c250a-"));
+        std::fs::write(&file, r#"{"claudeAiOauth":{"clientId":"other"}}"#).unwrap();
+        assert_eq!(client(), "other");
     }
 }

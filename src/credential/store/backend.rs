@@ -29,13 +29,13 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Whether the store issues a new secret for each session, which ends with the session.
+    /// Whether each session has a secret of its own there, which ends with the session.
     pub(super) fn is_issued(&self) -> bool {
         match self {
             Self::Vault(path) => path.issued,
-            Self::Env(_) | Self::File(_) | Self::Keyring(_) | Self::Command(_) | Self::Login(_) => {
-                false
-            }
+            // A session may have logged in itself.
+            Self::Login(_) => true,
+            Self::Env(_) | Self::File(_) | Self::Keyring(_) | Self::Command(_) => false,
         }
     }
 

@@ -15,6 +15,7 @@ use super::backend::{Backend, CommandLine, FIXED_PATH};
 use super::material::{Lease, Material};
 use super::{SecretStore, StoreError, StoreFuture};
 use crate::credential::secret::trim_line_end;
+use crate::names::SessionId;
 
 /// Programs that print a secret.
 ///
@@ -31,7 +32,11 @@ impl Default for CommandStore {
 }
 
 impl SecretStore for CommandStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
+    fn fetch<'a>(
+        &'a self,
+        from: &'a Backend,
+        _: Option<&'a SessionId>,
+    ) -> StoreFuture<'a, Material> {
         Box::pin(async move {
             let Backend::Command(line) = from else {
                 return Err(StoreError::Absent);
@@ -238,7 +243,7 @@ mod tests {
 
     async fn fetch(script: &str) -> Result<Material, StoreError> {
         let store = CommandStore::default();
-        store.fetch(&line("/bin/sh", &["-c", script])).await
+        store.fetch(&line("/bin/sh", &["-c", script]), None).await
     }
 
     fn only(material: &Material) -> &[u8] {
@@ -285,7 +290,7 @@ mod tests {
             assert!(!format!("{error} {error:?}").contains("CANARY"), "{script}");
         }
         let gone = line("/nonexistent/program", &[]);
-        let error = CommandStore::default().fetch(&gone).await.err();
+        let error = CommandStore::default().fetch(&gone, None).await.err();
         assert_eq!(error, Some(StoreError::Start(std::io::ErrorKind::NotFound)));
     }
 
@@ -297,7 +302,7 @@ mod tests {
         let store = CommandStore { deadline };
         let began = Instant::now();
         let script = format!("(sleep 1; touch {}) & sleep 30", mark.display());
-        let fetched = store.fetch(&line("/bin/sh", &["-c", &script])).await;
+        let fetched = store.fetch(&line("/bin/sh", &["-c", &script]), None).await;
         assert_eq!(fetched.err(), Some(StoreError::TimedOut(deadline)));
         assert!(began.elapsed() < Duration::from_secs(5));
         tokio::time::sleep(Duration::from_millis(1500)).await;

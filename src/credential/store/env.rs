@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 
 use super::super::secret::{Secret, SecretUnsafe};
 use super::{Backend, Material, SecretRef, SecretStore, StoreError, StoreFuture};
+use crate::names::SessionId;
 
 /// Secrets from the gateway's environment at start.
 ///
@@ -38,7 +39,11 @@ pub fn unfit(variable: &str) -> Option<SecretUnsafe> {
 }
 
 impl SecretStore for EnvStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
+    fn fetch<'a>(
+        &'a self,
+        from: &'a Backend,
+        _: Option<&'a SessionId>,
+    ) -> StoreFuture<'a, Material> {
         let value = match from {
             Backend::Env(name) => self.values.get(name),
             _ => None,
@@ -58,10 +63,10 @@ mod tests {
         let here = SecretRef::env("CARGO_PKG_NAME");
         let gone = SecretRef::env("GATEWAY_TEST_NO_SUCH_VARIABLE");
         let store = EnvStore::capture([&here, &gone]);
-        let fetched = store.fetch(&here.backend).await.ok().unwrap();
+        let fetched = store.fetch(&here.backend, None).await.ok().unwrap();
         assert_eq!(&fetched.field(None).unwrap()[..], b"gateway");
         assert_eq!(fetched.lease, None);
-        let absent = store.fetch(&gone.backend).await.err();
+        let absent = store.fetch(&gone.backend, None).await.err();
         assert_eq!(absent, Some(StoreError::Absent));
     }
 }

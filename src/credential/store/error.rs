@@ -109,6 +109,15 @@ pub enum StoreError {
          with `AccessKeyId`, `SecretAccessKey` and, for credentials that end, a `SessionToken` and an `Expiration` to come"
     )]
     Json,
+    /// There is no login, as after a logout. How to log in.
+    #[error("there is no login: {0}")]
+    NoLogin(Box<str>),
+    /// What is kept of a login cannot be used. The file, the cause and the remedy.
+    #[error("{0}")]
+    LoginUnusable(Box<str>),
+    /// The issuer of a login renews it no more. The cause and the remedy.
+    #[error("the login is over: {0}")]
+    LoginOver(Box<str>),
     /// The value cannot be used.
     #[error(transparent)]
     Unsafe(#[from] SecretUnsafe),
@@ -129,7 +138,7 @@ impl StoreError {
     pub fn is_absent(&self) -> bool {
         matches!(
             self,
-            Self::Absent | Self::NoField(_) | Self::Refused { status: 404, .. }
+            Self::Absent | Self::NoField(_) | Self::NoLogin(_) | Self::Refused { status: 404, .. }
         )
     }
 
@@ -144,9 +153,10 @@ impl StoreError {
     /// Whether the store said that the secret may no longer be used.
     ///
     /// Otherwise it only could not answer now.
-    pub(super) fn is_final(&self) -> bool {
+    pub(in crate::credential) fn is_final(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 403 | 404),
+            Self::NoLogin(_) | Self::LoginOver(_) | Self::Ended => true,
             // Whoever revokes the gateway's access does so on purpose. A server that is only too
             // busy (429) does not count.
             Self::Login(cause) => {

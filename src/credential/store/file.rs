@@ -13,13 +13,18 @@ use super::material::{Lease, Material};
 use super::{SecretStore, StoreError, StoreFuture};
 use crate::credential::secret::{MAX_BYTES, trim_line_end};
 use crate::files;
+use crate::names::SessionId;
 
 /// Files. A change is seen within a second; a deleted file's secret stays usable for at most five
 /// more.
 pub(super) struct FileStore;
 
 impl SecretStore for FileStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
+    fn fetch<'a>(
+        &'a self,
+        from: &'a Backend,
+        _: Option<&'a SessionId>,
+    ) -> StoreFuture<'a, Material> {
         Box::pin(async move {
             let Backend::File(file) = from else {
                 return Err(StoreError::Absent);
@@ -100,7 +105,7 @@ mod tests {
 
     async fn fetch(path: &Path) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         let file = Backend::File(SecretFile::at(path.to_owned()));
-        let material = FileStore.fetch(&file).await?;
+        let material = FileStore.fetch(&file, None).await?;
         Ok(material.field(None).unwrap().clone())
     }
 

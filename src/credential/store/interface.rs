@@ -6,14 +6,20 @@ use std::pin::Pin;
 use super::backend::Backend;
 use super::error::StoreError;
 use super::material::{Lease, Material};
+use crate::names::SessionId;
 
 /// A place from which secrets are fetched.
 pub trait SecretStore: Send + Sync {
-    /// Reads everything in one place, as one read, within the store's own deadline.
+    /// Reads everything in one place, as one read, within the store's own deadline: for a session,
+    /// if the store issues secrets per session.
     ///
     /// Dropping the future ends the work. Nothing it started continues, except a key ring's own
     /// answer.
-    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material>;
+    fn fetch<'a>(
+        &'a self,
+        from: &'a Backend,
+        session: Option<&'a SessionId>,
+    ) -> StoreFuture<'a, Material>;
 
     /// Renews a lease, so that what was read under it stays usable.
     ///

@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use super::material::{Lease, Material};
 use super::{Backend, SecretStore, StoreError, StoreFuture};
+use crate::names::SessionId;
 
 /// The key ring. It runs on its own thread, because a locked ring prompts its user and may never
 /// answer.
@@ -28,7 +29,11 @@ impl KeyringStore {
 }
 
 impl SecretStore for KeyringStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
+    fn fetch<'a>(
+        &'a self,
+        from: &'a Backend,
+        _: Option<&'a SessionId>,
+    ) -> StoreFuture<'a, Material> {
         Box::pin(async move {
             let Backend::Keyring(item) = from else {
                 return Err(StoreError::Absent);

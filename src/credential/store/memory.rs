@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use super::{Backend, Lease, Material, SecretStore, StoreError, StoreFuture};
+use crate::names::SessionId;
 
 /// Secrets by reference text. Tests can change them, delay fetches and count them.
 #[derive(Default)]
@@ -91,7 +92,11 @@ impl MemoryStore {
 }
 
 impl SecretStore for MemoryStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
+    fn fetch<'a>(
+        &'a self,
+        from: &'a Backend,
+        _: Option<&'a SessionId>,
+    ) -> StoreFuture<'a, Material> {
         Box::pin(async move {
             self.fetches.fetch_add(1, Ordering::Relaxed);
             let (answer, delay) = self.answer(from);

@@ -11,6 +11,7 @@ mod file;
 mod http;
 mod interface;
 mod keyring;
+mod login;
 mod material;
 #[cfg(test)]
 mod memory;
@@ -26,6 +27,7 @@ pub use error::{ReferenceMalformed, StoreError};
 pub use http::{HttpAnswer, HttpClient};
 pub use interface::StoreFuture;
 pub use keyring::DEFAULT_SERVICE;
+pub use login::{Forgotten, KeySource, LoginSettings, Logins, RowLogin};
 pub use reference::SecretRef;
 pub use vault::{LoginMethod, VaultLogin, VaultSettings};
 
@@ -33,12 +35,14 @@ pub(super) use keyring::blocking as blocking_keyring;
 #[cfg(test)]
 pub(super) use {material::Lease, memory::MemoryStore};
 
+use crate::names::SessionId;
 use backend::Backend;
 use command::CommandStore;
 use env::EnvStore;
 use file::FileStore;
 use interface::SecretStore;
 use keyring::KeyringStore;
+use login::LoginStore;
 use material::Material;
 
 /// The store for each kind of reference.
@@ -49,6 +53,7 @@ struct Backends {
     keyring: Arc<dyn SecretStore>,
     command: Arc<dyn SecretStore>,
     vault: Option<Arc<dyn SecretStore>>,
+    login: Arc<LoginStore>,
 }
 
 /// A Vault's settings, and the client that reaches its servers.
@@ -63,6 +68,7 @@ impl Backends {
             keyring: Arc::new(KeyringStore::new()),
             command: Arc::new(CommandStore::default()),
             vault: None,
+            login: Arc::default(),
         }
     }
 
@@ -75,12 +81,14 @@ impl Backends {
             keyring: store.clone(),
             command: store.clone(),
             vault: Some(store.clone()),
+            login: Arc::default(),
         }
     }
 
-    fn each(&self) -> impl Iterator<Item = &Arc<dyn SecretStore>> {
+    fn each(&self) -> impl Iterator<Item = Arc<dyn SecretStore>> {
         let local = [&self.env, &self.file, &self.keyring, &self.command];
-        local.into_iter().chain(&self.vault)
+        let each = local.into_iter().chain(&self.vault).cloned();
+        each.chain([self.login.clone() as Arc<dyn SecretStore>])
     }
 
     fn of(&self, backend: &Backend) -> Arc<dyn SecretStore> {
@@ -93,7 +101,7 @@ impl Backends {
                 Some(vault) => vault,
                 None => return Arc::new(NotConfigured),
             },
-            Backend::Login(_) => return Arc::new(NotConfigured),
+            Backend::Login(_) => return self.login.clone(),
         };
         store.clone()
     }
@@ -103,7 +111,7 @@ impl Backends {
 struct NotConfigured;
 
 impl SecretStore for NotConfigured {
-    fn fetch<'a>(&'a self, _: &'a Backend) -> StoreFuture<'a, Material> {
+    fn fetch<'a>(&'a self, _: &'a Backend, _: Option<&'a SessionId>) -> StoreFuture<'a, Material> {
         Box::pin(std::future::ready(Err(StoreError::NotConfigured)))
     }
 }

@@ -18,6 +18,7 @@ fn binding(name: &str, origin: &str, place: &str) -> Binding {
         foreign: Foreign::Refuse,
         takes: vec![],
         cookies: vec![],
+        claims: None,
         batches: vec![],
         basic_user: None,
         variables: vec![format!("{}_VAR", name.to_uppercase())],

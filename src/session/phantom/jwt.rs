@@ -13,6 +13,8 @@ use super::written;
 /// typ token_type ref`. In every other string, each letter and digit is replaced by one of its
 /// class. In every other whole number, the digits are replaced. Keys, punctuation, literals and
 /// fractions are kept. The signature, which alone makes the token valid, is drawn in full.
+///
+/// The token of a login keeps the claims that its preset names, too, and its `exp` is 2100.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct JwtShape {
     header: String,
@@ -22,7 +24,7 @@ pub(super) struct JwtShape {
 
 impl JwtShape {
     /// The token's shape, if it is a signed JWT whose signature has at least 16 bytes.
-    pub(super) fn of(token: &[u8]) -> Option<Self> {
+    pub(super) fn of(token: &[u8], login: Option<&[String]>) -> Option<Self> {
         let text = std::str::from_utf8(token).ok()?;
         let mut parts = text.split('.');
         let (header, payload, signature) = (parts.next()?, parts.next()?, parts.next()?);
@@ -38,7 +40,7 @@ impl JwtShape {
         serde_json::from_slice::<serde_json::Map<_, _>>(&claims).ok()?;
         Some(Self {
             header: header.to_owned(),
-            payload: mask(&claims),
+            payload: mask(&claims, login),
             signature_bytes,
         })
     }
@@ -92,11 +94,16 @@ fn encoded_len(bytes: usize) -> usize {
 
 /// Masks a JSON object's values, byte for byte. The text has already been parsed, so this walk
 /// need not check the grammar.
-fn mask(json: &[u8]) -> Vec<Slot> {
+fn mask(json: &[u8], login: Option<&[String]>) -> Vec<Slot> {
     let mut slots = Vec::with_capacity(json.len());
     let mut objects: Vec<bool> = Vec::new();
     let mut key_next = false;
     let mut kept = false;
+    let mut is_end = false;
+    let is_kept = |name: &str| {
+        let mut own = login.unwrap_or_default().iter();
+        KEPT.contains(&name) || own.any(|claim| claim == name)
+    };
     let mut at = 0;
     while at < json.len() {
         match json[at] {
@@ -105,9 +112,9 @@ fn mask(json: &[u8]) -> Vec<Slot> {
                 let text = &json[at..end];
                 if key_next {
                     if objects.len() == 1 {
-                        kept = KEPT
-                            .iter()
-                            .any(|claim| text[1..text.len() - 1] == *claim.as_bytes());
+                        let name = serde_json::from_slice::<String>(text).unwrap_or_default();
+                        kept = is_kept(&name);
+                        is_end = login.is_some() && name == "exp";
                     }
                     slots.extend(text.iter().copied().map(Slot::Fixed));
                 } else {
@@ -123,7 +130,8 @@ fn mask(json: &[u8]) -> Vec<Slot> {
                         .iter()
                         .take_while(|byte| b"+-.eE0123456789".contains(byte))
                         .count();
-                mask_number(&json[at..end], kept, &mut slots);
+                let number = if is_end { FAR_END } else { &json[at..end] };
+                mask_number(number, kept, &mut slots);
                 at = end;
                 continue;
             }
@@ -199,6 +207,8 @@ const KEPT: &[&str] = &[
     "token_type",
     "ref",
 ];
+/// 2100, in seconds.
+const FAR_END: &[u8] = b"4102444800";
 const MIN_SIGNATURE_BYTES: usize = 16;
 
 #[cfg(test)]
@@ -215,8 +225,9 @@ mod tests {
         )
     }
 
-    fn phantom_claims(token: &str) -> serde_json::Value {
-        let shape = JwtShape::of(token.as_bytes()).unwrap();
+    fn phantom_claims(token: &str, login: Option<&[String]>) -> serde_json::Value {
+        let shape = JwtShape::of(token.as_bytes(), login).unwrap();
+        assert!(JwtShape::from_text(&shape.to_text()[4..], 16 * 1024).unwrap() == shape);
         let made = shape.fill(&mut PhantomKey::from_bytes([7; 32]).stream("x", 0));
         assert_eq!(made.len(), token.len());
         assert_eq!(shape.len(), token.len());
@@ -231,7 +242,7 @@ mod tests {
     fn a_phantom_jwt_decodes_keeps_what_clients_read_and_hides_the_rest() {
         let payload = r#"{"iss":"supabase","exp":1983812996,"role":"service_role","sub":"Canary77","n":12345,
             "deep":{"iss":"Canary77","list":["Canary77",{"k":"a\\\"b\u00e9Q"}]},"f":-1.5e3,"t":true}"#;
-        let claims = phantom_claims(&token(payload));
+        let claims = phantom_claims(&token(payload), None);
         assert_eq!(claims["iss"], "supabase");
         assert_eq!(claims["exp"], 1_983_812_996);
         assert_eq!(claims["role"], "service_role");
@@ -249,13 +260,30 @@ mod tests {
     }
 
     #[test]
+    fn the_token_of_a_login_keeps_the_claims_that_its_client_reads_and_ends_in_2100() {
+        let payload = r#"{"exp":1763000000,"sub":"Canary77","email":"Canary77",
+            "https://a.example/auth":{"account":"acc-77","plans":["a",7,{"exp":8}]}}"#;
+        let claims = ["https://a.example/auth".to_owned()];
+        let claims = phantom_claims(&token(payload), Some(&claims));
+        assert_eq!(claims["exp"], 4_102_444_800_u64);
+        let account = &claims["https://a.example/auth"];
+        assert_eq!(account["account"], "acc-77");
+        assert_eq!(account["plans"], serde_json::json!(["a", 7, {"exp": 8}]));
+        assert_ne!(claims["sub"], "Canary77");
+        assert_ne!(claims["email"], "Canary77");
+    }
+
+    #[test]
     fn what_is_not_a_signed_token_has_no_jwt_shape() {
-        assert!(JwtShape::of(b"a.b.c").is_none());
+        assert!(JwtShape::of(b"a.b.c", None).is_none());
         assert!(
-            JwtShape::of(b"SG.abcdefghijklmnopqrstuv.0123456789012345678901234567890123456789012")
-                .is_none()
+            JwtShape::of(
+                b"SG.abcdefghijklmnopqrstuv.0123456789012345678901234567890123456789012",
+                None
+            )
+            .is_none()
         );
         let unsigned = token("{}").rsplit_once('.').unwrap().0.to_owned() + ".";
-        assert!(JwtShape::of(unsigned.as_bytes()).is_none());
+        assert!(JwtShape::of(unsigned.as_bytes(), None).is_none());
     }
 }

@@ -57,7 +57,18 @@ impl Shape {
     /// class, and all punctuation is kept.
     #[must_use]
     pub fn of(credential: &[u8]) -> Self {
-        if let Some(jwt) = JwtShape::of(credential) {
+        Self::of_claims(credential, None)
+    }
+
+    /// Derives the shape of a login's token: a JWT keeps these claims as well, and ends in 2100,
+    /// because the gateway renews it.
+    #[must_use]
+    pub fn of_login(token: &[u8], claims: &[String]) -> Self {
+        Self::of_claims(token, Some(claims))
+    }
+
+    fn of_claims(credential: &[u8], login: Option<&[String]>) -> Self {
+        if let Some(jwt) = JwtShape::of(credential, login) {
             return Self(Body::Jwt(jwt));
         }
         let (slots, check) = known::slots_of(credential);

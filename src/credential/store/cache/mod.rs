@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 #[cfg(test)]
 use super::SecretStore;
+use super::login::{LoginSettings, LoginStore};
 use super::vault::VaultStore;
 use super::{Backend, Backends, SecretRef, Vault};
 use crate::names::SessionId;
@@ -35,6 +36,16 @@ impl Stores {
         Self::of(Backends::new(references))
     }
 
+    /// With these logins.
+    #[must_use]
+    pub fn with_logins(self, logins: LoginSettings) -> Self {
+        let login = Arc::new(LoginStore::new(logins));
+        Self::of(Backends {
+            login,
+            ..self.0.backends.clone()
+        })
+    }
+
     /// The real stores and a Vault, whose own login is in this machine's stores.
     #[must_use]
     pub fn with_vault<'r>(
@@ -51,7 +62,7 @@ impl Stores {
 
     /// Takes over what was read by the stores of the generation before, for the places that these
     /// references name: nothing is fetched again, and no lease is lost. With `same_vault`, the
-    /// Vault is the same one too, with its login.
+    /// Vault is the same one too, with its login. Logins that sessions began stay theirs.
     #[must_use]
     pub fn after<'r>(
         self,
@@ -65,13 +76,18 @@ impl Stores {
             // Variables were read anew.
             env: mine.env.clone(),
             vault: vault.vault.clone(),
+            login: Arc::new(mine.login.after(&theirs.login)),
             ..theirs.clone()
         };
         let known = before.places();
         let kept = references.into_iter().filter_map(|reference| {
             let backend = &reference.backend;
             let place = known.get(backend)?;
-            let is_same = same_vault || !reference.is_in_vault();
+            let is_same = match backend {
+                Backend::Vault(_) => same_vault,
+                Backend::Login(name) => mine.login.is_same(&theirs.login, name),
+                _ => true,
+            };
             is_same.then(|| (backend.clone(), place.clone()))
         });
         let places = Mutex::new(kept.collect());
@@ -94,7 +110,7 @@ impl Stores {
             slot.end(&place).await;
         }
         if let Some(vault) = &self.0.backends.vault
-            && !next.0.backends.each().any(|kept| Arc::ptr_eq(kept, vault))
+            && !next.0.backends.each().any(|kept| Arc::ptr_eq(&kept, vault))
             && let Err(cause) = vault.close().await
         {
             tracing::warn!(%cause, "a store's login was not ended");
@@ -139,9 +155,10 @@ impl Stores {
     pub async fn end(&self, session: &SessionId) {
         // Needed even if nothing was issued: a request that began before the end may still ask.
         for place in self.places().values().filter(|place| place.is_issued()) {
-            place.slots().entry(session.clone()).or_default();
+            place.slot(session);
         }
         self.end_where(|id| id == session).await;
+        self.0.backends.login.end(session);
     }
 
     /// Revokes what was issued to any session, and ends the stores' own logins, when the process
@@ -173,6 +190,19 @@ impl Stores {
             if slot.serving(0, now).is_some_and(|held| held.is_due(now)) {
                 place.refresh(&slot);
             }
+        }
+    }
+
+    /// The logins, and what sessions have of them.
+    pub(super) fn login_store(&self) -> &Arc<LoginStore> {
+        &self.0.backends.login
+    }
+
+    /// Drops what a session read from a place, so that its next use asks the store.
+    pub(super) async fn forget(&self, backend: &Backend, session: &SessionId) {
+        let place = self.places().get(backend).cloned();
+        if let Some(place) = place {
+            place.slot(session).forget().await;
         }
     }
 

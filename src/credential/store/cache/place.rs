@@ -33,6 +33,8 @@ pub(super) struct Place {
 /// The latest read of a place.
 #[derive(Default)]
 pub(super) struct CacheSlot {
+    /// The session that it was read for; `None` if for all of them.
+    session: Option<SessionId>,
     pub(super) held: ArcSwapOption<Reading>,
     /// Held during a read.
     flight: Arc<tokio::sync::Mutex<Flight>>,
@@ -100,6 +102,15 @@ impl Place {
 
     pub(super) fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<CacheSlot>>> {
         self.of_sessions.lock()
+    }
+
+    /// What was read for this session.
+    pub(super) fn slot(&self, session: &SessionId) -> Arc<CacheSlot> {
+        let mut slots = self.slots();
+        let slot = slots
+            .entry(session.clone())
+            .or_insert_with(|| CacheSlot::of(session));
+        slot.clone()
     }
 
     /// Returns the held read if it is usable and has that reference's secret; otherwise reads
@@ -223,7 +234,10 @@ impl Place {
             slot.note(&lease, asked);
             return Ok(Reading::new(held.secrets.clone(), Some(lease), asked));
         }
-        let material = self.store.fetch(&self.backend).await?;
+        let material = self
+            .store
+            .fetch(&self.backend, slot.session.as_ref())
+            .await?;
         let lease = material.lease.as_ref();
         let usable = match lease.is_some_and(|lease| lease.expires_after.is_zero()) {
             true => Err(StoreError::Unreachable("what it gives has ended already")),
@@ -265,6 +279,20 @@ impl Place {
 }
 
 impl CacheSlot {
+    fn of(session: &SessionId) -> Arc<Self> {
+        Arc::new(Self {
+            session: Some(session.clone()),
+            ..Self::default()
+        })
+    }
+
+    /// Drops what was read, so that the next use asks the store.
+    pub(super) async fn forget(&self) {
+        let mut flight = self.flight.lock().await;
+        flight.failed = None;
+        self.held.store(None);
+    }
+
     /// Returns the held read, if it is usable and has that reference's secret.
     pub(super) fn serving(&self, at: usize, now: Instant) -> Option<Arc<Reading>> {
         let held = self.held.load();

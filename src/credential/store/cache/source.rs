@@ -131,12 +131,7 @@ impl SecretSource {
             return Ok(self.place.shared.clone());
         }
         let session = session.ok_or(StoreError::NoSession)?;
-        Ok(self
-            .place
-            .slots()
-            .entry(session.clone())
-            .or_default()
-            .clone())
+        Ok(self.place.slot(session))
     }
 
     fn of(&self, reading: Arc<Reading>) -> Result<CachedSecret, StoreError> {

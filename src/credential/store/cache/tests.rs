@@ -179,7 +179,7 @@ impl Issuing {
 }
 
 impl SecretStore for Issuing {
-    fn fetch<'a>(&'a self, _: &'a Backend) -> StoreFuture<'a, Material> {
+    fn fetch<'a>(&'a self, _: &'a Backend, _: Option<&'a SessionId>) -> StoreFuture<'a, Material> {
         Box::pin(async move {
             tokio::time::sleep(millis(20)).await;
             let number = self.issued.fetch_add(1, Ordering::SeqCst);

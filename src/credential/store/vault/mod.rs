@@ -22,6 +22,7 @@ use zeroize::Zeroizing;
 use super::http::HttpClient;
 use super::material::{Lease, LeaseId, Material};
 use super::{Backend, SecretRef, SecretSource, SecretStore, StoreError, StoreFuture};
+use crate::names::SessionId;
 use api::{Api, VaultRequest};
 pub use path::VaultPath;
 use reply::{Mount, OwnToken, SecretFields, VaultReply, Versioned};
@@ -243,7 +244,11 @@ impl VaultStore {
 }
 
 impl SecretStore for VaultStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
+    fn fetch<'a>(
+        &'a self,
+        from: &'a Backend,
+        _: Option<&'a SessionId>,
+    ) -> StoreFuture<'a, Material> {
         within(async move {
             match from {
                 Backend::Vault(path) if path.issued => self.issue(path).await,

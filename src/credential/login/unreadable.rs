@@ -1,0 +1,74 @@
+//! Why a program's file cannot be read.
+
+use std::path::PathBuf;
+
+use super::{LoginFile, TokenKind};
+
+/// A program's file cannot be read. The message holds no value of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{}`{}: {fault}; correct it, or log in again with the program that writes it",
+    path.display(),
+    member.as_ref().map(|member| format!(", member `{member}`")).unwrap_or_default()
+)]
+pub struct FileUnreadable {
+    /// The file.
+    pub path: PathBuf,
+    /// The member, if one is to blame.
+    pub member: Option<String>,
+    /// What is wrong with it.
+    pub fault: FileFault,
+}
+
+/// What is wrong with a program's file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FileFault {
+    /// It has another form.
+    #[error("{0}")]
+    Form(String),
+    /// The member is there twice.
+    #[error("it is there twice, so that programs may disagree on its value")]
+    Doubled,
+    /// The member is not a text.
+    #[error("it is not a text")]
+    NoText,
+    /// The member is no base64 of a user and a token.
+    #[error("it is not base64 of `user:token`")]
+    NoPair,
+    /// The member names no host.
+    #[error("it names no host that a token could be for")]
+    NoHost,
+    /// The member is no moment.
+    #[error("it is neither a number of seconds or milliseconds nor a date of RFC 3339")]
+    NoMoment,
+    /// There is nothing that the member could be added to.
+    #[error("it is not there, and there is no object for it")]
+    NoPlace,
+}
+
+impl LoginFile {
+    /// The same file for the access token of one of its hosts.
+    pub(crate) fn with_access(&self, member: String) -> Self {
+        Self {
+            members: vec![(TokenKind::Access, member)],
+            ..self.clone()
+        }
+    }
+
+    /// What is wrong with the file as a whole.
+    pub(super) fn unreadable(&self, fault: FileFault) -> FileUnreadable {
+        FileUnreadable {
+            path: self.path.clone(),
+            member: None,
+            fault,
+        }
+    }
+
+    /// What is wrong with a member.
+    pub(crate) fn at(&self, member: &str, fault: FileFault) -> FileUnreadable {
+        FileUnreadable {
+            member: Some(member.to_owned()),
+            ..self.unreadable(fault)
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What is done with logins besides lending them: those of sessions are taken, kept and forgotten.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+
+use super::super::{Backend, HttpClient, StoreError, Stores};
+use super::held::{OwnLogin, Told};
+use super::issuer;
+use super::lock::LoginLock;
+use super::place::TokenPlace;
+use super::rows::{RowLogin, SealedRows};
+use super::serving::LoginStore;
+use crate::credential::login::{Login, LoginPlace, Tokens};
+use crate::message::Origin;
+use crate::names::{CredentialName, SessionId};
+use crate::state::RowName;
+
+/// The logins of the stores, and what sessions have of them.
+pub struct Logins {
+    stores: Stores,
+    store: Arc<LoginStore>,
+}
+
+/// What was forgotten of a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forgotten {
+    /// Whether anything was kept.
+    pub was_kept: bool,
+    /// Whether the issuer said that it ended the grant.
+    pub is_revoked: bool,
+}
+
+impl Stores {
+    /// The logins.
+    #[must_use]
+    pub fn logins(&self) -> Logins {
+        Logins {
+            stores: self.clone(),
+            store: self.login_store().clone(),
+        }
+    }
+}
+
+impl Logins {
+    /// Takes a login that a session made: it is the session's until it ends. It is written down,
+    /// so that a person may keep it; where that cannot be done, it is in memory alone.
+    ///
+    /// # Errors
+    /// [`StoreError`] if others hold its lock.
+    pub async fn take(
+        &self,
+        session: &SessionId,
+        login: &Login,
+        tokens: Tokens,
+    ) -> Result<(), StoreError> {
+        let login = Arc::new(Login {
+            place: LoginPlace::State,
+            ..login.clone()
+        });
+        let place = match self.written(session, &login, &tokens).await {
+            Ok(name) => TokenPlace::Row(name),
+            Err(cause) => {
+                tracing::warn!(login = %login.name, %cause, "a login is held for its session alone");
+                TokenPlace::Memory(Arc::new(Mutex::new((tokens, SystemTime::now()))))
+            }
+        };
+        let of = (session.clone(), login.name.clone());
+        let own = OwnLogin::Captured(login.clone(), place);
+        self.store.held.of_sessions.lock().insert(of, own);
+        self.drop_read(session, &login.name).await;
+        Ok(())
+    }
+
+    /// Ends a session's login, as when it logs out. What the user keeps outside stays; a grant that
+    /// the session was given is ended at its issuer. Returns whether the issuer said that it did.
+    pub async fn end(&self, session: &SessionId, name: &CredentialName) -> bool {
+        let of = (session.clone(), name.clone());
+        let before = self
+            .store
+            .held
+            .of_sessions
+            .lock()
+            .insert(of, OwnLogin::Ended);
+        self.drop_read(session, name).await;
+        let Some(OwnLogin::Captured(login, place)) = before else {
+            return false;
+        };
+        let rows = self.store.held.rows.as_ref();
+        let tokens = place.read(rows).await.ok().flatten();
+        if let (TokenPlace::Row(name), Some(rows)) = (&place, rows)
+            && let Err(cause) = rows.remove(name).await
+        {
+            tracing::warn!(login = %login.name, %cause, "a login was not forgotten");
+        }
+        match tokens {
+            Some(held) => self.revoked(&login, &held.tokens).await,
+            None => false,
+        }
+    }
+
+    /// When a session's access token ends, and what it may do, if it was read.
+    #[must_use]
+    pub fn held(&self, session: &SessionId, name: &CredentialName) -> Option<Told> {
+        let told = self.store.held.told.lock();
+        told.get(&(session.clone(), name.clone())).cloned()
+    }
+
+    /// The logins in the state: those that are kept, and those of sessions.
+    ///
+    /// # Errors
+    /// [`StoreError`] if they cannot be read.
+    pub async fn rows(&self) -> Result<Vec<RowLogin>, StoreError> {
+        let Some(rows) = &self.store.held.rows else {
+            return Ok(Vec::new());
+        };
+        let mut found = Vec::new();
+        for name in rows.names().await? {
+            found.extend(rows.read(&name).await?);
+        }
+        Ok(found)
+    }
+
+    /// Keeps the tokens of a login for the user.
+    ///
+    /// # Errors
+    /// [`StoreError`] if they cannot be written.
+    pub async fn write(&self, login: &Login, tokens: &Tokens) -> Result<(), StoreError> {
+        let rows = self.state()?;
+        let _lock = locked(rows, &login.name).await?;
+        let name = RowName::kept(login.name.clone());
+        let before = rows.read(&name).await?.map_or(0, |row| row.version);
+        rows.write(&name, before, (login, tokens)).await
+    }
+
+    /// Keeps for the user what a session logged in to last under this name. Returns whether there
+    /// was any.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be read or written.
+    pub async fn keep(&self, name: &CredentialName) -> Result<bool, StoreError> {
+        let rows = self.state()?;
+        let _lock = locked(rows, name).await?;
+        let mut latest: Option<RowLogin> = None;
+        for of in rows.names().await? {
+            if of.login == *name && of.session.is_some() {
+                let row = rows.read(&of).await?;
+                latest = latest.into_iter().chain(row).max_by_key(|row| row.written);
+            }
+        }
+        let Some(row) = latest else {
+            return Ok(false);
+        };
+        let kept = RowName::kept(name.clone());
+        let before = rows.read(&kept).await?.map_or(0, |row| row.version);
+        rows.write(&kept, before, (&row.login, &row.tokens)).await?;
+        rows.remove(&row.name).await
+    }
+
+    /// Forgets all that is kept of a login, and ends its grants where the issuer takes that.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be removed.
+    pub async fn forget(&self, name: &CredentialName) -> Result<Forgotten, StoreError> {
+        let mut forgotten = Forgotten {
+            was_kept: false,
+            is_revoked: true,
+        };
+        let rows = self.state()?;
+        let _lock = locked(rows, name).await?;
+        for of in rows.names().await? {
+            if of.login != *name {
+                continue;
+            }
+            // What cannot be read can still be removed.
+            let row = rows.read(&of).await.ok().flatten();
+            forgotten.was_kept |= rows.remove(&of).await?;
+            forgotten.is_revoked &= match row {
+                Some(row) => self.revoked(&row.login, &row.tokens).await,
+                None => false,
+            };
+        }
+        forgotten.is_revoked &= forgotten.was_kept;
+        Ok(forgotten)
+    }
+
+    /// The client for a server of an issuer, for the next generation.
+    #[must_use]
+    pub fn client(&self, server: &Origin) -> Option<Arc<dyn HttpClient>> {
+        self.store.client_of(server)
+    }
+
+    async fn revoked(&self, login: &Login, tokens: &Tokens) -> bool {
+        let issuer = login.issuer.as_ref();
+        let Some((issuer, at)) = issuer.and_then(|one| Some((one, one.revocation.as_ref()?)))
+        else {
+            return false;
+        };
+        match self.store.client(at) {
+            Some(client) => issuer::revoke(client.as_ref(), issuer, tokens).await,
+            None => false,
+        }
+    }
+
+    /// Writes down what a session logged in to.
+    async fn written(
+        &self,
+        session: &SessionId,
+        login: &Login,
+        tokens: &Tokens,
+    ) -> Result<RowName, StoreError> {
+        let rows = self.state()?;
+        let _lock = locked(rows, &login.name).await?;
+        let name = RowName {
+            login: login.name.clone(),
+            session: Some(session.clone()),
+        };
+        let before = rows.read(&name).await?.map_or(0, |row| row.version);
+        rows.write(&name, before, (login, tokens)).await?;
+        Ok(name)
+    }
+
+    async fn drop_read(&self, session: &SessionId, name: &CredentialName) {
+        let backend = Backend::Login(name.clone());
+        self.stores.forget(&backend, session).await;
+    }
+
+    fn state(&self) -> Result<&SealedRows, StoreError> {
+        let rows = self.store.held.rows.as_ref();
+        rows.ok_or_else(|| StoreError::LoginUnusable("there is no state folder".into()))
+    }
+}
+
+async fn locked(rows: &SealedRows, login: &CredentialName) -> Result<LoginLock, StoreError> {
+    let lock = LoginLock::take(&rows.rows, login, None, LONGEST_WAIT).await?;
+    lock.ok_or(StoreError::TimedOut(LONGEST_WAIT))
+}
+
+const LONGEST_WAIT: Duration = Duration::from_secs(30);

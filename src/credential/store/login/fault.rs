@@ -1,0 +1,60 @@
+//! Why what is kept of a login cannot be used, and what to do.
+
+use std::path::Path;
+
+use super::super::StoreError;
+use crate::credential::login::{Login, LoginPlace};
+use crate::files::{Replaceable, Unfit};
+use crate::names::CredentialName;
+use crate::state::StateError;
+
+/// Runs what may wait for a disk, and is not ended in the middle.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or(Err(StoreError::Unreachable("the reading task ended")))
+}
+
+/// The error for rows that cannot be read or written.
+pub(super) fn of_state(why: &StateError) -> StoreError {
+    let text = format!(
+        "what is kept of logins cannot be used: {why}; {}",
+        match why {
+            StateError::Changed => "remove it: `gateway logins forget NAME`, and log in again",
+            _ => "let the state folder and all in it belong to you alone",
+        }
+    );
+    StoreError::LoginUnusable(text.into())
+}
+
+/// The error for a program's file that cannot be used.
+pub(super) fn of_file(path: &Path, why: &str, remedy: &str) -> StoreError {
+    let text = format!("`{}` cannot be used: {why}; {remedy}", path.display());
+    StoreError::LoginUnusable(text.into())
+}
+
+/// The error for a program's file that others could have written.
+pub(super) fn replaceable(path: &Path, why: &Replaceable) -> StoreError {
+    of_file(path, &why.to_string(), &why.remedy())
+}
+
+/// The error for a program's file of another owner or mode.
+pub(super) fn unfit(path: &Path, why: &Unfit) -> StoreError {
+    of_file(path, &why.to_string(), &why.remedy(path))
+}
+
+/// How to log in again.
+pub(super) fn again(login: &Login) -> String {
+    match &login.place {
+        LoginPlace::File(file) => format!(
+            "log in again with the program that keeps it in `{}`, or in the sandbox",
+            file.path.display()
+        ),
+        LoginPlace::State => of_row(&login.name),
+    }
+}
+
+fn of_row(name: &CredentialName) -> String {
+    format!("log in again in the sandbox, or with `gateway login {name}`")
+}

@@ -1,0 +1,60 @@
+//! What the process holds of logins from one generation to the next.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+
+use super::place::TokenPlace;
+use super::rows::SealedRows;
+use crate::credential::login::Login;
+use crate::names::{CredentialName, SessionId};
+
+/// What the process holds of logins.
+#[derive(Default)]
+pub(super) struct HeldLogins {
+    /// `None` where there is no state.
+    pub(super) rows: Option<SealedRows>,
+    /// What sessions did with logins themselves.
+    pub(super) of_sessions: Mutex<HashMap<(SessionId, CredentialName), OwnLogin>>,
+    /// What was last read for a session: until when, and for what.
+    pub(super) told: Mutex<HashMap<(SessionId, CredentialName), Told>>,
+    /// The digest of the refresh token that each issuer refused, and why.
+    pub(super) refused: Mutex<HashMap<CredentialName, (String, Box<str>)>>,
+    /// Shared by renewals under way, which the end of the process waits for.
+    pub(super) renewals: tokio::sync::RwLock<()>,
+}
+
+/// When an access token ends, and what it may do.
+pub(super) type Told = (Option<SystemTime>, Option<String>);
+
+/// What a session did with a login.
+#[derive(Clone)]
+pub(super) enum OwnLogin {
+    /// It logged in, and its tokens are there.
+    Captured(Arc<Login>, TokenPlace),
+    /// It logged out.
+    Ended,
+}
+
+impl HeldLogins {
+    pub(super) fn new(rows: Option<SealedRows>) -> Self {
+        Self {
+            rows,
+            ..Self::default()
+        }
+    }
+
+    /// What a session did with a login, if anything.
+    pub(super) fn own(&self, session: &SessionId, name: &CredentialName) -> Option<OwnLogin> {
+        let of_sessions = self.of_sessions.lock();
+        of_sessions.get(&(session.clone(), name.clone())).cloned()
+    }
+
+    /// Forgets what a session did.
+    pub(super) fn end(&self, session: &SessionId) {
+        self.of_sessions.lock().retain(|(of, _), _| of != session);
+        self.told.lock().retain(|(of, _), _| of != session);
+    }
+}

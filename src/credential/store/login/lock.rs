@@ -1,0 +1,141 @@
+//! The locks of a login: one for all gateways of the user, and the one of the program whose file it
+//! is.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::super::StoreError;
+use super::fault::{blocking, of_state};
+use crate::names::CredentialName;
+use crate::state::LoginRows;
+
+/// A login's lock, held until it is dropped or its process ends.
+///
+/// Its file holds a note while a renewal is under way. Whoever finds one there knows that the
+/// process before it was ended meanwhile. What is in memory alone needs no file.
+#[derive(Default)]
+pub(super) struct LoginLock {
+    file: Option<File>,
+    /// What the process before left, if it was ended in the middle.
+    pub(super) left: Option<String>,
+    _program: Option<FolderLock>,
+}
+
+impl LoginLock {
+    /// Takes the locks, and waits at most so long for them; `None` if others hold them that long.
+    pub(super) async fn take(
+        rows: &LoginRows,
+        login: &CredentialName,
+        program: Option<&Path>,
+        wait: Duration,
+    ) -> Result<Option<Self>, StoreError> {
+        let end = Instant::now() + wait;
+        let (opened, named) = (rows.clone(), login.clone());
+        let mut file =
+            blocking(move || opened.lock_file(&named).map_err(|why| of_state(&why))).await?;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(std::fs::TryLockError::WouldBlock) if Instant::now() < end => {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+                Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
+                Err(std::fs::TryLockError::Error(error)) => {
+                    return Err(StoreError::File(error.kind()));
+                }
+            }
+        }
+        let program = match program {
+            None => None,
+            Some(path) => match FolderLock::take(path, end).await? {
+                None => return Ok(None),
+                held => held,
+            },
+        };
+        let mut left = String::new();
+        let read = file.read_to_string(&mut left);
+        read.map_err(|error| StoreError::File(error.kind()))?;
+        Ok(Some(Self {
+            file: Some(file),
+            left: (!left.is_empty()).then_some(left),
+            _program: program,
+        }))
+    }
+
+    /// Leaves a note for whoever comes next, in case that this process is ended.
+    pub(super) fn note(&mut self, text: &str) -> Result<(), StoreError> {
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
+        let written = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| file.write_all(text.as_bytes()));
+        written.map_err(|error| StoreError::File(error.kind()))
+    }
+
+    /// Takes the note back.
+    pub(super) fn clear(&mut self) -> Result<(), StoreError> {
+        self.note("")
+    }
+}
+
+/// A folder that whoever made it holds: the lock of programs that use `proper-lockfile` (npm). It
+/// is made new every few seconds, and one that was not is nobody's any more.
+struct FolderLock {
+    path: PathBuf,
+    refresh: tokio::task::JoinHandle<()>,
+}
+
+impl FolderLock {
+    async fn take(path: &Path, end: Instant) -> Result<Option<Self>, StoreError> {
+        loop {
+            match std::fs::create_dir(path) {
+                Ok(()) => break,
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(StoreError::File(error.kind())),
+            }
+            // Of two that remove it, one makes it.
+            if is_stale(path) && std::fs::remove_dir(path).is_ok() {
+                continue;
+            }
+            if Instant::now() >= end {
+                return Ok(None);
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        let held = path.to_owned();
+        let refresh = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(REFRESH).await;
+                let folder = File::open(&held);
+                // If it is gone, somebody believed it stale; the file is compared before it is
+                // replaced.
+                let _ = folder.and_then(|folder| folder.set_modified(SystemTime::now()));
+            }
+        });
+        let path = path.to_owned();
+        Ok(Some(Self { path, refresh }))
+    }
+}
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        self.refresh.abort();
+        // A program that believed it stale has removed it.
+        let _ = std::fs::remove_dir(&self.path);
+    }
+}
+
+fn is_stale(path: &Path) -> bool {
+    let made = std::fs::metadata(path).and_then(|about| about.modified());
+    let age = made.map(|at| at.elapsed().unwrap_or_default());
+    age.is_ok_and(|age| age > STALE)
+}
+
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// As `proper-lockfile` has it.
+const STALE: Duration = Duration::from_secs(10);
+const REFRESH: Duration = Duration::from_secs(5);

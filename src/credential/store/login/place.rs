@@ -1,0 +1,285 @@
+//! Where the tokens of a login are kept: reading them, and replacing them if nobody else did.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use zeroize::Zeroizing;
+
+use super::super::StoreError;
+use super::super::material::{Lease, Material};
+use super::fault::{blocking, of_file, replaceable, unfit};
+use super::rows::SealedRows;
+use crate::credential::login::{Login, LoginFile, TokenKind, Tokens, file};
+use crate::files::{self, Unfit};
+use crate::state::RowName;
+
+/// Where the tokens of a login are kept.
+#[derive(Clone)]
+pub(super) enum TokenPlace {
+    /// In the file of the program that logged in.
+    File(LoginFile),
+    /// In a row; once that is kept for the user, in the row that it became.
+    Row(RowName),
+    /// In memory, where there is no state.
+    Memory(Arc<Mutex<(Tokens, SystemTime)>>),
+}
+
+/// The tokens of a login, as its place had them.
+pub(super) struct HeldTokens {
+    pub(super) tokens: Tokens,
+    /// When they were written there.
+    pub(super) written: SystemTime,
+    stamp: Stamp,
+}
+
+/// By what a change of the place is seen.
+enum Stamp {
+    /// The text of a file.
+    Text(Zeroizing<Vec<u8>>),
+    /// A row, and its version.
+    Row(RowName, u64),
+    /// Nobody else changes it.
+    Own,
+}
+
+impl HeldTokens {
+    /// When the access token ends. If nobody said so and it can be renewed, an hour after it was
+    /// written.
+    pub(super) fn end(&self) -> Option<SystemTime> {
+        let is_renewable = self.tokens.refresh.is_some();
+        let assumed = is_renewable.then(|| self.written + UNTOLD);
+        self.tokens.expires.or(assumed)
+    }
+
+    /// How long the access token may still be used; `None` if it does not end.
+    pub(super) fn left(&self) -> Option<Duration> {
+        let end = self.end()?;
+        Some(end.duration_since(SystemTime::now()).unwrap_or_default())
+    }
+
+    /// How long before its end the access token is renewed.
+    fn margin(&self) -> Duration {
+        let life = self
+            .end()
+            .and_then(|end| end.duration_since(self.written).ok());
+        life.unwrap_or_default().div_f64(5.0).min(MARGIN)
+    }
+
+    /// Whether the access token has to be renewed.
+    pub(super) fn is_due(&self) -> bool {
+        self.left().is_some_and(|left| left <= self.margin())
+    }
+
+    /// Whether the access token can still be used.
+    pub(super) fn serves(&self) -> bool {
+        !self.tokens.access.is_empty() && self.left().is_none_or(|left| !left.is_zero())
+    }
+
+    /// The fields of a read.
+    pub(super) fn material(&self) -> Material {
+        let left = self.left();
+        let usable = left.unwrap_or(LOOKED_AT).min(LOOKED_AT);
+        let until_due = left.map_or(LOOK, |left| match left.checked_sub(self.margin()) {
+            Some(until) if !until.is_zero() => until,
+            // A renewal failed, or others are at it.
+            _ => left / 4,
+        });
+        let lease = Lease {
+            refresh_after: until_due.min(LOOK),
+            stale_after: usable,
+            expires_after: usable,
+            id: None,
+        };
+        let field = |material: Material, kind: TokenKind| match self.tokens.of(kind) {
+            Some(text) => material.with(kind.as_str(), Zeroizing::new(text.as_bytes().to_vec())),
+            None => material,
+        };
+        TokenKind::ALL
+            .into_iter()
+            .fold(Material::new(Some(lease)), field)
+    }
+}
+
+impl TokenPlace {
+    /// Reads the tokens; `None` if there is no login.
+    pub(super) async fn read(
+        &self,
+        rows: Option<&SealedRows>,
+    ) -> Result<Option<HeldTokens>, StoreError> {
+        match self {
+            Self::File(file) => {
+                let file = file.clone();
+                blocking(move || read_whole(&file)).await
+            }
+            Self::Row(name) => {
+                let Some(rows) = rows else {
+                    return Ok(None);
+                };
+                let mut found = rows.read(name).await?;
+                if found.is_none() && name.session.is_some() {
+                    found = rows.read(&RowName::kept(name.login.clone())).await?;
+                }
+                Ok(found.map(|row| HeldTokens {
+                    tokens: row.tokens,
+                    written: row.written,
+                    stamp: Stamp::Row(row.name, row.version),
+                }))
+            }
+            Self::Memory(held) => {
+                let (tokens, written) = held.lock().clone();
+                let stamp = Stamp::Own;
+                Ok(Some(HeldTokens {
+                    tokens,
+                    written,
+                    stamp,
+                }))
+            }
+        }
+    }
+
+    /// Checks that tokens could be replaced, before the issuer is asked for any.
+    pub(super) fn check(&self, before: &HeldTokens) -> Result<(), StoreError> {
+        let (Self::File(file), Stamp::Text(text)) = (self, &before.stamp) else {
+            return Ok(());
+        };
+        replaced(file, text, &before.tokens).map(drop)
+    }
+
+    /// Replaces the tokens, if the place is as it was read. They are on the disk when this returns.
+    /// Returns whether it did.
+    pub(super) async fn write(
+        &self,
+        rows: Option<&SealedRows>,
+        before: &HeldTokens,
+        (login, tokens): (&Login, &Tokens),
+    ) -> Result<bool, StoreError> {
+        match (self, &before.stamp, rows) {
+            (Self::File(file), Stamp::Text(text), _) => {
+                let (file, text) = (file.clone(), text.clone());
+                let new = replaced(&file, &text, tokens)?;
+                blocking(move || replace(&file, &text, &new)).await
+            }
+            (Self::Row(_), Stamp::Row(name, version), Some(rows)) => {
+                // The lock is held, so it has changed by nobody else.
+                rows.write(name, *version, (login, tokens))
+                    .await
+                    .map(|()| true)
+            }
+            (Self::Memory(held), ..) => {
+                *held.lock() = (tokens.clone(), SystemTime::now());
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+fn replaced(
+    at: &LoginFile,
+    text: &[u8],
+    tokens: &Tokens,
+) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+    let new = file::replace(at, text, tokens);
+    new.map_err(|why| StoreError::LoginUnusable(why.to_string().into()))
+}
+
+/// Reads a program's file. Programs that write theirs in place leave it cut off for a moment.
+fn read_whole(at: &LoginFile) -> Result<Option<HeldTokens>, StoreError> {
+    let mut tries = 0;
+    loop {
+        let Some((text, about)) = read(&at.path)? else {
+            return Ok(None);
+        };
+        match file::read(at, &text) {
+            Ok(None) => return Ok(None),
+            Ok(Some(tokens)) => {
+                return Ok(Some(HeldTokens {
+                    tokens,
+                    written: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+                    stamp: Stamp::Text(text),
+                }));
+            }
+            Err(_) if tries < 3 => std::thread::sleep(BETWEEN),
+            Err(why) => return Err(StoreError::LoginUnusable(why.to_string().into())),
+        }
+        tries += 1;
+    }
+}
+
+/// Reads a file that this user or root alone may have written; `None` if there is none.
+fn read(path: &Path) -> Result<Option<(Zeroizing<Vec<u8>>, Metadata)>, StoreError> {
+    let failed = |error| unfit(path, &Unfit::Unreadable(error));
+    // Non-blocking, so that a FIFO cannot block the reader.
+    let mut options = OpenOptions::new();
+    let file = match options.read(true).custom_flags(libc::O_NONBLOCK).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(failed)?,
+    };
+    let about = file.metadata().map_err(failed)?;
+    check(path, &about)?;
+    // Room for all of it: a growing vector would leave copies behind.
+    let room = usize::try_from(about.len()).unwrap_or(usize::MAX).min(MOST) + 1;
+    let mut text = Zeroizing::new(Vec::with_capacity(room));
+    let limit = u64::try_from(room).unwrap_or(u64::MAX);
+    File::take(file, limit)
+        .read_to_end(&mut text)
+        .map_err(failed)?;
+    if text.len() > MOST {
+        return Err(of_file(path, "it is larger than 1 MiB", "correct the path"));
+    }
+    Ok(Some((text, about)))
+}
+
+fn check(path: &Path, about: &Metadata) -> Result<(), StoreError> {
+    if !about.is_file() {
+        return Err(unfit(path, &Unfit::Irregular));
+    }
+    if !files::trusted(about.uid()) {
+        return Err(unfit(path, &Unfit::Owner(about.uid())));
+    }
+    if about.mode() & 0o022 != 0 {
+        let remedy = format!("run `chmod go-w {}`", path.display());
+        return Err(of_file(path, "other users may write it", &remedy));
+    }
+    let checked = files::check_folders(path).and_then(|()| files::check_written(path));
+    checked.map_err(|why| replaceable(path, &why))
+}
+
+/// Replaces a program's file, if it is still as it was read.
+fn replace(at: &LoginFile, before: &[u8], new: &[u8]) -> Result<bool, StoreError> {
+    let failed = |error: std::io::Error| {
+        of_file(
+            &at.path,
+            &error.to_string(),
+            "let the file and its folder be your own",
+        )
+    };
+    // A link stays one.
+    let real = std::fs::canonicalize(&at.path).map_err(failed)?;
+    let about = std::fs::metadata(&real).map_err(failed)?;
+    if about.uid() != rustix::process::geteuid().as_raw() {
+        return Err(unfit(&at.path, &Unfit::Owner(about.uid())));
+    }
+    let is_unchanged = || {
+        let now = read(&at.path);
+        now.is_ok_and(|now| now.is_some_and(|(text, _)| text[..] == *before))
+    };
+    files::replace_if(&real, new, about.mode() & 0o777, is_unchanged).map_err(failed)
+}
+
+/// A token is renewed so long before its end at most.
+const MARGIN: Duration = Duration::from_secs(60);
+/// How long a token counts whose end nobody told.
+const UNTOLD: Duration = Duration::from_secs(3600);
+/// The place is looked at so often while it is used.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a token serves if its place cannot be looked at.
+const LOOKED_AT: Duration = Duration::from_secs(60);
+/// The largest file that is read.
+const MOST: usize = 1 << 20;
+const BETWEEN: Duration = Duration::from_millis(50);

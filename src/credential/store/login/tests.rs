@@ -1,0 +1,1 @@
+//! Logins are renewed once, and none is lost.
