@@ -1322,3 +1322,81 @@ fn a_vault_is_refused_with_all_of_its_mistakes() {
         "{none:#?}"
     );
 }
+
+#[test]
+fn a_login_is_refused_with_all_of_its_mistakes() {
+    for (lines, parts) in [
+        (
+            "token_url = \"http://as.test/token\"\nname = \"A\"",
+            &[
+                "tokens would travel in clear text",
+                "[[login]] has no `client_id`",
+            ][..],
+        ),
+        (
+            "token_url = \"https://as.test/token?x=1\"\ndevice_url = \"as.test\"",
+            &["without a query", "it has no scheme", "has no `name`"],
+        ),
+        (
+            "name = \"A\"\ngrant = \"client_credentials\"\nclient_secret = \"vault:secret/x#y\"\nkey_id = \"x\"",
+            &[
+                "[[login]] has no `token_url`",
+                "`client_secret` is kept in the vault",
+                "`key_id` does not belong to `grant = \"client_credentials\"`",
+            ],
+        ),
+        (
+            "name = \"A\"\ngrant = \"github_app\"\nclient_id = \"1\"\nkey = \"env:K\"\ninstallation = \"../1\"",
+            &["an installation has a number"],
+        ),
+        (
+            "name = \"A\"\ntoken_url = \"https://169.254.169.254/token\"\nclient_id = \"1\"",
+            &["`token_url` of [[login]]"],
+        ),
+        (
+            "name = \"A\"\ntoken_url = \"https://as.test/t\"\nclient_id = \"1\"\n[[login]]\nname = \"A\"\ntoken_url = \"https://as.test/t\"\nclient_id = \"2\"",
+            &["a second [[login]] is named `A`"],
+        ),
+    ] {
+        let mistakes = read(&format!("[[login]]\n{lines}\n")).expect_err(lines);
+        for part in parts {
+            let is_told = mistakes.iter().any(|mistake| mistake.contains(part));
+            assert!(is_told, "{part}\n{mistakes:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_key_file_of_a_service_account_says_whom_it_is_for_and_what_is_wrong_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("account.json");
+    let read = |content: &str, mode: u32| {
+        fs::write(&file, content).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let text =
+            "[[login]]\nname = \"gcp\"\ngrant = \"service_account\"\nfile = \"account.json\"\n";
+        read_in(folder.path(), text)
+    };
+    let whole =
+        r#"{"client_email":"a@b.test","private_key":"x","token_uri":"https://as.test/token"}"#;
+    let config = read(whole, 0o600).unwrap();
+    let issuer = config.logins[0].login.issuer.as_ref().unwrap();
+    assert_eq!(issuer.endpoint.to_string(), "https://as.test/token");
+    for (content, mode, part) in [
+        (&whole[..40], 0o600, "or cut off, at line 1"),
+        (
+            r#"{"token_uri":"https://a.test/"}"#,
+            0o600,
+            "`client_email`",
+        ),
+        (&whole.replace("https:", "http:"), 0o600, "`token_uri`"),
+        (whole, 0o666, "chmod"),
+    ] {
+        let mistakes = read(content, mode).unwrap_err();
+        let told = |one: &&String| one.contains(part) && one.contains("account.json");
+        assert!(
+            mistakes.iter().any(|one| told(&one)),
+            "{part}\n{mistakes:#?}"
+        );
+    }
+}

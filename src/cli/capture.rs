@@ -11,7 +11,7 @@ use super::generation;
 use crate::credential::Stored;
 use crate::credential::login::{
     AskedTokens, ClientSecret, Issuer, KnownLogin, Login, LoginHolder, LoginPlace, LoginToken,
-    RequestFormat, TokenKind, Tokens, UnmappedToken,
+    RequestFormat, TokenGrant, TokenKind, Tokens, UnmappedToken,
 };
 use crate::gateway::{CaptureFuture, Captures, Snapshot};
 use crate::message::{Authority, HostPattern, Origin, OriginPattern, Place, Scheme};
@@ -312,6 +312,9 @@ fn unknown_login(asked: &AskedTokens) -> Option<Login> {
             revocation: None,
             client: request.client.clone(),
             client_secret: request.secret.clone().map(ClientSecret),
+            secret: None,
+            scopes: Vec::new(),
+            grant: TokenGrant::Refresh,
             requests: match request.is_json {
                 true => RequestFormat::Json,
                 false => RequestFormat::Form,

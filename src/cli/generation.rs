@@ -11,7 +11,7 @@ use super::shell_loans::ShellLoans;
 use super::terminal_text::as_argument;
 use super::{granted as grants, lending, login_stores};
 use crate::config::{self, Config};
-use crate::credential::login::{KnownLogin, KnownLogins, Login, LoginHolder};
+use crate::credential::login::{Issuer, KnownLogin, KnownLogins, Login, LoginHolder};
 use crate::credential::preset::{self, PresetLogin};
 use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
 use crate::gateway::{Snapshot, chain};
@@ -31,7 +31,7 @@ pub fn first(
     (sources, rules): (&[Source], Vec<OriginRule>),
 ) -> Result<Snapshot, Failure> {
     let origins = Arc::new(origins(config, &resolved.encoded_slash, rules)?);
-    let credentials = credentials(config, resolved)?;
+    let credentials = credentials(config, resolved.stored.clone(), &resolved.logins)?;
     let credentials = credentials.with_holding(config.limits.holding());
     let credentials = credentials.with_logins(known_logins(resolved, &[]));
     let policies = Policies::load(sources, config.facts.clone());
@@ -94,8 +94,8 @@ fn following(
     stored.extend(captured.iter().flat_map(CapturedLogin::stored));
     let logins = read.resolved.logins.iter();
     let logins = logins.chain(captured.iter().map(|one| &one.login)).cloned();
-    let stored = (stored, logins.collect());
-    let credentials = next_credentials(&before.credentials, old, config, stored)?;
+    let logins: Vec<Login> = logins.collect();
+    let credentials = next_credentials(&before.credentials, old, config, (stored, &logins))?;
     let mut sources = read.sources.clone();
     sources.extend(captured.iter().map(CapturedLogin::policies));
     let policies = before.policies.next(&sources, config.facts.clone());
@@ -124,10 +124,13 @@ fn known_logins(resolved: &ResolvedConfig, captured: &[CapturedLogin]) -> KnownL
 ///
 /// # Errors
 /// Returns a [`Failure`] if they are ambiguous, too wide or too open.
-pub fn credentials(config: &Config, resolved: &ResolvedConfig) -> Result<Credentials, Failure> {
-    let stored = resolved.stored.clone();
-    let stores = stores(config, &stored)?;
-    let stores = stores.with_logins(login_stores::settings(config, &resolved.logins, |_| None)?);
+pub fn credentials(
+    config: &Config,
+    stored: Vec<Stored>,
+    logins: &[Login],
+) -> Result<Credentials, Failure> {
+    let stores = stores(config, &stored, logins)?;
+    let stores = stores.with_logins(login_stores::settings(config, logins, |_| None)?, None);
     Credentials::new(stored, &stores).map_err(|error| ambiguous(&error))
 }
 
@@ -136,15 +139,15 @@ fn next_credentials(
     before: &Credentials,
     old: &Config,
     config: &Config,
-    (stored, logins): (Vec<Stored>, Vec<Login>),
+    (stored, logins): (Vec<Stored>, &[Login]),
 ) -> Result<Credentials, Failure> {
     let servers = config.vault.iter().flat_map(|vault| vault.servers.clone());
     let servers: Vec<_> = servers.collect();
     let same_way = old.store_way(&servers) == config.store_way(&servers);
     let same_vault = old.vault == config.vault && same_way;
     let made = match same_vault {
-        true => Stores::new(references(&stored)),
-        false => stores(config, &stored)?,
+        true => Stores::new(references(&stored, logins)),
+        false => stores(config, &stored, logins)?,
     };
     // An unchanged way keeps its client, and so do the logins that are renewed by it.
     let known = before.stores().logins();
@@ -153,8 +156,9 @@ fn next_credentials(
         let way = |config: &Config| config.store_way(std::slice::from_ref(server));
         known.client(server).filter(|_| way(then) == way(now))
     };
-    let made = made.with_logins(login_stores::settings(config, &logins, same)?);
-    let stores = made.after(before.stores(), references(&stored), same_vault);
+    let settings = login_stores::settings(config, logins, same)?;
+    let stores = made.after(before.stores(), references(&stored, logins), same_vault);
+    let stores = stores.with_logins(settings, Some(before.stores()));
     let next = before.next(stored, &stores);
     let holding = Holding {
         limit: config.limits.max_buffered_request,
@@ -165,14 +169,21 @@ fn next_credentials(
         .with_holding(holding))
 }
 
-fn references(stored: &[Stored]) -> impl Iterator<Item = &SecretRef> {
-    stored.iter().map(|stored| &stored.from)
+/// Where the secrets of credentials are, and those that issuers of logins are asked with.
+fn references<'r>(
+    stored: &'r [Stored],
+    logins: &'r [Login],
+) -> impl Iterator<Item = &'r SecretRef> {
+    let issuers = logins.iter().filter_map(|login| login.issuer.as_ref());
+    let stored = stored.iter().map(|stored| &stored.from);
+    stored.chain(issuers.flat_map(Issuer::references))
 }
 
-fn stores(config: &Config, stored: &[Stored]) -> Result<Stores, Failure> {
+fn stores(config: &Config, stored: &[Stored], logins: &[Login]) -> Result<Stores, Failure> {
+    let references = references(stored, logins);
     Ok(match &config.vault {
-        None => Stores::new(references(stored)),
-        Some(settings) => Stores::with_vault(references(stored), vault(config, settings)?),
+        None => Stores::new(references),
+        Some(settings) => Stores::with_vault(references, vault(config, settings)?),
     })
 }
 

@@ -55,6 +55,11 @@ impl ResolvedConfig {
             resolved.stored.extend(bind(credential)?);
             bound.insert(credential.name.clone());
         }
+        for own in &config.logins {
+            resolved.stored.extend(own.stored());
+            resolved.logins.push(own.login.clone());
+            bound.insert(own.login.name.clone());
+        }
         let mut presets: Vec<&'static Preset> = Vec::new();
         for name in &config.presets {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);

@@ -10,6 +10,7 @@ use crate::session::{self, Binding, Foreign, Role, Signing, SigningPart, When};
 
 use super::credential::Credential;
 use super::diagnostic::Hint;
+use super::login::OwnLogin;
 use super::signing::{PartSource, SigningCredential};
 
 impl Credential {
@@ -129,15 +130,21 @@ impl Credential {
     }
 }
 
-/// Returns why bindings of credentials would be refused, each with the credential's index in the
-/// list. Credentials that already lack their origins are left out.
-pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Hint)> {
+/// Returns why bindings of credentials and of logins would be refused, each with its index in the
+/// two lists together. Credentials that already lack their origins are left out.
+pub(super) fn mistakes(
+    credentials: &[Credential],
+    logins: &[OwnLogin],
+) -> Vec<(usize, String, Hint)> {
     let mut found = Vec::new();
     let mut bindings = Vec::new();
     let mut owners = Vec::new();
-    let what = |index: usize| format!("the credential `{}` is refused", credentials[index].name);
-    for (index, credential) in credentials.iter().enumerate() {
-        match credential.stored() {
+    let own = credentials.iter().map(|one| (&one.name, one.stored()));
+    let logins = logins.iter().map(|one| (&one.login.name, Ok(one.stored())));
+    let (names, all): (Vec<_>, Vec<_>) = own.chain(logins).unzip();
+    let what = |index: usize| format!("the credential `{}` is refused", names[index]);
+    for (index, stored) in all.into_iter().enumerate() {
+        match stored {
             Ok(stored) => {
                 let bound = stored.into_iter().map(|stored| stored.binding);
                 bindings.extend(bound.filter(|one| !one.origins.is_empty()));

@@ -296,7 +296,7 @@ pub(super) fn known_preset(text: &str) -> Result<String, Hint> {
     Err(Hint::new("no preset has that name", remedy))
 }
 
-fn place(text: &str) -> Result<Place, Hint> {
+pub(super) fn place(text: &str) -> Result<Place, Hint> {
     let example = "write for example `header:authorization:Bearer`";
     match text.parse::<Place>() {
         Ok(Place::Signature(_)) => Err(Hint::new(
@@ -327,7 +327,7 @@ fn cookie(text: &str) -> Result<String, Hint> {
     }
 }
 
-fn shape(text: &str) -> Result<String, Hint> {
+pub(super) fn shape(text: &str) -> Result<String, Hint> {
     let example = "write for example `ghp_[36 alnum]`";
     Shape::parse(text)
         .map(|_| text.to_owned())

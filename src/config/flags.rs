@@ -211,7 +211,7 @@ impl Flags {
         for credential in &mut config.credentials[configured..] {
             credential.by_flag = true;
         }
-        for (_, what, hint) in bind::mistakes(&config.credentials) {
+        for (_, what, hint) in bind::mistakes(&config.credentials, &config.logins) {
             line.refuse("--secret", what, hint);
         }
         if self.aws.is_none() && !self.buckets.is_empty() {

@@ -15,6 +15,7 @@ mod flags;
 pub mod keys;
 mod listener;
 pub mod literal;
+mod login;
 mod network;
 mod origin;
 mod own_files;
@@ -44,6 +45,7 @@ pub use credential::Credential;
 pub use diagnostic::{Diagnostic, Hint, Position, Severity};
 pub use flags::{AGENTS, Flags, MORE, PORTS, REACH, SEE, SandboxFlags};
 pub use listener::{Listener, ListenerKind, ProxyLogin};
+pub use login::OwnLogin;
 pub use origin::Origin;
 pub use port::PublishedPort;
 pub use sandbox::{Sandbox, SandboxDns};
@@ -90,6 +92,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// The credentials.
     pub credentials: Vec<Credential>,
+    /// The logins that the gateway holds and renews.
+    pub logins: Vec<OwnLogin>,
     /// The Vault or OpenBao that keeps secrets.
     pub vault: Option<VaultSettings>,
     /// What holds for all origins.

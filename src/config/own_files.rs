@@ -11,6 +11,7 @@ use crate::names::hex;
 
 use super::credential::Credential;
 use super::listener::ListenerKind;
+use super::login::OwnLogin;
 use super::state::real;
 use super::{Config, state};
 
@@ -114,6 +115,7 @@ impl Config {
     #[must_use]
     pub fn secret_files(&self) -> Vec<PathBuf> {
         let secrets = self.credentials.iter().flat_map(Credential::references);
+        let logins = self.logins.iter().flat_map(OwnLogin::references);
         let passwords = self
             .listeners
             .iter()
@@ -128,6 +130,7 @@ impl Config {
             .iter()
             .filter_map(|origin| Some(origin.rule.identity.as_ref()?.key.clone()));
         secrets
+            .chain(logins)
             .chain(passwords)
             .chain(self.vault.iter().flat_map(VaultSettings::references))
             .chain(&self.state.key)

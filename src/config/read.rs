@@ -17,8 +17,8 @@ use super::literal::shown;
 use super::section::Section;
 use super::validate::{self, Spans};
 use super::{
-    AllOrigins, Allowed, Config, ConfigError, control, credential, export, fact, listener, origin,
-    sandbox, settings, state, vault, via,
+    AllOrigins, Allowed, Config, ConfigError, control, credential, export, fact, listener, login,
+    origin, sandbox, settings, state, vault, via,
 };
 
 impl Config {
@@ -209,6 +209,12 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             section,
             &mut config.credentials,
             &mut spans.credentials,
+        ),
+        "login" => take(
+            login::login(section),
+            section,
+            &mut config.logins,
+            &mut spans.logins,
         ),
         _ => take(
             origin::origin(section),

@@ -14,6 +14,7 @@ use super::bind;
 use super::diagnostic::{Diagnostic, Hint, Position, Severity};
 use super::document::Document;
 use super::listener::ListenerKind;
+use super::login::OwnLogin;
 use super::own_files::within;
 use super::own_ports;
 use crate::session::When;
@@ -23,6 +24,7 @@ use crate::session::When;
 pub(super) struct Spans {
     pub listeners: Vec<Range<usize>>,
     pub credentials: Vec<Range<usize>>,
+    pub logins: Vec<Range<usize>>,
     pub origins: Vec<Range<usize>>,
     pub sandbox: Range<usize>,
     pub phantoms: Range<usize>,
@@ -94,6 +96,15 @@ fn duplicates(document: &Document<'_>, config: &Config, spans: &Spans) {
                 format!("a second listener listens on {address}"),
                 hint,
             );
+        },
+    );
+    let logins = config.logins.iter().zip(&spans.logins);
+    repeated(
+        logins,
+        |own| vec![own.login.name.clone()],
+        |name, span| {
+            let hint = Hint::new("its tokens are kept by its name", "give one another name");
+            document.error(span, format!("a second [[login]] is named `{name}`"), hint);
         },
     );
     let origins = config.origins.iter().zip(&spans.origins);
@@ -209,8 +220,10 @@ fn unproven(document: &Document<'_>, config: &Config, spans: &Spans) {
 
 /// Refuses bindings that the session would refuse.
 fn bindings(document: &Document<'_>, config: &Config, spans: &Spans) {
-    for (index, what, hint) in bind::mistakes(&config.credentials) {
-        document.error(&spans.credentials[index], what, hint);
+    let spans = spans.credentials.iter().chain(&spans.logins);
+    let spans: Vec<_> = spans.collect();
+    for (index, what, hint) in bind::mistakes(&config.credentials, &config.logins) {
+        document.error(spans[index], what, hint);
     }
 }
 
@@ -248,6 +261,10 @@ fn passed(config: &Config, variable: &str) -> Vec<(String, Hint)> {
     let exports = config.exports.iter().filter_map(|one| one.token.as_ref());
     if exports.filter_map(SecretRef::env_name).any(passes) {
         found.push(refused("the gateway exports its records with it".into()));
+    }
+    let logins = config.logins.iter().flat_map(OwnLogin::references);
+    if logins.filter_map(SecretRef::env_name).any(passes) {
+        found.push(refused("the gateway gets tokens with it".into()));
     }
     let mut proxies = config.upstream_logins().map(UpstreamLogin::reference);
     if proxies.any(|login| login.env_name().is_some_and(passes)) {

@@ -141,13 +141,13 @@ fn refuse_others(section: &Section<'_, '_>, chosen: &str) {
     }
 }
 
-/// Reads a reference to a store of this machine. The vault cannot hold the credential for its own
-/// login.
+/// Reads a reference to a store of this machine: one to a secret with which the gateway itself logs
+/// in.
 pub(super) fn local(section: &Section<'_, '_>, key: &'static str) -> Option<SecretRef> {
     let from = reference::read(section, key, "")?.allowing_short(true);
     if from.is_in_vault() {
         let hint = Hint::new(
-            "the vault cannot say how to get into it",
+            "what the gateway itself logs in with is kept on this machine",
             "write `env:NAME`, `file:/path` or `keyring:gateway/NAME`",
         );
         section.error(key, format!("`{key}` is kept in the vault"), hint);
@@ -202,12 +202,12 @@ fn path(text: &str) -> Result<String, Hint> {
     }
 }
 
-fn word(text: &str) -> Result<String, Hint> {
+pub(super) fn word(text: &str) -> Result<String, Hint> {
     match (1..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(text.to_owned()),
         false => Err(Hint::new(
             "it has 1 to 256 visible characters",
-            "write the role's name or id",
+            "write the name or id",
         )),
     }
 }

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::error::StateError;
 use super::seal::{KeyMark, SealingKey};
 use crate::files::{self, Unfit};
-use crate::names::{CredentialName, SessionId};
+use crate::names::{CredentialName, hex};
 
 /// The folder of the rows.
 #[derive(Debug, Clone)]
@@ -24,9 +24,13 @@ pub struct LoginRows(PathBuf);
 pub struct RowName {
     /// The login.
     pub login: CredentialName,
-    /// The session that logged in, until somebody says that the login is kept.
-    pub session: Option<SessionId>,
+    /// The grant that a session was given, until somebody says that it is kept.
+    pub grant: Option<GrantId>,
 }
+
+/// A grant of a session, in 16 hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GrantId(String);
 
 /// What a row holds.
 pub struct LoginRow {
@@ -59,7 +63,7 @@ impl LoginRows {
             let file = entry.map_err(Unfit::from)?.file_name();
             names.extend(file.to_str().and_then(RowName::of_file));
         }
-        names.sort_by(|one, other| one.file().cmp(&other.file()));
+        names.sort_by_key(RowName::file);
         Ok(names)
     }
 
@@ -117,6 +121,12 @@ impl LoginRows {
         }
     }
 
+    /// Whether there is a row. Needs no key.
+    #[must_use]
+    pub fn has(&self, name: &RowName) -> bool {
+        self.0.join(name.file()).exists()
+    }
+
     /// Opens the file that whoever changes a login locks.
     ///
     /// # Errors
@@ -125,7 +135,7 @@ impl LoginRows {
         files::private_folder(&self.0)?;
         let mut options = File::options();
         options.create(true).truncate(false).read(true).write(true);
-        let path = self.0.join(format!("{}.lock", escaped(login.as_str())));
+        let path = self.0.join(format!("{}.row.lock", escaped(login.as_str())));
         let opened = options.mode(0o600).open(path);
         Ok(opened.map_err(Unfit::from)?)
     }
@@ -175,33 +185,45 @@ impl RowName {
     /// A login that is kept.
     #[must_use]
     pub fn kept(login: CredentialName) -> Self {
-        let session = None;
-        Self { login, session }
+        let grant = None;
+        Self { login, grant }
+    }
+
+    /// A new grant of a session.
+    ///
+    /// # Errors
+    /// [`StateError::Unfit`] if the system has no random numbers.
+    pub fn granted(login: CredentialName) -> Result<Self, StateError> {
+        let mut drawn = [0; 8];
+        let filled = getrandom::fill(&mut drawn);
+        filled.map_err(|error| Unfit::from(io::Error::other(error.to_string())))?;
+        let grant = Some(GrantId(hex(&drawn)));
+        Ok(Self { login, grant })
     }
 
     /// Names hold neither `%` nor `@`.
     fn file(&self) -> String {
         let login = escaped(self.login.as_str());
-        match &self.session {
+        match &self.grant {
             None => format!("{login}.row"),
-            Some(session) => format!("{login}@{}.row", escaped(session.as_str())),
+            Some(GrantId(grant)) => format!("{login}@{grant}.row"),
         }
     }
 
     fn of_file(file: &str) -> Option<Self> {
         let name = file.strip_suffix(".row")?.replace("%2F", "/");
-        let (login, session) = match name.split_once('@') {
+        let (login, grant) = match name.split_once('@') {
             None => (&name[..], None),
-            Some((login, session)) => (login, Some(SessionId::new(session).ok()?)),
+            Some((login, grant)) => (login, Some(GrantId(grant.to_owned()))),
         };
         let login = CredentialName::new(login).ok()?;
-        Some(Self { login, session })
+        Some(Self { login, grant })
     }
 
     fn place<'n>(&'n self, version: &'n [u8; 8]) -> [&'n [u8]; 4] {
-        let session = self.session.as_ref().map_or("", SessionId::as_str);
+        let grant = self.grant.as_ref().map_or("", |GrantId(grant)| grant);
         let login = self.login.as_str().as_bytes();
-        [b"login", login, session.as_bytes(), version]
+        [b"login", login, grant.as_bytes(), version]
     }
 }
 
@@ -220,10 +242,7 @@ mod tests {
         let draw = || SealingKey::from_text(SealingKey::draw().unwrap().as_bytes()).unwrap();
         let (key, other) = (draw(), draw());
         let kept = RowName::kept(CredentialName::new("a/b").unwrap());
-        let pending = RowName {
-            session: Some(SessionId::new("s/1").unwrap()),
-            ..kept.clone()
-        };
+        let pending = RowName::granted(kept.login.clone()).unwrap();
         assert!(rows.names().unwrap().is_empty());
         assert!(rows.read(&key, &kept).unwrap().is_none());
         rows.write(&key, &kept, 0, b"CANARY-1").unwrap();

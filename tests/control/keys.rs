@@ -117,6 +117,7 @@ fn write_files(program: &Program) {
     write("secret", "a-secret-of-the-test-one", 0o600);
     write("secret2", "a-secret-of-the-test-two", 0o600);
     write("id", "AKIAIOSFODNN7EXAMPLE", 0o600);
+    write("account.json", ACCOUNT, 0o600);
     write("program", "#!/bin/sh\necho a-secret-of-a-program\n", 0o700);
     write("more.cedar", MORE, 0o644);
     write("rules.cedar", &format!("{RULES}{NAME}"), 0o644);
@@ -131,6 +132,7 @@ fn write_files(program: &Program) {
 
 const MORE: &str =
     "@id(\"more\")\npermit(principal, action, resource == Gateway::Host::\"later.test\");\n";
+const ACCOUNT: &str = r#"{"type":"service_account","client_email":"a@b.test","private_key":"","token_uri":"https://127.0.0.1:4000/token"}"#;
 const NAME: &str =
     "@id(\"name\")\npermit(principal, action, resource == Gateway::Host::\"name.test\");\n";
 const OPERATORS: &str =
@@ -314,6 +316,8 @@ impl Probe<'_> {
                 assert_eq!(all["sessions"][0]["credentials"][0], "BETA");
             }
             ("credential", "env") => assert!(held.contains("ALPHA_TWO="), "{held}"),
+            ("login", "env") => assert!(held.contains("GAMMA_TWO="), "{held}"),
+            ("login", "shape") => assert!(held.contains("GAMMA=gamma-"), "{held}"),
             ("credential", "preset") => assert!(held.contains("AIRTABLE_API_KEY="), "{held}"),
             ("credential", "shape") => assert!(held.contains("ALPHA=alpha-"), "{held}"),
             _ => {}

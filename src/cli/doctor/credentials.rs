@@ -40,7 +40,7 @@ pub(super) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
     terminal.warn(&config.warnings);
     terminal.warn(config.unusable());
     let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
-    let credentials = generation::credentials(&config, &resolved)?;
+    let credentials = generation::credentials(&config, resolved.stored, &resolved.logins)?;
     let session = SessionId::new("doctor").expect("`doctor` is a name");
     let key = PhantomKey::random().map_err(Failure::no_randomness)?;
     let checked = serving::runtime()?.block_on(async {

@@ -4,9 +4,11 @@
 mod asked;
 mod entry;
 pub mod file;
+mod grant;
 mod json;
 mod known;
 mod moment;
+mod request;
 mod shown;
 mod token_answer;
 mod token_request;
@@ -21,14 +23,18 @@ use zeroize::Zeroizing;
 
 use super::store::SecretRef;
 use super::stored::Stored;
-use crate::message::{Origin, OriginPattern, Place};
+use crate::message::{Origin, OriginPattern, Place, Scheme};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
 pub use asked::{AskedTokens, OwnTokens};
 pub(crate) use entry::{HostToken, entries};
+pub use grant::{
+    ClientAuthentication, KeptClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant,
+};
 pub use known::{KnownLogin, KnownLogins, LoginHolder};
+pub use request::{IssuerSecrets, form, installation_tokens, random};
 pub use token_answer::{TokenAnswer, UnmappedToken};
 pub use token_request::TokenRequest;
 pub use tokens::{TokenKind, Tokens};
@@ -111,6 +117,13 @@ pub struct Issuer {
     pub client: Option<String>,
     /// The client's secret, if it has one that is in its file or part of the program.
     pub client_secret: Option<ClientSecret>,
+    /// The secret of that client, if it has one.
+    pub secret: Option<KeptClientSecret>,
+    /// What is asked for (RFC 6749 §3.3), where a request says it; if empty, what the issuer grants
+    /// by itself.
+    pub scopes: Vec<String>,
+    /// How new tokens are asked for.
+    pub grant: TokenGrant,
     /// The format of requests.
     pub requests: RequestFormat,
 }
@@ -219,9 +232,25 @@ impl Login {
     }
 }
 
+impl Issuer {
+    /// Where the secrets are kept with which it is asked: the client's, and a private key.
+    pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
+        let secret = self.secret.iter().map(|secret| &secret.from);
+        secret.chain(self.grant.key())
+    }
+}
+
 impl TokenEndpoint {
-    /// Reads an endpoint's address. `None` if it is no `https` address, has a query, or names a
-    /// user.
+    /// The endpoint that gives tokens for an installation of a GitHub App, at the API that this is.
+    #[must_use]
+    pub fn installation(self, id: &str) -> Self {
+        let base = self.path.trim_end_matches('/');
+        let path = format!("{base}/app/installations/{id}/access_tokens");
+        Self { path, ..self }
+    }
+
+    /// Reads an endpoint's address. `None` if its scheme is not `https`, unless it is a loopback
+    /// address; or if it has a query, or names a user.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
@@ -229,11 +258,20 @@ impl TokenEndpoint {
         let origin: OriginPattern = format!("{}://{authority}", uri.scheme_str()?)
             .parse()
             .ok()?;
-        let origin = origin.exact()?;
+        let is_safe = origin.scheme == Scheme::Https || origin.is_loopback();
         let is_plain = uri.query().is_none() && !authority.as_str().contains('@');
-        is_plain.then(|| Self {
+        let origin = origin.exact()?;
+        (is_safe && is_plain).then(|| Self {
             origin,
             path: uri.path().to_owned(),
         })
+    }
+}
+
+/// Writes its address, with the port only if it is not the scheme's.
+impl std::fmt::Display for TokenEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Origin { scheme, .. } = &self.origin;
+        write!(f, "{scheme}://{}{}", self.origin.host_field(), self.path)
     }
 }

@@ -43,7 +43,7 @@ impl TokenKind {
 }
 
 /// The tokens of a login at one time. They belong together.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Tokens {
     /// The access token.
     pub access: Zeroizing<String>,

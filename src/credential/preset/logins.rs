@@ -10,7 +10,7 @@ use super::user_config;
 use crate::credential::login::file::value;
 use crate::credential::login::{
     ClientSecret, FileFault, FileFormat, FileUnreadable, HostToken, Issuer, Login, LoginFile,
-    LoginPlace, LoginToken, RequestFormat, TokenEndpoint, TokenKind, entries,
+    LoginPlace, LoginToken, RequestFormat, TokenEndpoint, TokenGrant, TokenKind, entries,
 };
 use crate::message::{OriginPattern, Place};
 use crate::names::CredentialName;
@@ -262,6 +262,9 @@ impl RawLogin {
             revocation: self.revoke_url.as_ref().map(endpoint).transpose()?,
             client: self.client_id.clone(),
             client_secret: secret.map(|secret| ClientSecret(secret.into())),
+            secret: None,
+            scopes: Vec::new(),
+            grant: TokenGrant::Refresh,
             requests: self.requests,
         }))
     }

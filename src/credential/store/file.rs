@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
+use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::backend::{Backend, check_private};
@@ -33,9 +34,25 @@ impl SecretStore for FileStore {
             let value = tokio::task::spawn_blocking(move || read(&path))
                 .await
                 .map_err(|_| StoreError::Unreachable("the reading task ended"))??;
-            Ok(Material::single(value, Some(LEASE)))
+            let key = key_of(&value);
+            let whole = Material::single(value, Some(LEASE));
+            Ok(match key {
+                Some(key) => whole.with("private_key", key),
+                None => whole,
+            })
         })
     }
+}
+
+/// The private key in the key file of a service account, if it is one.
+fn key_of(value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    #[derive(Deserialize)]
+    struct KeyFile {
+        private_key: String,
+    }
+    let is_object = value.first() == Some(&b'{');
+    let file: KeyFile = is_object.then(|| serde_json::from_slice(value).ok())??;
+    Some(Zeroizing::new(file.private_key.into_bytes()))
 }
 
 /// Reads a text that other users may read but not write, such as Kubernetes mounts.

@@ -28,6 +28,12 @@ impl Algorithm {
         }
     }
 
+    /// Signs a text with a private key, outside any recipe; `None` if it is no key of this algorithm.
+    #[must_use]
+    pub fn signature(self, key: &[u8], text: &[u8]) -> Option<Vec<u8>> {
+        self.sign(key, text).ok()
+    }
+
     fn sign_rsa(self, pair: &RsaKeyPair, text: &[u8]) -> Result<Vec<u8>, KeyUnfit> {
         let padding: &'static dyn signature::RsaEncoding = match self {
             Algorithm::RsaPssSha512 => &signature::RSA_PSS_SHA512,

@@ -36,14 +36,28 @@ impl Stores {
         Self::of(Backends::new(references))
     }
 
-    /// With these logins.
+    /// With these logins. Those that the generation before renewed in the same way are taken over
+    /// with what was read of them, and what sessions logged in to stays theirs.
     #[must_use]
-    pub fn with_logins(self, logins: LoginSettings) -> Self {
-        let login = Arc::new(LoginStore::new(logins));
-        Self::of(Backends {
-            login,
+    pub fn with_logins(self, logins: LoginSettings, before: Option<&Self>) -> Self {
+        let mut login = LoginStore::new(logins, |reference| self.source(reference));
+        let mut places = self.places().clone();
+        if let Some(before) = before {
+            let theirs = &before.0.backends.login;
+            login = login.after(theirs);
+            let before = before.places();
+            let kept = before.iter().filter(|(backend, _)| match backend {
+                Backend::Login(name) => login.is_same(theirs, name),
+                _ => false,
+            });
+            places.extend(kept.map(|(backend, place)| (backend.clone(), place.clone())));
+        }
+        let backends = Backends {
+            login: Arc::new(login),
             ..self.0.backends.clone()
-        })
+        };
+        let places = Mutex::new(places);
+        Self(Arc::new(Inner { backends, places }))
     }
 
     /// The real stores and a Vault, whose own login is in this machine's stores.
@@ -62,7 +76,7 @@ impl Stores {
 
     /// Takes over what was read by the stores of the generation before, for the places that these
     /// references name: nothing is fetched again, and no lease is lost. With `same_vault`, the
-    /// Vault is the same one too, with its login. Logins that sessions began stay theirs.
+    /// Vault is the same one too, with its login.
     #[must_use]
     pub fn after<'r>(
         self,
@@ -76,7 +90,6 @@ impl Stores {
             // Variables were read anew.
             env: mine.env.clone(),
             vault: vault.vault.clone(),
-            login: Arc::new(mine.login.after(&theirs.login)),
             ..theirs.clone()
         };
         let known = before.places();
@@ -85,7 +98,7 @@ impl Stores {
             let place = known.get(backend)?;
             let is_same = match backend {
                 Backend::Vault(_) => same_vault,
-                Backend::Login(name) => mine.login.is_same(&theirs.login, name),
+                Backend::Login(_) => false,
                 _ => true,
             };
             is_same.then(|| (backend.clone(), place.clone()))
@@ -172,10 +185,10 @@ impl Stores {
         }
     }
 
-    /// Whether a store issues leases that must be renewed.
+    /// Whether a store issues leases that must be renewed, or has what ends with a session.
     #[must_use]
     pub fn must_be_tended(&self) -> bool {
-        self.0.backends.vault.is_some()
+        self.0.backends.vault.is_some() || self.0.backends.login.is_any()
     }
 
     /// Renews what ends soon. Call it about every second.
@@ -187,7 +200,8 @@ impl Stores {
         }
         let now = Instant::now();
         for (place, slot) in self.issued(|_| true) {
-            if slot.serving(0, now).is_some_and(|held| held.is_due(now)) {
+            // A login that nobody uses is renewed when somebody does.
+            if !place.is_login() && slot.serving(0, now).is_some_and(|held| held.is_due(now)) {
                 place.refresh(&slot);
             }
         }

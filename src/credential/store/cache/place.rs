@@ -93,6 +93,11 @@ impl Place {
         self.backend.is_issued()
     }
 
+    /// Whether it is a login.
+    pub(super) fn is_login(&self) -> bool {
+        matches!(self.backend, Backend::Login(_))
+    }
+
     /// Issues nothing from now on. What was issued is among the slots when this returns.
     pub(super) fn close(&self) {
         if self.is_issued() {

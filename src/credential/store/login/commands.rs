@@ -1,15 +1,13 @@
 //! What is done with logins besides lending them: those of sessions are taken, kept and forgotten.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-
-use parking_lot::Mutex;
+use std::time::Duration;
 
 use super::super::{Backend, HttpClient, StoreError, Stores};
+use super::fault::of_state;
 use super::held::{OwnLogin, Told};
-use super::issuer;
 use super::lock::LoginLock;
-use super::place::TokenPlace;
+use super::place::{OwnTokens, TokenPlace};
 use super::rows::{RowLogin, SealedRows};
 use super::serving::LoginStore;
 use crate::credential::login::{Login, LoginPlace, Tokens};
@@ -63,7 +61,7 @@ impl Logins {
             Ok(name) => TokenPlace::Row(name),
             Err(cause) => {
                 tracing::warn!(login = %login.name, %cause, "a login is held for its session alone");
-                TokenPlace::Memory(Arc::new(Mutex::new((tokens, SystemTime::now()))))
+                TokenPlace::Memory(OwnTokens::new(tokens))
             }
         };
         let of = (session.clone(), login.name.clone());
@@ -144,7 +142,7 @@ impl Logins {
         let _lock = locked(rows, name).await?;
         let mut latest: Option<RowLogin> = None;
         for of in rows.names().await? {
-            if of.login == *name && of.session.is_some() {
+            if of.login == *name && of.grant.is_some() {
                 let row = rows.read(&of).await?;
                 latest = latest.into_iter().chain(row).max_by_key(|row| row.written);
             }
@@ -188,22 +186,17 @@ impl Logins {
     /// The client for a server of an issuer, for the next generation.
     #[must_use]
     pub fn client(&self, server: &Origin) -> Option<Arc<dyn HttpClient>> {
-        self.store.client_of(server)
+        self.store.issuers.client(server).cloned()
     }
 
     async fn revoked(&self, login: &Login, tokens: &Tokens) -> bool {
-        let issuer = login.issuer.as_ref();
-        let Some((issuer, at)) = issuer.and_then(|one| Some((one, one.revocation.as_ref()?)))
-        else {
-            return false;
-        };
-        match self.store.client(at) {
-            Some(client) => issuer::revoke(client.as_ref(), issuer, tokens).await,
+        match &login.issuer {
+            Some(issuer) => self.store.issuers.revoke(issuer, tokens).await,
             None => false,
         }
     }
 
-    /// Writes down what a session logged in to.
+    /// Writes down what a session logged in to, in the row of what it logged in to before.
     async fn written(
         &self,
         session: &SessionId,
@@ -212,9 +205,9 @@ impl Logins {
     ) -> Result<RowName, StoreError> {
         let rows = self.state()?;
         let _lock = locked(rows, &login.name).await?;
-        let name = RowName {
-            login: login.name.clone(),
-            session: Some(session.clone()),
+        let name = match self.store.held.own(session, &login.name) {
+            Some(OwnLogin::Captured(_, TokenPlace::Row(name))) if rows.rows.has(&name) => name,
+            _ => RowName::granted(login.name.clone()).map_err(|why| of_state(&why))?,
         };
         let before = rows.read(&name).await?.map_or(0, |row| row.version);
         rows.write(&name, before, (login, tokens)).await?;

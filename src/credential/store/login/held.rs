@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-use super::place::TokenPlace;
+use super::place::{OwnTokens, TokenPlace};
 use super::rows::SealedRows;
 use crate::credential::login::Login;
 use crate::names::{CredentialName, SessionId};
@@ -22,8 +22,8 @@ pub(super) struct HeldLogins {
     pub(super) told: Mutex<HashMap<(SessionId, CredentialName), Told>>,
     /// The digest of the refresh token that each issuer refused, and why.
     pub(super) refused: Mutex<HashMap<CredentialName, (String, Box<str>)>>,
-    /// Shared by renewals under way, which the end of the process waits for.
-    pub(super) renewals: tokio::sync::RwLock<()>,
+    /// The tokens that were made of keys.
+    made: Mutex<HashMap<CredentialName, OwnTokens>>,
 }
 
 /// When an access token ends, and what it may do.
@@ -50,6 +50,12 @@ impl HeldLogins {
     pub(super) fn own(&self, session: &SessionId, name: &CredentialName) -> Option<OwnLogin> {
         let of_sessions = self.of_sessions.lock();
         of_sessions.get(&(session.clone(), name.clone())).cloned()
+    }
+
+    /// The place of tokens that are made of a key.
+    pub(super) fn made(&self, name: &CredentialName) -> TokenPlace {
+        let mut made = self.made.lock();
+        TokenPlace::Memory(made.entry(name.clone()).or_default().clone())
     }
 
     /// Forgets what a session did.

@@ -1,17 +1,21 @@
-//! Asks authorization servers: for new tokens (RFC 6749 §6), and to end a grant (RFC 7009).
+//! Asks authorization servers: for new tokens (RFC 6749), and to end a grant (RFC 7009).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderValue, Method, Request, StatusCode, header};
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use http::Request;
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::super::StoreError;
 use super::super::http::{HttpAnswer, HttpClient};
-use crate::credential::login::{Issuer, RequestFormat, TokenEndpoint, Tokens};
+use super::super::{CachedSecret, SecretRef, SecretSource, StoreError};
+use crate::credential::login::{
+    Issuer, IssuerSecrets, TokenEndpoint, TokenGrant, Tokens, installation_tokens,
+};
+use crate::message::Origin;
 
 /// Why there are no new tokens.
 pub(super) enum NotRenewed {
@@ -44,94 +48,117 @@ enum Life {
     Text(String),
 }
 
-/// Asks for new tokens. What the answer does not have stays as it was.
-pub(super) async fn renew(
-    client: &dyn HttpClient,
-    issuer: &Issuer,
-    before: &Tokens,
-    refresh: &str,
-) -> Result<Tokens, NotRenewed> {
-    let mut members = vec![("grant_type", "refresh_token"), ("refresh_token", refresh)];
-    members.extend(of_client(issuer));
-    let endpoint = &issuer.endpoint;
-    let request = request(endpoint, issuer.requests, &members).map_err(NotRenewed::Failed)?;
-    let sent = client.send(&endpoint.origin, request).await;
-    let answer = sent.map_err(NotRenewed::Failed)?;
-    match answer.status {
-        StatusCode::OK | StatusCode::CREATED => {
-            let read = read(&answer.content, before);
-            read.ok_or(NotRenewed::Failed(StoreError::Illegible))
+/// How the issuers of logins are asked.
+#[derive(Default, Clone)]
+pub(super) struct IssuerClients {
+    /// The client for each of their servers.
+    pub(super) clients: Vec<(Origin, Arc<dyn HttpClient>)>,
+    /// What they are asked with: secrets of clients, and keys.
+    pub(super) secrets: Vec<SecretSource>,
+}
+
+impl IssuerClients {
+    /// The client for a server.
+    pub(super) fn client(&self, server: &Origin) -> Option<&Arc<dyn HttpClient>> {
+        let mut known = self.clients.iter().filter(|(known, _)| known == server);
+        known.next().map(|(_, client)| client)
+    }
+
+    /// Asks for new tokens with a refresh token. What the answer does not have stays as it was.
+    pub(super) async fn renew(
+        &self,
+        issuer: &Issuer,
+        before: &Tokens,
+        refresh: &Zeroizing<String>,
+    ) -> Result<Tokens, NotRenewed> {
+        let kind = Zeroizing::new("refresh_token".to_owned());
+        let mut members = vec![("grant_type", kind), ("refresh_token", refresh.clone())];
+        members.extend(issuer.scope());
+        let request = self.request(issuer, &issuer.endpoint, members).await?;
+        let answer = self.send(&issuer.endpoint, request).await?;
+        let tokens = read(&answer.content, before);
+        tokens.ok_or(NotRenewed::Failed(StoreError::Illegible))
+    }
+
+    /// Asks for tokens with a key or a client's secret alone.
+    pub(super) async fn make(&self, issuer: &Issuer) -> Result<Tokens, NotRenewed> {
+        let client = self
+            .secret(issuer.secret.as_ref().map(|kept| &kept.from))
+            .await?;
+        let key = self.secret(issuer.grant.key()).await?;
+        let secrets = IssuerSecrets {
+            client: client.as_ref().map(|read| &*read.secret),
+            key: key.as_ref().map(|read| &*read.secret),
+        };
+        let request = issuer.request(secrets, SystemTime::now());
+        let request = request.ok_or(NotRenewed::Failed(UNMADE))?;
+        let answer = self.send(&issuer.endpoint, request).await?;
+        let tokens = match issuer.grant {
+            TokenGrant::GithubApp(_) => installation_tokens(&answer.content),
+            _ => read(&answer.content, &Tokens::default()),
+        };
+        tokens.ok_or(NotRenewed::Failed(StoreError::Illegible))
+    }
+
+    /// Ends a grant at its issuer. Returns whether the issuer said that it did.
+    pub(super) async fn revoke(&self, issuer: &Issuer, tokens: &Tokens) -> bool {
+        let Some(at) = &issuer.revocation else {
+            return false;
+        };
+        let (token, hint) = match &tokens.refresh {
+            Some(refresh) => (refresh, "refresh_token"),
+            None => (&tokens.access, "access_token"),
+        };
+        let hint = Zeroizing::new(hint.to_owned());
+        let members = vec![("token", token.clone()), ("token_type_hint", hint)];
+        match self.request(issuer, at, members).await {
+            Ok(request) => self.send(at, request).await.is_ok(),
+            Err(_) => false,
         }
-        status => Err(refused(status, &answer)),
+    }
+
+    async fn request(
+        &self,
+        issuer: &Issuer,
+        at: &TokenEndpoint,
+        mut members: Vec<(&str, Zeroizing<String>)>,
+    ) -> Result<TokenCall, NotRenewed> {
+        let secret = self
+            .secret(issuer.secret.as_ref().map(|kept| &kept.from))
+            .await?;
+        // One that is part of a program, which everyone has.
+        let known = issuer.client_secret.as_ref();
+        members.extend(known.map(|secret| ("client_secret", secret.0.clone())));
+        let request = issuer.asked(at, members, secret.as_ref().map(|read| &*read.secret));
+        request.ok_or(NotRenewed::Failed(UNMADE))
+    }
+
+    async fn secret(&self, from: Option<&SecretRef>) -> Result<Option<CachedSecret>, NotRenewed> {
+        let Some(from) = from else {
+            return Ok(None);
+        };
+        let source = self
+            .secrets
+            .iter()
+            .find(|source| source.reference() == from);
+        let source = source.ok_or(NotRenewed::Failed(StoreError::Absent))?;
+        let read = source.resolve(None).await;
+        read.map(Some).map_err(|why| NotRenewed::Failed(why.cause))
+    }
+
+    async fn send(&self, at: &TokenEndpoint, request: TokenCall) -> Result<HttpAnswer, NotRenewed> {
+        let client = self.client(&at.origin);
+        let client = client.ok_or(NotRenewed::Failed(StoreError::Unreachable(UNKNOWN)))?;
+        let sent = client.send(&at.origin, request).await;
+        let answer = sent.map_err(NotRenewed::Failed)?;
+        match answer.status.is_success() {
+            true => Ok(answer),
+            false => Err(refused(&answer)),
+        }
     }
 }
 
-/// Ends a grant at its issuer. Returns whether the issuer said that it did.
-pub(super) async fn revoke(client: &dyn HttpClient, issuer: &Issuer, tokens: &Tokens) -> bool {
-    let Some(endpoint) = &issuer.revocation else {
-        return false;
-    };
-    let (token, hint) = match &tokens.refresh {
-        Some(refresh) => (refresh, "refresh_token"),
-        None => (&tokens.access, "access_token"),
-    };
-    let mut members = vec![("token", token.as_str()), ("token_type_hint", hint)];
-    members.extend(of_client(issuer));
-    let Ok(request) = request(endpoint, RequestFormat::Form, &members) else {
-        return false;
-    };
-    let answer = client.send(&endpoint.origin, request).await;
-    answer.is_ok_and(|answer| answer.status.is_success())
-}
-
-fn of_client(issuer: &Issuer) -> impl Iterator<Item = (&str, &str)> {
-    let id = issuer.client.as_deref().map(|id| ("client_id", id));
-    let secret = issuer.client_secret.as_ref();
-    let secret = secret.map(|secret| ("client_secret", secret.0.as_str()));
-    id.into_iter().chain(secret)
-}
-
-fn request(
-    endpoint: &TokenEndpoint,
-    format: RequestFormat,
-    members: &[(&str, &str)],
-) -> Result<Request<Zeroizing<Vec<u8>>>, StoreError> {
-    let room: usize = members
-        .iter()
-        .map(|(name, text)| name.len() + text.len() * 3 + 8)
-        .sum();
-    let mut content = Zeroizing::new(Vec::with_capacity(room));
-    let kind = match format {
-        RequestFormat::Form => {
-            for (name, text) in members {
-                let before: &[u8] = if content.is_empty() { b"" } else { b"&" };
-                content.extend_from_slice(before);
-                content.extend_from_slice(name.as_bytes());
-                content.push(b'=');
-                content.extend(utf8_percent_encode(text, NON_ALPHANUMERIC).flat_map(str::bytes));
-            }
-            "application/x-www-form-urlencoded"
-        }
-        RequestFormat::Json => {
-            let members: BTreeMap<_, _> = members.iter().copied().collect();
-            // Texts can be written to memory.
-            let _ = serde_json::to_writer(&mut *content, &members);
-            "application/json"
-        }
-    };
-    let length = content.len();
-    let mut request = Request::new(content);
-    *request.method_mut() = Method::POST;
-    let path = endpoint.path.parse();
-    *request.uri_mut() = path.map_err(|_| StoreError::Unreachable("the path is none"))?;
-    let fields = request.headers_mut();
-    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    fields.insert(header::CONTENT_LENGTH, length.into());
-    fields.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-    let agent = HeaderValue::from_static(concat!("gateway/", env!("CARGO_PKG_VERSION")));
-    fields.insert(header::USER_AGENT, agent);
-    Ok(request)
-}
+type TokenCall = Request<Zeroizing<Vec<u8>>>;
 
 /// Reads an answer, in JSON or as a form.
 fn read(content: &[u8], before: &Tokens) -> Option<Tokens> {
@@ -188,11 +215,11 @@ fn kept(answer: Renewed<'_>, before: &Tokens) -> Option<Tokens> {
 
 /// An answer refuses for good if it says an error of its own (RFC 6749 §5.2) that is none of the
 /// moment. Its words may hold a token, so none is shown that is not written here.
-fn refused(status: StatusCode, answer: &HttpAnswer) -> NotRenewed {
+fn refused(answer: &HttpAnswer) -> NotRenewed {
     let said = std::str::from_utf8(&answer.content).unwrap_or_default();
     let is_of_error = said.contains("\"error\"") || said.contains("error=");
     let word = FINAL.iter().find(|word| said.contains(*word)).copied();
-    match (status.as_u16(), word) {
+    match (answer.status.as_u16(), word) {
         (400 | 401 | 403, Some(word)) if is_of_error => NotRenewed::Refused(word),
         (status, _) => {
             let words = "";
@@ -201,6 +228,8 @@ fn refused(status: StatusCode, answer: &HttpAnswer) -> NotRenewed {
     }
 }
 
+const UNMADE: StoreError = StoreError::Unreachable("its request cannot be made");
+const UNKNOWN: &str = "the server of the issuer is none of the configuration";
 /// What issuers say of tokens that they renew no more.
 const FINAL: [&str; 8] = [
     "invalid_grant",

@@ -25,11 +25,32 @@ pub(super) enum TokenPlace {
     File(LoginFile),
     /// In a row; once that is kept for the user, in the row that it became.
     Row(RowName),
-    /// In memory, where there is no state.
-    Memory(Arc<Mutex<(Tokens, SystemTime)>>),
+    /// In memory, where there is no state, or where they can be made again.
+    Memory(OwnTokens),
+}
+
+/// Tokens in memory, and when they came.
+#[derive(Clone, Default)]
+pub(super) struct OwnTokens {
+    held: Arc<Mutex<Option<(Tokens, SystemTime)>>>,
+    /// Held while they are renewed.
+    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl OwnTokens {
+    pub(super) fn new(tokens: Tokens) -> Self {
+        let own = Self::default();
+        own.put(tokens);
+        own
+    }
+
+    pub(super) fn put(&self, tokens: Tokens) {
+        *self.held.lock() = Some((tokens, SystemTime::now()));
+    }
 }
 
 /// The tokens of a login, as its place had them.
+#[derive(Clone)]
 pub(super) struct HeldTokens {
     pub(super) tokens: Tokens,
     /// When they were written there.
@@ -38,6 +59,7 @@ pub(super) struct HeldTokens {
 }
 
 /// By what a change of the place is seen.
+#[derive(Clone)]
 enum Stamp {
     /// The text of a file.
     Text(Zeroizing<Vec<u8>>),
@@ -121,7 +143,7 @@ impl TokenPlace {
                     return Ok(None);
                 };
                 let mut found = rows.read(name).await?;
-                if found.is_none() && name.session.is_some() {
+                if found.is_none() && name.grant.is_some() {
                     found = rows.read(&RowName::kept(name.login.clone())).await?;
                 }
                 Ok(found.map(|row| HeldTokens {
@@ -130,15 +152,11 @@ impl TokenPlace {
                     stamp: Stamp::Row(row.name, row.version),
                 }))
             }
-            Self::Memory(held) => {
-                let (tokens, written) = held.lock().clone();
-                let stamp = Stamp::Own;
-                Ok(Some(HeldTokens {
-                    tokens,
-                    written,
-                    stamp,
-                }))
-            }
+            Self::Memory(own) => Ok(own.held.lock().clone().map(|(tokens, written)| HeldTokens {
+                tokens,
+                written,
+                stamp: Stamp::Own,
+            })),
         }
     }
 
@@ -170,8 +188,8 @@ impl TokenPlace {
                     .await
                     .map(|()| true)
             }
-            (Self::Memory(held), ..) => {
-                *held.lock() = (tokens.clone(), SystemTime::now());
+            (Self::Memory(own), ..) => {
+                own.put(tokens.clone());
                 Ok(true)
             }
             _ => Ok(false),

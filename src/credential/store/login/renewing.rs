@@ -5,21 +5,20 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest as _, Sha256};
 
-use super::super::{HttpClient, StoreError};
+use super::super::StoreError;
 use super::fault::again;
 use super::held::HeldLogins;
-use super::issuer::{self, NotRenewed};
+use super::issuer::{IssuerClients, NotRenewed};
 use super::lock::LoginLock;
-use super::place::{HeldTokens, TokenPlace};
-use crate::credential::login::{Issuer, Login, LoginPlace, Tokens};
+use super::place::{HeldTokens, OwnTokens, TokenPlace};
+use crate::credential::login::{Issuer, Login, TokenGrant, Tokens};
 use crate::names::hex;
 
 /// A login, and all that its renewal needs.
 pub(super) struct Renewal<'r> {
     pub(super) login: &'r Login,
     pub(super) place: &'r TokenPlace,
-    /// The client for its issuer.
-    pub(super) client: Option<&'r dyn HttpClient>,
+    pub(super) issuers: &'r IssuerClients,
     pub(super) held: &'r HeldLogins,
 }
 
@@ -27,17 +26,46 @@ impl Renewal<'_> {
     /// Returns tokens that can be used now. Those that end soon are renewed first; if that fails,
     /// they serve until they end.
     pub(super) async fn current(&self) -> Result<HeldTokens, StoreError> {
-        let held = self.read().await?;
-        if !held.is_due() {
-            return Ok(held);
+        if let (Some(issuer), TokenPlace::Memory(own)) = (&self.login.issuer, self.place)
+            && issuer.grant != TokenGrant::Refresh
+        {
+            return self.made(issuer, own).await;
         }
-        match (&self.login.issuer, self.client) {
-            (Some(issuer), Some(client)) if held.tokens.refresh.is_some() => {
-                let _busy = self.held.renewals.read().await;
-                self.renewed(held, issuer, client).await
-            }
+        let held = self.read().await?;
+        match &self.login.issuer {
+            _ if !held.is_due() => Ok(held),
+            Some(issuer) if held.tokens.refresh.is_some() => self.renewed(held, issuer).await,
             _ if held.serves() => Ok(held),
             _ => Err(self.over("its access token has ended, and nothing renews it")),
+        }
+    }
+
+    /// Returns tokens that are made of a key or a secret.
+    async fn made(&self, issuer: &Issuer, own: &OwnTokens) -> Result<HeldTokens, StoreError> {
+        let _turn = own.turn.lock().await;
+        let held = self.place.read(None).await?;
+        if let Some(held) = held.as_ref().filter(|held| !held.is_due()) {
+            return Ok(held.clone());
+        }
+        match self.issuers.make(issuer).await {
+            Ok(tokens) => {
+                own.put(tokens);
+                self.read().await
+            }
+            Err(why) => {
+                let cause = self.of_issuer(why);
+                tracing::warn!(login = %self.login.name, %cause, "a token was not made");
+                held.filter(HeldTokens::serves).ok_or(cause)
+            }
+        }
+    }
+
+    fn of_issuer(&self, why: NotRenewed) -> StoreError {
+        match why {
+            NotRenewed::Refused(word) => StoreError::LoginOver(
+                format!("its issuer answers `{word}`; correct the `[[login]]`").into(),
+            ),
+            NotRenewed::Failed(cause) => cause,
         }
     }
 
@@ -46,12 +74,7 @@ impl Renewal<'_> {
         read.ok_or_else(|| StoreError::NoLogin(again(self.login).into()))
     }
 
-    async fn renewed(
-        &self,
-        held: HeldTokens,
-        issuer: &Issuer,
-        client: &dyn HttpClient,
-    ) -> Result<HeldTokens, StoreError> {
+    async fn renewed(&self, held: HeldTokens, issuer: &Issuer) -> Result<HeldTokens, StoreError> {
         // Who holds the lock is renewing them, and they serve meanwhile.
         let wait = match held.serves() {
             true => Duration::ZERO,
@@ -72,12 +95,12 @@ impl Renewal<'_> {
             let digest = digest(&refresh);
             self.check_refused(&digest)?;
             lock.note(&note(&digest))?;
-            match issuer::renew(client, issuer, &held.tokens, &refresh).await {
+            match self.issuers.renew(issuer, &held.tokens, &refresh).await {
                 Ok(tokens) => return self.kept(held, &tokens, &mut lock).await,
                 // Somebody else may have renewed them meanwhile.
                 Err(NotRenewed::Refused(word)) => {
                     let now = self.read().await?;
-                    if now.tokens.refresh.as_deref() == Some(&*refresh) {
+                    if now.tokens.refresh.as_ref() == Some(&refresh) {
                         return Err(self.refused(word, digest, &mut lock));
                     }
                     held = now;
@@ -107,9 +130,9 @@ impl Renewal<'_> {
         let Some(rows) = &self.held.rows else {
             return Err(StoreError::LoginUnusable(NO_STATE.into()));
         };
-        let program = match &self.login.place {
-            LoginPlace::File(file) => file.lock.as_deref(),
-            LoginPlace::State => None,
+        let program = match self.place {
+            TokenPlace::File(file) => file.lock.as_deref(),
+            _ => None,
         };
         LoginLock::take(&rows.rows, &self.login.name, program, wait).await
     }

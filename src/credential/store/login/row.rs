@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::credential::login::{
-    ClientSecret, Issuer, Login, LoginPlace, LoginToken, RequestFormat, TokenEndpoint, TokenKind,
-    Tokens,
+    ClientSecret, Issuer, Login, LoginPlace, LoginToken, RequestFormat, TokenEndpoint, TokenGrant,
+    TokenKind, Tokens,
 };
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
@@ -33,6 +33,7 @@ struct IssuerText<'t> {
     revocation: Option<Cow<'t, str>>,
     client: Option<Cow<'t, str>>,
     secret: Option<Cow<'t, str>>,
+    scopes: Vec<String>,
     json: bool,
 }
 
@@ -105,13 +106,14 @@ pub(super) fn read(content: &[u8]) -> Option<(Login, Tokens)> {
 
 impl<'t> IssuerText<'t> {
     fn of(issuer: &'t Issuer) -> Self {
-        let url = |at: &TokenEndpoint| Cow::from(format!("{}{}", at.origin, at.path));
+        let url = |at: &TokenEndpoint| Cow::from(at.to_string());
         let secret = issuer.client_secret.as_ref();
         Self {
             endpoint: url(&issuer.endpoint),
             revocation: issuer.revocation.as_ref().map(url),
             client: issuer.client.as_deref().map(Cow::from),
             secret: secret.map(|secret| secret.0.as_str().into()),
+            scopes: issuer.scopes.clone(),
             json: issuer.requests == RequestFormat::Json,
         }
     }
@@ -125,6 +127,9 @@ impl<'t> IssuerText<'t> {
                 Some(url) => Some(TokenEndpoint::parse(url)?),
             },
             client: self.client.as_deref().map(str::to_owned),
+            secret: None,
+            scopes: self.scopes.clone(),
+            grant: TokenGrant::Refresh,
             client_secret: secret.map(|text| ClientSecret(Zeroizing::new(text.to_owned()))),
             requests: match self.json {
                 true => RequestFormat::Json,

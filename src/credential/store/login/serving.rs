@@ -1,17 +1,17 @@
 //! The store of logins: gives the tokens of a session's login, renewed in time.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::time::timeout;
 
 use super::super::material::Material;
-use super::super::{Backend, HttpClient, SecretStore, StoreError, StoreFuture};
+use super::super::{
+    Backend, HttpClient, SecretRef, SecretSource, SecretStore, StoreError, StoreFuture,
+};
 use super::held::{HeldLogins, OwnLogin};
+use super::issuer::IssuerClients;
 use super::place::TokenPlace;
 use super::renewing::Renewal;
 use super::rows::{KeySource, SealedRows};
-use crate::credential::login::{Login, LoginPlace, TokenEndpoint};
+use crate::credential::login::{Issuer, Login, LoginPlace, TokenGrant};
 use crate::message::Origin;
 use crate::names::{CredentialName, SessionId};
 use crate::state::{LoginRows, RowName};
@@ -31,17 +31,28 @@ pub struct LoginSettings {
 #[derive(Default)]
 pub(in super::super) struct LoginStore {
     logins: Vec<Arc<Login>>,
-    clients: Vec<(Origin, Arc<dyn HttpClient>)>,
+    pub(super) issuers: IssuerClients,
     pub(super) held: Arc<HeldLogins>,
 }
 
 impl LoginStore {
-    pub(in super::super) fn new(settings: LoginSettings) -> Self {
+    /// A store of these logins; `source` provides the secrets that issuers are asked with.
+    pub(in super::super) fn new(
+        settings: LoginSettings,
+        source: impl Fn(&SecretRef) -> SecretSource,
+    ) -> Self {
         let rows = settings.rows;
+        let logins = settings.logins.iter();
+        let issuers = logins.filter_map(|login| login.issuer.as_ref());
+        let secrets = issuers.flat_map(Issuer::references).map(source);
+        let issuers = IssuerClients {
+            clients: settings.clients,
+            secrets: secrets.collect(),
+        };
         let rows = rows.map(|(rows, key)| SealedRows::new(rows, key));
         Self {
             logins: settings.logins.into_iter().map(Arc::new).collect(),
-            clients: settings.clients,
+            issuers,
             held: Arc::new(HeldLogins::new(rows)),
         }
     }
@@ -50,7 +61,7 @@ impl LoginStore {
     pub(in super::super) fn after(&self, before: &Self) -> Self {
         Self {
             logins: self.logins.clone(),
-            clients: self.clients.clone(),
+            issuers: self.issuers.clone(),
             held: before.held.clone(),
         }
     }
@@ -60,7 +71,8 @@ impl LoginStore {
         let (Some(one), Some(other)) = (self.named(name), before.named(name)) else {
             return false;
         };
-        let way = |store: &Self| Some(store.client(&one.issuer.as_ref()?.endpoint)?.clone());
+        let server = one.issuer.as_ref().map(|issuer| &issuer.endpoint.origin);
+        let way = |store: &'_ Self| Some(store.issuers.client(server?)?.clone());
         let is_same_way = match (way(self), way(before)) {
             (Some(one), Some(other)) => Arc::ptr_eq(&one, &other),
             (one, other) => one.is_none() && other.is_none(),
@@ -73,28 +85,18 @@ impl LoginStore {
         self.logins.iter().find(|login| login.name == *name)
     }
 
-    /// The client for an endpoint's server.
-    pub(super) fn client(&self, at: &TokenEndpoint) -> Option<&Arc<dyn HttpClient>> {
-        let mut known = self
-            .clients
-            .iter()
-            .filter(|(server, _)| *server == at.origin);
-        known.next().map(|(_, client)| client)
-    }
-
-    /// The client for a server, for the next generation.
-    pub(super) fn client_of(&self, server: &Origin) -> Option<Arc<dyn HttpClient>> {
-        let mut known = self.clients.iter().filter(|(known, _)| known == server);
-        known.next().map(|(_, client)| client.clone())
-    }
-
     /// Forgets what a session did with logins, when it ends.
     pub(in super::super) fn end(&self, session: &SessionId) {
         self.held.end(session);
     }
 
+    /// Whether there are any.
+    pub(in super::super) fn is_any(&self) -> bool {
+        !self.logins.is_empty()
+    }
+
     /// A session's login of this name, and where its tokens are: what the session logged in to
-    /// itself comes first.
+    /// itself comes first, then what is kept for the user, then the file of its program.
     pub(super) fn of_session(
         &self,
         session: &SessionId,
@@ -106,9 +108,17 @@ impl LoginStore {
             None => {}
         }
         let login = self.named(name).ok_or(StoreError::Absent)?;
+        let kept = RowName::kept(name.clone());
+        let is_kept = || {
+            self.held
+                .rows
+                .as_ref()
+                .is_some_and(|rows| rows.rows.has(&kept))
+        };
         let place = match &login.place {
-            LoginPlace::File(file) => TokenPlace::File(file.clone()),
-            LoginPlace::State => TokenPlace::Row(RowName::kept(name.clone())),
+            _ if is_made(login) => self.held.made(name),
+            LoginPlace::File(file) if !is_kept() => TokenPlace::File(file.clone()),
+            _ => TokenPlace::Row(kept),
         };
         Ok((login.clone(), place))
     }
@@ -118,11 +128,10 @@ impl LoginStore {
             return Err(StoreError::Absent);
         };
         let (login, place) = self.of_session(session, name)?;
-        let endpoint = login.issuer.as_ref().map(|issuer| &issuer.endpoint);
         let renewal = Renewal {
             login: &login,
             place: &place,
-            client: endpoint.and_then(|at| self.client(at)).map(Arc::as_ref),
+            issuers: &self.issuers,
             held: &self.held,
         };
         let current = renewal.current().await?;
@@ -144,15 +153,10 @@ impl SecretStore for LoginStore {
             self.tokens(from, session).await
         })
     }
-
-    /// Waits for renewals under way: their answers would be lost.
-    fn close(&self) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
-            let waited = timeout(ENDING, self.held.renewals.write()).await;
-            waited.map(drop).map_err(|_| StoreError::TimedOut(ENDING))
-        })
-    }
 }
 
-/// Longer than a client waits for an answer.
-const ENDING: Duration = Duration::from_secs(15);
+/// Whether its tokens are made of a key or a secret, and need no place.
+fn is_made(login: &Login) -> bool {
+    let issuer = login.issuer.as_ref();
+    issuer.is_some_and(|issuer| issuer.grant != TokenGrant::Refresh)
+}

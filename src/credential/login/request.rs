@@ -1,0 +1,354 @@
+//! Requests for tokens, and the answers that are not those of RFC 6749 §5.1.
+
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderValue, Request};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use serde::Deserialize;
+use serde_json::json;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use zeroize::Zeroizing;
+
+use super::super::secret::Secret;
+use super::grant::{ClientAuthentication, KeyAlgorithm, SignedAssertion, TokenGrant};
+use super::{Issuer, RequestFormat, TokenEndpoint, Tokens};
+
+/// The members of a request's content.
+type Members<'a> = Vec<(&'a str, Zeroizing<String>)>;
+
+/// What an issuer is asked with: what the places in [`Issuer::references`] hold.
+#[derive(Default, Clone, Copy)]
+pub struct IssuerSecrets<'a> {
+    /// The secret of the client.
+    pub client: Option<&'a Secret>,
+    /// The private key.
+    pub key: Option<&'a Secret>,
+}
+
+impl Issuer {
+    /// The request for tokens that needs no refresh token; `None` if the grant has one, or if the
+    /// key does not sign.
+    #[must_use]
+    pub fn request(
+        &self,
+        secrets: IssuerSecrets<'_>,
+        now: SystemTime,
+    ) -> Option<Request<Zeroizing<Vec<u8>>>> {
+        let mut members = match &self.grant {
+            TokenGrant::Refresh => return None,
+            TokenGrant::GithubApp(_) => return self.app_request(secrets.key?, now),
+            TokenGrant::ClientCredentials => vec![said("grant_type", "client_credentials")],
+            TokenGrant::JwtBearer(assertion) => vec![
+                said("grant_type", JWT_BEARER),
+                ("assertion", self.signed(assertion, secrets.key?, now)?),
+            ],
+        };
+        members.extend(self.scope());
+        self.asked(&self.endpoint, members, secrets.client)
+    }
+
+    /// The member that names the scopes, if there are any.
+    #[must_use]
+    pub fn scope(&self) -> Option<(&'static str, Zeroizing<String>)> {
+        let is_any = !self.scopes.is_empty();
+        is_any.then(|| said("scope", &self.scopes.join(" ")))
+    }
+
+    /// A request to one of its endpoints with these members, and what shows who the client is.
+    #[must_use]
+    pub fn asked(
+        &self,
+        at: &TokenEndpoint,
+        mut members: Members<'_>,
+        secret: Option<&Secret>,
+    ) -> Option<Request<Zeroizing<Vec<u8>>>> {
+        let (client, shown) = (self.client.as_deref(), self.secret.as_ref());
+        let basic = shown.is_some_and(|one| one.shown == ClientAuthentication::Basic);
+        let password = secret.filter(|_| basic).zip(client);
+        if let (Some(client), None) = (client, password) {
+            members.push(said("client_id", client));
+        }
+        if let (Some(secret), false) = (secret, basic) {
+            let text = std::str::from_utf8(secret.expose()).ok()?;
+            members.push(said("client_secret", text));
+        }
+        let mut request = posted(at, self.requests, &members)?;
+        if let Some((secret, client)) = password {
+            // RFC 6749 §2.3.1: both are form-coded first.
+            let secret = Zeroizing::new(coded(secret.expose()));
+            let pair = Zeroizing::new(format!("{}:{}", coded(client.as_bytes()), &*secret));
+            let field = Zeroizing::new(format!("Basic {}", STANDARD.encode(&*pair)));
+            request.headers_mut().insert(AUTHORIZATION, hidden(&field)?);
+        }
+        Some(request)
+    }
+
+    /// RFC 7523 §3. Google reads the scope in the assertion, others beside it.
+    fn signed(
+        &self,
+        assertion: &SignedAssertion,
+        key: &Secret,
+        now: SystemTime,
+    ) -> Option<Zeroizing<String>> {
+        let mut head = json!({ "alg": assertion.algorithm.as_str(), "typ": "JWT" });
+        let mut claims = json!({
+            "iss": assertion.issuer, "aud": assertion.audience,
+            "iat": seconds(now), "exp": seconds(now + ASSERTED),
+        });
+        // Some issuers take an assertion only once.
+        claims["jti"] = random(16)?.as_str().into();
+        if let Some(id) = &assertion.key_id {
+            head["kid"] = id.as_str().into();
+        }
+        if let Some(subject) = &assertion.subject {
+            claims["sub"] = subject.as_str().into();
+        }
+        if !self.scopes.is_empty() {
+            claims["scope"] = self.scopes.join(" ").into();
+        }
+        token(&head, &claims, assertion.algorithm, key)
+    }
+
+    fn app_request(&self, key: &Secret, now: SystemTime) -> Option<Request<Zeroizing<Vec<u8>>>> {
+        // GitHub takes 10 minutes at most, and its clock may be behind.
+        let claims = json!({
+            "iss": self.client, "iat": seconds(now - BEHIND), "exp": seconds(now + ASSERTED),
+        });
+        let head = json!({ "alg": "RS256", "typ": "JWT" });
+        let token = token(&head, &claims, KeyAlgorithm::Rs256, key)?;
+        let mut request = posted(&self.endpoint, RequestFormat::Json, &[])?;
+        let field = Zeroizing::new(format!("Bearer {}", &*token));
+        request.headers_mut().insert(AUTHORIZATION, hidden(&field)?);
+        Some(request)
+    }
+}
+
+/// What GitHub answers for an installation of an App.
+#[derive(Deserialize)]
+struct InstallationToken {
+    token: String,
+    expires_at: String,
+}
+
+/// Reads the answer to the request of a GitHub App; `None` if it has another form.
+#[must_use]
+pub fn installation_tokens(content: &[u8]) -> Option<Tokens> {
+    let read: InstallationToken = serde_json::from_slice(content).ok()?;
+    let access = Zeroizing::new(read.token);
+    let ends = OffsetDateTime::parse(&read.expires_at, &Rfc3339).ok()?;
+    Some(Tokens {
+        access,
+        refresh: None,
+        id: None,
+        expires: Some(ends.into()),
+        scope: None,
+    })
+}
+
+/// A text drawn at random, of so many bytes, as base64url.
+#[must_use]
+pub fn random(bytes: usize) -> Option<Zeroizing<String>> {
+    let mut drawn = Zeroizing::new(vec![0; bytes]);
+    getrandom::fill(&mut drawn).ok()?;
+    Some(Zeroizing::new(URL_SAFE_NO_PAD.encode(&*drawn)))
+}
+
+/// A form (RFC 6749 appendix B).
+#[must_use]
+pub fn form(members: &[(&str, Zeroizing<String>)]) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::new());
+    for (name, value) in members {
+        let value = Zeroizing::new(coded(value.as_bytes()));
+        let between = if text.is_empty() { "" } else { "&" };
+        // The whole is reserved at once: a growing text would leave copies behind.
+        text.reserve_exact(between.len() + name.len() + 1 + value.len());
+        text.extend([between, name, "=", &value]);
+    }
+    text
+}
+
+fn posted(
+    at: &TokenEndpoint,
+    format: RequestFormat,
+    members: &[(&str, Zeroizing<String>)],
+) -> Option<Request<Zeroizing<Vec<u8>>>> {
+    let (kind, content) = match format {
+        RequestFormat::Form => (FORM, form(members).as_bytes().to_vec()),
+        RequestFormat::Json => {
+            let texts = members.iter().map(|(name, value)| (*name, value.as_str()));
+            let object: std::collections::BTreeMap<_, _> = texts.collect();
+            ("application/json", serde_json::to_vec(&object).ok()?)
+        }
+    };
+    Request::post(&at.path)
+        .header(CONTENT_TYPE, kind)
+        .header(ACCEPT, "application/json")
+        // GitHub refuses requests without one.
+        .header(USER_AGENT, "gateway")
+        .body(Zeroizing::new(content))
+        .ok()
+}
+
+/// A JSON Web Token that the key signs (RFC 7515 §7.1).
+fn token(
+    head: &serde_json::Value,
+    claims: &serde_json::Value,
+    algorithm: KeyAlgorithm,
+    key: &Secret,
+) -> Option<Zeroizing<String>> {
+    let part = |value: &serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let text = format!("{}.{}", part(head), part(claims));
+    let signature = algorithm.signs().signature(key.expose(), text.as_bytes())?;
+    let signature = URL_SAFE_NO_PAD.encode(signature);
+    Some(Zeroizing::new(format!("{text}.{signature}")))
+}
+
+fn said<'a>(name: &'a str, value: &str) -> (&'a str, Zeroizing<String>) {
+    (name, Zeroizing::new(value.to_owned()))
+}
+
+fn coded(bytes: &[u8]) -> String {
+    percent_encode(bytes, ESCAPED).to_string()
+}
+
+fn hidden(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn seconds(at: SystemTime) -> u64 {
+    at.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
+}
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+const ASSERTED: Duration = Duration::from_secs(9 * 60);
+const BEHIND: Duration = Duration::from_secs(60);
+/// All but what RFC 3986 §2.3 leaves as it is.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::signature::{self, KeyPair as _, UnparsedPublicKey};
+
+    use super::super::KeptClientSecret;
+    use super::*;
+    use crate::credential::SecretRef;
+
+    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn issuer(grant: TokenGrant, shown: Option<ClientAuthentication>) -> Issuer {
+        let from = SecretRef::env("S");
+        Issuer {
+            endpoint: TokenEndpoint::parse("https://as.test/token").unwrap(),
+            revocation: None,
+            client: Some("an:id".into()),
+            secret: shown.map(|shown| KeptClientSecret { from, shown }),
+            scopes: vec!["read".into(), "write".into()],
+            grant,
+            requests: RequestFormat::Form,
+        }
+    }
+
+    fn content(request: &Request<Zeroizing<Vec<u8>>>) -> String {
+        String::from_utf8(request.body().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_client_shows_its_secret_in_the_way_that_is_configured() {
+        let secret = Secret::new(Zeroizing::new(b"a+secret:of/it".to_vec()), false).unwrap();
+        let secrets = IssuerSecrets {
+            client: Some(&secret),
+            key: None,
+        };
+        let asked = |shown| {
+            let issuer = issuer(TokenGrant::ClientCredentials, Some(shown));
+            issuer.request(secrets, NOW).unwrap()
+        };
+        let basic = asked(ClientAuthentication::Basic);
+        let form = "grant_type=client_credentials&scope=read%20write";
+        assert_eq!(content(&basic), form);
+        let shown = STANDARD.encode("an%3Aid:a%2Bsecret%3Aof%2Fit");
+        let field = &basic.headers()[AUTHORIZATION];
+        assert_eq!(field, &format!("Basic {shown}"));
+        assert!(field.is_sensitive() && !format!("{basic:?}").contains(&shown));
+        let post = asked(ClientAuthentication::Post);
+        let form = format!("{form}&client_id=an%3Aid&client_secret=a%2Bsecret%3Aof%2Fit");
+        assert_eq!(content(&post), form);
+        assert!(!post.headers().contains_key(AUTHORIZATION));
+    }
+
+    /// The parts of a token, decoded.
+    fn parts(token: &str) -> (Vec<serde_json::Value>, Vec<u8>, String) {
+        let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).unwrap();
+        let (text, signature) = token.rsplit_once('.').unwrap();
+        let json = text
+            .split('.')
+            .map(|part| serde_json::from_slice(&decode(part)).unwrap());
+        (json.collect(), decode(signature), text.to_owned())
+    }
+
+    #[test]
+    fn an_assertion_is_signed_with_the_key_and_says_for_whom_it_is() {
+        let pair = signature::EcdsaKeyPair::generate(&signature::ECDSA_P256_SHA256_FIXED_SIGNING);
+        let pair = pair.unwrap();
+        let der = pair.to_pkcs8v1().unwrap();
+        let lines = STANDARD.encode(der.as_ref());
+        let pem = format!("-----BEGIN PRIVATE KEY-----\n{lines}\n-----END PRIVATE KEY-----\n");
+        let pem = Zeroizing::new(pem.into_bytes());
+        let key = Secret::private_key(&pem, KeyAlgorithm::Es256.signs()).unwrap();
+        let assertion = SignedAssertion {
+            key: SecretRef::env("K"),
+            algorithm: KeyAlgorithm::Es256,
+            key_id: Some("k1".into()),
+            issuer: "me".into(),
+            subject: Some("you".into()),
+            audience: "https://as.test/token".into(),
+        };
+        let secrets = IssuerSecrets {
+            client: None,
+            key: Some(&key),
+        };
+        let issuer = issuer(TokenGrant::JwtBearer(assertion), None);
+        let form = content(&issuer.request(secrets, NOW).unwrap());
+        let begin = format!("grant_type={}&assertion=", coded(JWT_BEARER.as_bytes()));
+        let rest = form.strip_prefix(&begin).unwrap();
+        let (token, rest) = rest.split_once('&').unwrap();
+        assert_eq!(rest, "scope=read%20write&client_id=an%3Aid");
+        let (json, signed, text) = parts(token);
+        assert_eq!(
+            json[0],
+            json!({ "alg": "ES256", "typ": "JWT", "kid": "k1" })
+        );
+        let claims = ["iss", "sub", "aud", "scope"].map(|name| json[1][name].as_str().unwrap());
+        assert_eq!(claims, ["me", "you", "https://as.test/token", "read write"]);
+        assert_eq!(json[1]["exp"].as_u64().unwrap(), ASSERTED.as_secs());
+        let public = pair.public_key().as_ref();
+        let public = UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, public);
+        public.verify(text.as_bytes(), &signed).unwrap();
+    }
+
+    #[test]
+    fn the_answer_for_an_installation_has_its_own_members_and_a_moment() {
+        let answer = br#"{"token":"ghs_16C7e42F292c69","expires_at":"1970-01-01T01:00:00Z"}"#;
+        let tokens = installation_tokens(answer).unwrap();
+        assert_eq!(tokens.access.as_str(), "ghs_16C7e42F292c69");
+        assert_eq!(tokens.expires, Some(NOW + Duration::from_secs(3600)));
+        let doubled = br#"{"token":"a","token":"b","expires_at":"1970-01-01T01:00:00Z"}"#;
+        let cut = &answer[..30];
+        for wrong in [&doubled[..], cut, br#"{"access_token":"a"}"#] {
+            assert!(installation_tokens(wrong).is_none());
+        }
+    }
+}
