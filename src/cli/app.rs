@@ -8,7 +8,6 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::capture::SessionLogins;
 use super::exporting::Exports;
 use super::failure::Failure;
 use super::generation;
@@ -20,6 +19,7 @@ use super::opened::OpenedSession;
 use super::reloading::{ReadConfig, Reloading, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::revoking::KeptRevocations;
+use super::session_logins::SessionLogins;
 use super::standing::StandingRules;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};

@@ -86,6 +86,7 @@ mod secret;
 mod serve;
 mod service_manager;
 mod serving;
+mod session_logins;
 mod settling;
 mod shell_loans;
 mod shell_proxy;

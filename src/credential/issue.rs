@@ -36,8 +36,8 @@ impl Credentials {
     /// Issues the phantoms that a live session lacks, drawn from its key, when these credentials
     /// follow those of `before`.
     ///
-    /// Phantoms that the session holds stay as they are, unless the credential is gone, is not `held`
-    /// or has another declared form: those are retired.
+    /// Phantoms that the session holds stay as they are, unless the credential is gone, is not
+    /// `held` or has another declared form: those are retired.
     ///
     /// # Errors
     /// [`IssueFailure`] by cause. The session is unchanged.

@@ -32,6 +32,7 @@ mod respond;
 mod serve;
 mod shared;
 mod snapshot;
+mod tokens;
 mod tunnel;
 mod upgrade;
 mod watchdog;

@@ -108,6 +108,9 @@ fn a_login_inside_gives_phantoms_that_hold_where_it_is_for(rig: &Rig) {
                 let (status, reason) = present(rig, way, other, &shown[kind]);
                 assert_eq!((status, &*reason), (403, "phantom_out_of_scope"), "{kind}");
             }
+            // The host takes other credentials as before.
+            let own = Value::from("a-token-of-its-own");
+            assert_eq!(present(rig, way, host, &own).0, 200);
             // The next login of the same client has the same phantoms.
             assert_eq!(log_in(rig, way, AUTH, &more), shown, "{way:?}");
         }

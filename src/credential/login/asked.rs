@@ -30,7 +30,7 @@ pub struct AskedTokens {
 }
 
 /// The answer that a workload gets of the gateway itself.
-pub enum OwnTokens {
+pub enum RenewalAnswer {
     /// Its phantoms, as the members of an object.
     Renewed(Bytes),
     /// The login ended. A new one is needed.
@@ -122,7 +122,8 @@ impl Credentials {
     /// `owner` tells whose phantom a text is.
     ///
     /// # Errors
-    /// [`Error::Misplaced`] if the phantom is not for this endpoint or client, or another session's.
+    /// [`Error::Misplaced`] if the phantom is not for this endpoint or client, or is another
+    /// session's.
     pub fn presented_login<'a>(
         &self,
         asked: &'a AskedTokens,
@@ -177,7 +178,7 @@ impl Credentials {
         session: &Session,
         login: &Login,
         camel_case: bool,
-    ) -> Result<OwnTokens, Error> {
+    ) -> Result<RenewalAnswer, Error> {
         let name = login.credential(TokenKind::Access);
         let index = self.bindings().index_of(&name).ok_or(Error::Unknown)?;
         match self.lease(session.id(), index).await {
@@ -189,7 +190,9 @@ impl Credentials {
                 let answer = [("error", "invalid_grant"), ("error_description", &told)];
                 let answer =
                     Map::from_iter(answer.map(|(name, text)| (name.to_owned(), text.into())));
-                return Ok(OwnTokens::Over(Value::Object(answer).to_string().into()));
+                return Ok(RenewalAnswer::Over(
+                    Value::Object(answer).to_string().into(),
+                ));
             }
             Err(why) => return Err(why),
         }
@@ -215,7 +218,9 @@ impl Credentials {
         if let Some(scope) = held.and_then(|(_, scope)| scope) {
             add("scope", "scope", scope.into());
         }
-        Ok(OwnTokens::Renewed(Value::Object(answer).to_string().into()))
+        Ok(RenewalAnswer::Renewed(
+            Value::Object(answer).to_string().into(),
+        ))
     }
 }
 

@@ -28,7 +28,7 @@ use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
-pub use asked::{AskedTokens, OwnTokens};
+pub use asked::{AskedTokens, RenewalAnswer};
 pub(crate) use entry::{HostToken, entries};
 pub use grant::{
     ClientAuthentication, KeptClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant,

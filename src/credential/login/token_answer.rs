@@ -55,7 +55,7 @@ impl TokenAnswer {
     pub fn read(kind: &str, content: &[u8]) -> Result<Option<Self>, UnmappedToken> {
         let kind = kind.split(';').next().unwrap_or_default().trim();
         let kind = kind.to_ascii_lowercase();
-        let mut found = Found::default();
+        let mut found = TokenSearch::default();
         let first = content.iter().find(|byte| !byte.is_ascii_whitespace());
         let is_json = kind.contains("json") || matches!(first, Some(b'{' | b'['));
         let is_form = !is_json && (kind.contains("form-urlencoded") || names_a_token(content));
@@ -154,7 +154,7 @@ impl Member {
 
 /// What was read of an answer.
 #[derive(Default)]
-struct Found {
+struct TokenSearch {
     places: Vec<(TokenKind, Range<usize>, Zeroizing<String>)>,
     expires: Option<Duration>,
     scope: Option<String>,
@@ -162,7 +162,7 @@ struct Found {
     is_unknown: bool,
 }
 
-impl Found {
+impl TokenSearch {
     fn put(&mut self, member: Member, text: Zeroizing<String>, place: Option<Range<usize>>) {
         match member {
             _ if text.is_empty() => {}
@@ -301,7 +301,7 @@ impl At {
 
 /// Reads one value of a JSON document, which begins at `base` in memory.
 struct Walk<'f> {
-    found: &'f mut Found,
+    found: &'f mut TokenSearch,
     at: At,
     base: usize,
 }
