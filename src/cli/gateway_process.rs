@@ -31,7 +31,7 @@ use crate::session::Session;
 pub fn serve_on(
     runtime: &tokio::runtime::Runtime,
     gateway: GatewayEnd,
-    app: Result<App, Failure>,
+    app: Result<impl Into<Arc<App>>, Failure>,
     terminal: Option<&Terminal>,
 ) -> Result<Code, Failure> {
     serving::harden()?;
@@ -40,7 +40,7 @@ pub fn serve_on(
     rustix::process::setsid()
         .map_err(|error| Failure::new("cannot leave the terminal").because(error.to_string()))?;
     let mut inspection = None;
-    let served = app.map(Arc::new).and_then(|app| {
+    let served = app.map(Into::into).and_then(|app| {
         match runtime.block_on(sandbox(&gateway, &app, &mut inspection)) {
             Ok(started) => Ok((app, started)),
             Err(failure) => {

@@ -318,6 +318,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("origin", "http", "`auto`, `1.1` or `2`", "auto"),
     key("origin", "encoded_slash", "true or false", "false"),
     key("origin", "underscores", "true or false", "false"),
+    key("origin", "token_answers", "`replace` or `pass`", "replace"),
     key("origin", "cleartext", "true or false", "false"),
     key("fact", "name", "name", "required"),
     key(
