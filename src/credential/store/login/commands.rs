@@ -110,7 +110,7 @@ impl Logins {
     pub fn taken(&self) -> Vec<CredentialName> {
         let of_sessions = self.store.held.of_sessions.lock();
         let taken = of_sessions.iter();
-        let taken = taken.filter(|(_, own)| matches!(own, OwnLogin::Captured(..)));
+        let taken = taken.filter(|(_, own)| matches!(own, SessionGrant::Captured(..)));
         taken.map(|((_, name), _)| name.clone()).collect()
     }
 
