@@ -22,7 +22,7 @@ use crate::state::RowName;
 #[derive(Clone)]
 pub(super) enum TokenPlace {
     /// In the file of the program that logged in.
-    File(LoginFile),
+    File(Arc<LoginFile>),
     /// In a row; once that is kept for the user, in the row that it became.
     Row(RowName),
     /// In memory, where there is no state, or where they can be made again.
@@ -229,8 +229,11 @@ fn read_whole(at: &LoginFile) -> Result<Option<HeldTokens>, StoreError> {
     }
 }
 
+/// A file's text, and what is known of the file.
+type FileRead = (Zeroizing<Vec<u8>>, Metadata);
+
 /// Reads a file that this user or root alone may have written; `None` if there is none.
-fn read(path: &Path) -> Result<Option<(Zeroizing<Vec<u8>>, Metadata)>, StoreError> {
+fn read(path: &Path) -> Result<Option<FileRead>, StoreError> {
     let failed = |error| unfit(path, &Unfit::Unreadable(error));
     // Non-blocking, so that a FIFO cannot block the reader.
     let mut options = OpenOptions::new();

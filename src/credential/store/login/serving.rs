@@ -117,7 +117,7 @@ impl LoginStore {
         };
         let place = match &login.place {
             _ if is_made(login) => self.held.made(name),
-            LoginPlace::File(file) if !is_kept() => TokenPlace::File(file.clone()),
+            LoginPlace::File(file) if !is_kept() => TokenPlace::File(Arc::new(file.clone())),
             _ => TokenPlace::Row(kept),
         };
         Ok((login.clone(), place))
