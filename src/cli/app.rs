@@ -23,6 +23,7 @@ use super::standing::StandingRules;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};
 use crate::config::{self, Config, SandboxDns};
+use crate::credential::login::Login;
 use crate::credential::{IssueFailure, StoreError};
 use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::intercept::{CaSettings, SessionCa};
@@ -62,6 +63,8 @@ pub struct App {
     pub(super) standing: StandingRules,
     /// What is revoked for every gateway of this user.
     pub(super) revocations: KeptRevocations,
+    /// The logins that it was started with, whose files workloads get.
+    pub(super) file_logins: Vec<Login>,
 }
 
 impl App {
@@ -84,6 +87,7 @@ impl App {
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
         let standing = StandingRules::of(&generation::granted(&config)?);
+        let file_logins = resolved.logins.clone();
         let first = generation::first(&config, resolved, rules)?;
         let ids = Ids::new().map_err(Failure::no_randomness)?;
         let shared = SharedState::new(first, log(&config, runs_as)?, ids);
@@ -101,6 +105,7 @@ impl App {
             keeper: OnceCell::new(),
             standing,
             revocations: KeptRevocations::default(),
+            file_logins,
         })
     }
 

@@ -50,6 +50,8 @@ mod listener_change;
 mod listening;
 mod log;
 mod logging;
+mod login_files;
+mod login_loans;
 mod login_stores;
 mod logs;
 mod manual;

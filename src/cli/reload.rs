@@ -15,6 +15,7 @@ use super::publishing::Publication;
 use super::reloading::{Applied, ConfigSource, Latest, RunsAs};
 use super::{denials, generation};
 use crate::config::Config;
+use crate::credential::login::Login;
 use crate::files;
 use crate::gateway::Snapshot;
 use crate::names::CredentialName;
@@ -142,8 +143,10 @@ impl App {
         let before = self.shared.current();
         let mut granted = generation::granted(&config)?;
         denials::withhold(self, &mut granted, allowed);
+        let logins = resolved.logins.clone();
         let next = generation::next(&before, &latest.config, (&config, resolved), &granted)?;
-        let change = self.prepare_change(source, &before, next, config).await?;
+        let new = (config, &logins[..]);
+        let change = self.prepare_change(source, &before, next, new).await?;
         // The last that can fail.
         self.keep(&change.listeners.opened).await?;
         let extended = match latest.config.ca.lifetime == change.config.ca.lifetime {
@@ -170,7 +173,7 @@ impl App {
         source: &ConfigSource,
         before: &Snapshot,
         next: Snapshot,
-        config: Config,
+        (config, logins): (Config, &[Login]),
     ) -> Result<PreparedChange, Failure> {
         let exports = self.exports.prepare(&self.shared, &config)?;
         let operators = operators(config.control.policy.as_ref())?;
@@ -180,6 +183,7 @@ impl App {
         if source.runs_as == RunsAs::Serve {
             listeners = self.change_listeners(&next, &config, None).await?;
             let bindings = next.credentials.bindings();
+            let given = (&**bindings, logins);
             for (session, ca) in self.listening.sessions_of(&config, &listeners.opened) {
                 let mut gained = renewed.iter();
                 let gained = gained.find(|(renewed, _)| Arc::ptr_eq(renewed, &session));
@@ -187,7 +191,7 @@ impl App {
                 let phantoms = gained.map_or(&*held, |(_, phantoms)| phantoms);
                 let certificate = publication.certificate(&config, &session, &ca);
                 let written = certificate
-                    .and_then(|()| publication.phantoms(&config, bindings, (&session, phantoms)));
+                    .and_then(|()| publication.phantoms(&config, given, (&session, phantoms)));
                 let known: Vec<_> = bindings.environment(&held).collect();
                 let gains = !bindings
                     .environment(phantoms)

@@ -149,6 +149,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("policy", "rules", "Cedar policies", "none"),
     key("policy", "allow", "list of hosts", "none"),
     key("policy", "presets", "list of names", "none"),
+    key("policy", "logins", "list of names", "none"),
     fixed("runtime", "threads", "number", "1"),
     key(
         "resolver",

@@ -76,7 +76,7 @@ impl Credentials {
 
     /// Issues the phantom of the binding at index `at` in the configuration.
     ///
-    /// A missing optional part gets none.
+    /// A missing optional part gets none, nor does a login that a session has yet to make.
     pub(super) async fn issue_one(
         &self,
         session: &SessionId,
@@ -91,6 +91,7 @@ impl Credentials {
         let known = binding.shape.as_ref().or(kept.of(name)).cloned();
         // Whether an optional part is there is looked up each time.
         let is_settled = binding.shape.is_some() || !is_optional(binding);
+        let is_login = source.reference().login_name().is_some();
         let unavailable = |cause| IssueFailure::Unavailable {
             credential: name.clone(),
             cause,
@@ -105,7 +106,10 @@ impl Credentials {
             return Ok(());
         }
         let lease = match source.resolve(Some(session)).await {
-            Err(cause) if cause.cause.is_absent() && is_optional(binding) => {
+            Err(cause) if cause.cause.is_absent() && (is_login || is_optional(binding)) => {
+                return Ok(());
+            }
+            Err(cause) if is_login && matches!(cause.cause, StoreError::LoginOver(_)) => {
                 return Ok(());
             }
             lease => lease.map_err(unavailable)?,
