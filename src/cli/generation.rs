@@ -6,15 +6,17 @@ use std::sync::Arc;
 use super::failure::Failure;
 use super::resolve::ResolvedConfig;
 use super::shell_loans::ShellLoans;
+pub(super) use super::store_clients::failed;
+use super::store_clients::vault;
 use super::terminal_text::as_argument;
 use super::{granted as grants, lending, login_stores};
 use crate::config::{self, Config};
 use crate::credential::login::{Issuer, Login};
-use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
+use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores};
 use crate::gateway::{Snapshot, chain};
 use crate::message::{Origin, OriginPattern};
 use crate::origin::resolve::StubResolver;
-use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
+use crate::origin::{OriginRule, OriginSettings};
 use crate::policy::{Generation, Policies, Problems, Source, generate};
 use crate::session::{BindingMalformed, Bindings};
 
@@ -146,29 +148,6 @@ fn ambiguous(error: &BindingMalformed) -> Failure {
     Failure::usage("the credentials are refused")
         .because(error.to_string())
         .next("see docs/config.md, `[[credential]]`")
-}
-
-/// Creates the Vault client and its connection settings.
-pub(super) fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
-    let identity = settings
-        .client_certificate()
-        .map(|(chain, key)| ClientIdentity {
-            chain: chain.to_vec(),
-            key: key.clone(),
-        });
-    let client = StoreClient::new(
-        settings.servers.clone(),
-        settings.roots.clone(),
-        identity,
-        config.store_way(&settings.servers),
-    )
-    .map_err(|error| failed("the way to the vault", &error))?;
-    Ok((settings.clone(), Arc::new(client)))
-}
-
-/// Says that a part cannot be set up.
-pub fn failed(what: &str, error: &dyn std::error::Error) -> Failure {
-    Failure::of(format!("{what} cannot be set up"), error)
 }
 
 fn refused(what: &str, config: &Config, problems: &Problems) -> Failure {

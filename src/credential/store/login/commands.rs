@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::{Backend, HttpClient, StoreError, Stores};
 use super::fault::of_state;
-use super::held::{OwnLogin, Told};
+use super::held::{HeldUntil, SessionGrant};
 use super::lock::LoginLock;
 use super::place::{OwnTokens, TokenPlace};
 use super::rows::{RowLogin, SealedRows};
@@ -65,7 +65,7 @@ impl Logins {
             }
         };
         let of = (session.clone(), login.name.clone());
-        let own = OwnLogin::Captured(login.clone(), place);
+        let own = SessionGrant::Captured(login.clone(), place);
         self.store.held.of_sessions.lock().insert(of, own);
         self.drop_read(session, &login.name).await;
         Ok(())
@@ -80,9 +80,9 @@ impl Logins {
             .held
             .of_sessions
             .lock()
-            .insert(of, OwnLogin::Ended);
+            .insert(of, SessionGrant::Ended);
         self.drop_read(session, name).await;
-        let Some(OwnLogin::Captured(login, place)) = before else {
+        let Some(SessionGrant::Captured(login, place)) = before else {
             return false;
         };
         let rows = self.store.held.rows.as_ref();
@@ -100,7 +100,7 @@ impl Logins {
 
     /// When a session's access token ends, and what it may do, if it was read.
     #[must_use]
-    pub fn held(&self, session: &SessionId, name: &CredentialName) -> Option<Told> {
+    pub fn held(&self, session: &SessionId, name: &CredentialName) -> Option<HeldUntil> {
         let told = self.store.held.told.lock();
         told.get(&(session.clone(), name.clone())).cloned()
     }
@@ -206,7 +206,7 @@ impl Logins {
         let rows = self.state()?;
         let _lock = locked(rows, &login.name).await?;
         let name = match self.store.held.own(session, &login.name) {
-            Some(OwnLogin::Captured(_, TokenPlace::Row(name))) if rows.rows.has(&name) => name,
+            Some(SessionGrant::Captured(_, TokenPlace::Row(name))) if rows.rows.has(&name) => name,
             _ => RowName::granted(login.name.clone()).map_err(|why| of_state(&why))?,
         };
         let before = rows.read(&name).await?.map_or(0, |row| row.version);

@@ -45,6 +45,10 @@ impl Rotating {
         if content.starts_with("token=") {
             return (StatusCode::OK, json!({}));
         }
+        if content.contains("client_credentials") {
+            let answer = json!({ "access_token": access(1), "expires_in": "60" });
+            return (StatusCode::OK, answer);
+        }
         let mut last = self.last.lock();
         match *last {
             Some(n) if content.contains(&format!("refresh_token={}&", refresh(n))) => {
@@ -503,4 +507,18 @@ async fn a_session_that_logs_out_ends_its_own_login_and_not_the_users() {
     assert!(logins.end(&session("one"), &name()).await);
     assert!(logins.rows().await.unwrap().is_empty());
     stores.end(&session("one")).await;
+}
+
+#[tokio::test]
+async fn a_token_of_a_clients_secret_is_made_once_and_again_before_it_ends() {
+    let stage = Stage::new();
+    let mut settings = stage.settings();
+    let issuer = settings.logins[0].issuer.as_mut().unwrap();
+    issuer.grant = TokenGrant::ClientCredentials;
+    let stores = Stores::new([]).with_logins(settings, None);
+    for of in ["one", "two", "one"] {
+        assert_eq!(had(&stores, of).await, Ok(1));
+    }
+    assert!(stage.issuer.asked.lock()[0].contains("grant_type=client_credentials"));
+    assert_eq!(stage.asked(), 1);
 }
