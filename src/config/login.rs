@@ -147,7 +147,10 @@ pub(super) fn login(section: &Section<'_, '_>) -> Option<ConfiguredLogin> {
             name: name?,
             place: LoginPlace::State,
             issuer: Some(issuer),
-            tokens: vec![access],
+            tokens: match chosen {
+                "refresh" => vec![access, kept(TokenKind::Refresh), kept(TokenKind::Id)],
+                _ => vec![access],
+            },
         },
         device,
         authorize,
@@ -309,6 +312,17 @@ fn service_account(
         issuer,
     };
     Some((TokenGrant::JwtBearer(assertion), endpoint))
+}
+
+/// A token that nobody is lent.
+fn kept(kind: TokenKind) -> LoginToken {
+    LoginToken {
+        kind,
+        origins: Vec::new(),
+        places: Vec::new(),
+        shape: None,
+        claims: Vec::new(),
+    }
 }
 
 /// Returns the variables of the workload: those that are named, else the login's own name.
