@@ -28,7 +28,7 @@ pub(crate) use entry::{HostToken, entries};
 pub use grant::{
     ClientAuthentication, KeptClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant,
 };
-pub use request::{IssuerSecrets, form, installation_tokens, random};
+pub use request::{IssuerSecrets, RequestMembers, form, installation_tokens, random};
 pub use tokens::{TokenKind, Tokens};
 pub use unreadable::{FileFault, FileUnreadable};
 
