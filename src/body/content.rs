@@ -209,12 +209,29 @@ impl Content {
     ///
     /// # Errors
     /// [`HoldFault`] by cause. What was buffered is then dropped.
-    pub async fn hold(mut self, limit: Limit, budget: &Arc<HoldBudget>) -> Result<Self, HoldFault> {
+    pub async fn hold(self, limit: Limit, budget: &Arc<HoldBudget>) -> Result<Self, HoldFault> {
+        let content = self.hold_if_short(limit, budget).await?;
+        match &content.source {
+            Source::Client(_) => Err(HoldFault::TooLong(limit)),
+            Source::Held(_) => Ok(content),
+        }
+    }
+
+    /// Buffers the whole content, if it is within `limit`. Longer content goes on streaming, from
+    /// its first byte.
+    ///
+    /// # Errors
+    /// [`HoldFault`] if the budget does not allow it, or the client's side failed.
+    pub async fn hold_if_short(
+        mut self,
+        limit: Limit,
+        budget: &Arc<HoldBudget>,
+    ) -> Result<Self, HoldFault> {
         let Source::Client(inner) = &mut self.source else {
             return Ok(self);
         };
         if limit.is_passed_by(inner.size_hint().lower()) {
-            return Err(HoldFault::TooLong(limit));
+            return Ok(self);
         }
         let mut held = Held::new(budget.clone());
         while let Some(frame) =
@@ -223,6 +240,10 @@ impl Content {
             match frame.map_err(HoldFault::Client)?.into_data() {
                 Ok(data) => {
                     self.meter.moved.store(true, Ordering::Relaxed);
+                    if limit.is_passed_by((held.len() + data.len()) as u64) {
+                        self.again = [held.whole(), data].concat().into();
+                        return Ok(self);
+                    }
                     held.take(data, limit)?;
                 }
                 Err(frame) => {

@@ -16,19 +16,21 @@ use super::kept::RecalledSession;
 use super::kept_home::KeptHome;
 use super::listening::Listening;
 use super::opened::OpenedSession;
-use super::reloading::{Reloading, RunsAs};
+use super::reloading::{ReadConfig, Reloading, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::revoking::KeptRevocations;
+use super::session_logins::SessionLogins;
 use super::standing::StandingRules;
 use super::terminal::Terminal;
 use crate::audit::{self, Log};
 use crate::config::{self, Config, SandboxDns};
+use crate::credential::login::Login;
 use crate::credential::{IssueFailure, StoreError};
 use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::intercept::{CaSettings, SessionCa};
 use crate::launch::Entrance;
 use crate::message::Host;
-use crate::names::SessionId;
+use crate::names::{CredentialName, SessionId};
 use crate::origin::OriginRule;
 use crate::policy::Operators;
 use crate::session::phantom::Phantoms;
@@ -60,8 +62,12 @@ pub struct App {
     keeper: OnceCell<Keeper>,
     /// The granted rules that no refusal of a person leaves out.
     pub(super) standing: StandingRules,
+    /// The logins that sessions made and ended.
+    pub(super) logins: SessionLogins,
     /// What is revoked for every gateway of this user.
     pub(super) revocations: KeptRevocations,
+    /// The logins that it was started with, whose files workloads get.
+    pub(super) file_logins: Vec<Login>,
 }
 
 impl App {
@@ -83,13 +89,21 @@ impl App {
         runs_as: RunsAs,
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
-        let standing = StandingRules::of(&generation::granted(&config)?);
-        let first = generation::first(&config, resolved, rules)?;
+        let granted = generation::granted(&config)?;
+        let standing = StandingRules::of(&granted);
+        let file_logins = resolved.logins.clone();
+        let read = ReadConfig {
+            sources: generation::sources(&config, &resolved, &granted)?,
+            config: Arc::new(config.clone()),
+            resolved,
+        };
+        let first = generation::first(&config, &read.resolved, (&read.sources, rules))?;
         let ids = Ids::new().map_err(Failure::no_randomness)?;
         let shared = SharedState::new(first, log(&config, runs_as)?, ids);
         Ok(Self {
             shared: Arc::new(shared),
-            reloading: Reloading::of(&config),
+            reloading: Reloading::of(read),
+            logins: SessionLogins::default(),
             config,
             operators: Arc::new(ArcSwap::from_pointee(Operators::everything())),
             authorities: Mutex::default(),
@@ -101,6 +115,7 @@ impl App {
             keeper: OnceCell::new(),
             standing,
             revocations: KeptRevocations::default(),
+            file_logins,
         })
     }
 
@@ -168,7 +183,7 @@ impl App {
         if kept.ended().is_none() && before.is_none_or(|before| before.is_over()) {
             snapshot.credentials.begin(id);
         }
-        let phantoms = issue(snapshot, id, &mut kept).await?;
+        let phantoms = self.issue(snapshot, id, &mut kept).await?;
         let session = self.session(config, (id, groups), phantoms, &kept);
         let ca = self.ca(config, &session, &kept)?;
         for (other, phantoms) in keeper.others(&kept).await {
@@ -302,6 +317,22 @@ impl App {
         in_sandbox && self.config.sandbox.dns == SandboxDns::Explain
     }
 
+    /// Issues the phantoms of a session in a generation.
+    async fn issue(
+        &self,
+        snapshot: &Snapshot,
+        id: &SessionId,
+        kept: &mut RecalledSession,
+    ) -> Result<Phantoms, Failure> {
+        let key = kept.key();
+        let held = |name: &CredentialName| self.logins.may_hold(id, name);
+        let issued = snapshot.credentials.issue(id, &key, &mut kept.shapes, held);
+        let what = "the session's phantoms cannot be issued";
+        issued
+            .await
+            .map_err(|error| unissued(what.to_owned(), &error))
+    }
+
     /// Issues the phantoms that a session lacks in the next generation, and keeps their shapes.
     ///
     /// # Errors
@@ -316,7 +347,10 @@ impl App {
         for _ in 0..TRIES {
             let mut kept = keeper.recall(session.id()).await?;
             let (next, before) = (&next.credentials, &before.credentials);
-            let issued = next.issue_next(before, session, &mut kept.shapes).await;
+            let held = |name: &CredentialName| self.logins.may_hold(session.id(), name);
+            let issued = next
+                .issue_next(before, session, &mut kept.shapes, held)
+                .await;
             let issued = issued.map_err(|error| {
                 let what = format!("session `{}` cannot have its phantoms", session.id());
                 unissued(what, &error)
@@ -346,21 +380,6 @@ impl App {
         let open = || Keeper::open(&self.config, self.keeping.clone(), &self.shared);
         self.keeper.get_or_try_init(open).await
     }
-}
-
-/// Issues the phantoms of a session in a generation.
-async fn issue(
-    snapshot: &Snapshot,
-    id: &SessionId,
-    kept: &mut RecalledSession,
-) -> Result<Phantoms, Failure> {
-    let key = kept.key();
-    let credentials = &snapshot.credentials;
-    let issued = credentials.issue(id, &key, &mut kept.shapes, |_| true);
-    let what = "the session's phantoms cannot be issued";
-    issued
-        .await
-        .map_err(|error| unissued(what.to_owned(), &error))
 }
 
 /// Describes why phantoms were not issued, with advice for where the secret is kept.

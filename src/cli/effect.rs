@@ -79,7 +79,7 @@ impl Effect {
     }
 
     fn by(judge: &Judge, resolved: &ResolvedConfig) -> Self {
-        let whole = |one: &&Stored| !matches!(one.binding.role, Role::Part(_));
+        let whole = |one: &&Stored| !matches!(one.binding.role, Role::Part(_) | Role::Kept);
         let all = resolved.stored.iter().filter(whole);
         let all = all.map(|one| (one.clone(), judge.lends(&one.binding)));
         let (unlent, lends): (Vec<_>, Vec<_>) = all.partition(|(_, to)| to.is_empty());

@@ -151,7 +151,8 @@ fn compare(text: &str) -> Option<(usize, usize)> {
         config.granted = state::granted_for(&project, None);
         let shell = ShellLoans::of(None, &SecretAnswers::of(&project)?);
         let resolved = ResolvedConfig::of(&config, &shell)?;
-        generation::first(&config, resolved, Vec::new())
+        let sources = generation::sources(&config, &resolved, &generation::granted(&config)?)?;
+        generation::first(&config, &resolved, (&sources, Vec::new()))
     };
     let (made, said) = match (run(), NextRun::of(&config)) {
         (Ok(made), Ok(said)) => (made, said.effect),

@@ -11,11 +11,12 @@ use super::ports::BoundPorts;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{control, draining, heads, last_run, logins, proposed, serving, summary};
+use super::{control, draining, heads, last_run, login_files, logins, proposed, serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
 use crate::launch::enroll::{GatewayEnd, Listeners, Ready};
+use crate::launch::home_files::HomeFile;
 use crate::launch::repository::Inspection;
 use crate::launch::{self, Entrance, First};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
@@ -30,7 +31,7 @@ use crate::session::Session;
 pub fn serve_on(
     runtime: &tokio::runtime::Runtime,
     gateway: GatewayEnd,
-    app: Result<App, Failure>,
+    app: Result<impl Into<Arc<App>>, Failure>,
     terminal: Option<&Terminal>,
 ) -> Result<Code, Failure> {
     serving::harden()?;
@@ -39,7 +40,7 @@ pub fn serve_on(
     rustix::process::setsid()
         .map_err(|error| Failure::new("cannot leave the terminal").because(error.to_string()))?;
     let mut inspection = None;
-    let served = app.map(Arc::new).and_then(|app| {
+    let served = app.map(Into::into).and_then(|app| {
         match runtime.block_on(sandbox(&gateway, &app, &mut inspection)) {
             Ok(started) => Ok((app, started)),
             Err(failure) => {
@@ -118,13 +119,14 @@ async fn sandbox(
 ) -> Result<(First, Arc<Worker>, Option<control::OpenControl>), Failure> {
     let id = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
+    let files = login_files::of(&app.file_logins, &session.phantoms())?;
     if let Some(kept) = &app.kept_home {
-        kept.begin(&phantoms(app), None)?;
+        kept.begin(&phantoms(app), &files, None)?;
     }
     let ports = BoundPorts::bind(&app.config.sandbox)?;
     let worker = serving::worker(&app.shared)?;
     serving::tend(&app.shared);
-    let ready = ready(app, &session, &ca);
+    let ready = ready(app, (&session, &ca), files);
     // The launcher needs longer to create the sandbox than the setup so far, so wait for it only
     // now.
     let (hello, mut listeners) = gateway
@@ -197,21 +199,18 @@ fn serve_network(
 
 /// Returns the phantoms of every session here.
 fn phantoms(app: &App) -> Vec<String> {
-    let snapshot = app.shared.current();
-    let bindings = snapshot.credentials.bindings();
     let sessions = app.shared.sessions.all();
     let issued = sessions.iter().flat_map(|session| {
         let held = session.phantoms();
-        let all = bindings
-            .environment(&held)
-            .map(|(_, phantom)| phantom.to_owned());
-        all.collect::<Vec<_>>()
+        let all = held.all().iter();
+        all.map(|phantom| phantom.reveal().to_owned())
+            .collect::<Vec<_>>()
     });
     issued.collect()
 }
 
-/// Returns what the sandbox receives: its CA, and its phantoms.
-fn ready(app: &App, session: &Session, ca: &SessionCa) -> Ready {
+/// Returns what the sandbox receives: its CA, its phantoms, and files with phantoms.
+fn ready(app: &App, (session, ca): (&Session, &SessionCa), files: Vec<HomeFile>) -> Ready {
     let phantoms = session.phantoms();
     let snapshot = app.shared.current();
     let environment = snapshot.credentials.bindings().environment(&phantoms);
@@ -230,6 +229,7 @@ fn ready(app: &App, session: &Session, ca: &SessionCa) -> Ready {
             .map(|(name, phantom)| (name.to_owned(), phantom.to_owned()))
             .collect(),
         unset: Vec::new(),
+        files,
     }
 }
 

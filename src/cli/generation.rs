@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::failure::Failure;
+use super::reloading::ReadConfig;
 use super::resolve::ResolvedConfig;
+use super::session_logins::CapturedLogin;
 use super::shell_loans::ShellLoans;
 use super::terminal_text::as_argument;
 use super::{granted as grants, lending, login_stores};
 use crate::config::{self, Config};
-use crate::credential::login::{Issuer, Login};
+use crate::credential::login::{Issuer, KnownLogin, KnownLogins, Login, LoginHolder};
+use crate::credential::preset::{self, PresetLogin};
 use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
 use crate::gateway::{Snapshot, chain};
 use crate::message::{Origin, OriginPattern};
@@ -24,15 +27,14 @@ use crate::session::{BindingMalformed, Bindings};
 /// Returns a [`Failure`] that says what is refused, why, and what to do.
 pub fn first(
     config: &Config,
-    resolved: ResolvedConfig,
-    rules: Vec<OriginRule>,
+    resolved: &ResolvedConfig,
+    (sources, rules): (&[Source], Vec<OriginRule>),
 ) -> Result<Snapshot, Failure> {
     let origins = Arc::new(origins(config, &resolved.encoded_slash, rules)?);
     let credentials = credentials(config, resolved.stored.clone(), &resolved.logins)?;
     let credentials = credentials.with_holding(config.limits.holding());
-    let mut sources = sources(config, &resolved, credentials.bindings())?;
-    sources.extend(granted(config)?);
-    let policies = Policies::load(&sources, config.facts.clone());
+    let credentials = credentials.with_logins(known_logins(resolved, &[]));
+    let policies = Policies::load(sources, config.facts.clone());
     Ok(Snapshot {
         policies: policies.map_err(|problems| refused("the policies", config, &problems))?,
         credentials,
@@ -41,38 +43,85 @@ pub fn first(
     })
 }
 
-/// Makes the generation after `before`, which was made from `old`, with these granted rules.
-/// Nothing is in force yet.
+/// Makes the generation after `before`, which was made from `old`, with the logins that sessions
+/// made. Nothing is in force yet.
 ///
 /// # Errors
 /// As [`first`].
-pub fn next(
+pub(super) fn next(
     before: &Snapshot,
     old: &Config,
-    (config, resolved): (&Config, ResolvedConfig),
-    granted: &[Source],
+    read: &ReadConfig,
+    captured: &[CapturedLogin],
 ) -> Result<Snapshot, Failure> {
-    let origins = origins(config, &resolved.encoded_slash, Vec::new())?;
-    let stored = resolved.stored.clone();
-    let credentials =
-        next_credentials(&before.credentials, old, config, (stored, &resolved.logins))?;
-    let mut sources = sources(config, &resolved, credentials.bindings())?;
-    sources.extend_from_slice(granted);
-    let policies = before.policies.next(&sources, config.facts.clone());
-    let policies = policies.map_err(|problems| refused("the new policies", config, &problems))?;
+    let origins = origins(&read.config, &read.resolved.encoded_slash, Vec::new())?;
     if origins.resolver != before.origins.resolver {
         StubResolver::new(&origins.resolver).map_err(|error| failed("the resolver", &error))?;
     }
+    // Unchanged settings stay the same object, and so do the caches made for them.
+    let origins = match origins == *before.origins {
+        true => before.origins.clone(),
+        false => Arc::new(origins),
+    };
+    following(before, old, read, (captured, origins))
+}
+
+/// Makes the generation after `before` from the same configuration, with other logins of sessions.
+///
+/// # Errors
+/// As [`first`].
+pub(super) fn with_logins(
+    before: &Snapshot,
+    read: &ReadConfig,
+    captured: &[CapturedLogin],
+) -> Result<Snapshot, Failure> {
+    following(
+        before,
+        &read.config,
+        read,
+        (captured, before.origins.clone()),
+    )
+}
+
+fn following(
+    before: &Snapshot,
+    old: &Config,
+    read: &ReadConfig,
+    (captured, origins): (&[CapturedLogin], Arc<OriginSettings>),
+) -> Result<Snapshot, Failure> {
+    let config = &read.config;
+    let captured = captured
+        .iter()
+        .filter(|one| one.is_beside(&read.resolved.stored));
+    let captured: Vec<&CapturedLogin> = captured.collect();
+    let mut stored = read.resolved.stored.clone();
+    stored.extend(captured.iter().flat_map(|one| one.stored()));
+    let logins = read.resolved.logins.iter();
+    let logins = logins.chain(captured.iter().map(|one| &one.login)).cloned();
+    let logins: Vec<Login> = logins.collect();
+    let credentials = next_credentials(&before.credentials, old, config, (stored, &logins))?;
+    let mut sources = read.sources.clone();
+    sources.extend(captured.iter().map(|one| one.policies()));
+    let policies = before.policies.next(&sources, config.facts.clone());
+    let policies = policies.map_err(|problems| refused("the new policies", config, &problems))?;
     Ok(Snapshot {
         policies,
-        credentials,
+        credentials: credentials.with_logins(known_logins(&read.resolved, &captured)),
         limits: config.limits.clone(),
-        // Unchanged settings stay the same object, and so do the caches made for them.
-        origins: match origins == *before.origins {
-            true => before.origins.clone(),
-            false => Arc::new(origins),
-        },
+        origins,
     })
+}
+
+/// The logins whose endpoints are known: those of the configuration, those of sessions, and those
+/// that presets know.
+fn known_logins(resolved: &ResolvedConfig, captured: &[&CapturedLogin]) -> KnownLogins {
+    let known = |login: Login, holder| KnownLogin { login, holder };
+    let configured = resolved.logins.iter().cloned();
+    let configured = configured.map(|login| known(login, LoginHolder::Everyone));
+    let captured = captured.iter().map(|one| one.known());
+    let presets = preset::logins().filter_map(PresetLogin::begun);
+    let presets = presets.map(|login| known(login, LoginHolder::Nobody));
+    KnownLogins::new(configured.chain(captured).chain(presets))
 }
 
 /// Returns the credentials of a configuration, with their stores.
@@ -200,10 +249,9 @@ pub(super) const EXEC: &str = "exec";
 /// # Errors
 /// As [`first`].
 pub fn of_exec(config: &Config, resolved: &ResolvedConfig) -> Result<Arc<Generation>, Failure> {
-    let bindings = resolved.stored.iter().map(|stored| stored.binding.clone());
-    let bindings = Bindings::new(bindings.collect()).map_err(|error| ambiguous(&error))?;
-    let mut sources = sources(config, resolved, &bindings)?;
-    sources.extend(granted(config)?);
+    let bindings = resolved.bindings().cloned().collect();
+    Bindings::new(bindings).map_err(|error| ambiguous(&error))?;
+    let sources = sources(config, resolved, &granted(config)?)?;
     let policies = Policies::load(&sources, config.facts.clone());
     let policies = policies.map_err(|problems| refused("the policies", config, &problems))?;
     Ok(policies.current())
@@ -223,11 +271,9 @@ pub(super) fn served(config: &Config) -> Result<Vec<Source>, Failure> {
     let mut config = config.clone();
     config.granted = config.file.as_deref().map(granted_beside);
     let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
-    let bindings = resolved.stored.iter().map(|stored| stored.binding.clone());
-    let bindings = Bindings::new(bindings.collect()).map_err(|error| ambiguous(&error))?;
-    let mut sources = sources(&config, &resolved, &bindings)?;
-    sources.extend(granted(&config)?);
-    Ok(sources)
+    let bindings = resolved.bindings().cloned().collect();
+    Bindings::new(bindings).map_err(|error| ambiguous(&error))?;
+    sources(&config, &resolved, &granted(&config)?)
 }
 
 /// Returns the rules that operators granted.
@@ -250,23 +296,27 @@ pub(super) fn granted(config: &Config) -> Result<Vec<Source>, Failure> {
     Ok(sources)
 }
 
-/// Returns the policies from files, and those that flags and presets stand for.
-fn sources(
+/// Returns the policies from files, those that flags and presets stand for, and granted rules.
+///
+/// # Errors
+/// Returns a [`Failure`] if the files cannot be read.
+pub(super) fn sources(
     config: &Config,
     resolved: &ResolvedConfig,
-    bindings: &Bindings,
+    granted: &[Source],
 ) -> Result<Vec<Source>, Failure> {
     let mut sources = config.policy.sources().map_err(|problems| {
         let failure = Failure::usage("the policies cannot be read");
         checked_by(failure.because(problems.to_string()), config)
     })?;
-    let flags = lending::policies(config, resolved, bindings);
+    let flags = lending::policies(config, resolved);
     if !flags.is_empty() {
         sources.push(Source::new("flags", flags));
     }
     if config.open {
         sources.push(Source::new("--learn", generate::permit_everything()));
     }
+    sources.extend_from_slice(granted);
     Ok(sources)
 }
 

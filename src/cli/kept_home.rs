@@ -18,6 +18,7 @@ use super::terminal::{Terminal, safe};
 use super::write::write;
 use crate::config::state;
 use crate::files::private_folder;
+use crate::launch::home_files::HomeFile;
 use crate::launch::kept::{self, Dropped};
 use crate::launch::{Kept, MountPlan, Plan, User, exact, removal};
 
@@ -95,11 +96,17 @@ impl KeptHome {
         self.names.iter().map(make).collect()
     }
 
-    /// Looks through what a run that was killed left, and notes that this one begins.
+    /// Looks through what a run that was killed left, and notes that this one begins, which gets
+    /// these files.
     ///
     /// # Errors
     /// Returns a [`Failure`] if what was left can neither be looked through nor forgotten.
-    pub fn begin(&self, ours: &[String], terminal: Option<&Terminal>) -> Result<(), Failure> {
+    pub fn begin(
+        &self,
+        ours: &[String],
+        files: &[HomeFile],
+        terminal: Option<&Terminal>,
+    ) -> Result<(), Failure> {
         let failed = |error: io::Error| {
             Failure::new("the agent's home cannot be looked through").because(error.to_string())
         };
@@ -123,15 +130,16 @@ impl KeptHome {
                 std::fs::remove_file(mark).map_err(failed)?;
             }
         }
-        *self.held.lock() = Some(self.new_mark().map_err(failed)?);
+        *self.held.lock() = Some(self.new_mark(files).map_err(failed)?);
         Ok(())
     }
 
-    /// Marks that this run may have changed the folders, and which files were copied into them.
-    fn new_mark(&self) -> io::Result<File> {
+    /// Marks that this run may have changed the folders, and which files are put into them.
+    fn new_mark(&self, files: &[HomeFile]) -> io::Result<File> {
         let mut mark = File::create(self.mark())?;
         mark.try_lock()?;
-        for copy in &self.copies {
+        let files = files.iter().map(|file| &file.path);
+        for copy in self.copies.iter().chain(files) {
             mark.write_all(copy.as_os_str().as_bytes())?;
             mark.write_all(b"\0")?;
         }

@@ -9,18 +9,21 @@ use super::resolve::ResolvedConfig;
 use crate::config::{Allowed, Config};
 use crate::message::{HostPattern, OriginPattern};
 use crate::policy::generate;
-use crate::session::{Binding, Bindings, Role};
+use crate::session::{Binding, Role};
 
 /// Writes flags, presets and lent variables as Cedar: what is allowed, and what is lent where it is
 /// bound.
-pub(super) fn policies(config: &Config, resolved: &ResolvedConfig, bindings: &Bindings) -> String {
+pub(super) fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
     let mut permits = BTreeSet::new();
     let offered = resolved.offered.iter();
     let offered = offered.filter(|_| !config.policy.decide());
     for Allowed { host, port } in resolved.allowed.iter().chain(offered) {
         permits.insert(generate::permit_host(None, &host.to_string(), Some(*port)));
     }
-    for binding in bindings.all().filter(|binding| is_lent(config, binding)) {
+    for binding in resolved
+        .bindings()
+        .filter(|binding| is_lent(config, binding))
+    {
         permits.extend(
             binding
                 .origins

@@ -154,10 +154,10 @@ impl App {
             .change_listeners(&snapshot, config, Some(first))
             .await?;
         let mut publication = Publication::default();
-        let bindings = snapshot.credentials.bindings();
+        let given = (&**snapshot.credentials.bindings(), &self.file_logins[..]);
         for OpenedSession { session, ca, .. } in &change.opened {
             publication.certificate(config, session, ca)?;
-            publication.phantoms(config, bindings, (session, &session.phantoms()))?;
+            publication.phantoms(config, given, (session, &session.phantoms()))?;
         }
         publication.publish().into_iter().try_for_each(Err)?;
         let done = before()?;

@@ -22,6 +22,14 @@ pub(super) fn learned(config: &Config, needs: &Needs) -> Result<String, Failure>
         let presets: Vec<String> = config.presets.iter().map(|name| quoted(name)).collect();
         text.push_str(&format!("presets = [{}]\n", presets.join(", ")));
     }
+    if !config.named_logins.is_empty() {
+        let logins: Vec<String> = config
+            .named_logins
+            .iter()
+            .map(|name| quoted(name))
+            .collect();
+        text.push_str(&format!("logins = [{}]\n", logins.join(", ")));
+    }
     text.push_str(&format!("rules = '''\n{}'''\n", needs.rules(config)));
     for credential in config.credentials.iter().filter(|one| one.by_flag) {
         text.push_str(&credential_of_flag(credential));

@@ -3,6 +3,7 @@
 use super::effect::Effect;
 use super::failure::Failure;
 use super::known_commands;
+use super::login_loans::{self, UnusedLogin};
 use super::ports;
 use super::profile::{self, Profile};
 use super::proposal;
@@ -12,8 +13,8 @@ use super::said::Said;
 use super::shell_loans::Withheld;
 use super::shell_proxy;
 use super::terminal::{Terminal, safe};
-use crate::config::{Allowed, Config, state};
-use crate::credential::preset::PresetCredential;
+use crate::config::{Allowed, Config};
+use crate::credential::preset::{self, PresetCredential};
 use crate::credential::{SecretUnsafe, Stored, unexpected_reach};
 use crate::gateway::floor;
 use crate::launch::{self, Plan};
@@ -76,7 +77,7 @@ impl Overview<'_> {
         lines.extend(self.granted().map(|text| ("granted", text)));
         lines.extend(ports::told(&self.config.sandbox));
         lines.extend(self.agent().map(|text| ("agent", text)));
-        lines.extend(self.login().map(|text| ("login", text)));
+        lines.extend(self.unused().map(|text| ("not lent", text)));
         lines.extend(self.withheld(effect).map(|text| ("not lent", text)));
         lines.extend(self.unset().map(|text| ("not lent", text)));
         lines.extend(self.unfit().map(|text| ("not lent", text)));
@@ -195,10 +196,27 @@ impl Overview<'_> {
 
     /// The credentials that the command can use, and where.
     fn lends(&self, effect: &Effect) -> String {
-        let lent = effect.lends.iter().map(|(stored, to)| lent_one(stored, to));
+        let lent = effect.lends.iter();
+        let lent = lent.map(|(stored, to)| lent_one(stored, self.later(stored), to));
         match lent.collect::<Vec<_>>() {
             none if none.is_empty() => String::from("no credential"),
             lent => lent.join("; "),
+        }
+    }
+
+    /// What a credential still waits for.
+    fn later(&self, stored: &Stored) -> Option<String> {
+        let login = stored.from.login_name();
+        let login = login.map(|name| self.resolved.logins.iter().find(|one| one.name == *name));
+        match (stored.from.env_name(), login) {
+            (Some(name), _) if std::env::var_os(name).is_none() => {
+                Some(format!(", but {name} is not set"))
+            }
+            (_, Some(Some(login))) if !login_loans::is_there(login) => {
+                Some(", once the command has logged in".to_owned())
+            }
+            (Some(_), _) | (_, Some(_)) => None,
+            (None, None) => Some(format!(", not yet read from {}", stored.from)),
         }
     }
 
@@ -213,21 +231,14 @@ impl Overview<'_> {
         (!all.is_empty()).then(|| all.join(", "))
     }
 
-    /// The file of an agent's login, which the command does not see.
-    fn login(&self) -> Option<String> {
-        let profile = self.profile?;
-        let is_seen = !self.config.sandbox.see_home.is_empty();
-        let home = state::home().filter(|_| !is_seen)?;
-        let found = profile
-            .logins
-            .iter()
-            .find(|file| home.join(file).exists())?;
-        Some(format!(
-            "~/{} is not seen, so {} starts logged out: set the variable of a key; a login inside \
-             gives the command its own token",
-            found.display(),
-            profile.title
-        ))
+    /// The agent's logins that are not used, and how they are chosen.
+    fn unused(&self) -> Option<String> {
+        let one = |one: &UnusedLogin| {
+            let (login, instead) = (&one.login, &one.instead);
+            format!("login {login}, since {instead} is used: `--login {login}` uses it instead")
+        };
+        let unused: Vec<String> = self.resolved.unused.iter().map(one).collect();
+        (!unused.is_empty()).then(|| unused.join("; "))
     }
 
     /// What presets would lend, if the user had set one of their variables.
@@ -238,11 +249,18 @@ impl Overview<'_> {
                 1 => format!("{variables} is not set"),
                 _ => format!("none of {variables} is set"),
             };
-            let obtain = credential
-                .obtain
-                .as_ref()
-                .map(|text| format!(": set {text}"));
-            none + &obtain.unwrap_or_default()
+            let preset = credential
+                .variables
+                .first()
+                .and_then(|one| preset::of_variable(one));
+            let logins = preset.iter().flat_map(|(preset, _)| &preset.logins);
+            let logins: Vec<String> = logins
+                .map(|one| format!("`--login {}`", one.name))
+                .collect();
+            match logins.is_empty() {
+                true => none,
+                false => format!("{none}; {} uses a login instead", logins.join(" or ")),
+            }
         };
         let unset: Vec<String> = self.resolved.unset.iter().map(one).collect();
         (!unset.is_empty()).then(|| unset.join("; "))
@@ -414,18 +432,17 @@ fn lent_name(stored: &Stored) -> String {
     let binding = &stored.binding;
     match binding.role {
         Role::Place if !binding.variables.is_empty() => binding.variables.join(", "),
+        _ if stored.from.login_name() == Some(&binding.credential) => {
+            format!("login {}", binding.credential)
+        }
         _ => binding.credential.to_string(),
     }
 }
 
-fn lent_one(stored: &Stored, to: &[OriginPattern]) -> String {
+fn lent_one(stored: &Stored, later: Option<String>, to: &[OriginPattern]) -> String {
     let hosts: Vec<String> = to.iter().map(|origin| origin.hosts.to_string()).collect();
     let hosts = some_of(&hosts, HOSTS_SHOWN, ", ");
-    let later = match stored.from.env_name() {
-        Some(name) if std::env::var_os(name).is_none() => format!(", but {name} is not set"),
-        Some(_) => String::new(),
-        None => format!(", not yet read from {}", stored.from),
-    };
+    let later = later.unwrap_or_default();
     let name = lent_name(stored);
     match stored.binding.role {
         Role::Place => format!("{name} (phantom) to {hosts}{later}"),

@@ -29,9 +29,9 @@ pub(super) struct Profile {
     /// The folders of the home that outlive the sandbox, relative to it.
     #[serde(default)]
     pub keep: Vec<PathBuf>,
-    /// Where it keeps a login, relative to the home.
+    /// Its logins, by name.
     #[serde(default)]
-    pub logins: Vec<PathBuf>,
+    logins: Vec<String>,
     /// The variables that it gets unless it has them; `~/` stands for its home, and `$NAME` for
     /// another variable, with its phantom.
     #[serde(default)]
@@ -60,6 +60,7 @@ impl Profile {
     pub fn add_to(&self, config: &mut Config) {
         config.offered_presets.extend(self.presets.iter().cloned());
         config.offered.extend(self.hosts());
+        config.offered_logins.extend(self.logins.iter().cloned());
     }
 
     fn hosts(&self) -> impl Iterator<Item = Allowed> {

@@ -1,8 +1,10 @@
 //! Writes the files that a workload reads: the CA's certificate, and its phantoms.
 
 use super::failure::Failure;
+use super::login_files;
 use super::write::WrittenFile;
 use crate::config::Config;
+use crate::credential::login::Login;
 use crate::intercept::SessionCa;
 use crate::session::phantom::Phantoms;
 use crate::session::{Bindings, Session};
@@ -29,14 +31,15 @@ impl Publication {
         Ok(())
     }
 
-    /// Writes the phantoms of a session, if the configuration names a file for them.
+    /// Writes the phantoms of a session, if the configuration names a file for them, and beside it
+    /// the files of these logins.
     ///
     /// # Errors
     /// As [`Publication::certificate`].
     pub(super) fn phantoms(
         &mut self,
         config: &Config,
-        bindings: &Bindings,
+        (bindings, logins): (&Bindings, &[Login]),
         (session, phantoms): (&Session, &Phantoms),
     ) -> Result<(), Failure> {
         let file = config.phantoms.file_of(session.id());
@@ -47,6 +50,12 @@ impl Publication {
             .collect();
         let written = WrittenFile::new(&path, lines.as_bytes(), 0o600)?;
         self.0.extend(written);
+        let files = login_files::of(logins, phantoms)?;
+        for file in &files {
+            let beside = login_files::beside(&path, &file.path);
+            self.0
+                .extend(WrittenFile::new(&beside, &file.content, 0o600)?);
+        }
         Ok(())
     }
 

@@ -7,14 +7,16 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
 use super::app::{App, log_settings};
+use super::capture::LoginCapture;
 use super::control::operators;
 use super::exporting::ExportChange;
 use super::failure::Failure;
 use super::listener_change::ListenerChange;
 use super::publishing::Publication;
-use super::reloading::{Applied, ConfigSource, Latest, RunsAs};
+use super::reloading::{Applied, ConfigSource, Latest, ReadConfig, RunsAs};
 use super::{denials, generation};
 use crate::config::Config;
+use crate::credential::login::Login;
 use crate::files;
 use crate::gateway::Snapshot;
 use crate::names::CredentialName;
@@ -25,7 +27,7 @@ use crate::session::{Lifetime, Moment, Session};
 /// A configuration that was read and checked, with all that can fail done. Nothing of it is in
 /// force.
 struct PreparedChange {
-    config: Config,
+    config: Arc<Config>,
     next: Snapshot,
     /// The phantoms of live sessions.
     renewed: Vec<(Arc<Session>, Phantoms)>,
@@ -38,10 +40,13 @@ struct PreparedChange {
 impl App {
     /// Says where the configuration is read anew. Without it, nothing can be reloaded.
     #[must_use]
-    pub fn reloading_from(self, source: ConfigSource) -> Self {
-        // Set once, where the program is assembled.
+    pub fn reloading_from(self, source: ConfigSource) -> Arc<Self> {
+        // Both are set once, where the program is assembled.
         let _ = self.reloading.source.set(source);
-        self
+        let app = Arc::new(self);
+        let captures = LoginCapture(Arc::downgrade(&app));
+        let _ = app.shared.captures.set(Arc::new(captures));
+        app
     }
 
     /// Reads the configuration anew and puts it in force as one generation. The flags stay.
@@ -65,29 +70,38 @@ impl App {
         self: &Arc<Self>,
         rule: Option<Source>,
     ) -> Result<Applied, Failure> {
-        let (app, runtime) = (self.clone(), Handle::current());
-        // A store may take long. The end of the gateway does not wait for it.
-        let run = async move {
-            let reloading = async {
-                let mut latest = app.reloading.latest.lock().await;
-                loop {
-                    if let Some(applied) = app.reload_here(&mut latest, rule.as_slice()).await? {
-                        return Ok(applied);
-                    }
+        let app = self.clone();
+        let reloading = async move {
+            let mut latest = app.reloading.latest.lock().await;
+            loop {
+                if let Some(applied) = app.reload_here(&mut latest, rule.as_slice()).await? {
+                    return Ok(applied);
                 }
-            };
-            tokio::select! {
-                reloaded = reloading => reloaded,
-                () = app.shared.draining.cancelled() => Err(Failure::new("the gateway stops")),
             }
         };
-        let reloaded = spawn_blocking(move || runtime.block_on(run)).await;
-        let reloaded = reloaded.unwrap_or_else(|error| {
-            Err(Failure::new("the reload broke off").because(error.to_string()))
-        });
+        let reloaded = self.beside(reloading).await;
         self.shared.metrics.reload(reloaded.is_ok());
         let generation = self.shared.current().number();
         reloaded.map_err(|failure| failure.of_a_change(generation))
+    }
+
+    /// Makes a change beside the data path, on a thread of its own.
+    pub(super) async fn beside<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (draining, runtime) = (self.shared.draining.clone(), Handle::current());
+        // A store may take long. The end of the gateway does not wait for it.
+        let run = async move {
+            tokio::select! {
+                changed = change => changed,
+                () = draining.cancelled() => Err(Failure::new("the gateway stops")),
+            }
+        };
+        let changed = spawn_blocking(move || runtime.block_on(run)).await;
+        changed.unwrap_or_else(|error| {
+            Err(Failure::new("the change broke off").because(error.to_string()))
+        })
     }
 
     /// The addresses that are listened on, each with its session. A reload that waits for a store
@@ -138,28 +152,34 @@ impl App {
         // If it is refused, mending a file that it alone names applies it.
         latest.also_watch(read.as_ref().ok().map(|(config, _)| config), named);
         let (config, resolved) = read?;
-        self.refuse_fixed(source, &latest.config, &config, &resolved)?;
+        self.refuse_fixed(source, &latest.read.config, &config, &resolved)?;
         let before = self.shared.current();
         let mut granted = generation::granted(&config)?;
         denials::withhold(self, &mut granted, allowed);
-        let next = generation::next(&before, &latest.config, (&config, resolved), &granted)?;
-        let change = self.prepare_change(source, &before, next, config).await?;
+        let read = ReadConfig {
+            sources: generation::sources(&config, &resolved, &granted)?,
+            config: Arc::new(config),
+            resolved,
+        };
+        let old = latest.read.config.clone();
+        let next = generation::next(&before, &old, &read, &self.captured())?;
+        let new = (read.config.clone(), &read.resolved.logins[..]);
+        let change = self.prepare_change(source, &before, next, new).await?;
         // The last that can fail.
         self.keep(&change.listeners.opened).await?;
-        let extended = match latest.config.ca.lifetime == change.config.ca.lifetime {
+        let extended = match old.ca.lifetime == change.config.ca.lifetime {
             true => Vec::new(),
             false => self.extended(change.config.ca.lifetime).await?,
         };
         if denials::withhold(self, &mut granted, allowed) {
             return Ok(None);
         }
-        let config = change.config.clone();
         let applied = self.put_in_force(&before, change);
         self.standing.follow(&granted);
         for (session, lifetime) in extended {
             session.extend(lifetime);
         }
-        latest.follow(config);
+        latest.follow(read);
         tokio::spawn(give_back(before, self.shared.current()));
         Ok(Some(applied))
     }
@@ -170,7 +190,7 @@ impl App {
         source: &ConfigSource,
         before: &Snapshot,
         next: Snapshot,
-        config: Config,
+        (config, logins): (Arc<Config>, &[Login]),
     ) -> Result<PreparedChange, Failure> {
         let exports = self.exports.prepare(&self.shared, &config)?;
         let operators = operators(config.control.policy.as_ref())?;
@@ -180,6 +200,7 @@ impl App {
         if source.runs_as == RunsAs::Serve {
             listeners = self.change_listeners(&next, &config, None).await?;
             let bindings = next.credentials.bindings();
+            let given = (&**bindings, logins);
             for (session, ca) in self.listening.sessions_of(&config, &listeners.opened) {
                 let mut gained = renewed.iter();
                 let gained = gained.find(|(renewed, _)| Arc::ptr_eq(renewed, &session));
@@ -187,7 +208,7 @@ impl App {
                 let phantoms = gained.map_or(&*held, |(_, phantoms)| phantoms);
                 let certificate = publication.certificate(&config, &session, &ca);
                 let written = certificate
-                    .and_then(|()| publication.phantoms(&config, bindings, (&session, phantoms)));
+                    .and_then(|()| publication.phantoms(&config, given, (&session, phantoms)));
                 let known: Vec<_> = bindings.environment(&held).collect();
                 let gains = !bindings
                     .environment(phantoms)

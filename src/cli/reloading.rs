@@ -17,6 +17,7 @@ use super::shell_loans::ShellLoans;
 use super::watched::{Watched, WatchedFiles};
 use crate::config::{Config, SandboxFlags};
 use crate::names::CredentialName;
+use crate::policy::Source;
 
 /// What a reload starts from.
 pub struct Reloading {
@@ -54,9 +55,17 @@ pub enum RunsAs {
     Exec,
 }
 
+/// A configuration that was read, with what it stands for.
+pub(super) struct ReadConfig {
+    pub(super) config: Arc<Config>,
+    pub(super) resolved: ResolvedConfig,
+    /// The policies of files, flags, presets and grants.
+    pub(super) sources: Vec<Source>,
+}
+
 /// The configuration in force, and its files as they were when it was last read or refused.
 pub(super) struct Latest {
-    pub(super) config: Arc<Config>,
+    pub(super) read: ReadConfig,
     pub(super) watched: Arc<Watched>,
     pub(super) files: WatchedFiles,
 }
@@ -65,7 +74,7 @@ impl Latest {
     /// Also watches the files of a configuration that was read and may be refused.
     pub(super) fn also_watch(&mut self, read: Option<&Config>, named: BTreeSet<PathBuf>) {
         let read = read.map(|config| Arc::new(config.clone()));
-        let configs = std::iter::once(self.config.clone()).chain(read);
+        let configs = std::iter::once(self.read.config.clone()).chain(read);
         let (watched, known) = (Watched::new(configs.collect(), named), self.files.clone());
         let mut files = watched.look();
         // What was looked at before it was read stays as it was then.
@@ -74,9 +83,9 @@ impl Latest {
     }
 
     /// Follows a configuration that is in force.
-    pub(super) fn follow(&mut self, config: Config) {
-        self.config = Arc::new(config);
-        let configs = vec![self.config.clone()];
+    pub(super) fn follow(&mut self, read: ReadConfig) {
+        let configs = vec![read.config.clone()];
+        self.read = read;
         self.watched = Arc::new(Watched::new(configs, BTreeSet::new()));
         self.files.only(&self.watched);
     }
@@ -138,15 +147,14 @@ impl fmt::Display for Applied {
 
 impl Reloading {
     /// Starts from this configuration.
-    pub(super) fn of(config: &Config) -> Self {
-        let config = Arc::new(config.clone());
-        let watched = Watched::new(vec![config.clone()], BTreeSet::new());
+    pub(super) fn of(read: ReadConfig) -> Self {
+        let watched = Watched::new(vec![read.config.clone()], BTreeSet::new());
         Self {
             source: OnceLock::new(),
             latest: Mutex::new(Latest {
                 files: watched.look(),
                 watched: Arc::new(watched),
-                config,
+                read,
             }),
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::failure::Failure;
+use super::login_loans::{self, UnusedLogin};
 use super::shell_loans::{ShellLoans, Withheld};
 use crate::config::{self, Allowed, Config};
 use crate::credential::login::Login;
@@ -12,7 +13,7 @@ use crate::credential::preset::{
 };
 use crate::credential::signing::sigv4;
 use crate::credential::{SecretRef, SecretUnsafe, Stored, unexpected_reach, unfit};
-use crate::message::OriginPattern;
+use crate::message::{HostPattern, OriginPattern};
 use crate::names::CredentialName;
 use crate::session::Binding;
 
@@ -23,6 +24,8 @@ pub struct ResolvedConfig {
     pub stored: Vec<Stored>,
     /// The logins of which they are tokens.
     pub logins: Vec<Login>,
+    /// Logins of the agent that are not used, since another credential is for their hosts.
+    pub unused: Vec<UnusedLogin>,
     /// Hosts that may be reached without a credential.
     pub allowed: Vec<Allowed>,
     /// Hosts of presets. They may be reached unless policy files speak of them.
@@ -60,15 +63,19 @@ impl ResolvedConfig {
             resolved.logins.push(own.login.clone());
             bound.insert(own.login.name.clone());
         }
+        for login in login_loans::named(config, &resolved.stored)? {
+            resolved.log_in(login);
+        }
+        let referred = login_loans::referred(config, &resolved.logins)?;
+        resolved.logins.extend(referred);
         let mut presets: Vec<&'static Preset> = Vec::new();
         for name in &config.presets {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
         }
-        for preset in presets {
+        for preset in &presets {
             let (hosts, registry) = resolved.hosts_of(preset)?;
             resolved.allowed.extend(hosts);
             resolved.lend(preset, &registry, &mut bound, None)?;
-            resolved.offer(preset, &bound);
         }
         for credential in &config.credentials {
             resolved.slashes_of(credential);
@@ -78,6 +85,12 @@ impl ResolvedConfig {
         }
         if let Some(names) = shell.names(config)? {
             resolved.add_known(&config.allow, &names, &mut bound)?;
+            let (logins, unused) = login_loans::offered(config, &resolved.stored)?;
+            logins.into_iter().for_each(|login| resolved.log_in(login));
+            resolved.unused = unused;
+        }
+        for preset in presets {
+            resolved.offer(preset, &bound);
         }
         for name in &config.offered_presets {
             let preset = preset::named(name).ok_or_else(|| unknown(name))?;
@@ -86,6 +99,18 @@ impl ResolvedConfig {
             resolved.offer(preset, &bound);
         }
         Ok(resolved)
+    }
+
+    /// Binds the tokens of a login, and offers the host that issues them.
+    fn log_in(&mut self, login: Login) {
+        let issuer = login.issuer.iter();
+        let endpoint = issuer.map(|issuer| &issuer.endpoint.origin.authority);
+        self.offered.extend(endpoint.map(|authority| Allowed {
+            host: HostPattern::Exact(authority.host.clone()),
+            port: authority.port,
+        }));
+        self.stored.extend(login.stored());
+        self.logins.push(login);
     }
 
     /// Adds the credentials of these names whose variables are set and not in use, unless their
@@ -264,6 +289,10 @@ impl ResolvedConfig {
             };
             let mut set = credential.variables.iter().filter(|one| is_set(one));
             if set.any(|one| self.uses(one)) || !bound.insert(credential.name.clone()) {
+                continue;
+            }
+            // A login that was named is used instead.
+            if login_loans::are_at(&self.logins, &credential.origins) {
                 continue;
             }
             if credential.origins.is_empty() && registry.is_empty() {

@@ -79,12 +79,10 @@ impl Serve {
             granted: config.granted.clone(),
             runs_as: RunsAs::Serve,
         };
-        let app = Arc::new(
-            App::new(config, resolved, RunsAs::Serve)?
-                .obeying(state::revoked_file())
-                .keeping(Keeping::Listeners)
-                .reloading_from(source),
-        );
+        let app = App::new(config, resolved, RunsAs::Serve)?
+            .obeying(state::revoked_file())
+            .keeping(Keeping::Listeners)
+            .reloading_from(source);
         let served = Served {
             app: &app,
             terminal,

@@ -272,6 +272,17 @@ fn env(
     }
 }
 
+/// Checks the name of a login. Whether there is one is known when it is looked up.
+///
+/// # Errors
+/// Returns a [`Hint`] if no login has such a name.
+pub(super) fn login_name(text: &str) -> Result<String, Hint> {
+    let name = CredentialName::new(text);
+    let hint = |why: String| Hint::new(why, "write for example `claude`");
+    name.map(|name| name.to_string())
+        .map_err(|malformed| hint(malformed.to_string()))
+}
+
 /// Checks the name of a preset.
 pub(super) fn known_preset(text: &str) -> Result<String, Hint> {
     if preset::named(text).is_some() {

@@ -47,6 +47,10 @@ pub struct Flags {
     /// presets`)
     #[arg(long = "preset", value_name = "NAME", help_heading = REACH)]
     pub presets: Vec<String>,
+    /// Use the login of a program of yours, such as `claude` or `gh`. The gateway renews it, and the
+    /// workload gets its file with phantoms
+    #[arg(long = "login", value_name = "NAME", help_heading = REACH)]
+    pub logins: Vec<String>,
     /// Sign requests to AWS with your credentials, from the environment or from a profile of the
     /// AWS CLI
     #[arg(long, value_name = "PROFILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = REACH)]
@@ -227,6 +231,14 @@ impl Flags {
         }
         config.presets.sort();
         config.presets.dedup();
+        for text in &self.logins {
+            let read = super::credential::login_name(text);
+            config
+                .named_logins
+                .extend(line.value("--login", text, read));
+        }
+        config.named_logins.sort();
+        config.named_logins.dedup();
     }
 
     fn reach(&self, config: &mut Config, line: &mut Line) {

@@ -149,6 +149,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("policy", "rules", "Cedar policies", "none"),
     key("policy", "allow", "list of hosts", "none"),
     key("policy", "presets", "list of names", "none"),
+    key("policy", "logins", "list of names", "none"),
     fixed("runtime", "threads", "number", "1"),
     key(
         "resolver",
@@ -317,6 +318,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("origin", "http", "`auto`, `1.1` or `2`", "auto"),
     key("origin", "encoded_slash", "true or false", "false"),
     key("origin", "underscores", "true or false", "false"),
+    key("origin", "token_answers", "`replace` or `pass`", "replace"),
     key("origin", "cleartext", "true or false", "false"),
     key("fact", "name", "name", "required"),
     key(

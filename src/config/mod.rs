@@ -124,6 +124,10 @@ pub struct Config {
     pub offered: Vec<Allowed>,
     /// Presets of an agent's profile. Their hosts are allowed unless policy files decide.
     pub offered_presets: Vec<String>,
+    /// Logins of the user's programs that flags and the file name.
+    pub named_logins: Vec<String>,
+    /// Logins of an agent's profile: used unless another credential is bound to their hosts.
+    pub offered_logins: Vec<String>,
     /// The groups that the session of `gateway exec` is in.
     pub groups: Vec<String>,
     /// Warnings for the operator.

@@ -115,6 +115,9 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
             cleartext: section.truth("cleartext").unwrap_or(false),
             encoded_slash: section.truth("encoded_slash").unwrap_or(false),
             underscores: section.truth("underscores").unwrap_or(false),
+            passes_tokens: section
+                .choice("token_answers", &[("replace", false), ("pass", true)])
+                .unwrap_or(false),
             matches: matches?.into_inner(),
         },
         says_encoded_slash: section.has("encoded_slash"),

@@ -118,7 +118,7 @@ fn recipe(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
 /// The keys that may stand in a section.
 fn allowed(section: &str) -> &'static [&'static str] {
     match section {
-        "policy" => &["rules", "allow", "presets"],
+        "policy" => &["rules", "allow", "presets", "logins"],
         "credential" => &[
             "name",
             "from",
@@ -164,13 +164,14 @@ mod tests {
     #[test]
     fn what_its_text_shows_may_stand_in_a_projects_file() {
         let config = read(
-            "[policy]\nallow = [\"a.test\"]\npresets = [\"npm\"]\nrules = '''\npermit(principal, action, resource);\n'''\n\
+            "[policy]\nallow = [\"a.test\"]\npresets = [\"npm\"]\nlogins = [\"gh\"]\nrules = '''\npermit(principal, action, resource);\n'''\n\
              [[credential]]\nname = \"T\"\nfrom = \"env:T\"\norigins = [\"https://a.test\"]\n\
              [sandbox]\nhide = [\"secrets\"]\ndns = \"strict\"\n",
         )
         .unwrap();
         assert!(config.policy.decide() && config.file.is_none());
         assert_eq!((config.allow.len(), config.presets.len()), (1, 1));
+        assert_eq!(config.named_logins, ["gh"]);
         assert_eq!(config.sandbox.hide, [Path::new("/srv/app/secrets")]);
         assert_eq!(
             config.project.as_deref(),

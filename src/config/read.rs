@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 use crate::export::ExportSettings;
 use crate::files;
 
-use super::credential::known_preset;
+use super::credential::{known_preset, login_name};
 use super::diagnostic::{Diagnostic, Hint, Position, Severity};
 use super::document::Document;
 use super::keys::{self, SECTIONS};
@@ -159,6 +159,8 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             config.allow = allowed(section);
             let presets = section.each("presets", known_preset).into_iter();
             config.presets = presets.map(Spanned::into_inner).collect();
+            let logins = section.each("logins", login_name).into_iter();
+            config.named_logins = logins.map(Spanned::into_inner).collect();
         }
         "runtime" => config.runtime = settings::runtime(section),
         "resolver" => config.resolver = settings::resolver(section),

@@ -159,7 +159,11 @@ mod tests {
 
     #[test]
     fn references_read_back_as_they_are_shown() {
-        for text in ["env:GITHUB_TOKEN", "keyring:gateway/GITHUB_TOKEN"] {
+        for text in [
+            "env:GITHUB_TOKEN",
+            "keyring:gateway/GITHUB_TOKEN",
+            "login:claude#access",
+        ] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }
     }
@@ -190,6 +194,9 @@ mod tests {
             "keyring:a/b/c",
             "command:/bin/x",
             "vault:x",
+            "login:claude",
+            "login:claude#refresh",
+            "login:#access",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -66,6 +66,7 @@ impl Config {
             policy: self.policy,
             allow: self.allow,
             presets: self.presets,
+            named_logins: self.named_logins,
             credentials: self.credentials,
             facts: self.facts,
             ..user

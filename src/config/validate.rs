@@ -312,7 +312,11 @@ fn written(config: &Config, write: &Path) -> Vec<(String, Hint)> {
 /// Returns the warning that nothing would be permitted, by the file and the flags together.
 pub(super) fn permits_nothing(config: &Config) -> Option<Diagnostic> {
     let is_open = config.policy.decide()
-        || !(config.allow.is_empty() && config.presets.is_empty() && config.credentials.is_empty());
+        || !(config.allow.is_empty()
+            && config.presets.is_empty()
+            && config.logins.is_empty()
+            && config.named_logins.is_empty()
+            && config.credentials.is_empty());
     let source = config.file.clone().unwrap_or_default();
     (!config.listeners.is_empty() && !is_open).then(|| Diagnostic {
         position: Position::whole(&Arc::from(source.display().to_string())),

@@ -28,7 +28,12 @@ impl Credentials {
     /// # Errors
     /// [`Error`] by cause. The request is then dropped, and nothing of it was sent.
     pub async fn attach(&self, verified: Verified) -> Result<Credentialed, Error> {
-        let (authorized, proof, revocations) = verified.into_parts();
+        let Verified {
+            authorized,
+            proof,
+            revocations,
+            asked,
+        } = verified;
         let all_bound: BoundIndices = authorized.bound().into();
         let (mut request, session, grants, identity) = authorized.into_parts();
         let head = &mut request.head;
@@ -79,18 +84,24 @@ impl Credentials {
             }
             _ => {}
         }
-        let mut minting = None;
+        let mut minting = asked.map(|asked| Minting::Tokens {
+            session: session.clone(),
+            asked,
+        });
+        if minting.is_some() {
+            // An answer that must be read is requested without a content coding.
+            ask_for_searchable(&mut head.fields);
+        }
         if let Some(SignedGrant { grant, proof }) = proof {
             let lend = grants.get(grant).ok_or(Error::Unknown)?.lend();
             if proof.mints() {
-                minting = Some(Minting {
+                minting = Some(Minting::Temporary {
                     session: session.clone(),
                     parent: lend.credential().clone(),
                     revocations: self.revocations(lend.index())?.clone(),
                 });
             }
             if minting.is_some() {
-                // An answer that must be read is requested without a content coding.
                 head.fields.insert(ACCEPT_ENCODING, IDENTITY);
             }
             // Last, so that the request goes out exactly as signed.

@@ -12,6 +12,7 @@ use super::error::Error;
 use super::given::Given;
 use super::holding::Holding;
 use super::inject::Prepared;
+use super::login::KnownLogins;
 use super::revocation::{Revocation, Revocations, Revoked};
 use super::secret::Secret;
 use super::store::{CachedSecret, SecretRef, SecretSource, Stores};
@@ -28,6 +29,7 @@ pub struct Credentials {
     slots: Vec<CredentialSlot>,
     holding: Holding,
     exposed: Arc<Exposed>,
+    logins: KnownLogins,
 }
 
 /// What all generations of credentials share about answers.
@@ -244,6 +246,7 @@ impl Credentials {
             slots,
             holding: Holding::default(),
             exposed,
+            logins: KnownLogins::default(),
         })
     }
 
@@ -251,6 +254,16 @@ impl Credentials {
     #[must_use]
     pub fn with_holding(self, holding: Holding) -> Self {
         Self { holding, ..self }
+    }
+
+    /// Replaces the logins whose endpoints are known.
+    #[must_use]
+    pub fn with_logins(self, logins: KnownLogins) -> Self {
+        Self { logins, ..self }
+    }
+
+    pub(super) fn logins(&self) -> &KnownLogins {
+        &self.logins
     }
 
     pub(super) fn exposed_to(&self) -> MutexGuard<'_, Vec<Weak<Session>>> {

@@ -1,6 +1,7 @@
 //! Why a credential was not lent, a session not started, or an answer not passed on.
 
 use super::inject::AttachFailure;
+use super::login::UnmappedToken;
 use super::revocation::Revoked;
 use super::scrub::{Guessed, Unscrubbable};
 use super::secret::SecretUnsafe;
@@ -44,6 +45,9 @@ pub enum Error {
     /// The temporary credentials in the answer could not be kept.
     #[error("the temporary credentials of the answer cannot be kept")]
     Minted(#[from] MintFailure),
+    /// The answer has a token that the workload may not see, and that could not be replaced.
+    #[error(transparent)]
+    Unmapped(#[from] UnmappedToken),
 }
 
 impl Error {
@@ -61,6 +65,7 @@ impl Error {
             Self::Misplaced(why) => why.reason(),
             Self::Guessed(why) => why.reason(),
             Self::Minted(why) => why.reason(),
+            Self::Unmapped(_) => ReasonCode::UnmappedToken,
         }
     }
 }

@@ -36,8 +36,8 @@ impl Credentials {
     /// Issues the phantoms that a live session lacks, drawn from its key, when these credentials
     /// follow those of `before`.
     ///
-    /// Phantoms that the session holds stay as they are, unless the credential is gone or its
-    /// declared form changed: those are retired.
+    /// Phantoms that the session holds stay as they are, unless the credential is gone, is not
+    /// `held` or has another declared form: those are retired.
     ///
     /// # Errors
     /// [`IssueFailure`] by cause. The session is unchanged.
@@ -46,15 +46,16 @@ impl Credentials {
         before: &Self,
         session: &Session,
         kept: &mut KeptShapes,
+        held: impl Fn(&CredentialName) -> bool,
     ) -> Result<Option<Phantoms>, IssueFailure> {
         let Some(key) = session.key() else {
             return Ok(None);
         };
-        let held = session.phantoms();
-        let keeps = |name: &CredentialName| self.keeps_form(before, name);
-        let mut issue = Issue::after(key, (held.all(), held.retired()), keeps);
+        let phantoms = session.phantoms();
+        let keeps = |name: &CredentialName| held(name) && self.keeps_form(before, name);
+        let mut issue = Issue::after(key, (phantoms.all(), phantoms.retired()), keeps);
         for (at, binding) in self.bindings().all().enumerate() {
-            if !issue.has(&binding.credential) {
+            if held(&binding.credential) && !issue.has(&binding.credential) {
                 self.issue_one(session.id(), &mut issue, kept, at, binding)
                     .await?;
             }
@@ -76,7 +77,7 @@ impl Credentials {
 
     /// Issues the phantom of the binding at index `at` in the configuration.
     ///
-    /// A missing optional part gets none.
+    /// A missing optional part gets none, nor does a login that a session has yet to make.
     pub(super) async fn issue_one(
         &self,
         session: &SessionId,
@@ -90,7 +91,10 @@ impl Credentials {
         let private_key = source.reference().private_key();
         let known = binding.shape.as_ref().or(kept.of(name)).cloned();
         // Whether an optional part is there is looked up each time.
-        let is_settled = binding.shape.is_some() || !is_optional(binding);
+        // A login may have ended, and its issuer need not have given each token.
+        let is_login = source.is_of_login();
+        let is_optional = is_optional(binding) || is_login;
+        let is_settled = binding.shape.is_some() || !is_optional;
         let unavailable = |cause| IssueFailure::Unavailable {
             credential: name.clone(),
             cause,
@@ -105,7 +109,8 @@ impl Credentials {
             return Ok(());
         }
         let lease = match source.resolve(Some(session)).await {
-            Err(cause) if cause.cause.is_absent() && is_optional(binding) => {
+            Err(cause) if cause.cause.is_absent() && is_optional => return Ok(()),
+            Err(cause) if is_login && matches!(cause.cause, StoreError::LoginOver(_)) => {
                 return Ok(());
             }
             lease => lease.map_err(unavailable)?,

@@ -1,4 +1,4 @@
-//! Temporary credentials in an answer: the real ones stay here, and the client gets phantoms to
+//! New credentials in an answer: the real ones stay here, and the client gets phantoms to
 //! sign with.
 //!
 //! Temporary credentials have the same bindings, pins and policy name as the credential they came
@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 
 use super::credentials::Credentials;
 use super::error::{Error, MintFailure};
+use super::login::{AskedTokens, UnmappedToken};
 use super::revocation::Revocations;
 use super::searched::TemporarySecrets;
 use super::secret::Secret;
@@ -19,12 +20,35 @@ use crate::session::Session;
 use crate::session::phantom::{PhantomKey, TemporaryPhantoms};
 use crate::sigv4::{self, replaced};
 
-/// An exchange whose answer contains temporary credentials.
-pub struct Minting {
-    pub(super) session: Arc<Session>,
-    pub(super) parent: CredentialName,
-    /// What revokes the parent's key that asked for them.
-    pub(super) revocations: Revocations,
+/// An exchange whose answer may contain new credentials.
+pub enum Minting {
+    /// Temporary credentials of AWS.
+    Temporary {
+        /// The session that gets them.
+        session: Arc<Session>,
+        /// The credential that they come from.
+        parent: CredentialName,
+        /// What revokes the parent's key that asked for them.
+        revocations: Revocations,
+    },
+    /// Tokens of an authorization server.
+    Tokens {
+        /// The session that gets them.
+        session: Arc<Session>,
+        /// What was asked for.
+        asked: Box<AskedTokens>,
+    },
+}
+
+impl Minting {
+    /// The refusal of an answer that cannot be read.
+    #[must_use]
+    pub fn unread(&self) -> Error {
+        match self {
+            Self::Temporary { .. } => MintFailure::Unheld.into(),
+            Self::Tokens { .. } => UnmappedToken::Unheld.into(),
+        }
+    }
 }
 
 impl Credentials {
@@ -33,7 +57,12 @@ impl Credentials {
     ///
     /// # Errors
     /// [`Error::Minted`] by cause. Nothing of the answer may then be passed on.
-    pub fn keep(&self, minting: &Minting, kind: &str, content: &[u8]) -> Result<Bytes, Error> {
+    pub fn keep(
+        &self,
+        (session, parent, revocations): (&Arc<Session>, &CredentialName, &Revocations),
+        kind: &str,
+        content: &[u8],
+    ) -> Result<Bytes, Error> {
         let found = sigv4::TemporaryCredentials::read(kind, content).map_err(MintFailure::from)?;
         let secret = |text: &str| {
             let value = Zeroizing::new(text.as_bytes().to_vec());
@@ -51,7 +80,7 @@ impl Credentials {
             secrets[2].shape(None),
         ];
         let taken = |at: usize, text: &[u8]| secrets[at].is(text);
-        let drawn = TemporaryPhantoms::draw(&minting.parent, &keys, shapes, found.expires, taken);
+        let drawn = TemporaryPhantoms::draw(parent, &keys, shapes, found.expires, taken);
         let phantoms = Arc::new(drawn.map_err(MintFailure::from)?);
         let [our_id, our_key, our_token] = phantoms.parts();
         let pairs = [
@@ -60,9 +89,8 @@ impl Credentials {
             (token, our_token.reveal()),
         ];
         let content = replaced(content, pairs).map_err(MintFailure::from)?;
-        let session = &minting.session;
         let exposed = self.exposed(session)?;
-        let minted = TemporarySecrets::new(phantoms.clone(), secrets, minting.revocations.clone())?;
+        let minted = TemporarySecrets::new(phantoms.clone(), secrets, revocations.clone())?;
         let gone = session.gain(&phantoms);
         exposed.mint(minted, &gone)?;
         Ok(content.into())

@@ -9,19 +9,21 @@ use smallvec::SmallVec;
 use super::credentials::Credentials;
 use super::error::Error;
 use super::holding::Holding;
+use super::login::AskedTokens;
 use super::revocation::{Revocation, Revocations, Revoked};
 use crate::body::FormKind;
 use crate::message::RequestHead;
 use crate::names::Identity;
 use crate::policy::Authorized;
-use crate::session::{Claimed, CredentialRefusal, PartTexts, Proven};
+use crate::session::{Claimed, CredentialRefusal, PartTexts, Proven, Session};
 
 /// An authorized request. If a credential of ours signs it, its signature was made with the
 /// session's phantom.
 pub struct Verified {
-    authorized: Authorized,
-    proof: Option<SignedGrant>,
-    revocations: SmallVec<[Arc<Revocation>; 1]>,
+    pub(super) authorized: Authorized,
+    pub(super) proof: Option<SignedGrant>,
+    pub(super) revocations: SmallVec<[Arc<Revocation>; 1]>,
+    pub(super) asked: Option<Box<AskedTokens>>,
 }
 
 /// The verified signature of one of the grants.
@@ -56,14 +58,21 @@ impl Verified {
         &self.revocations
     }
 
-    pub(super) fn into_parts(
-        self,
-    ) -> (
-        Authorized,
-        Option<SignedGrant>,
-        SmallVec<[Arc<Revocation>; 1]>,
-    ) {
-        (self.authorized, self.proof, self.revocations)
+    /// The session it belongs to.
+    #[must_use]
+    pub fn session(&self) -> &Arc<Session> {
+        self.authorized.session()
+    }
+
+    /// What it asks an authorization server for, if it does.
+    #[must_use]
+    pub fn asked(&self) -> Option<&AskedTokens> {
+        self.asked.as_deref()
+    }
+
+    /// Has the tokens in its answer passed on as they are.
+    pub fn pass_tokens(&mut self) {
+        self.asked = None;
     }
 }
 
@@ -82,14 +91,20 @@ impl Credentials {
             }
             _ => authorized,
         };
+        let (authorized, asked) = match self.may_ask_for_tokens(authorized.head()) {
+            // Boxed because it is large and rare.
+            true => Box::pin(self.asked(authorized)).await?,
+            false => (authorized, None),
+        };
         let mut grants = authorized.grants().iter().enumerate();
         let signed = grants.find_map(|(at, grant)| Some((at, grant.lend().claimed()?.clone())));
-        match signed {
+        let verified = match signed {
             // Boxed because it is large and rare, so that the usual exchange reserves no room for
             // it.
             Some((at, claimed)) => Box::pin(self.proven(authorized, at, claimed)).await,
             None => self.verified(authorized, None),
-        }
+        };
+        Ok(Verified { asked, ..verified? })
     }
 
     /// Searches content that may be a form for foreign credentials.
@@ -160,6 +175,7 @@ impl Credentials {
             revocations,
             authorized,
             proof,
+            asked: None,
         })
     }
 

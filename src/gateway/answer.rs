@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Limited};
 use super::answer_body::{AnswerBody, AnswerSource};
 use super::refusal::Refusal;
 use crate::body::{Coding, DecodeBody, DecodeFault, Decoder, Share};
-use crate::credential::{self, MintFailure, Redactor};
+use crate::credential::{self, Redactor};
 use crate::message::fields;
 use crate::origin::{self, OriginBody};
 
@@ -26,7 +26,7 @@ const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-md5"),
 ];
 
-/// The longest answer with temporary credentials, and how long it may take. A session token has
+/// The longest answer with new credentials, and how long it may take. A session token has
 /// about 2 KiB.
 const LONGEST_MINTED: usize = 64 * 1024;
 const MINTED_WITHIN: Duration = Duration::from_secs(30);
@@ -121,32 +121,32 @@ async fn begun(mut body: DecodeBody<OriginBody>) -> Result<DecodeBody<OriginBody
 /// How long the head of an answer waits for it.
 const BEGUN_WITHIN: Duration = Duration::from_secs(1);
 
-/// Buffers an answer with temporary credentials, and replaces its content with what `keep` returns.
+/// Buffers an answer with new credentials, and replaces its content with what `keep` returns,
+/// together with what to search all of it for.
 ///
 /// # Errors
-/// [`credential::Error::Minted`] if the answer cannot be buffered or read. The client gets none of
-/// it.
+/// `unread` if the answer cannot be buffered, or the error of `keep`. The client gets none of it.
 pub async fn minted(
     response: Response<OriginBody>,
-    lent: Option<&Redactor>,
-    keep: impl FnOnce(&str, &[u8]) -> Result<Bytes, credential::Error>,
+    keep: impl AsyncFnOnce(&str, Bytes) -> Result<(Bytes, Option<Redactor>), credential::Error>,
+    unread: impl Fn() -> credential::Error,
 ) -> Result<Response<AnswerBody>, credential::Error> {
     let (mut parts, body) = response.into_parts();
     parts.extensions.clear();
     fields::strip_response(&mut parts.headers);
     if parts.headers.contains_key(CONTENT_ENCODING) {
-        return Err(MintFailure::Unheld.into());
+        return Err(unread());
     }
     let collected = Limited::new(body, LONGEST_MINTED).collect();
     let content = tokio::time::timeout(MINTED_WITHIN, collected).await;
     let Ok(Ok(content)) = content else {
-        return Err(MintFailure::Unheld.into());
+        return Err(unread());
     };
     let kind = parts
         .headers
         .get(CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());
-    let content = keep(kind.unwrap_or_default(), &content.to_bytes())?;
+    let (content, lent) = keep(kind.unwrap_or_default(), content.to_bytes()).await?;
     as_identity(&mut parts.headers);
     let summed = |name: &&HeaderName| {
         name.as_str() == "x-amz-crc32" || name.as_str().starts_with("x-amz-checksum-")

@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 
 use super::answer;
 use super::answer_body::AnswerBody;
+use super::ending::Ending;
 use super::error_format::{ErrorFormat, FailedRequest};
 use super::floor::floor;
 use super::guard::{Abort, ExchangeGuard};
@@ -56,19 +57,18 @@ impl Exchange {
         &mut self,
         connection: Arc<ConnectionContext>,
         request: http::Request<Incoming>,
-    ) -> Result<Response<AnswerBody>, Refusal> {
+    ) -> Result<Response<AnswerBody>, Ending> {
         let accepted = self.accept(connection, request)?;
         let identified = self.identify(accepted)?;
-        if self.asks_us(&identified) {
-            return Ok(Box::pin(self.own_page(identified)).await);
-        }
+        let identified = self.own_page(identified).await?;
         let gathered = self.gather(identified).await?;
         let authorized = self.decide(gathered)?;
         let verified = self.verify(authorized).await?;
+        let verified = self.own_tokens(verified).await?;
         let channel = self.open(&verified).await?;
         let credentialed = self.attach(verified).await?;
         let forwarded = channel.forward(credentialed).await?;
-        self.answer(forwarded).await
+        Ok(self.answer(forwarded).await?)
     }
 
     fn accept(
@@ -226,10 +226,8 @@ impl Exchange {
         let lent = look_for(plan.lent, &response);
         let success = response.status().is_success();
         if let Some(minting) = plan.minting.filter(|_| success) {
-            let credentials = &self.snapshot.credentials;
-            let keep = |kind: &str, content: &[u8]| credentials.keep(&minting, kind, content);
             // Boxed because it is large and rare.
-            return Ok(Box::pin(answer::minted(response, lent.as_ref(), keep)).await?);
+            return Box::pin(self.minted(response, lent.as_ref(), &minting)).await;
         }
         let response = answer::clean(response, &plan.method, lent.as_ref(), plan.decoding);
         let response = response.await?;

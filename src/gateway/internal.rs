@@ -9,6 +9,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::answer_body::AnswerBody;
+use super::ending::Ending;
 use super::exchange::Exchange;
 use super::floor::floor;
 use super::proposals::ProposedAccess;
@@ -25,14 +26,20 @@ use crate::session::{Identified, Session};
 type OwnPage = (StatusCode, &'static str, String);
 
 impl Exchange {
-    /// Whether a workload asks the gateway itself.
-    pub(super) fn asks_us(&self, identified: &Identified) -> bool {
+    /// Answers a workload that asks the gateway itself.
+    pub(super) async fn own_page(&self, identified: Identified) -> Result<Identified, Ending> {
         let host = &identified.request().head.origin.authority.host;
-        host.as_str() == GATEWAY_NAME
+        match host.as_str() == GATEWAY_NAME {
+            // Boxed because it is large and rare.
+            true => Err(Ending::Answered(Box::new(
+                Box::pin(self.page_for(identified)).await,
+            ))),
+            false => Ok(identified),
+        }
     }
 
     /// Returns the page that a workload asks for.
-    pub(super) async fn own_page(&self, identified: Identified) -> Response<AnswerBody> {
+    async fn page_for(&self, identified: Identified) -> Response<AnswerBody> {
         let head = &identified.request().head;
         let wants_json = head.fields.get(ACCEPT).is_some_and(|accept| {
             memchr::memmem::find(accept.as_bytes(), b"application/json").is_some()

@@ -2,8 +2,10 @@
 
 mod answer;
 mod answer_body;
+mod captures;
 mod clock;
 mod conversation;
+mod ending;
 mod error_format;
 mod exchange;
 mod export_counts;
@@ -30,11 +32,13 @@ mod respond;
 mod serve;
 mod shared;
 mod snapshot;
+mod tokens;
 mod tunnel;
 mod upgrade;
 mod watchdog;
 mod worker;
 
+pub use captures::{CaptureFuture, Captures};
 pub use export_counts::ExportCounts;
 pub use floor::floor;
 pub use ids::Ids;

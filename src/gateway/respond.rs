@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
 
 use super::answer_body::AnswerBody;
+use super::ending::Ending;
 use super::error_format::ErrorFormat;
 use super::exchange::Exchange;
 use super::guard::ConnectionGuard;
@@ -68,15 +69,20 @@ impl Exchange {
         let guard = self.guard.clone();
         let result = match refusal {
             // Nothing of the request was read.
-            Some(refusal) => Err(refusal),
+            Some(refusal) => Err(Ending::Refused(refusal)),
             None => tokio::select! {
                 // An aborted exchange takes no further step.
                 biased;
-                why = guard.aborted() => Err(Refusal::Aborted(why)),
+                why = guard.aborted() => Err(why.into()),
                 result = self.run(connection, request) => result,
             },
         };
-        let refusal = match result {
+        let ended = match result {
+            Ok(response) => Ok(response),
+            Err(Ending::Answered(response)) => Ok(*response),
+            Err(Ending::Refused(refusal)) => Err(refusal),
+        };
+        let refusal = match ended {
             Ok(response) => {
                 let (status, length) = (response.status().as_u16(), response.body().length());
                 match self.trail.answer(status, length).await {

@@ -1,14 +1,15 @@
 //! What every runtime thread shares.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::captures::Captures;
 use super::export_counts::ExportCounts;
 use super::ids::Ids;
 use super::metrics::Metrics;
@@ -36,6 +37,8 @@ pub struct SharedState {
     pub recent: RecentRefusals,
     /// What workloads propose to be allowed.
     pub proposals: Proposals,
+    /// Keeps the logins that sessions make. Set where the program is assembled.
+    pub captures: OnceLock<Arc<dyn Captures>>,
     /// Counts what happens, for `/metrics`.
     pub metrics: Arc<Metrics>,
     /// Counts what became of exported records, for each destination.
@@ -62,6 +65,7 @@ impl SharedState {
             refused: RefusalCounts::default(),
             recent: RecentRefusals::default(),
             proposals: Proposals::default(),
+            captures: OnceLock::new(),
             metrics: Arc::default(),
             exports: Mutex::default(),
             open: Arc::default(),

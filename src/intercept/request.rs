@@ -57,4 +57,17 @@ impl Request {
         self.content = self.content.hold(limit, budget).await?;
         Ok(self)
     }
+
+    /// The same request with all of its content in memory, if that is not longer than the limit.
+    ///
+    /// # Errors
+    /// As [`Request::hold`].
+    pub(crate) async fn hold_if_short(
+        mut self: Box<Self>,
+        limit: Limit,
+        budget: &Arc<HoldBudget>,
+    ) -> Result<Box<Self>, HoldFault> {
+        self.content = self.content.hold_if_short(limit, budget).await?;
+        Ok(self)
+    }
 }

@@ -19,10 +19,11 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::home_files::{self, FileHead, HomeFile};
 use super::{ports, sealed};
 
 /// The version of this protocol; both ends must speak the same one.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Why an enrolment did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +138,8 @@ pub struct Ready {
     pub set: Vec<(String, String)>,
     /// Environment variables to remove.
     pub unset: Vec<String>,
+    /// Files to write to the home directory, in place of whatever is there.
+    pub files: Vec<HomeFile>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -323,7 +326,7 @@ impl SealedReady {
     /// [`Error::Malformed`] if it is no sealed file of these parts.
     pub fn open(&self) -> Result<Ready, Error> {
         let file = self.0.try_clone();
-        let [head, ca_bundle_pem, ca_pem, ca_nss] =
+        let [head, ca_bundle_pem, ca_pem, ca_nss, files] =
             file.and_then(sealed::parts)
                 .map_err(|error| match error.kind() {
                     io::ErrorKind::InvalidData => {
@@ -331,9 +334,13 @@ impl SealedReady {
                     }
                     _ => failed("read the answer", error),
                 })?;
-        let (set, unset) = serde_json::from_slice(&head)
+        let (set, unset, heads) = serde_json::from_slice::<(_, _, Vec<FileHead>)>(&head)
             .map_err(|_| Error::Malformed("the answer's head is not of this protocol"))?;
+        let files = home_files::parted(heads, &files);
         Ok(Ready {
+            files: files.ok_or(Error::Malformed(
+                "the answer's files are not those of its head",
+            ))?,
             ca_bundle_pem,
             ca_pem,
             ca_nss,
@@ -351,9 +358,14 @@ impl AsFd for SealedReady {
 
 impl Ready {
     fn seal(&self) -> Result<SealedReady, Error> {
-        let head = serde_json::to_vec(&(&self.set, &self.unset))
+        let (heads, files) = home_files::joined(&self.files).ok_or(Error::Malformed(
+            "the answer has more files than fit, or others",
+        ))?;
+        let head = serde_json::to_vec(&(&self.set, &self.unset, heads))
             .map_err(|_| Error::Malformed("the answer cannot be encoded"))?;
-        let parts = [&head[..], &self.ca_bundle_pem, &self.ca_pem, &self.ca_nss];
+        let own = [&self.ca_bundle_pem, &self.ca_pem, &self.ca_nss, &files];
+        let [bundle, ca, nss, files] = own.map(Vec::as_slice);
+        let parts = [&head[..], bundle, ca, nss, files];
         let file = sealed::of("gateway-ready", parts);
         file.map(SealedReady)
             .map_err(|error| failed("write the answer", error))
@@ -532,6 +544,10 @@ mod tests {
             ca_nss: vec![7; 9],
             set: vec![("GITHUB_TOKEN".into(), "ghp_phantom".into())],
             unset: vec!["OLD".into()],
+            files: vec![HomeFile {
+                path: ".a/b".into(),
+                content: b"{}".to_vec(),
+            }],
         };
         gateway.ready(&ready).unwrap();
         assert_eq!(launcher.answer().unwrap().open().unwrap(), ready);

@@ -21,7 +21,7 @@ use super::prepare::Plan;
 use super::streams::Streams;
 use super::syscall::{Side, SignalSet};
 use super::wait::fired;
-use super::{command, confine, environment, mounts, network, syscall, trust};
+use super::{command, confine, environment, kept_home, mounts, network, syscall, trust};
 use crate::enroll::{self, Capture, Ready, SealedReady, receive_packet, send_packet};
 
 /// What the first process reports to the launcher.
@@ -166,6 +166,7 @@ fn run(
     let java = trust::sees_java(&sandbox.plan.mounts, &sandbox.environment);
     trust::install(&ready, java)?;
     trust::install_for_browsers(&ready, sandbox.plan.mounts.home.path());
+    kept_home::write(&ready.files, &sandbox.plan.mounts)?;
     mounts::seal()?;
     let (wanted, home) = (
         &sandbox.plan.mounts.working_directory,

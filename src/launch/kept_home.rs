@@ -5,13 +5,14 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::failure::{At, Failure, Step};
+use super::home_files::HomeFile;
 use super::mount_plan::MountPlan;
 use super::overlay::{self, Layers};
 use super::paths::below;
@@ -53,16 +54,21 @@ pub(super) fn place(plan: &MountPlan, seen: &Path, stage: &Path) -> io::Result<P
         .into_iter()
         .find(|root| seen.starts_with(root) && root != seen);
     let root = root.ok_or(io::ErrorKind::InvalidInput)?;
-    let mut directory = open(CWD, below(stage, &root).as_os_str())?;
+    let directory = open(CWD, below(stage, &root).as_os_str())?;
     let within = seen.strip_prefix(&root).map_err(io::Error::other)?;
-    for part in within.parent().into_iter().flat_map(Path::iter) {
-        directory = enter(&directory, part)?;
-    }
-    let name = within.file_name().map(PathBuf::from).unwrap_or_default();
-    Ok(Place { directory, name })
+    Place::within(directory, within)
 }
 
 impl Place {
+    /// Opens the directory above a path below an open one.
+    fn within(mut directory: OwnedFd, path: &Path) -> io::Result<Self> {
+        for part in path.parent().into_iter().flat_map(Path::iter) {
+            directory = enter(&directory, part)?;
+        }
+        let name = path.file_name().map(PathBuf::from).unwrap_or_default();
+        Ok(Self { directory, name })
+    }
+
     /// Shows something of the user's own home here: a directory as an overlay, a file as a copy.
     /// Returns whether everything hidden in it is hidden by name.
     pub(super) fn see(&self, path: &Path, layers: &mut Layers) -> io::Result<bool> {
@@ -85,21 +91,54 @@ impl Place {
 
     /// Writes a new file with what this one holds, in place of whatever has the name.
     fn copy(&self, real: &Path) -> io::Result<()> {
-        let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let new = rustix::fs::openat(
-            &self.directory,
-            &self.name,
-            flags | OFlags::CLOEXEC,
-            Mode::RUSR | Mode::WUSR,
-        );
-        // The command's own folder has the name, or another start made the copy just now.
-        let new = match new {
-            Err(rustix::io::Errno::EXIST) => return Ok(()),
-            new => new?,
-        };
-        io::copy(&mut File::open(real)?, &mut File::from(new)).map(|_| ())
+        self.replace(File::open(real)?)
     }
+
+    /// Replaces whatever has the name with a new file, all at once: another sandbox may read it.
+    /// A folder of that name stays; it is the command's own.
+    fn replace(&self, mut content: impl Read) -> io::Result<()> {
+        let nonce = getrandom::u64().map_err(|_| io::ErrorKind::Other)?;
+        let new = format!(".gateway-{nonce:016x}");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = rustix::fs::openat(&self.directory, &new, flags | OFlags::CLOEXEC, mode)?;
+        let written = io::copy(&mut content, &mut File::from(file)).and_then(|_| {
+            let renamed = rustix::fs::renameat(&self.directory, &new, &self.directory, &self.name);
+            Ok(renamed?)
+        });
+        if written.is_err() {
+            let _ = rustix::fs::unlinkat(&self.directory, &new, AtFlags::empty());
+        }
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(()),
+            written => written,
+        }
+    }
+}
+
+/// Writes the gateway's files to the home directory.
+///
+/// # Errors
+/// A [`Step::Home`] failure that names the file.
+pub(super) fn write(files: &[HomeFile], plan: &MountPlan) -> Result<(), Failure> {
+    let home = plan.home.path();
+    for file in files {
+        let path = home.join(&file.path);
+        // What stands there is the host's own.
+        if plan.in_project(&path) {
+            continue;
+        }
+        let within = |directory| Place::within(directory, &file.path);
+        let written = open(CWD, home.as_os_str())
+            .and_then(within)
+            .and_then(|place| place.replace(&file.content[..]));
+        // Where the kernel overlays nothing, a folder of the user's own home is only shown.
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
+            written => written.at(Step::Home, path.display().to_string())?,
+        }
+    }
+    Ok(())
 }
 
 /// Opens a directory, or makes one in place of whatever has its name.

@@ -37,6 +37,7 @@ mod filter;
 mod folder;
 mod gitconfig;
 pub mod hide;
+pub mod home_files;
 mod host;
 mod identity;
 mod init;

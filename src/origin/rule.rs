@@ -85,6 +85,8 @@ pub struct OriginRule {
     pub encoded_slash: bool,
     /// Whether `_` and `.` may occur in field names.
     pub underscores: bool,
+    /// Whether tokens that they issue to the workload are passed on as they are.
+    pub passes_tokens: bool,
 }
 
 impl OriginRule {
@@ -103,6 +105,7 @@ impl OriginRule {
             cleartext: false,
             encoded_slash: false,
             underscores: false,
+            passes_tokens: false,
         }
     }
 }

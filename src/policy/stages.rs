@@ -220,6 +220,19 @@ impl Authorized {
         Ok(self)
     }
 
+    /// Returns the request with all of its content held, if that is not longer than the limit.
+    ///
+    /// # Errors
+    /// As [`Authorized::holding`].
+    pub async fn holding_if_short(
+        mut self,
+        limit: Limit,
+        budget: &Arc<HoldBudget>,
+    ) -> Result<Self, HoldFault> {
+        self.request = self.request.hold_if_short(limit, budget).await?;
+        Ok(self)
+    }
+
     /// Takes the proof apart, for the stage that lends credentials.
     pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, Vec<Grant>, Identity) {
         let session = self.judged.session().clone();

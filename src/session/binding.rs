@@ -62,6 +62,8 @@ pub enum Foreign {
     Refuse,
     /// The field is removed. A foreign credential outside a field is still refused.
     Strip,
+    /// It is sent on, as where no credential is bound.
+    Pass,
 }
 
 impl Binding {

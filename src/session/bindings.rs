@@ -6,12 +6,14 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
 
-use super::binding::{Binding, is_below};
+use super::binding::{Binding, Foreign, is_below};
 use super::clash::{BindingMalformed, mistakes};
 use super::phantom::Phantoms;
 use super::signing::Role;
 use crate::audit::Text;
-use crate::message::{EncodedSlash, Host, HostPattern, Origin, Place, TakenPart, named_paths};
+use crate::message::{
+    EncodedSlash, Host, HostPattern, Origin, OriginPattern, Place, TakenPart, named_paths,
+};
 use crate::names::{CredentialName, Map};
 
 /// A binding in use.
@@ -109,6 +111,13 @@ impl Bindings {
     pub fn manages(&self, origin: &Origin) -> bool {
         self.of_each(&origin.authority.host)
             .any(|bound| matches!(bound.binding.role, Role::Place) && bound.is_for(origin))
+    }
+
+    /// Whether a credential is bound to any of these origins, which take no other.
+    #[must_use]
+    pub fn guard(&self, origins: &OriginPattern) -> bool {
+        let mut guarding = self.all().filter(|one| one.foreign != Foreign::Pass);
+        guarding.any(|one| one.origins.iter().any(|bound| bound.overlaps(origins)))
     }
 
     /// The credentials bound to an origin.

@@ -264,13 +264,11 @@ impl<'a> Search<'a> {
         field: Option<&HeaderName>,
     ) -> Result<(), CredentialRefusal> {
         self.other_session(token, part.clone())?;
-        if self.bound.is_empty() {
+        if !self.is_managed() {
             return Ok(());
         }
-        let stripped = self
-            .bound
-            .iter()
-            .all(|bound| bound.binding.foreign == Foreign::Strip);
+        let mut guarding = self.bound.iter().filter(|bound| guards(bound));
+        let stripped = guarding.all(|bound| bound.binding.foreign == Foreign::Strip);
         match field.filter(|_| stripped) {
             Some(name) => {
                 self.found.strip.push(name.clone());
@@ -280,12 +278,21 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Whether the origin takes the credentials alone that are bound to it.
+    fn is_managed(&self) -> bool {
+        self.bound.iter().any(|bound| guards(bound))
+    }
+
     fn other_session(&self, token: &[u8], part: RequestPart) -> Result<(), CredentialRefusal> {
         match self.registry.owner(token) {
             Some(owner) => Err(CredentialRefusal::ForeignSession { owner, part }),
             None => Ok(()),
         }
     }
+}
+
+fn guards(bound: &Bound) -> bool {
+    bound.binding.foreign != Foreign::Pass
 }
 
 #[cfg(test)]

@@ -362,6 +362,12 @@ impl Sessions {
         self.registry.enter(id, phantoms);
     }
 
+    /// The session, live or ended, to which a text was issued as a phantom.
+    #[must_use]
+    pub fn owner(&self, text: &[u8]) -> Option<SessionId> {
+        self.registry.owner(text)
+    }
+
     /// Looks up a session by id.
     #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<Arc<Session>> {

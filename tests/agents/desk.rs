@@ -89,7 +89,7 @@ impl Desk {
         said(self.of(project, flags, script))
     }
 
-    fn of(&self, project: &str, flags: &[&str], script: &str) -> Command {
+    pub fn of(&self, project: &str, flags: &[&str], script: &str) -> Command {
         let tools = self.at("tools");
         let shown = ["--see", tools.to_str().unwrap()];
         let last = ["--", "claude", script];

@@ -3,6 +3,7 @@
 
 mod desk;
 mod kept_home;
+mod logins;
 mod own_file;
 
 use std::fs;
@@ -303,7 +304,7 @@ fn a_preset_allows_its_hosts_and_says_what_it_would_lend() {
         .command("one", &["--preset", "github", "--", "true"])
         .output();
     let said = String::from_utf8(output.unwrap().stderr).unwrap();
-    let unset = "not lent none of GH_TOKEN, GITHUB_TOKEN, GITHUB_PERSONAL_ACCESS_TOKEN is set: set GITHUB_TOKEN=$(gh auth token)";
+    let unset = "not lent none of GH_TOKEN, GITHUB_TOKEN, GITHUB_PERSONAL_ACCESS_TOKEN is set; `--login gh` uses a login instead";
     assert!(said.contains(unset), "{said}");
     assert!(
         said.contains("api.github.com, codeload.github.com, github.com"),

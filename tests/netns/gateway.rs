@@ -62,6 +62,7 @@ pub fn serve(socket: &str, manner: &str) -> ExitCode {
         ca_nss: Vec::new(),
         set: vec![("GITHUB_TOKEN".into(), "ghp_phantom".into())],
         unset: vec!["UNWANTED".into()],
+        files: Vec::new(),
     };
     let mut inspection = Inspection::adopt(std::io::stdout());
     if let Some(inspection) = &mut inspection {

@@ -78,6 +78,14 @@ pub const SENTRY: &str = "sentry.rig.test";
 pub const DATADOG: &str = "datadog.rig.test";
 pub const GEMINI: &str = "gemini.rig.test";
 pub const HUGGINGFACE: &str = "huggingface.rig.test";
+/// An authorization server that no preset knows, and a service that its tokens are for.
+pub const AUTH: &str = "auth.rig.test";
+pub const MCP: &str = "mcp.rig.test";
+/// An authorization server whose tokens the operator lets pass.
+pub const PASSED: &str = "passed.rig.test";
+/// The hosts of a login that a preset knows.
+pub const CLAUDE: &str = "platform.claude.com";
+pub const ANTHROPIC: &str = "api.anthropic.com";
 /// A host whose forms policy reads, as those of a payment service.
 pub const MONEY: &str = "money.rig.test";
 /// A host whose JSON policy reads, as that of a model provider: allowed by what it says alone.
@@ -285,6 +293,13 @@ pub const RENEWALS: [(&str, &str); 3] = [
     ("renewed-short", "ghs_%"),
 ];
 
+/// What authorization servers issue.
+const ISSUED: [(&str, &str); 3] = [
+    ("access", "at-%%%"),
+    ("refresh", "rt-%%%"),
+    ("id", "it-%%%"),
+];
+
 /// What they sign for.
 const ENDPOINTS: &str = r#"endpoints = [
     { origin = "https://s3.rig.test", service = "s3", region = "us-east-1" },
@@ -299,7 +314,12 @@ unsigned = ["https://public.s3.rig.test"]
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's
 /// name server.
-pub const ALLOWED: [&str; 48] = [
+pub const ALLOWED: [&str; 53] = [
+    AUTH,
+    MCP,
+    PASSED,
+    CLAUDE,
+    ANTHROPIC,
     GOOD,
     OTHER,
     FRESH,
@@ -470,6 +490,7 @@ impl Rig {
             .chain(services)
             .chain(parts)
             .chain(RENEWALS)
+            .chain(ISSUED)
             .map(|(name, pattern)| Canary::new(name, pattern))
             .collect();
         for canary in &canaries {
@@ -993,6 +1014,14 @@ fn settings(origins: &Origins, names: &Names, at: &Path) -> String {
     };
     rule("https://*.rig.test", format!("connect = \"{e}\""), "");
     rule("https://*.amazonaws.com", format!("connect = \"{e}\""), "");
+    for host in [CLAUDE, ANTHROPIC] {
+        rule(&format!("https://{host}"), format!("connect = \"{e}\""), "");
+    }
+    rule(
+        &format!("https://{PASSED}"),
+        format!("connect = \"{e}\""),
+        "token_answers = \"pass\"\n",
+    );
     rule("http://*.rig.test", format!("connect = \"{clear}\""), "");
     rule(
         "https://h2.rig.test",

@@ -19,6 +19,7 @@ mod foreign;
 mod framing;
 mod http2;
 mod identity;
+mod logins;
 mod paths;
 mod pauses;
 mod phantoms;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         framing::ROWS,
         http2::ROWS,
         identity::ROWS,
+        logins::ROWS,
         paths::ROWS,
         pauses::ROWS,
         bounds::ROWS,

@@ -15,6 +15,9 @@ pub enum FormFault {
     /// A part's name is split into several pieces, or has a charset of its own.
     #[error("the name of a part is written so that readers disagree about it")]
     Name,
+    /// A member that may stand in it once stands in it twice, or is not text.
+    #[error("a member that may stand in it once stands in it twice, or is not text")]
+    Twice,
 }
 
 /// What to search for, and the values found.

@@ -58,8 +58,13 @@ pub(super) fn encoded(format: FileFormat, user: Option<&str>, token: &str) -> Ze
     })
 }
 
-/// A file with these entries and nothing else, each with another token.
-pub(super) fn written(format: FileFormat, entries: &[(HostToken, String)]) -> String {
+/// A file with these entries, each with another token. Of the former text it has the registries of
+/// `.npmrc`, and nothing else.
+pub(super) fn written(
+    format: FileFormat,
+    text: Option<&str>,
+    entries: &[(HostToken, String)],
+) -> String {
     let each = entries
         .iter()
         .map(|(entry, token)| line(format, entry, token));
@@ -67,16 +72,25 @@ pub(super) fn written(format: FileFormat, entries: &[(HostToken, String)]) -> St
     let sections = entries.iter().map(|(entry, _)| entry.member.as_str());
     match format {
         FileFormat::DockerConfig => format!("{{\"auths\":{{{}}}}}\n", each.join(",")),
+        FileFormat::Npmrc => registries(text.unwrap_or_default()) + &each.concat(),
         FileFormat::Pypirc => {
             let sections: Vec<&str> = sections.collect();
-            format!(
-                "[distutils]\nindex-servers = {}\n{}",
-                sections.join(" "),
-                each.concat()
-            )
+            let sections = sections.join(" ");
+            format!("[distutils]\nindex-servers = {sections}\n{}", each.concat())
         }
         _ => each.concat(),
     }
+}
+
+/// The lines of `.npmrc` that say where packages come from.
+fn registries(text: &str) -> String {
+    let registry = |(start, line)| {
+        let (key, at) = assignment(text, start, line, &['='])?;
+        let value = &text[at];
+        let is_registry = key == "registry" || key.starts_with('@') && key.ends_with(":registry");
+        (is_registry && !value.contains("${")).then(|| format!("{key}={}\n", without_login(value)))
+    };
+    lines(text).filter_map(registry).collect()
 }
 
 fn line(format: FileFormat, entry: &HostToken, token: &str) -> String {
@@ -345,9 +359,10 @@ fn assignment<'t>(
     Some((key.trim().trim_matches(['"', '\'']), at))
 }
 
-/// An address without a user and password in it.
+/// An address without a user, a password and a query.
 fn without_login(address: &str) -> String {
     let (scheme, rest) = address.split_once("//").unwrap_or(("", address));
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let host = authority.rsplit('@').next().unwrap_or_default();
     format!("{scheme}//{host}/{path}")
@@ -393,10 +408,10 @@ mod tests {
     const CASES: &[Case] = &[
         (
             FileFormat::Npmrc,
-            "; c\n//a.example/:_authToken=CANARY1\r\n//b.example:8443/x/:_authToken = \"CANARY2\"\n\
+            "; c\n@x:registry=https://u:CANARY@b.example:8443/x/?CANARY\nregistry=https://${R}/\n//a.example/:_authToken=CANARY1\r\n//b.example:8443/x/:_authToken = \"CANARY2\"\n\
              //v.example/:_authToken=${NPM_TOKEN}\n_auth=CANARY\n//a.example/:_password=CANARY\n",
             &[("a.example", "CANARY1"), ("b.example:8443", "CANARY2")],
-            "//a.example/:_authToken=P0\n//b.example:8443/x/:_authToken=P1\n",
+            "@x:registry=https://b.example:8443/x/\n//a.example/:_authToken=P0\n//b.example:8443/x/:_authToken=P1\n",
         ),
         (
             FileFormat::Pypirc,

@@ -82,18 +82,6 @@ pub fn replace(
     Ok(Zeroizing::new(whole.as_bytes().to_vec()))
 }
 
-/// What the sandbox has of a file with one login: see [`show_all`].
-///
-/// # Errors
-/// [`FileUnreadable`] names the member.
-pub fn show(
-    file: &LoginFile,
-    text: Option<&[u8]>,
-    phantom: impl Fn(TokenKind) -> Option<String>,
-) -> Result<Option<Vec<u8>>, FileUnreadable> {
-    show_all([(file, phantom)], text)
-}
-
 /// What the sandbox has of a file: the phantoms of each login in it, the members that its program
 /// needs, and an end far in the future. `None` if there is no phantom for it.
 ///
@@ -107,30 +95,34 @@ where
     F: Fn(TokenKind) -> Option<String>,
 {
     let mut whole = Value::Object(Map::new());
-    let mut entries = Vec::new();
+    let mut tokens = Vec::new();
     let mut format = None;
+    let mut former = None;
     for (file, phantom) in logins {
         let text = text.map(|text| checked(file, text)).transpose()?;
+        former = text;
+        let mut is_shown = false;
         for (kind, member) in &file.members {
             let Some(phantom) = phantom(*kind) else {
                 continue;
             };
-            format = Some(file.format);
+            is_shown = true;
             if file.format == FileFormat::Json {
                 put(&mut whole, member, Value::from(phantom));
-                continue;
+            } else {
+                let found = text.map(|text| entry(file, text, member)).transpose()?;
+                let found = found.flatten();
+                tokens.push((found.unwrap_or_else(|| HostToken::of_host(member)), phantom));
             }
-            let found = text.map(|text| entry(file, text, member)).transpose()?;
-            let found = found
-                .flatten()
-                .unwrap_or_else(|| HostToken::of_host(member));
-            entries.push((found, phantom));
         }
-        show_members(file, text, &mut whole)?;
+        if is_shown {
+            format = Some(file.format);
+            show_members(file, text, &mut whole)?;
+        }
     }
     let text = format.map(|format| match format {
         FileFormat::Json => format!("{whole:#}\n"),
-        other => entry::written(other, &entries),
+        other => entry::written(other, former, &tokens),
     });
     Ok(text.map(String::into_bytes))
 }
@@ -315,6 +307,14 @@ mod tests {
         ))
     }
 
+    fn show(
+        file: &LoginFile,
+        text: Option<&[u8]>,
+        phantom: impl Fn(TokenKind) -> Option<String>,
+    ) -> Option<Vec<u8>> {
+        show_all([(file, phantom)], text).unwrap()
+    }
+
     #[test]
     fn a_login_is_read_with_its_end_in_every_form() {
         for (end, seconds) in [
@@ -418,18 +418,28 @@ mod tests {
             "scopes":["x"],"other":"CANARY"},"mcp":{"t":"CANARY"},"mode":"m"}"#;
         let phantom =
             |kind: TokenKind| (kind != TokenKind::Id).then(|| format!("P{}", kind.as_str()));
-        let shown = show(&file(), Some(text.as_bytes()), phantom)
-            .unwrap()
-            .unwrap();
+        let shown = show(&file(), Some(text.as_bytes()), phantom).unwrap();
         let shown: Value = serde_json::from_slice(&shown).unwrap();
         let expected = r#"{"a":{"access":"Paccess","refresh":"Prefresh","end":4102444800000,
             "scopes":["x"]},"mode":"m"}"#;
         assert_eq!(shown, serde_json::from_str::<Value>(expected).unwrap());
-        let alone = show(&file(), None, phantom).unwrap().unwrap();
+        let alone = show(&file(), None, phantom).unwrap();
         assert!(String::from_utf8(alone).unwrap().contains("Prefresh"));
-        assert_eq!(
-            show(&file(), Some(text.as_bytes()), |_| None).unwrap(),
-            None
+        assert_eq!(show(&file(), Some(text.as_bytes()), |_| None), None);
+        let none = (
+            &file(),
+            Box::new(|_| None) as Box<dyn Fn(TokenKind) -> Option<String>>,
         );
+        let other = LoginFile {
+            members: vec![(TokenKind::Access, "/b/access".to_owned())],
+            expires: None,
+            shown: Vec::new(),
+            filled: vec!["/b/x".to_owned()],
+            ..file()
+        };
+        let both = show_all([none, (&other, Box::new(phantom))], Some(text.as_bytes()));
+        let both: Value = serde_json::from_slice(&both.unwrap().unwrap()).unwrap();
+        let expected = r#"{"b":{"access":"Paccess","x":"held by the gateway"}}"#;
+        assert_eq!(both, serde_json::from_str::<Value>(expected).unwrap());
     }
 }

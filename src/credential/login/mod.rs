@@ -2,12 +2,17 @@
 //! workload gets their phantoms.
 
 mod answer;
+mod asked;
 mod entry;
 pub mod file;
 mod grant;
 mod json;
+mod known;
 mod moment;
 mod request;
+mod shown;
+mod token_answer;
+mod token_request;
 mod tokens;
 mod unreadable;
 
@@ -24,11 +29,15 @@ use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
+pub use asked::{AskedTokens, RenewalAnswer};
 pub(crate) use entry::{HostToken, entries};
 pub use grant::{
     ClientAuthentication, KeptClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant,
 };
+pub use known::{KnownLogin, KnownLogins, LoginHolder};
 pub use request::{IssuerSecrets, RequestMembers, form, installation_tokens, random};
+pub use token_answer::{TokenAnswer, UnmappedToken};
+pub use token_request::TokenRequest;
 pub use tokens::{TokenKind, Tokens};
 pub use unreadable::{FileFault, FileUnreadable};
 
@@ -165,12 +174,33 @@ pub struct LoginToken {
     pub claims: Vec<String>,
 }
 
+impl LoginToken {
+    /// A token that is presented nowhere.
+    #[must_use]
+    pub fn kept(kind: TokenKind) -> Self {
+        Self {
+            kind,
+            origins: Vec::new(),
+            places: Vec::new(),
+            shape: None,
+            claims: Vec::new(),
+        }
+    }
+}
+
 impl Login {
     /// The name of a token's credential: the login's own for the access token, `NAME.refresh` and
     /// `NAME.id` for the others.
     #[must_use]
     pub fn credential(&self, kind: TokenKind) -> CredentialName {
         kind.of(&self.name)
+    }
+
+    /// Whether a credential is one of its tokens.
+    #[must_use]
+    pub fn has(&self, credential: &CredentialName) -> bool {
+        let mut kinds = self.tokens.iter().map(|token| token.kind);
+        kinds.any(|kind| self.credential(kind) == *credential)
     }
 
     /// What the session may hold of it: one credential for each token.

@@ -32,6 +32,7 @@ pub struct PresetLogin {
     expires: Option<String>,
     renewed: Option<String>,
     shown: Vec<String>,
+    filled: Vec<String>,
     /// The members that name the client, if the file does.
     client_member: Option<String>,
     secret_member: Option<String>,
@@ -84,6 +85,17 @@ impl PresetLogin {
             logins.push(self.login(name, file, self.issuer.clone(), &self.origins));
         }
         Ok(logins)
+    }
+
+    /// The login as one begins it that is in no file; `None` if nobody issues it.
+    #[must_use]
+    pub fn begun(&self) -> Option<Login> {
+        let (issuer, file) = (self.issuer.clone()?, self.login_file(Path::new("/")));
+        let login = self.login(self.name.clone(), file, Some(issuer), &self.origins);
+        Some(Login {
+            place: LoginPlace::State,
+            ..login
+        })
     }
 
     fn login(
@@ -139,7 +151,12 @@ impl PresetLogin {
             expires: self.expires.clone(),
             renewed: self.renewed.clone(),
             shown: self.shown.clone(),
-            filled: self.secret_member.iter().cloned().collect(),
+            filled: self
+                .filled
+                .iter()
+                .chain(&self.secret_member)
+                .cloned()
+                .collect(),
             path,
         }
     }
@@ -189,6 +206,8 @@ pub(super) struct RawLogin {
     renewed: Option<String>,
     #[serde(default)]
     shown: Vec<String>,
+    #[serde(default)]
+    filled: Vec<String>,
     token_url: Option<String>,
     revoke_url: Option<String>,
     client_id: Option<String>,
@@ -234,6 +253,7 @@ impl RawLogin {
             expires: self.expires,
             renewed: self.renewed,
             shown: self.shown,
+            filled: self.filled,
             claims: self.claims,
         })
     }

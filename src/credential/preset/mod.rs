@@ -64,8 +64,6 @@ pub struct PresetCredential {
     pub origins: Vec<OriginPattern>,
     /// An example of the user's own host, if the user must name the origins.
     pub your_host: Option<String>,
-    /// How a user gets one, if a command prints it.
-    pub obtain: Option<String>,
     /// Where it may be placed, the usual place first.
     pub places: Vec<Place>,
     /// The shapes in which the service issues it, for declaring one if the secret cannot be read.
@@ -257,7 +255,6 @@ struct RawCredential {
     variables: Vec<String>,
     hosts: Vec<String>,
     your_host: Option<String>,
-    obtain: Option<String>,
     places: Vec<String>,
     #[serde(default)]
     shapes: Vec<String>,
@@ -278,7 +275,6 @@ fn read(text: &str) -> Result<Preset, String> {
             variables: credential.variables.clone(),
             origins: all_parsed(&credential.hosts)?,
             your_host: credential.your_host.clone(),
-            obtain: credential.obtain.clone(),
             places: all_parsed(&credential.places)?,
             shapes: credential
                 .shapes

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::error::{ReferenceMalformed, StoreError};
 use super::vault::VaultPath;
+use crate::credential::login::TokenKind;
 use crate::files::{self, Replaceable};
 use crate::names::CredentialName;
 
@@ -50,6 +51,10 @@ impl Backend {
         let whole = match scheme {
             "vault" => return Ok(vault(VaultPath::parse(rest)?)),
             "vault-lease" => return Ok(vault(VaultPath::parse_issued(rest)?)),
+            "login" => {
+                let login = Self::Login(login_name(rest)?);
+                return Ok((login, Some(TokenKind::Access.as_str().into())));
+            }
             "env" => Self::Env(variable_name(rest)?.to_owned()),
             "file" => Self::File(SecretFile::at(path(rest)?)),
             "keyring" => Self::Keyring(KeyringItem::parse(rest)?),
@@ -232,6 +237,16 @@ pub fn variable_name(name: &str) -> Result<&str, ReferenceMalformed> {
     ))
 }
 
+/// Parses `NAME#access`. The other tokens of a login are lent to nobody.
+fn login_name(text: &str) -> Result<CredentialName, ReferenceMalformed> {
+    let name = text.strip_suffix("#access");
+    let name = name.and_then(|name| CredentialName::new(name).ok());
+    name.ok_or_else(|| {
+        let why = "of a login, the access token alone is lent";
+        ReferenceMalformed::new(why, "write for example `login:claude#access`")
+    })
+}
+
 /// The error for a text whose scheme no store has.
 pub(super) fn unknown_scheme() -> ReferenceMalformed {
     ReferenceMalformed::new("a reference starts with its kind", REFERENCES)
@@ -240,4 +255,4 @@ pub(super) fn unknown_scheme() -> ReferenceMalformed {
 /// The `PATH` that a command gets.
 pub(super) const FIXED_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 const REFERENCES: &str = "write `env:NAME`, `file:/path`, `keyring:gateway/NAME`, `vault:secret/app#FIELD`, \
-     `vault-lease:database/creds/app#FIELD` or `{ command = [\"/path\"], ttl = \"5m\" }`";
+     `vault-lease:database/creds/app#FIELD`, `login:claude#access` or `{ command = [\"/path\"], ttl = \"5m\" }`";

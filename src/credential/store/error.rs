@@ -153,7 +153,7 @@ impl StoreError {
     /// Whether the store said that the secret may no longer be used.
     ///
     /// Otherwise it only could not answer now.
-    pub(super) fn is_final(&self) -> bool {
+    pub(in crate::credential) fn is_final(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 403 | 404),
             Self::NoLogin(_) | Self::LoginOver(_) | Self::Ended => true,

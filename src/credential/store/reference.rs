@@ -170,6 +170,15 @@ impl SecretRef {
         }
     }
 
+    /// The login, if this is a reference to a token of one.
+    #[must_use]
+    pub fn login_name(&self) -> Option<&CredentialName> {
+        match &self.backend {
+            Backend::Login(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// The environment variable, if this is a reference to one.
     #[must_use]
     pub fn env_name(&self) -> Option<&str> {

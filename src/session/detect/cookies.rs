@@ -50,7 +50,7 @@ impl Search<'_> {
                 kept.extend_from_slice(trimmed);
             }
         }
-        if !self.bound.is_empty() {
+        if self.is_managed() {
             // Pieces of a valid value form a valid value. If they did not, no cookie would go on.
             let kept = HeaderValue::from_bytes(&kept);
             self.found.cookies = Some(kept.unwrap_or(HeaderValue::from_static("")));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::super::{SecretRef, StoreError};
+use super::super::{Backend, SecretRef, StoreError};
 use super::place::{CacheSlot, Place, Reading};
 use crate::credential::secret::Secret;
 use crate::names::SessionId;
@@ -55,6 +55,12 @@ impl SecretSource {
     #[must_use]
     pub fn reference(&self) -> &SecretRef {
         &self.reference
+    }
+
+    /// Whether it is a token of a login.
+    #[must_use]
+    pub fn is_of_login(&self) -> bool {
+        matches!(self.reference.backend, Backend::Login(_))
     }
 
     /// Whether the store issues a new secret for each session.

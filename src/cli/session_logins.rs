@@ -1,0 +1,271 @@
+//! The logins that sessions made, and what each is for.
+
+use std::collections::BTreeSet;
+
+use parking_lot::Mutex;
+
+use crate::credential::Stored;
+use crate::credential::login::{
+    AskedTokens, ClientSecret, Issuer, KnownLogin, Login, LoginHolder, LoginPlace, LoginToken,
+    RequestFormat, TokenGrant, TokenKind, UnmappedToken,
+};
+use crate::gateway::Snapshot;
+use crate::message::{Authority, HostPattern, Origin, OriginPattern, Place, Scheme};
+use crate::names::{CredentialName, SessionId};
+use crate::policy::{Source, generate};
+use crate::session::{Foreign, Session};
+
+/// A login that a session made where nobody had configured one.
+#[derive(Clone)]
+pub(super) struct CapturedLogin {
+    pub(super) session: SessionId,
+    /// Where its client wanted to use it.
+    resource: Option<String>,
+    pub(super) login: Login,
+}
+
+/// What sessions made of logins, and ended.
+#[derive(Default)]
+pub(super) struct SessionLogins(Mutex<MadeLogins>);
+
+#[derive(Default)]
+struct MadeLogins {
+    captured: Vec<CapturedLogin>,
+    /// The logins that were ended for a session.
+    ended: BTreeSet<(SessionId, CredentialName)>,
+}
+
+impl CapturedLogin {
+    /// What its session may hold of it. Its origins take other credentials as before.
+    pub(super) fn stored(&self) -> Vec<Stored> {
+        let mut stored = self.login.stored();
+        for one in &mut stored {
+            one.binding.foreign = Foreign::Pass;
+        }
+        stored
+    }
+
+    /// The policies that lend it to its session.
+    pub(super) fn policies(&self) -> Source {
+        let name = self.login.credential(TokenKind::Access);
+        let origins = self.login.tokens.iter().flat_map(|token| &token.origins);
+        let lend = |origin: &OriginPattern| {
+            let (host, port) = (origin.hosts.to_string(), Some(origin.port));
+            generate::permit_lend(Some(&self.session), &name, &host, port)
+        };
+        let text: String = origins.map(lend).collect();
+        Source::new(&format!("login {name}"), text)
+    }
+
+    /// Whether these credentials leave its name and its origins free.
+    pub(super) fn is_beside(&self, stored: &[Stored]) -> bool {
+        let origins = self.login.tokens.iter().flat_map(|token| &token.origins);
+        stored.iter().map(|one| &one.binding).all(|binding| {
+            let shares = |origin: &OriginPattern| {
+                let mut bound = binding.origins.iter();
+                bound.any(|bound| bound.overlaps(origin))
+            };
+            !self.login.has(&binding.credential) && !origins.clone().any(shares)
+        })
+    }
+
+    /// Where its endpoint is known.
+    pub(super) fn known(&self) -> KnownLogin {
+        KnownLogin {
+            login: self.login.clone(),
+            holder: LoginHolder::Session(self.session.clone()),
+        }
+    }
+
+    fn is_of(&self, session: &SessionId, asked: &AskedTokens) -> bool {
+        let issuer = self.login.issuer.as_ref();
+        self.session == *session
+            && self.resource == asked.request.resource
+            && issuer.is_some_and(|one| one.endpoint.is(&asked.endpoint) && asked.is_by(one))
+    }
+}
+
+impl SessionLogins {
+    /// The logins of sessions for which `lives` holds. The others are forgotten.
+    pub(super) fn of_live(&self, lives: impl Fn(&SessionId) -> bool) -> Vec<CapturedLogin> {
+        let mut known = self.0.lock();
+        known.captured.retain(|one| lives(&one.session));
+        known.ended.retain(|(session, _)| lives(session));
+        known.captured.clone()
+    }
+
+    /// Whether a session may hold this credential, as far as it is a token of a login.
+    pub(super) fn may_hold(&self, session: &SessionId, credential: &CredentialName) -> bool {
+        let known = self.0.lock();
+        let of_login = |one: &&CapturedLogin| one.login.has(credential);
+        let mut captured = known.captured.iter().filter(of_login).peekable();
+        let is_own = captured.peek().is_none() || captured.any(|one| one.session == *session);
+        is_own && !known.ended.contains(&(session.clone(), credential.clone()))
+    }
+
+    /// Adds a login that a session made.
+    pub(super) fn add(&self, login: CapturedLogin) {
+        self.0.lock().captured.push(login);
+    }
+
+    /// Removes one that could not be put in force.
+    pub(super) fn remove(&self, login: &CapturedLogin) {
+        let is_it = |one: &CapturedLogin| {
+            one.session == login.session && one.login.name == login.login.name
+        };
+        self.0.lock().captured.retain(|one| !is_it(one));
+    }
+
+    /// Notes whether a login was ended for a session.
+    pub(super) fn end(&self, session: &SessionId, login: &Login, has_ended: bool) {
+        let mut known = self.0.lock();
+        for kind in TokenKind::ALL {
+            let one = (session.clone(), login.credential(kind));
+            match has_ended {
+                true => known.ended.insert(one),
+                false => known.ended.remove(&one),
+            };
+        }
+    }
+
+    /// The login that a session has already, whose tokens these are.
+    pub(super) fn known(&self, session: &SessionId, asked: &AskedTokens) -> Option<Login> {
+        let captured = self.0.lock();
+        let captured = captured
+            .captured
+            .iter()
+            .find(|one| one.is_of(session, asked));
+        let mut configured = asked
+            .logins()
+            .filter(|one| one.holder == LoginHolder::Everyone);
+        let captured = captured.map(|one| one.login.clone());
+        captured.or_else(|| configured.next().map(|one| one.login.clone()))
+    }
+
+    /// The login that a session made where none is configured: as a preset knows it, else for the
+    /// resource that its client named, else for the endpoint's own origin.
+    ///
+    /// # Errors
+    /// [`UnmappedToken`] if there may be none.
+    pub(super) fn begin(
+        &self,
+        snapshot: &Snapshot,
+        session: &Session,
+        asked: &AskedTokens,
+    ) -> Result<CapturedLogin, UnmappedToken> {
+        let server = &asked.endpoint.origin;
+        if server.scheme == Scheme::Http && !server.authority.host.is_loopback() {
+            return Err(UnmappedToken::Cleartext);
+        }
+        let captured = self.0.lock();
+        let own = captured
+            .captured
+            .iter()
+            .filter(|one| one.session == *session.id());
+        if own.count() >= MOST_LOGINS {
+            return Err(UnmappedToken::TooMany);
+        }
+        let policies = snapshot.policies.generation();
+        let groups = session.groups(policies.number());
+        let bindings = snapshot.credentials.bindings();
+        let is_free = |origin: &OriginPattern| {
+            let host = origin.hosts.host();
+            policies.may_resolve(session.id(), &groups, host) && !bindings.guard(origin)
+        };
+        let login = begun(asked, is_free).ok_or(UnmappedToken::Host)?;
+        let is_taken = |name: &CredentialName| {
+            bindings.has(name) || captured.captured.iter().any(|one| one.login.name == *name)
+        };
+        let base = &login.name;
+        let others = (2..).map_while(|n| CredentialName::new(&format!("{base}-{n}")).ok());
+        let mut names = std::iter::once(base.clone()).chain(others);
+        let name = names.find(|name| !is_taken(name));
+        Ok(CapturedLogin {
+            session: session.id().clone(),
+            resource: asked.request.resource.clone(),
+            login: Login {
+                name: name.ok_or(UnmappedToken::TooMany)?,
+                ..login
+            },
+        })
+    }
+}
+
+/// The login that a request begins, for those of its origins that are free; `None` if none is.
+fn begun(asked: &AskedTokens, is_free: impl Fn(&OriginPattern) -> bool) -> Option<Login> {
+    let mut presets = asked
+        .logins()
+        .filter(|one| one.holder == LoginHolder::Nobody);
+    let mut login = match presets.next() {
+        Some(known) => known.login.clone(),
+        None => unknown_login(asked)?,
+    };
+    for token in &mut login.tokens {
+        token.origins.retain(&is_free);
+    }
+    let is_for_none = login.tokens.iter().all(|token| token.origins.is_empty());
+    // Its issuer may also give tokens of which nothing is known.
+    for kind in TokenKind::ALL {
+        if login.tokens.iter().all(|token| token.kind != kind) {
+            login.tokens.push(LoginToken::kept(kind));
+        }
+    }
+    (!is_for_none).then_some(login)
+}
+
+/// The login of an endpoint that no preset knows.
+fn unknown_login(asked: &AskedTokens) -> Option<Login> {
+    let request = &asked.request;
+    let named = request.resource.as_deref().and_then(origin_of);
+    let origin = named.unwrap_or_else(|| asked.endpoint.origin.clone());
+    let bearer = "header:authorization:Bearer".parse().ok()?;
+    let access = LoginToken {
+        origins: vec![OriginPattern {
+            scheme: origin.scheme,
+            hosts: HostPattern::Exact(origin.authority.host.clone()),
+            port: origin.authority.port,
+        }],
+        places: vec![bearer, Place::BasicPassword],
+        ..LoginToken::kept(TokenKind::Access)
+    };
+    Some(Login {
+        name: CredentialName::new(origin.authority.host.as_str()).ok()?,
+        place: LoginPlace::State,
+        issuer: Some(Issuer {
+            endpoint: asked.endpoint.clone(),
+            revocation: None,
+            client: request.client.clone(),
+            client_secret: request.secret.clone().map(ClientSecret),
+            secret: None,
+            scopes: Vec::new(),
+            grant: TokenGrant::Refresh,
+            requests: match request.is_json {
+                true => RequestFormat::Json,
+                false => RequestFormat::Form,
+            },
+        }),
+        tokens: vec![access],
+    })
+}
+
+/// The origin of a resource's URL, or of the name of a Docker registry.
+fn origin_of(resource: &str) -> Option<Origin> {
+    let (scheme, rest) = match resource.split_once("://") {
+        None => (Scheme::Https, resource),
+        Some(("https", rest)) => (Scheme::Https, rest),
+        Some(("http", rest)) => (Scheme::Http, rest),
+        Some(_) => return None,
+    };
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let authority = match authority {
+        // It issues tokens under the name of its first address.
+        "registry.docker.io" => "registry-1.docker.io",
+        other => other,
+    };
+    let authority = Authority::parse(authority.as_bytes(), Some(scheme.default_port())).ok()?;
+    let is_host = authority.host.as_str().contains('.') || authority.host.ip().is_some();
+    is_host.then_some(Origin { scheme, authority })
+}
+
+/// The most logins that one session makes.
+const MOST_LOGINS: usize = 64;

@@ -1,0 +1,239 @@
+//! Requests for tokens: finds them before they leave, and what they present.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, header};
+use serde_json::{Map, Value};
+
+use super::known::{EndpointUse, KnownLogin, LoginHolder};
+use super::token_request::TokenRequest;
+use super::{Issuer, Login, TokenEndpoint, TokenKind};
+use crate::body::{FormFault, FormKind, Limit};
+use crate::credential::credentials::Credentials;
+use crate::credential::error::Error;
+use crate::message::RequestHead;
+use crate::names::SessionId;
+use crate::policy::Authorized;
+use crate::session::{CredentialRefusal, RequestPart, Session};
+
+/// A request for tokens, or for their revocation.
+pub struct AskedTokens {
+    /// Where it goes.
+    pub endpoint: TokenEndpoint,
+    /// What it asks for.
+    pub request: TokenRequest,
+    /// The logins with this endpoint that its session has or may get.
+    pub known: Vec<Arc<KnownLogin>>,
+    /// Whether it asks for the revocation of a token.
+    pub revokes: bool,
+}
+
+/// The answer that a workload gets of the gateway itself.
+pub enum RenewalAnswer {
+    /// Its phantoms, as the members of an object.
+    Renewed(Bytes),
+    /// The login ended. A new one is needed.
+    Over(Bytes),
+}
+
+impl AskedTokens {
+    /// Whether the request is by the client of an issuer, as far as both name one.
+    #[must_use]
+    pub fn is_by(&self, issuer: &Issuer) -> bool {
+        let own = issuer.client.as_deref().zip(self.request.client.as_deref());
+        own.is_none_or(|(own, client)| own == client)
+    }
+
+    /// The logins that the request may be about: those of its client.
+    pub fn logins(&self) -> impl Iterator<Item = &KnownLogin> {
+        let known = self.known.iter().map(Arc::as_ref);
+        known.filter(|known| {
+            known
+                .login
+                .issuer
+                .as_ref()
+                .is_none_or(|one| self.is_by(one))
+        })
+    }
+}
+
+impl Credentials {
+    /// Whether a request could be one for tokens, judging by its head.
+    pub(in crate::credential) fn may_ask_for_tokens(&self, head: &RequestHead) -> bool {
+        self.logins().are_at(&head.origin.authority.host)
+            || head.method == Method::POST && is_form(&head.fields)
+    }
+
+    /// Reads a request that could be one for tokens. Content is held if it is short, or goes to a
+    /// known endpoint.
+    ///
+    /// # Errors
+    /// [`Error::Misplaced`] if servers could disagree about what it asks for, and [`Error::Held`].
+    pub(in crate::credential) async fn asked(
+        &self,
+        authorized: Authorized,
+    ) -> Result<(Authorized, Option<Box<AskedTokens>>), Error> {
+        let head = authorized.head();
+        let endpoint = TokenEndpoint {
+            origin: head.origin.clone(),
+            path: head.target.path().to_owned(),
+        };
+        let known = self.logins().of(&endpoint, authorized.session().id());
+        let is_read = known.is_some()
+            || head.method == Method::POST
+                && matches!(
+                    FormKind::of(&head.fields),
+                    Ok(Some(FormKind::Pairs | FormKind::Json))
+                );
+        if !is_read {
+            return Ok((authorized, None));
+        }
+        let budget = authorized.session().part_of(&self.holding().budget).clone();
+        let authorized = match known {
+            Some(_) => authorized.holding(LONGEST, &budget).await,
+            None => authorized.holding_if_short(LONGEST, &budget).await,
+        };
+        let authorized = authorized.map_err(Error::Held)?;
+        let Some(held) = authorized.content().held() else {
+            return Ok((authorized, None));
+        };
+        let head = authorized.head();
+        let unreadable = |why| Error::Misplaced(CredentialRefusal::Unreadable { why });
+        let request = match TokenRequest::read(&head.fields, &held.whole(), known.is_some()) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok((authorized, None)),
+            Err(why) if known.is_some() || why == FormFault::Twice => {
+                return Err(unreadable(why));
+            }
+            Err(_) => return Ok((authorized, None)),
+        };
+        let (what, known) = known.unwrap_or((EndpointUse::Issues, Vec::new()));
+        let asked = AskedTokens {
+            endpoint,
+            request,
+            known,
+            revokes: what == EndpointUse::Revokes,
+        };
+        Ok((authorized, Some(Box::new(asked))))
+    }
+
+    /// The login of the session whose phantom a request for tokens presents, if it presents one.
+    /// `owner` tells whose phantom a text is.
+    ///
+    /// # Errors
+    /// [`Error::Misplaced`] if the phantom is not for this endpoint or client, or is another
+    /// session's.
+    pub fn presented_login<'a>(
+        &self,
+        asked: &'a AskedTokens,
+        session: &Session,
+        owner: impl Fn(&[u8]) -> Option<SessionId>,
+    ) -> Result<Option<&'a Login>, Error> {
+        let Some(text) = asked.request.presented.as_deref() else {
+            return Ok(None);
+        };
+        let (phantoms, part) = (session.phantoms(), RequestPart::Content);
+        let refused = |why| Err(Error::Misplaced(why));
+        if phantoms.retired().iter().any(|one| one.reveal() == text) {
+            let mut retired = phantoms.retired().iter();
+            let one = retired.find(|one| one.reveal() == text);
+            let credential = one.ok_or(Error::Unknown)?.credential().clone();
+            return refused(CredentialRefusal::Removed { credential, part });
+        }
+        let Some(phantom) = phantoms.all().iter().find(|one| one.reveal() == text) else {
+            return match owner(text.as_bytes()) {
+                Some(owner) => refused(CredentialRefusal::ForeignSession { owner, part }),
+                None => Ok(None),
+            };
+        };
+        let credential = phantom.credential();
+        let kinds = match asked.revokes {
+            true => &[TokenKind::Access, TokenKind::Refresh][..],
+            false => &[TokenKind::Refresh],
+        };
+        let mut logins = asked
+            .logins()
+            .filter(|one| one.holder != LoginHolder::Nobody);
+        let is_of = |known: &&KnownLogin| {
+            let mut names = kinds.iter().map(|kind| known.login.credential(*kind));
+            names.any(|name| name == *credential)
+        };
+        match logins.find(is_of) {
+            Some(known) => Ok(Some(&known.login)),
+            None => refused(CredentialRefusal::OutOfScope {
+                credential: credential.clone(),
+                part,
+            }),
+        }
+    }
+
+    /// Answers a request to renew a login's tokens with the session's phantoms, once there is an
+    /// access token that holds.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if there is none now.
+    pub async fn renewed(
+        &self,
+        session: &Session,
+        login: &Login,
+        camel_case: bool,
+    ) -> Result<RenewalAnswer, Error> {
+        let name = login.credential(TokenKind::Access);
+        let index = self.bindings().index_of(&name).ok_or(Error::Unknown)?;
+        match self.lease(session.id(), index).await {
+            Ok(_) => {}
+            Err(Error::Unavailable(why)) if why.cause.is_final() => {
+                let told = format!(
+                    "The login `{name}` has ended. Log in again, or ask your user to do so."
+                );
+                let answer = [("error", "invalid_grant"), ("error_description", &told)];
+                let answer =
+                    Map::from_iter(answer.map(|(name, text)| (name.to_owned(), text.into())));
+                return Ok(RenewalAnswer::Over(
+                    Value::Object(answer).to_string().into(),
+                ));
+            }
+            Err(why) => return Err(why),
+        }
+        let (phantoms, mut answer) = (session.phantoms(), Map::new());
+        let mut add = |snake: &str, camel: &str, value: Value| {
+            let name = if camel_case { camel } else { snake };
+            answer.insert(name.to_owned(), value);
+        };
+        for kind in TokenKind::ALL {
+            let phantom = phantoms.of(&login.credential(kind));
+            let (snake, camel) = match kind {
+                TokenKind::Access => ("access_token", "accessToken"),
+                TokenKind::Refresh => ("refresh_token", "refreshToken"),
+                TokenKind::Id => ("id_token", "idToken"),
+            };
+            if let Some(phantom) = phantom {
+                add(snake, camel, phantom.reveal().into());
+            }
+        }
+        add("token_type", "tokenType", "Bearer".into());
+        add("expires_in", "expiresIn", SHOWN_LIFE.into());
+        let held = self.stores().logins().held(session.id(), &login.name);
+        if let Some(scope) = held.and_then(|(_, scope)| scope) {
+            add("scope", "scope", scope.into());
+        }
+        Ok(RenewalAnswer::Renewed(
+            Value::Object(answer).to_string().into(),
+        ))
+    }
+}
+
+fn is_form(fields: &HeaderMap) -> bool {
+    let kind = fields.get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| {
+        let kind = kind.as_bytes();
+        kind.len() >= FORM.len() && kind[..FORM.len()].eq_ignore_ascii_case(FORM)
+    })
+}
+
+const FORM: &[u8] = b"application/x-www-form-urlencoded";
+/// The longest request for tokens.
+const LONGEST: Limit = Limit::kib(64);
+/// How long the workload is told that its phantoms hold, in seconds.
+const SHOWN_LIFE: u32 = 3600;

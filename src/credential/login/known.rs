@@ -1,0 +1,103 @@
+//! The logins whose endpoints are known.
+
+use std::sync::Arc;
+
+use super::{Login, TokenEndpoint};
+use crate::message::Host;
+use crate::names::{Map, SessionId};
+
+/// The logins whose endpoints are known, by the hosts of those.
+#[derive(Default)]
+pub struct KnownLogins(Map<Host, Vec<Arc<KnownLogin>>>);
+
+/// A login, and who has it.
+pub struct KnownLogin {
+    /// The login.
+    pub login: Login,
+    /// Who has it.
+    pub holder: LoginHolder,
+}
+
+/// Who has a login.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoginHolder {
+    /// Every session.
+    Everyone,
+    /// The session that logged in.
+    Session(SessionId),
+    /// No session yet: a preset knows how one could log in.
+    Nobody,
+}
+
+/// What an endpoint of a login is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndpointUse {
+    /// It issues tokens (RFC 6749 §3.2).
+    Issues,
+    /// It revokes them (RFC 7009).
+    Revokes,
+}
+
+impl KnownLogins {
+    /// Finds them by their hosts from now on.
+    #[must_use]
+    pub fn new(all: impl IntoIterator<Item = KnownLogin>) -> Self {
+        let mut hosts: Map<Host, Vec<Arc<KnownLogin>>> = Map::default();
+        for known in all.into_iter().map(Arc::new) {
+            let endpoints = known.login.issuer.iter();
+            let endpoints =
+                endpoints.flat_map(|one| [Some(&one.endpoint), one.revocation.as_ref()]);
+            for endpoint in endpoints.flatten() {
+                let at = hosts.entry(endpoint.origin.authority.host.clone());
+                let at = at.or_default();
+                if !at.iter().any(|one| Arc::ptr_eq(one, &known)) {
+                    at.push(known.clone());
+                }
+            }
+        }
+        Self(hosts)
+    }
+
+    /// Whether a login has an endpoint at this host.
+    pub(crate) fn are_at(&self, host: &Host) -> bool {
+        !self.0.is_empty() && self.0.contains_key(host)
+    }
+
+    /// The logins with this endpoint that a session has or may get, and what it is for.
+    pub(super) fn of(
+        &self,
+        endpoint: &TokenEndpoint,
+        session: &SessionId,
+    ) -> Option<(EndpointUse, Vec<Arc<KnownLogin>>)> {
+        let all = self.0.get(&endpoint.origin.authority.host)?;
+        let visible = all.iter().filter(|known| match &known.holder {
+            LoginHolder::Session(holder) => holder == session,
+            LoginHolder::Everyone | LoginHolder::Nobody => true,
+        });
+        [EndpointUse::Issues, EndpointUse::Revokes]
+            .into_iter()
+            .find_map(|what| {
+                let known = visible.clone().filter(|known| {
+                    let issuer = known.login.issuer.as_ref();
+                    issuer.is_some_and(|issuer| match what {
+                        EndpointUse::Issues => issuer.endpoint.is(endpoint),
+                        EndpointUse::Revokes => {
+                            let revocation = issuer.revocation.as_ref();
+                            revocation.is_some_and(|one| one.is(endpoint))
+                        }
+                    })
+                });
+                let known: Vec<_> = known.cloned().collect();
+                (!known.is_empty()).then_some((what, known))
+            })
+    }
+}
+
+impl TokenEndpoint {
+    /// Whether a server may read both paths as the same.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        let plain = |path: &str| path.trim_end_matches('/').to_ascii_lowercase();
+        self.origin == other.origin && plain(&self.path) == plain(&other.path)
+    }
+}

@@ -1,0 +1,537 @@
+//! Reads the tokens in the answer of an authorization server, and replaces them.
+
+use std::fmt;
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use zeroize::Zeroizing;
+
+use super::tokens::{TokenKind, Tokens};
+use crate::credential::secret::Secret;
+use crate::message::folded;
+
+/// The tokens in an answer (RFC 6749 §5.1), as JSON or a form, and where each stands.
+pub struct TokenAnswer {
+    /// The tokens.
+    pub tokens: Tokens,
+    places: Vec<(TokenKind, Range<usize>)>,
+    is_form: bool,
+}
+
+/// An answer has a token that cannot be read in exactly one way, or that cannot be kept. The
+/// client gets none of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UnmappedToken {
+    /// The answer is too long to hold tokens, has a content coding, or broke off.
+    #[error("the answer with tokens is longer than 64 KiB, has a content coding, or broke off")]
+    Unheld,
+    /// It is not well-formed, or a member stands in it twice.
+    #[error("the answer with tokens is not well-formed, or a member stands in it twice")]
+    Illegible,
+    /// A token stands where no member of a token is known, or is of a kind that cannot be lent.
+    #[error("the answer has a token that the gateway does not know how to lend")]
+    Unknown,
+    /// Policy allows the host that the tokens are for no request, or another credential is for it.
+    #[error("the tokens are for a host that policy does not allow, or that has a credential")]
+    Host,
+    /// They came in clear text.
+    #[error("the tokens came in clear text")]
+    Cleartext,
+    /// The session has as many logins as it may.
+    #[error("the session has logged in at as many services as it may")]
+    TooMany,
+    /// The gateway could not keep them.
+    #[error("the gateway could not keep the tokens of the answer")]
+    Unkept,
+}
+
+impl TokenAnswer {
+    /// Reads an answer's content of the given type. `None` if there is no token in it.
+    ///
+    /// # Errors
+    /// [`UnmappedToken`] if there may be one that cannot be read in exactly one way.
+    pub fn read(kind: &str, content: &[u8]) -> Result<Option<Self>, UnmappedToken> {
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        let kind = kind.to_ascii_lowercase();
+        let mut found = TokenSearch::default();
+        let first = content.iter().find(|byte| !byte.is_ascii_whitespace());
+        let is_json = kind.contains("json") || matches!(first, Some(b'{' | b'['));
+        let is_form = !is_json && (kind.contains("form-urlencoded") || names_a_token(content));
+        if first.is_none() {
+            return Ok(None);
+        } else if is_json {
+            let mut reader = serde_json::Deserializer::from_slice(content);
+            let walk = Walk {
+                found: &mut found,
+                at: At::Top,
+                base: content.as_ptr().addr(),
+            };
+            let walked = walk.deserialize(&mut reader).and_then(|()| reader.end());
+            walked.map_err(|_| UnmappedToken::Illegible)?;
+        } else if is_form {
+            found.form(content)?;
+        }
+        found.settled(content, is_form)
+    }
+
+    /// The kinds of the tokens.
+    pub fn kinds(&self) -> impl Iterator<Item = TokenKind> {
+        let has = |kind: &TokenKind| self.tokens.of(*kind).is_some();
+        TokenKind::ALL.into_iter().filter(has)
+    }
+
+    /// The content with another text in place of each token.
+    ///
+    /// # Errors
+    /// [`UnmappedToken::Unknown`] if there is no text for one of them, or if it also stands
+    /// elsewhere.
+    pub fn replaced<'t>(
+        &self,
+        content: &[u8],
+        text: impl Fn(TokenKind) -> Option<&'t str>,
+    ) -> Result<Vec<u8>, UnmappedToken> {
+        let mut out = Vec::with_capacity(content.len());
+        let mut from = 0;
+        for (kind, place) in &self.places {
+            let text = text(*kind).ok_or(UnmappedToken::Unknown)?;
+            out.extend_from_slice(&content[from..place.start]);
+            match self.is_form {
+                true => out.extend(utf8_percent_encode(text, VALUE).flat_map(str::bytes)),
+                false => out.extend_from_slice(text.as_bytes()),
+            }
+            from = place.end;
+        }
+        out.extend_from_slice(&content[from..]);
+        let mut tokens = self.kinds().filter_map(|kind| self.tokens.of(kind));
+        match tokens.any(|token| memchr::memmem::find(&out, token.as_bytes()).is_some()) {
+            true => Err(UnmappedToken::Unknown),
+            false => Ok(out),
+        }
+    }
+}
+
+/// Whether text of no known format may hold a token.
+fn names_a_token(content: &[u8]) -> bool {
+    let lower = content.to_ascii_lowercase();
+    let names = ["access_token", "refresh_token", "id_token", "accesstoken"];
+    names
+        .iter()
+        .any(|name| memchr::memmem::find(&lower, name.as_bytes()).is_some())
+}
+
+/// What a member of an answer is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Member {
+    Token(TokenKind),
+    Expires,
+    Scope,
+    Type,
+    /// A secret that nothing is known of.
+    Unknown,
+    Other,
+}
+
+impl Member {
+    fn named(name: &str) -> Self {
+        match folded(name).as_str() {
+            "accesstoken" | "token" => Self::Token(TokenKind::Access),
+            "refreshtoken" => Self::Token(TokenKind::Refresh),
+            "idtoken" => Self::Token(TokenKind::Id),
+            "expiresin" => Self::Expires,
+            "scope" => Self::Scope,
+            "tokentype" => Self::Type,
+            name if name.ends_with("token") || name.contains("secret") => Self::Unknown,
+            _ => Self::Other,
+        }
+    }
+
+    fn is_secret(self) -> bool {
+        matches!(self, Self::Token(_) | Self::Unknown)
+    }
+}
+
+/// What was read of an answer.
+#[derive(Default)]
+struct TokenSearch {
+    places: Vec<(TokenKind, Range<usize>, Zeroizing<String>)>,
+    expires: Option<Duration>,
+    scope: Option<String>,
+    /// Whether there is a token of which nothing is known.
+    is_unknown: bool,
+}
+
+impl TokenSearch {
+    fn put(&mut self, member: Member, text: Zeroizing<String>, place: Option<Range<usize>>) {
+        match member {
+            _ if text.is_empty() => {}
+            Member::Token(kind) => match place {
+                Some(place) => self.places.push((kind, place, text)),
+                None => self.is_unknown = true,
+            },
+            Member::Unknown => self.is_unknown = true,
+            Member::Expires => self.expires = text.parse().ok().map(Duration::from_secs),
+            Member::Scope => self.scope = Some(text.to_string()),
+            // What binds a token to a key of the client, which would have to sign the token.
+            Member::Type => {
+                let bound = ["dpop", "pop", "mac"].iter();
+                self.is_unknown |= bound.into_iter().any(|one| text.eq_ignore_ascii_case(one));
+            }
+            Member::Other => {}
+        }
+    }
+
+    fn form(&mut self, content: &[u8]) -> Result<(), UnmappedToken> {
+        let mut names = Vec::new();
+        let mut start = 0;
+        for pair in content.split(|byte| *byte == b'&') {
+            let equals = memchr::memchr(b'=', pair).unwrap_or(pair.len());
+            let value = start + (equals + 1).min(pair.len())..start + pair.len();
+            start += pair.len() + 1;
+            let name = decoded(&pair[..equals])?;
+            let member = Member::named(&name);
+            let text = match member {
+                Member::Other => Zeroizing::default(),
+                _ => decoded(&content[value.clone()])?,
+            };
+            if names.contains(&name) {
+                return Err(UnmappedToken::Illegible);
+            }
+            names.push(name);
+            self.put(member, text, Some(value));
+        }
+        Ok(())
+    }
+
+    fn settled(
+        mut self,
+        content: &[u8],
+        is_form: bool,
+    ) -> Result<Option<TokenAnswer>, UnmappedToken> {
+        if self.is_unknown || (self.places.is_empty() && is_form && names_a_token(content)) {
+            return Err(UnmappedToken::Unknown);
+        }
+        self.places.sort_by_key(|(_, place, _)| place.start);
+        let one = |kind: TokenKind| {
+            let mut texts = self.places.iter().filter(|(known, ..)| *known == kind);
+            let first = texts.next().map(|(.., text)| text.clone());
+            // Docker's registries send an access token under two names.
+            match texts.all(|(.., text)| Some(text) == first.as_ref()) {
+                true => Ok(first),
+                false => Err(UnmappedToken::Illegible),
+            }
+        };
+        let (access, refresh) = (one(TokenKind::Access)?, one(TokenKind::Refresh)?);
+        let id = one(TokenKind::Id)?;
+        let Some(access) = access else {
+            return match refresh.or(id) {
+                Some(_) => Err(UnmappedToken::Unknown),
+                None => Ok(None),
+            };
+        };
+        let ends = |life: Duration| SystemTime::now().checked_add(life);
+        let answer = TokenAnswer {
+            tokens: Tokens {
+                access,
+                refresh,
+                id,
+                expires: self.expires.and_then(ends),
+                scope: self.scope,
+            },
+            places: self.places.into_iter().map(|(k, at, _)| (k, at)).collect(),
+            is_form,
+        };
+        // None of them may also stand elsewhere, or be unfit for a request.
+        answer.replaced(content, |_| Some(""))?;
+        let is_fit = |text: &Zeroizing<String>| {
+            let bytes = Zeroizing::new(text.as_bytes().to_vec());
+            Secret::new(bytes, false).is_ok()
+        };
+        let fits = |kind: TokenKind| answer.tokens.of(kind).is_none_or(is_fit);
+        match TokenKind::ALL.into_iter().all(fits) {
+            true => Ok(Some(answer)),
+            false => Err(UnmappedToken::Unknown),
+        }
+    }
+}
+
+fn decoded(raw: &[u8]) -> Result<Zeroizing<String>, UnmappedToken> {
+    let spaced: Zeroizing<Vec<u8>> = Zeroizing::new(
+        raw.iter()
+            .map(|byte| if *byte == b'+' { b' ' } else { *byte })
+            .collect(),
+    );
+    let bytes = Zeroizing::new(percent_decode(&spaced).collect::<Vec<u8>>());
+    let text = std::str::from_utf8(&bytes).map_err(|_| UnmappedToken::Illegible)?;
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+/// Where a value of a JSON document stands.
+#[derive(Clone, Copy)]
+enum At {
+    /// It is the document.
+    Top,
+    /// It is this member of the document.
+    Member(Member),
+    /// It is deeper, in a member of this name.
+    Below(Member),
+}
+
+impl At {
+    /// Where a member of this one stands.
+    fn member(self, name: &str) -> Self {
+        match self {
+            Self::Top => Self::Member(Member::named(name)),
+            _ => match self.below() {
+                Self::Below(Member::Other) => Self::Below(Member::named(name)),
+                secret => secret,
+            },
+        }
+    }
+
+    /// Where an element of this one stands.
+    fn below(self) -> Self {
+        match self {
+            Self::Member(member) | Self::Below(member) if member.is_secret() => Self::Below(member),
+            _ => Self::Below(Member::Other),
+        }
+    }
+}
+
+/// Reads one value of a JSON document, which begins at `base` in memory.
+struct Walk<'f> {
+    found: &'f mut TokenSearch,
+    at: At,
+    base: usize,
+}
+
+impl Walk<'_> {
+    fn text(self, text: &str, place: Option<Range<usize>>) {
+        match self.at {
+            At::Member(member) => {
+                let text = Zeroizing::new(text.to_owned());
+                self.found.put(member, text, place);
+            }
+            At::Below(member) => {
+                self.found.is_unknown |= member.is_secret() && !text.is_empty();
+            }
+            At::Top => {}
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<(), E> {
+        let start = text.as_ptr().addr() - self.base;
+        self.text(text, Some(start..start + text.len()));
+        Ok(())
+    }
+
+    // A text with escapes, which is no token that could be replaced.
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        self.text(text, None);
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<(), E> {
+        self.text(&number.to_string(), None);
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let Self { found, at, base } = self;
+        let at = at.below();
+        while list.next_element_seed(Walk { found, at, base })?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { found, at, base } = self;
+        let mut names = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            let at = at.member(&name);
+            map.next_value_seed(Walk { found, at, base })?;
+            if names.contains(&name) {
+                return Err(A::Error::custom("a name occurs twice"));
+            }
+            names.push(name);
+        }
+        Ok(())
+    }
+}
+
+/// What stands escaped in a form.
+const VALUE: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JSON: &str = "application/json";
+    const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
+
+    fn shown(kind: &str, content: &str) -> Result<Option<String>, UnmappedToken> {
+        let Some(answer) = TokenAnswer::read(kind, content.as_bytes())? else {
+            return Ok(None);
+        };
+        let phantom = |kind: TokenKind| match kind {
+            TokenKind::Access => Some("<a/>"),
+            TokenKind::Refresh => Some("<r>"),
+            TokenKind::Id => Some("<i>"),
+        };
+        let out = answer.replaced(content.as_bytes(), phantom)?;
+        Ok(Some(String::from_utf8(out).unwrap()))
+    }
+
+    #[test]
+    fn each_token_is_replaced_where_it_stands() {
+        let rows = [
+            (
+                JSON,
+                r#" {"access_token":"AAAAAAAAAAAA","expires_in":3600,"refresh_token" : "RRRRRRRRRRRR","id_token":"IIIIIIIIIIII","account":{"uuid":"u"}} "#,
+                r#" {"access_token":"<a/>","expires_in":3600,"refresh_token" : "<r>","id_token":"<i>","account":{"uuid":"u"}} "#,
+            ),
+            (
+                "text/plain",
+                r#"{"token":"AAAAAAAAAAAA","access_token":"AAAAAAAAAAAA"}"#,
+                r#"{"token":"<a/>","access_token":"<a/>"}"#,
+            ),
+            (
+                JSON,
+                r#"{"accessToken":"AAAAAAAAAAAA","refresh_token":null,"tokenType":"Bearer"}"#,
+                r#"{"accessToken":"<a/>","refresh_token":null,"tokenType":"Bearer"}"#,
+            ),
+            (
+                FORM,
+                "access_token=gho%5FAAAAAAAAAAAA&scope=repo%2Cgist&token_type=bearer",
+                "access_token=%3Ca%2F%3E&scope=repo%2Cgist&token_type=bearer",
+            ),
+        ];
+        for (kind, content, expected) in rows {
+            let shown = shown(kind, content);
+            assert_eq!(shown, Ok(Some(expected.to_owned())), "{content}");
+        }
+        let form = TokenAnswer::read(
+            FORM,
+            b"access_token=gho%5FAAAAAAAAAAAA&scope=a+b&expires_in=60",
+        );
+        let tokens = form.unwrap().unwrap().tokens;
+        assert_eq!(tokens.access.as_str(), "gho_AAAAAAAAAAAA");
+        assert_eq!(tokens.scope.as_deref(), Some("a b"));
+        assert!(tokens.expires.is_some_and(|at| at > SystemTime::now()));
+    }
+
+    #[test]
+    fn answers_without_a_token_have_none() {
+        for (kind, content) in [
+            (JSON, r#"{"error":"authorization_pending","interval":5}"#),
+            (JSON, r#"{"access_token":""}"#),
+            (FORM, "error=authorization_pending"),
+            ("text/html", "<p>hello</p>"),
+            ("", ""),
+        ] {
+            assert_eq!(shown(kind, content), Ok(None), "{content}");
+        }
+    }
+
+    #[test]
+    fn tokens_that_cannot_be_read_in_one_way_are_refused() {
+        use UnmappedToken::{Illegible, Unknown};
+        for (kind, content, why) in [
+            (
+                JSON,
+                r#"{"access_token":"AAAAAAAAAAAA","access_token":"BBBBBBBBBBBB"}"#,
+                Illegible,
+            ),
+            (
+                JSON,
+                r#"{"access_token":"AAAAAAAAAAAA","accessToken":"BBBBBBBBBBBB"}"#,
+                Illegible,
+            ),
+            (JSON, r#"{"access_token":"AAAAAA"#, Illegible),
+            (JSON, r#"{"access_token":"AAAAAAAAAAAA"} {}"#, Illegible),
+            (JSON, r#"{"access_token":"AAAAAAAA\u0041AAA"}"#, Unknown),
+            (
+                JSON,
+                r#"{"ok":true,"authed_user":{"access_token":"AAAAAAAAAAAA"}}"#,
+                Unknown,
+            ),
+            (
+                JSON,
+                r#"{"access_token":{"value":"AAAAAAAAAAAA"}}"#,
+                Unknown,
+            ),
+            (JSON, r#"[{"access_token":"AAAAAAAAAAAA"}]"#, Unknown),
+            (
+                JSON,
+                r#"{"access_token":"AAAAAAAAAAAA","note":"AAAAAAAAAAAA"}"#,
+                Unknown,
+            ),
+            (
+                JSON,
+                r#"{"access_token":"AAAAAAAAAAAA","device_secret":"BBBBBBBBBBBB"}"#,
+                Unknown,
+            ),
+            (
+                JSON,
+                r#"{"access_token":"AAAAAAAAAAAA","token_type":"DPoP"}"#,
+                Unknown,
+            ),
+            (JSON, r#"{"access_token":"AAA"}"#, Unknown),
+            (JSON, r#"{"access_token":"AAAAAAAAAAA A"}"#, Unknown),
+            (JSON, r#"{"refresh_token":"RRRRRRRRRRRR"}"#, Unknown),
+            (
+                FORM,
+                "access_token=AAAAAAAAAAAA&access_token=BBBBBBBBBBBB",
+                Illegible,
+            ),
+            (
+                FORM,
+                "access_token=AAAAAAAAAAAA&web_token=BBBBBBBBBBBB",
+                Unknown,
+            ),
+            (
+                "text/html",
+                "<input name=access_token value=AAAAAAAAAAAA>",
+                Unknown,
+            ),
+        ] {
+            assert_eq!(shown(kind, content), Err(why), "{content}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Reads what a request asks an authorization server for.
+
+use std::cell::Cell;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use percent_encoding::percent_decode_str;
+use zeroize::Zeroizing;
+
+use crate::body::{FormFault, FormKind};
+use crate::message::folded;
+
+/// A request to a token endpoint (RFC 6749 §3.2) or a revocation endpoint (RFC 7009), as a form or
+/// JSON.
+#[derive(Default)]
+pub struct TokenRequest {
+    /// The grant by which tokens are asked for.
+    pub grant: Option<String>,
+    /// The client that they are for.
+    pub client: Option<String>,
+    /// Where the tokens are to be used: a `resource` (RFC 8707), or the `service` of a Docker
+    /// registry.
+    pub resource: Option<String>,
+    /// The refresh token to renew by, or the token to revoke.
+    pub presented: Option<Zeroizing<String>>,
+    /// The client's secret, if the request shows it.
+    pub secret: Option<Zeroizing<String>>,
+    /// Whether it is JSON.
+    pub is_json: bool,
+    /// Whether its members are written like `refreshToken`.
+    pub camel_case: bool,
+}
+
+impl TokenRequest {
+    /// Reads a request from its fields and its content.
+    ///
+    /// Members of another spelling count too, since some reader may see them.
+    ///
+    /// `None` if it names no grant, unless it `is_known` where it goes.
+    ///
+    /// # Errors
+    /// [`FormFault`] if readers could disagree about it, or it cannot be read.
+    pub fn read(
+        fields: &HeaderMap,
+        content: &[u8],
+        is_known: bool,
+    ) -> Result<Option<Self>, FormFault> {
+        let Some(kind) = FormKind::of(fields)? else {
+            return Ok(is_known.then(Self::default));
+        };
+        let camel_case = Cell::new(false);
+        let values = |wanted: &str| {
+            kind.values(content, |name| {
+                let is_wanted = folded(name) == wanted;
+                if is_wanted && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                    camel_case.set(true);
+                }
+                is_wanted
+            })
+        };
+        let one = |wanted: &str| match &mut values(wanted)?[..] {
+            [] => Ok(None),
+            [Some(text)] => Ok(Some(std::mem::take(text)).filter(|text| !text.is_empty())),
+            _ => Err(FormFault::Twice),
+        };
+        let grant = one("granttype")?;
+        if grant.is_none() && !is_known {
+            return Ok(None);
+        }
+        let resource = values("resource")?.into_iter().next().flatten();
+        let presented = one("refreshtoken")?.or(one("token")?);
+        let (mut client, mut secret) = (one("clientid")?, one("clientsecret")?.map(Zeroizing::new));
+        if let Some((id, text)) = basic(fields) {
+            client.get_or_insert(id);
+            secret.get_or_insert(text);
+        }
+        Ok(Some(Self {
+            grant,
+            client,
+            secret,
+            is_json: kind == FormKind::Json,
+            resource: resource.or(one("service")?),
+            presented: presented.map(Zeroizing::new),
+            camel_case: camel_case.get(),
+        }))
+    }
+}
+
+/// The client and its secret in `Authorization: Basic` (RFC 6749 §2.3.1).
+fn basic(fields: &HeaderMap) -> Option<(String, Zeroizing<String>)> {
+    let value = fields.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = value.split_once(' ')?;
+    let is_basic = scheme.eq_ignore_ascii_case("basic");
+    let pair = Zeroizing::new(STANDARD.decode(encoded).ok().filter(|_| is_basic)?);
+    let (id, secret) = std::str::from_utf8(&pair).ok()?.split_once(':')?;
+    let plain = |text| percent_decode_str(text).decode_utf8().ok();
+    let secret = Zeroizing::new(plain(secret)?.into_owned());
+    Some((plain(id)?.into_owned(), secret))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use http::header::CONTENT_TYPE;
+
+    use super::*;
+
+    fn read(kind: &'static str, content: &str) -> Result<TokenRequest, FormFault> {
+        let kind = HeaderValue::from_static(kind);
+        let fields = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);
+        let is_known = !content.starts_with("grant");
+        TokenRequest::read(&fields, content.as_bytes(), is_known).map(Option::unwrap)
+    }
+
+    const FORM: &str = "application/x-www-form-urlencoded";
+    const JSON: &str = "application/json";
+
+    #[test]
+    fn forms_and_json_are_read_in_every_spelling() {
+        let form = "grant_type=refresh_token&client_id=a&refresh_token=r%2F1&resource=https%3A%2F%2Fm.test";
+        let json = r#"{"grant_type":"refresh_token","client_id":"a","refresh_token":"r/1","resource":"https://m.test"}"#;
+        let camel = r#"{"grantType":"refresh_token","clientId":"a","refreshToken":"r\u002f1","resource":"https://m.test"}"#;
+        for (kind, content) in [(FORM, form), (JSON, json), (JSON, camel)] {
+            let read = read(kind, content).unwrap();
+            assert_eq!(read.grant.as_deref(), Some("refresh_token"));
+            assert_eq!(read.client.as_deref(), Some("a"));
+            assert_eq!(read.presented.as_ref().map(|one| one.as_str()), Some("r/1"));
+            assert_eq!(read.resource.as_deref(), Some("https://m.test"));
+            assert_eq!(read.camel_case, content == camel);
+        }
+        let docker = read(FORM, "grant_type=password&service=registry.test").unwrap();
+        assert_eq!(docker.resource.as_deref(), Some("registry.test"));
+        let revoked = read(FORM, "token=t&token_type_hint=refresh_token").unwrap();
+        assert_eq!(
+            revoked.presented.as_ref().map(|one| one.as_str()),
+            Some("t")
+        );
+    }
+
+    #[test]
+    fn what_readers_disagree_about_is_not_read() {
+        for (kind, content) in [
+            (
+                FORM,
+                "grant_type=refresh_token&refresh_token=a&refresh_token=b",
+            ),
+            (FORM, "grant_type=a;grant_type=b"),
+            (JSON, r#"{"refresh_token":"a","refreshToken":"b"}"#),
+            (JSON, r#"{"grant_type":["refresh_token"]}"#),
+            (JSON, r#"{"grant_type":"#),
+        ] {
+            assert!(read(kind, content).is_err(), "{content}");
+        }
+        let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(FORM))]);
+        let none = TokenRequest::read(&fields, b"token=a&token=b", false);
+        assert!(none.unwrap().is_none(), "a form that asks for no token");
+    }
+}

@@ -1,0 +1,216 @@
+//! Logins of programs: the sandbox has their files with phantoms, and the user's own stay as they
+//! are.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::desk::{Desk, LOGIN, said, until};
+
+const FILE: &str = "home/.claude/.credentials.json";
+const REFRESH: &str = "sk-ant-ort01-Ww4kQmLpTnWc5RjYb3HvGs7DfKe9AqUoX2";
+const SHOW: &str = "cat ~/.claude/.credentials.json";
+
+/// With a login of Claude Code, and one of a server that it talks to.
+fn logged_in() -> Desk {
+    let desk = Desk::bare();
+    desk.write(FILE, &login().to_string());
+    desk
+}
+
+fn login() -> Value {
+    json!({
+        "claudeAiOauth": {
+            "accessToken": LOGIN, "refreshToken": REFRESH, "expiresAt": 4_000_000_000_000_u64,
+            "scopes": ["user:inference"], "subscriptionType": "max", "other": "not shown",
+        },
+        "mcpOAuth": {"server": {"accessToken": "not-shown-either-0123456789"}},
+    })
+}
+
+/// What the agent finds in its file.
+fn found(desk: &Desk, project: &str, flags: &[&str], script: &str) -> Value {
+    let output = desk
+        .of(project, &[&["-q"], flags].concat(), script)
+        .output();
+    let output = output.unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+}
+
+#[test]
+fn an_agent_finds_its_login_with_phantoms_and_what_it_needs_of_the_rest() {
+    let desk = logged_in();
+    let first = found(&desk, "one", &[], SHOW);
+    let own = &first["claudeAiOauth"];
+    for (member, real) in [("accessToken", LOGIN), ("refreshToken", REFRESH)] {
+        let phantom = own[member].as_str().unwrap();
+        assert!(phantom.starts_with(&real[..13]) && phantom.len() == real.len());
+        assert_ne!(phantom, real);
+    }
+    let kept = json!({
+        "accessToken": own["accessToken"], "refreshToken": own["refreshToken"],
+        "expiresAt": 4_102_444_800_000_u64, "scopes": ["user:inference"], "subscriptionType": "max",
+    });
+    assert_eq!(first, json!({ "claudeAiOauth": kept }));
+    // The next run has the same, another project others.
+    assert_eq!(found(&desk, "one", &[], SHOW), first);
+    assert_ne!(
+        found(&desk, "two", &[], SHOW)["claudeAiOauth"]["accessToken"],
+        own["accessToken"]
+    );
+    let told = desk.agent("one", &[], "stat -c %a ~/.claude/.credentials.json");
+    assert!(
+        told.contains("login claude (phantom) to api.anthropic.com"),
+        "{told}"
+    );
+    assert!(told.starts_with("600\n"), "{told}");
+    // It writes what it likes, and the user's own stays.
+    let write = "umask 077; echo '{}' > new; mv new ~/.claude/.credentials.json";
+    desk.agent("one", &["-q"], write);
+    assert_eq!(
+        fs::read_to_string(desk.at(FILE)).unwrap(),
+        login().to_string()
+    );
+    assert!(!desk.kept(".claude/.credentials.json").exists());
+    assert_eq!(found(&desk, "one", &[], SHOW), first);
+}
+
+#[test]
+fn what_lies_in_the_place_of_a_login_is_not_followed() {
+    let desk = Desk::bare();
+    desk.write("home/victim", "untouched");
+    let victim = desk.at("home/victim").display().to_string();
+    let plant = format!("ln -s {victim} ~/.claude/.credentials.json");
+    desk.agent("one", &["-q"], &plant);
+    desk.write(FILE, &login().to_string());
+    let link = desk.kept(".claude/.credentials.json");
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    assert!(found(&desk, "one", &[], SHOW)["claudeAiOauth"].is_object());
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
+    // A folder there is the agent's own, and stops no start.
+    fs::remove_file(desk.at(FILE)).unwrap();
+    desk.agent("one", &["-q"], "mkdir ~/.claude/.credentials.json");
+    desk.write(FILE, &login().to_string());
+    assert_eq!(
+        desk.agent("one", &["-q"], "ls -A ~/.claude"),
+        ".credentials.json\n"
+    );
+    // Nor is a link of the user's own shown with what it leads to.
+    let other = desk.at("home/other.json");
+    desk.write("home/other.json", r#"{"scopes": "CANARY"}"#);
+    fs::remove_file(desk.at(FILE)).unwrap();
+    symlink(other, desk.at(FILE)).unwrap();
+    let told = desk.agent("two", &["-q"], "cat ~/.claude/.credentials.json || true");
+    assert!(!told.contains("CANARY"), "{told}");
+}
+
+#[test]
+fn any_command_has_the_login_that_a_flag_names() {
+    let desk = logged_in();
+    let show = ["--", "sh", "-c", "cat ~/.claude/.credentials.json"];
+    let with = |flags: &[&str]| said(desk.command("one", &[flags, &show].concat()));
+    assert!(with(&[]).contains("No such file"));
+    let told = with(&["--login", "claude"]);
+    assert!(
+        told.contains("login claude (phantom) to api.anthropic.com"),
+        "{told}"
+    );
+    assert!(
+        told.contains("claudeAiOauth") && !told.contains(LOGIN),
+        "{told}"
+    );
+    let told = with(&["--login", "claud"]);
+    assert!(told.contains("there is no login `claud`"), "{told}");
+    assert!(told.contains("did you mean `claude`?"), "{told}");
+}
+
+#[test]
+fn a_variable_that_the_user_set_is_used_unless_the_login_is_named() {
+    let desk = logged_in();
+    let with = |flags: &[&str]| {
+        let script = "printenv ANTHROPIC_API_KEY; cat ~/.claude/.credentials.json";
+        let tools = desk.at("tools").display().to_string();
+        let last = ["--see", &tools, "--", "claude", script];
+        let mut command = desk.command("one", &[flags, &last].concat());
+        let key = format!("sk-ant-api03-{}AA", "a1B2".repeat(24).split_at(93).0);
+        command.env("ANTHROPIC_API_KEY", key);
+        said(command)
+    };
+    let told = with(&[]);
+    assert!(
+        told.contains("ANTHROPIC_API_KEY (phantom) to api.anthropic.com"),
+        "{told}"
+    );
+    let instead =
+        "not lent login claude, since anthropic is used: `--login claude` uses it instead";
+    assert!(
+        told.contains(instead) && !told.contains("claudeAiOauth"),
+        "{told}"
+    );
+    let told = with(&["--login", "claude"]);
+    assert!(
+        told.contains("lends    login claude (phantom) to api.anthropic.com"),
+        "{told}"
+    );
+    assert!(
+        !told.contains("sk-ant-api03") && !told.contains("ANTHROPIC_API_KEY (phantom)"),
+        "{told}"
+    );
+    let told = with(&["--login", "claude", "--secret", "ANTHROPIC_API_KEY"]);
+    assert!(
+        told.contains("are for the same host") && told.contains("leave one of them out"),
+        "{told}"
+    );
+    assert!(!with(&["--no-lend"]).contains("login claude (phantom)"));
+}
+
+#[test]
+fn a_login_that_is_not_there_yet_or_cannot_be_read_is_told() {
+    let desk = Desk::bare();
+    let told = desk.agent("one", &[], "ls -A ~/.claude");
+    let bound = "login claude (phantom) to api.anthropic.com, once the command has logged in";
+    assert!(
+        told.contains(bound) && !told.contains("credentials"),
+        "{told}"
+    );
+    desk.write(FILE, &login().to_string()[..60]);
+    let told = desk.agent("one", &[], "true");
+    for part in [
+        "/.claude/.credentials.json`",
+        "no whole JSON document",
+        "log in again",
+    ] {
+        assert!(told.contains(part), "{part}\n{told}");
+    }
+    assert!(!told.contains("sk-ant"), "{told}");
+}
+
+#[test]
+fn serve_writes_the_file_beside_that_of_the_phantoms() {
+    let desk = logged_in();
+    let text = "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:0\"\nsession = \"one\"\n[phantoms]\nenv_file = \"phantoms.env\"\n\
+                [policy]\nlogins = [\"claude\"]\n[ca]\ncertificate = \"ca.pem\"\n";
+    desk.write("home/gateway.toml", text);
+    let mut command = serve(&desk);
+    let mut running = command.spawn().unwrap();
+    let copy = desk.at("home/phantoms.env.claude-.credentials.json");
+    until(|| copy.exists());
+    let written: Value = serde_json::from_slice(&fs::read(&copy).unwrap()).unwrap();
+    let phantom = written["claudeAiOauth"]["accessToken"].as_str().unwrap();
+    assert!(phantom.starts_with("sk-ant-oat01-") && phantom != LOGIN);
+    running.kill().unwrap();
+    running.wait().unwrap();
+}
+
+fn serve(desk: &Desk) -> Command {
+    use std::os::unix::process::CommandExt as _;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+    let config = desk.at("home/gateway.toml");
+    command.args(["serve", "--config"]).arg(config);
+    command.current_dir(desk.at("home")).env_clear();
+    command.env("HOME", desk.at("home"));
+    command.uid(crate::desk::USER).gid(crate::desk::USER);
+    command
+}

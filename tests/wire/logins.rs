@@ -1,0 +1,432 @@
+//! Logins inside: tokens that authorization servers issue to a session, and its requests to renew
+//! them (threats I12). `Rig::settle` checks that no token is seen by the sandbox or a log.
+
+use serde_json::{Value, json};
+
+use super::echoes::coded_pieces;
+use crate::rig::origin::{Step, ok};
+use crate::rig::way::{Response, Way};
+use crate::rig::{ANTHROPIC, AUTH, CLAUDE, EVIL, GOOD, MCP, OTHER, PASSED, Rig};
+use crate::rows;
+
+rows![
+    a_login_inside_gives_phantoms_that_hold_where_it_is_for,
+    a_login_that_a_preset_knows_is_for_its_service,
+    a_request_to_renew_is_answered_by_the_gateway,
+    a_phantom_is_presented_to_its_own_issuer_alone,
+    a_revoked_login_is_over_until_the_next,
+    answers_whose_tokens_cannot_be_mapped_are_withheld,
+    answers_without_tokens_pass,
+    a_login_is_for_no_host_that_is_not_the_sessions,
+    an_operator_lets_tokens_pass,
+];
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const JSON: &str = "application/json";
+
+/// Sends content to a token endpoint.
+fn post(rig: &Rig, way: Way, (host, path): (&str, &str), kind: &str, content: &str) -> Response {
+    let length = content.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{content}"
+    );
+    rig.ask(way, host, &request)
+}
+
+fn issued(rig: &Rig) -> Value {
+    let of = |name: &str| rig.secret(name).to_owned();
+    json!({
+        "access_token": of("access"), "refresh_token": of("refresh"), "id_token": of("id"),
+        "token_type": "Bearer", "expires_in": 3600, "scope": "a b",
+    })
+}
+
+/// Logs in by a code. Returns the tokens that the client gets.
+fn log_in(rig: &Rig, way: Way, host: &str, more: &str) -> Value {
+    let content = issued(rig).to_string();
+    let fields = format!("Content-Type: {JSON}\r\n");
+    rig.origins
+        .on("/token", move |_| ok(&fields, content.as_bytes()));
+    let code = format!("grant_type=authorization_code&code=c&{more}");
+    let answer = post(rig, way, (host, "/token"), FORM, &code);
+    let record = rig.record(way);
+    assert_eq!(answer.status, 200, "{way:?} {answer:?} {record}");
+    assert_eq!(
+        answer.field("cache-control"),
+        Some("no-store"),
+        "{answer:?}"
+    );
+    assert!(rig.seen()[0].all("accept-encoding").contains(&"identity"));
+    let shown: Value = serde_json::from_slice(&answer.body).unwrap();
+    for name in ["access", "refresh", "id"] {
+        let (text, secret) = (&shown[format!("{name}_token")], rig.secret(name));
+        assert!(text != secret, "{way:?} {shown}");
+        assert_eq!(text.as_str().map(str::len), Some(secret.len()), "{shown}");
+    }
+    assert_eq!(
+        (&shown["expires_in"], &shown["scope"]),
+        (&json!(3600), &json!("a b"))
+    );
+    shown
+}
+
+/// Uses an access token, and returns the status and the reason of a refusal.
+fn present(rig: &Rig, way: Way, host: &str, token: &Value) -> (u16, String) {
+    let token = token.as_str().unwrap();
+    let ask = format!("GET /x HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n");
+    let answer = rig.ask(way, host, &ask);
+    let record = rig.record(way);
+    let reason = record["reason"].as_str().unwrap_or_default().to_owned();
+    (answer.status, reason)
+}
+
+fn refused(rig: &Rig, way: Way, answer: &Response, status: u16, reason: &str) {
+    let record = rig.record(way);
+    assert_eq!(
+        (answer.status, &record["reason"]),
+        (status, &json!(reason)),
+        "{way:?} {record}"
+    );
+}
+
+/// What reached E since the last call.
+fn reached(rig: &Rig) -> usize {
+    rig.seen().len()
+}
+
+fn a_login_inside_gives_phantoms_that_hold_where_it_is_for(rig: &Rig) {
+    rig.origins.on("/x", |_| ok("", b"fine"));
+    for way in Way::SECURE {
+        for (resource, host) in [("https%3A%2F%2Fmcp.rig.test%2Fmcp", MCP), ("", AUTH)] {
+            let more = format!("client_id=one&resource={resource}");
+            let shown = log_in(rig, way, AUTH, &more);
+            assert_eq!(present(rig, way, host, &shown["access_token"]).0, 200);
+            let seen = rig.seen();
+            let real = format!("Bearer {}", rig.secret("access"));
+            assert_eq!(seen.last().unwrap().all("authorization"), [real], "{way:?}");
+            for (kind, other) in [("access_token", OTHER), ("refresh_token", host)] {
+                let (status, reason) = present(rig, way, other, &shown[kind]);
+                assert_eq!((status, &*reason), (403, "phantom_out_of_scope"), "{kind}");
+            }
+            // The host takes other credentials as before.
+            let own = Value::from("a-token-of-its-own");
+            assert_eq!(present(rig, way, host, &own).0, 200);
+            // The next login of the same client has the same phantoms.
+            assert_eq!(log_in(rig, way, AUTH, &more), shown, "{way:?}");
+        }
+    }
+}
+
+fn a_login_that_a_preset_knows_is_for_its_service(rig: &Rig) {
+    rig.origins.on("/x", |_| ok("", b"fine"));
+    let content = issued(rig).to_string();
+    rig.origins
+        .on("/v1/oauth/token", move |_| ok("", content.as_bytes()));
+    let code = json!({
+        "grant_type": "authorization_code", "code": "c",
+        "client_id": "9d1c250a-e61b-44d9-88ed-5944d1962f5e",
+    });
+    for way in [Way::Connect, Way::Transparent] {
+        // A server may read other spellings of the path.
+        for path in ["/v1/oauth/token", "/v1/oauth/token/"] {
+            let answer = post(
+                rig,
+                way,
+                (CLAUDE, "/v1/oauth/token"),
+                JSON,
+                &code.to_string(),
+            );
+            let record = rig.record(way);
+            assert_eq!(answer.status, 200, "{path} {answer:?} {record}");
+            let shown: Value = serde_json::from_slice(&answer.body).unwrap();
+            assert_eq!(present(rig, way, ANTHROPIC, &shown["access_token"]).0, 200);
+            let renewed =
+                json!({"grant_type": "refresh_token", "refresh_token": shown["refresh_token"]});
+            let answer = post(rig, way, (CLAUDE, path), JSON, &renewed.to_string());
+            assert_eq!(answer.status, 200, "{answer:?}");
+            rig.record(way);
+            assert_eq!(reached(rig), 2);
+        }
+    }
+}
+
+fn a_request_to_renew_is_answered_by_the_gateway(rig: &Rig) {
+    for way in Way::SECURE {
+        let shown = log_in(rig, way, AUTH, "client_id=two");
+        reached(rig);
+        let token = shown["refresh_token"].as_str().unwrap();
+        let form = format!("grant_type=refresh_token&client_id=two&refresh_token={token}");
+        let camel = json!({"grantType": "refresh_token", "refreshToken": token}).to_string();
+        for (kind, content, name) in [(FORM, form, "access_token"), (JSON, camel, "accessToken")] {
+            let answer = post(rig, way, (AUTH, "/token"), kind, &content);
+            let record = rig.record(way);
+            assert_eq!(answer.status, 200, "{answer:?} {record}");
+            assert_eq!(record["decision"], "allow", "{record}");
+            let renewed: Value = serde_json::from_slice(&answer.body).unwrap();
+            assert_eq!(renewed[name], shown["access_token"], "{renewed}");
+            assert_eq!(answer.field("cache-control"), Some("no-store"));
+        }
+        assert_eq!(reached(rig), 0, "nothing went out");
+    }
+}
+
+fn a_phantom_is_presented_to_its_own_issuer_alone(rig: &Rig) {
+    let way = Way::Connect;
+    let shown = log_in(rig, way, AUTH, "client_id=three");
+    reached(rig);
+    let of = |name: &str| shown[name].as_str().unwrap().to_owned();
+    let with =
+        |token: &str, more: &str| format!("grant_type=refresh_token&refresh_token={token}{more}");
+    let (refresh, access) = (of("refresh_token"), of("access_token"));
+    let bearer = rig.phantom(way, "bearer");
+    for (at, content) in [
+        ((AUTH, "/token"), with(&refresh, "&client_id=another")),
+        ((AUTH, "/other"), with(&refresh, "")),
+        ((OTHER, "/token"), with(&refresh, "")),
+        ((AUTH, "/token"), with(&access, "")),
+        ((AUTH, "/token"), with(bearer, "")),
+    ] {
+        let answer = post(rig, way, at, FORM, &content);
+        refused(rig, way, &answer, 403, "phantom_out_of_scope");
+    }
+    let twice = with(&refresh, &format!("&refresh_token={refresh}"));
+    let answer = post(rig, way, (AUTH, "/token"), FORM, &twice);
+    refused(rig, way, &answer, 403, "content_unreadable");
+    // Another session's.
+    let content = with(&rig.phantoms_b["bearer"], "");
+    let answer = post(rig, way, (AUTH, "/token"), FORM, &content);
+    refused(rig, way, &answer, 403, "phantom_foreign_session");
+    assert_eq!(reached(rig), 0, "nothing went out");
+}
+
+fn a_revoked_login_is_over_until_the_next(rig: &Rig) {
+    rig.origins.on("/x", |_| ok("", b"fine"));
+    let content = issued(rig).to_string();
+    rig.origins
+        .on("/v1/oauth/token", move |_| ok("", content.as_bytes()));
+    let way = Way::Connect;
+    let log_in = || {
+        let code = json!({"grant_type": "authorization_code", "code": "c"}).to_string();
+        let answer = post(rig, way, (CLAUDE, "/v1/oauth/token"), JSON, &code);
+        rig.record(way);
+        serde_json::from_slice::<Value>(&answer.body).unwrap()
+    };
+    let shown = log_in();
+    reached(rig);
+    let revoke = json!({"token": shown["refresh_token"]}).to_string();
+    let answer = post(rig, way, (CLAUDE, "/v1/oauth/token/revoke"), JSON, &revoke);
+    rig.record(way);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    // The gateway tells the issuer itself, by no way of the session.
+    assert!(rig.names.take_asked().contains(&CLAUDE.to_owned()));
+    let used = present(rig, way, ANTHROPIC, &shown["access_token"]);
+    assert_eq!(used, (403, "credential_removed".to_owned()));
+    let renew = json!({"grant_type": "refresh_token", "refresh_token": shown["refresh_token"]});
+    let answer = post(
+        rig,
+        way,
+        (CLAUDE, "/v1/oauth/token"),
+        JSON,
+        &renew.to_string(),
+    );
+    refused(rig, way, &answer, 403, "credential_removed");
+    assert_eq!(reached(rig), 0, "nothing went out");
+    assert_eq!(log_in()["access_token"], shown["access_token"]);
+    assert_eq!(present(rig, way, ANTHROPIC, &shown["access_token"]).0, 200);
+}
+
+fn answers_whose_tokens_cannot_be_mapped_are_withheld(rig: &Rig) {
+    let (access, refresh) = (
+        rig.secret("access").to_owned(),
+        rig.secret("refresh").to_owned(),
+    );
+    let one = issued(rig).to_string();
+    let json = format!("Content-Type: {JSON}\r\n");
+    let long = one.replace("a b", &"a".repeat(65 << 10));
+    let gzip = coded_pieces("gzip", &[one.as_bytes()]).concat();
+    let cut = format!("HTTP/1.1 200 OK\r\n{json}Content-Length: 9999\r\n\r\n{one}");
+    let answers: Vec<(&str, Vec<Step>)> = vec![
+        ("longer than 64 KiB", ok(&json, long.as_bytes())),
+        (
+            "coded",
+            ok(&format!("{json}Content-Encoding: gzip\r\n"), &gzip),
+        ),
+        ("cut off", vec![Step::Bytes(cut.into_bytes()), Step::Close]),
+        (
+            "doubled",
+            ok(
+                &json,
+                format!("{{\"access_token\":\"{access}\",\"access_token\":\"{refresh}\"}}")
+                    .as_bytes(),
+            ),
+        ),
+        (
+            "nested",
+            ok(
+                &json,
+                json!({"ok": true, "user": {"access_token": access}})
+                    .to_string()
+                    .as_bytes(),
+            ),
+        ),
+        (
+            "in a list",
+            ok(
+                &json,
+                json!([{"access_token": access}]).to_string().as_bytes(),
+            ),
+        ),
+        (
+            "elsewhere, too",
+            ok(
+                &json,
+                json!({"access_token": access, "note": access})
+                    .to_string()
+                    .as_bytes(),
+            ),
+        ),
+        (
+            "unknown",
+            ok(
+                &json,
+                json!({"access_token": access, "device_secret": refresh})
+                    .to_string()
+                    .as_bytes(),
+            ),
+        ),
+        (
+            "bound to a key",
+            ok(
+                &json,
+                json!({"access_token": access, "token_type": "DPoP"})
+                    .to_string()
+                    .as_bytes(),
+            ),
+        ),
+        (
+            "a page",
+            ok(
+                "Content-Type: text/html\r\n",
+                format!("<input name=access_token value={access}>").as_bytes(),
+            ),
+        ),
+        ("too short", ok(&json, br#"{"access_token":"abc"}"#)),
+    ];
+    for way in [Way::Connect, Way::Transparent] {
+        for (what, steps) in answers.clone() {
+            rig.origins.on("/token", move |_| steps.clone());
+            let answer = post(
+                rig,
+                way,
+                (AUTH, "/token"),
+                FORM,
+                "grant_type=authorization_code&client_id=odd",
+            );
+            println!("{what}");
+            refused(rig, way, &answer, 502, "unmapped_token");
+            assert!(
+                answer.text().contains("token_answers"),
+                "{what}: {answer:?}"
+            );
+        }
+    }
+    rig.seen();
+}
+
+fn answers_without_tokens_pass(rig: &Rig) {
+    let (way, json) = (Way::Connect, format!("Content-Type: {JSON}\r\n"));
+    let pending = br#"{"error":"authorization_pending"}"#;
+    let failed = [
+        b"HTTP/1.1 400 Bad\r\nContent-Length: 33\r\n\r\n",
+        &pending[..],
+    ]
+    .concat();
+    let grant = "grant_type=device_code".to_owned();
+    let mut paths = ["/token", "/token", "/upload", "/form"].into_iter();
+    for (content, steps, expected) in [
+        (grant.clone(), ok(&json, pending), 200),
+        (grant, vec![Step::Bytes(failed)], 400),
+        (
+            format!("a={}&grant_type=x", "b".repeat(70 << 10)),
+            ok(&json, pending),
+            200,
+        ),
+        ("token=a&token=b".to_owned(), ok(&json, pending), 200),
+    ] {
+        let path = paths.next().unwrap();
+        rig.origins.on(path, move |_| steps.clone());
+        let answer = post(rig, way, (AUTH, path), FORM, &content);
+        let record = rig.record(way);
+        assert_eq!(
+            (answer.status, &answer.body[..]),
+            (expected, &pending[..]),
+            "{record}"
+        );
+        assert_eq!(rig.seen()[0].body, content.as_bytes());
+    }
+    // Tokens in chunks, in a form, and behind them another answer that nobody asked for.
+    let (access, body) = (
+        rig.secret("access").to_owned(),
+        format!("access_token={}&scope=", rig.secret("access")),
+    );
+    let (one, two) = body.split_at(20);
+    let chunks = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {FORM}\r\nTransfer-Encoding: chunked\r\n\r\n14\r\n{one}\r\n{:x}\r\n{two}\r\n0\r\n\r\n",
+        two.len()
+    );
+    let twice = [ok("", body.as_bytes()), ok("", body.as_bytes())].concat();
+    for steps in [vec![Step::Bytes(chunks.into_bytes())], twice] {
+        rig.origins.on("/token", move |_| steps.clone());
+        let answer = post(
+            rig,
+            way,
+            (AUTH, "/token"),
+            FORM,
+            "grant_type=authorization_code&client_id=form",
+        );
+        rig.record(way);
+        let text = answer.text();
+        assert!(
+            answer.status == 200 && text.ends_with("&scope=") && !text.contains(&access),
+            "{text}"
+        );
+        assert_eq!(text.len(), body.len());
+    }
+    rig.seen();
+}
+
+/// A login at a host that has another credential, or none that is allowed.
+fn a_login_is_for_no_host_that_is_not_the_sessions(rig: &Rig) {
+    let content = issued(rig).to_string();
+    rig.origins
+        .on("/token", move |_| ok("", content.as_bytes()));
+    for host in [GOOD, EVIL] {
+        let content =
+            format!("grant_type=authorization_code&client_id=bad&resource=https://{host}");
+        let answer = post(rig, Way::Connect, (AUTH, "/token"), FORM, &content);
+        refused(rig, Way::Connect, &answer, 502, "unmapped_token");
+    }
+    rig.seen();
+}
+
+fn an_operator_lets_tokens_pass(rig: &Rig) {
+    rig.origins.on("/token", |_| {
+        ok(
+            "",
+            br#"{"access_token":"not-a-canary","device_secret":"b"}"#,
+        )
+    });
+    let answer = post(
+        rig,
+        Way::Connect,
+        (PASSED, "/token"),
+        FORM,
+        "grant_type=authorization_code",
+    );
+    rig.record(Way::Connect);
+    assert!(
+        answer.status == 200 && answer.text().contains("not-a-canary"),
+        "{answer:?}"
+    );
+    rig.seen();
+}
