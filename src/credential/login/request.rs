@@ -51,8 +51,8 @@ impl Issuer {
         self.asked(&self.endpoint, members, secrets.client)
     }
 
-    /// The same with its client's secret itself, so that it can be asked where no configuration says
-    /// where that is kept.
+    /// The same with its client's secret itself, so that it can be asked where no configuration
+    /// says where that is kept.
     #[must_use]
     pub fn knowing(self, secret: Option<&Secret>) -> Self {
         let text = secret.and_then(|secret| std::str::from_utf8(secret.expose()).ok());
