@@ -105,13 +105,15 @@ impl Logins {
         told.get(&(session.clone(), name.clone())).cloned()
     }
 
-    /// The logins that live sessions made, by their names.
+    /// The rows of what live sessions logged in to.
     #[must_use]
-    pub fn taken(&self) -> Vec<CredentialName> {
+    pub fn taken(&self) -> Vec<RowName> {
         let of_sessions = self.store.held.of_sessions.lock();
-        let taken = of_sessions.iter();
-        let taken = taken.filter(|(_, own)| matches!(own, SessionGrant::Captured(..)));
-        taken.map(|((_, name), _)| name.clone()).collect()
+        let row = |own: &SessionGrant| match own {
+            SessionGrant::Captured(_, TokenPlace::Row(name)) => Some(name.clone()),
+            _ => None,
+        };
+        of_sessions.values().filter_map(row).collect()
     }
 
     /// The logins in the state: those that are kept, and those of sessions.
@@ -141,28 +143,20 @@ impl Logins {
         rows.write(&name, before, (login, tokens)).await
     }
 
-    /// Keeps for the user what a session logged in to last under this name. Returns whether there
-    /// was any.
+    /// Keeps for the user what a session logged in to. Returns whether it is still there.
     ///
     /// # Errors
     /// [`StoreError`] if it cannot be read or written.
-    pub async fn keep(&self, name: &CredentialName) -> Result<bool, StoreError> {
+    pub async fn keep(&self, of: &RowName) -> Result<bool, StoreError> {
         let rows = self.state()?;
-        let _lock = locked(rows, name).await?;
-        let mut latest: Option<RowLogin> = None;
-        for of in rows.names().await? {
-            if of.login == *name && of.grant.is_some() {
-                let row = rows.read(&of).await?;
-                latest = latest.into_iter().chain(row).max_by_key(|row| row.written);
-            }
-        }
-        let Some(row) = latest else {
+        let _lock = locked(rows, &of.login).await?;
+        let Some(row) = rows.read(of).await? else {
             return Ok(false);
         };
-        let kept = RowName::kept(name.clone());
+        let kept = RowName::kept(of.login.clone());
         let before = rows.read(&kept).await?.map_or(0, |row| row.version);
         rows.write(&kept, before, (&row.login, &row.tokens)).await?;
-        rows.remove(&row.name).await
+        rows.remove(of).await
     }
 
     /// Forgets all that is kept of a login, and ends its grants where the issuer takes that.

@@ -470,11 +470,12 @@ async fn what_a_session_logs_in_to_is_its_own_until_it_is_kept() {
         (Ok(8), Ok(8))
     );
     assert_eq!(stage.read()["oauth"]["access"], access(8).as_str());
-    assert_eq!(logins.rows().await.unwrap().len(), 1);
+    let rows = logins.rows().await.unwrap();
+    assert_eq!(rows.len(), 1);
     // Another process keeps it, and both go on with it.
     let other = stage.stores();
-    assert_eq!(other.logins().keep(&name()).await, Ok(true));
-    assert_eq!(other.logins().keep(&name()).await, Ok(false));
+    assert_eq!(other.logins().keep(&rows[0].name).await, Ok(true));
+    assert_eq!(other.logins().keep(&rows[0].name).await, Ok(false));
     assert_eq!(had(&stage.stores(), "three").await, Ok(2));
     other.logins().forget(&name()).await.unwrap();
     let revoked = stage.issuer.asked.lock().last().cloned().unwrap();
