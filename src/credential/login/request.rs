@@ -254,6 +254,7 @@ mod tests {
             endpoint: TokenEndpoint::parse("https://as.test/token").unwrap(),
             revocation: None,
             client: Some("an:id".into()),
+            client_secret: None,
             secret: shown.map(|shown| KeptClientSecret { from, shown }),
             scopes: vec!["read".into(), "write".into()],
             grant,

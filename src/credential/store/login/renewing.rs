@@ -201,12 +201,12 @@ impl Renewal<'_> {
     }
 }
 
-fn digest(token: &str) -> String {
+pub(super) fn digest(token: &str) -> String {
     hex(&Sha256::digest(token.as_bytes()))
 }
 
 /// What is left in the lock's file while a renewal is under way: which token was sent, and when.
-fn note(digest: &str) -> String {
+pub(super) fn note(digest: &str) -> String {
     let now = time::OffsetDateTime::from(SystemTime::now());
     let now = now.format(&time::format_description::well_known::Rfc3339);
     format!("{digest} {}", now.unwrap_or_default())

@@ -1,1 +1,506 @@
-//! Logins are renewed once, and none is lost.
+//! A login is renewed once for all, nothing of it is lost, and what ends it says so.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::{Request, StatusCode};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use super::super::{
+    HttpAnswer, HttpClient, SecretRef, SecretSource, StoreError, StoreFuture, Stores,
+};
+use super::lock::LoginLock;
+use super::{LoginSettings, Logins};
+use crate::credential::login::{
+    FileFormat, Issuer, Login, LoginFile, LoginPlace, LoginToken, RequestFormat, TokenEndpoint,
+    TokenGrant, TokenKind, Tokens,
+};
+use crate::message::Origin;
+use crate::names::{CredentialName, SessionId};
+use crate::state::{LoginRows, SealingKey, unix};
+
+type Hook = Box<dyn Fn() + Send + Sync>;
+
+/// An authorization server that rotates refresh tokens, and ends the family when a used one comes.
+#[derive(Default)]
+struct Rotating {
+    /// How many pairs it gave. The last refresh token is `REFRESH-n`; 0 if the family has ended.
+    last: Mutex<Option<usize>>,
+    asked: Mutex<Vec<String>>,
+    /// What happens while it answers.
+    meanwhile: Mutex<Option<Hook>>,
+    /// How it fails instead.
+    fails: Mutex<Option<StoreError>>,
+    life: Mutex<Option<u64>>,
+    delay: Duration,
+}
+
+impl Rotating {
+    fn answer(&self, content: &str) -> (StatusCode, Value) {
+        self.asked.lock().push(content.to_owned());
+        if content.starts_with("token=") {
+            return (StatusCode::OK, json!({}));
+        }
+        let mut last = self.last.lock();
+        match *last {
+            Some(n) if content.contains(&format!("refresh_token={}&", refresh(n))) => {
+                *last = Some(n + 1);
+                let (access, refresh) = (access(n + 1), refresh(n + 1));
+                let mut answer = json!({ "access_token": access, "refresh_token": refresh });
+                if let Some(life) = *self.life.lock() {
+                    answer["expires_in"] = life.into();
+                }
+                (StatusCode::OK, answer)
+            }
+            _ => {
+                *last = None;
+                (StatusCode::BAD_REQUEST, json!({ "error": "invalid_grant" }))
+            }
+        }
+    }
+}
+
+impl HttpClient for Rotating {
+    fn send<'a>(
+        &'a self,
+        _: &'a Origin,
+        request: Request<Zeroizing<Vec<u8>>>,
+    ) -> StoreFuture<'a, HttpAnswer> {
+        Box::pin(async move {
+            tokio::time::sleep(self.delay).await;
+            if let Some(cause) = self.fails.lock().clone() {
+                return Err(cause);
+            }
+            let content = String::from_utf8(request.body().to_vec()).unwrap();
+            let (status, answer) = self.answer(&content);
+            if let Some(hook) = self.meanwhile.lock().take() {
+                hook();
+            }
+            let content = Zeroizing::new(answer.to_string().into_bytes());
+            let location = None;
+            Ok(HttpAnswer {
+                status,
+                location,
+                content,
+            })
+        })
+    }
+}
+
+fn access(n: usize) -> String {
+    format!("ACCESS-CANARY-{n:04}")
+}
+
+fn refresh(n: usize) -> String {
+    format!("REFRESH-CANARY-{n:04}")
+}
+
+fn name() -> CredentialName {
+    CredentialName::new("claude").unwrap()
+}
+
+fn session(text: &str) -> SessionId {
+    SessionId::new(text).unwrap()
+}
+
+/// A user's folder with the file of a program, and an issuer.
+struct Stage {
+    folder: tempfile::TempDir,
+    issuer: Arc<Rotating>,
+    key: Arc<SealingKey>,
+    lock: Option<PathBuf>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self::with(Rotating::default())
+    }
+
+    fn with(issuer: Rotating) -> Self {
+        *issuer.last.lock() = Some(1);
+        *issuer.life.lock() = Some(3600);
+        let key = SealingKey::from_text(SealingKey::draw().unwrap().as_bytes());
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            issuer: Arc::new(issuer),
+            key: Arc::new(key.unwrap()),
+            lock: None,
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("credentials.json")
+    }
+
+    /// Writes the file with the pair of this number, which ends in so many seconds.
+    fn holds(&self, n: usize, ends_in: i64) -> &Self {
+        write(&self.path(), n, ends_in);
+        self
+    }
+
+    fn read(&self) -> Value {
+        serde_json::from_slice(&std::fs::read(self.path()).unwrap()).unwrap()
+    }
+
+    fn login(&self) -> Login {
+        let pointer = |kind, at: &str| (kind, at.to_owned());
+        let endpoint = |url| TokenEndpoint::parse(url).unwrap();
+        let token = |kind, origin: &str| LoginToken {
+            kind,
+            origins: [origin].iter().filter_map(|one| one.parse().ok()).collect(),
+            places: vec!["header:authorization:Bearer".parse().unwrap()],
+            shape: None,
+            claims: Vec::new(),
+        };
+        Login {
+            name: name(),
+            place: LoginPlace::File(LoginFile {
+                path: self.path(),
+                inside: "credentials.json".into(),
+                lock: self.lock.clone(),
+                format: FileFormat::Json,
+                members: vec![
+                    pointer(TokenKind::Access, "/oauth/access"),
+                    pointer(TokenKind::Refresh, "/oauth/refresh"),
+                ],
+                expires: Some("/oauth/expires".to_owned()),
+                renewed: None,
+                shown: Vec::new(),
+                filled: Vec::new(),
+            }),
+            issuer: Some(Issuer {
+                endpoint: endpoint("https://issuer.example/token"),
+                revocation: Some(endpoint("https://issuer.example/revoke")),
+                client: Some("client-1".to_owned()),
+                client_secret: None,
+                secret: None,
+                scopes: Vec::new(),
+                grant: TokenGrant::Refresh,
+                requests: RequestFormat::Form,
+            }),
+            tokens: vec![
+                token(TokenKind::Access, "https://api.example"),
+                token(TokenKind::Refresh, ""),
+            ],
+        }
+    }
+
+    fn settings(&self) -> LoginSettings {
+        let login = self.login();
+        let server = login.issuer.as_ref().unwrap().endpoint.origin.clone();
+        let client: Arc<dyn HttpClient> = self.issuer.clone();
+        let key = self.key.clone();
+        LoginSettings {
+            logins: vec![login],
+            clients: vec![(server, client)],
+            rows: Some((
+                self.rows(),
+                Arc::new(move || Box::pin(std::future::ready(Ok(key.clone())))),
+            )),
+        }
+    }
+
+    fn rows(&self) -> LoginRows {
+        LoginRows::at(self.folder.path().join("logins"))
+    }
+
+    /// The stores of one more process.
+    fn stores(&self) -> Stores {
+        Stores::new([]).with_logins(self.settings(), None)
+    }
+
+    fn asked(&self) -> usize {
+        self.issuer.asked.lock().len()
+    }
+}
+
+fn write(path: &std::path::Path, n: usize, ends_in: i64) {
+    let now = i64::try_from(unix(SystemTime::now())).unwrap();
+    let text = json!({
+        "oauth": { "access": access(n), "refresh": refresh(n), "expires": (now + ends_in) * 1000 },
+        "other": { "mcp": "kept" },
+    });
+    std::fs::write(path, text.to_string()).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o640)).unwrap();
+}
+
+fn source(stores: &Stores) -> SecretSource {
+    stores.source(&SecretRef::login(name(), TokenKind::Access))
+}
+
+async fn had(stores: &Stores, of: &str) -> Result<usize, StoreError> {
+    let read = source(stores).resolve(Some(&session(of))).await;
+    let read = read.map_err(|why| {
+        assert!(!format!("{why} {why:?}").contains("CANARY"));
+        why.cause
+    })?;
+    Ok((0..100)
+        .find(|n| read.secret.is(access(*n).as_bytes()))
+        .unwrap())
+}
+
+fn said(had: Result<usize, StoreError>) -> String {
+    had.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_token_that_has_ended_is_renewed_in_its_file_and_nothing_else_of_it_changes() {
+    let stage = Stage::new();
+    let stores = stage.holds(1, -5).stores();
+    for _ in 0..3 {
+        assert_eq!(had(&stores, "one").await, Ok(2));
+        assert_eq!(had(&stores, "two").await, Ok(2));
+    }
+    assert_eq!(stage.asked(), 1);
+    let now = stage.read();
+    assert_eq!(now["oauth"]["refresh"], refresh(2).as_str());
+    assert_eq!(now["other"]["mcp"], "kept");
+    let mode = std::fs::metadata(stage.path())
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o640);
+    assert!(stage.issuer.asked.lock()[0].contains("client_id=client-1"));
+    // A file that changed outside is taken as it is.
+    stage.holds(7, 3600);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    had(&stores, "one").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(had(&stores, "one").await, Ok(7));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_gateways_renew_once() {
+    let stage = Stage::with(Rotating {
+        delay: Duration::from_millis(200),
+        ..Rotating::default()
+    });
+    stage.holds(1, -5);
+    let mut all = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let stores = stage.stores();
+        all.spawn(async move { had(&stores, "exec").await });
+    }
+    assert!(all.join_all().await.iter().all(|had| *had == Ok(2)));
+    assert_eq!(stage.asked(), 1);
+}
+
+#[tokio::test]
+async fn a_refusal_is_believed_once_the_file_was_read_again() {
+    // Somebody renews outside while the gateway asks: theirs is used.
+    let stage = Stage::new();
+    let stores = stage.holds(1, -5).stores();
+    *stage.issuer.last.lock() = Some(5);
+    let path = stage.path();
+    *stage.issuer.meanwhile.lock() = Some(Box::new(move || write(&path, 6, 3600)));
+    assert_eq!(had(&stores, "one").await, Ok(6));
+    // Nobody did: the login is over, and the issuer is not asked again.
+    stage.holds(3, -5);
+    let stores = stage.stores();
+    let before = stage.asked();
+    for of in ["one", "two"] {
+        let why = said(had(&stores, of).await);
+        assert!(
+            why.contains("invalid_grant") && why.contains("log in again"),
+            "{why}"
+        );
+        assert!(why.contains(stage.path().to_str().unwrap()), "{why}");
+    }
+    assert_eq!(stage.asked(), before + 1);
+}
+
+#[tokio::test]
+async fn what_changed_while_the_issuer_answered_is_kept_beside_the_new_tokens() {
+    let stage = Stage::new();
+    let stores = stage.holds(1, -5).stores();
+    let path = stage.path();
+    *stage.issuer.meanwhile.lock() = Some(Box::new(move || {
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace("kept", "changed")).unwrap();
+    }));
+    assert_eq!(had(&stores, "one").await, Ok(2));
+    assert_eq!(stage.read()["other"]["mcp"], "changed");
+    assert_eq!(stage.read()["oauth"]["refresh"], refresh(2).as_str());
+    // A login made meanwhile is not overwritten.
+    let stores = stage.holds(2, -5).stores();
+    let path = stage.path();
+    *stage.issuer.meanwhile.lock() = Some(Box::new(move || write(&path, 9, 3600)));
+    assert_eq!(had(&stores, "one").await, Ok(9));
+}
+
+#[tokio::test]
+async fn while_the_issuer_cannot_be_reached_the_held_token_serves_until_it_ends() {
+    for cause in [
+        StoreError::NotConnected("no way".into()),
+        StoreError::BrokenOff("cut".into()),
+    ] {
+        let stage = Stage::new();
+        *stage.issuer.fails.lock() = Some(cause.clone());
+        // Written now with 2 s to live: at the end of its life it is due.
+        let stores = stage.holds(1, 1).stores();
+        assert_eq!(had(&stores, "one").await, Ok(1));
+        tokio::time::sleep(Duration::from_millis(1200)).await;
+        assert_eq!(had(&stores, "one").await, Err(cause));
+        *stage.issuer.fails.lock() = None;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert_eq!(had(&stores, "one").await, Ok(2));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_an_end_counts_an_hour() {
+    let stage = Stage::new();
+    *stage.issuer.life.lock() = None;
+    let logins = stage.holds(1, 3600).stores();
+    let tokens = Tokens {
+        access: access(1).into(),
+        refresh: Some(refresh(1).into()),
+        expires: Some(SystemTime::now()),
+        ..Tokens::default()
+    };
+    logins
+        .logins()
+        .take(&session("one"), &stage.login(), tokens)
+        .await
+        .unwrap();
+    for _ in 0..2 {
+        assert_eq!(had(&logins, "one").await, Ok(2));
+    }
+    let (ends, _) = logins.logins().held(&session("one"), &name()).unwrap();
+    let left = ends.unwrap().duration_since(SystemTime::now()).unwrap();
+    assert!(left > Duration::from_secs(3500) && left <= Duration::from_secs(3600));
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_used_says_why_and_what_to_do() {
+    let stage = Stage::new();
+    let path = stage.path();
+    let shown = path.display().to_string();
+    let none = said(had(&stage.stores(), "one").await);
+    assert!(none.contains("no login") && none.contains(&shown), "{none}");
+    stage.holds(1, 3600);
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let cut = said(had(&stage.stores(), "one").await);
+    assert!(
+        cut.contains(&shown) && cut.contains("log in again"),
+        "{cut}"
+    );
+    stage.holds(1, 3600);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o622)).unwrap();
+    let open = said(had(&stage.stores(), "one").await);
+    assert!(open.contains(&format!("chmod go-w {shown}")), "{open}");
+}
+
+#[tokio::test]
+async fn an_end_between_the_answer_and_the_disk_is_told_at_every_start() {
+    let stage = Stage::new();
+    stage.holds(1, -5);
+    // The process before sent this token.
+    let wait = Duration::ZERO;
+    let lock = LoginLock::take(&stage.rows(), &name(), None, wait).await;
+    let note = super::renewing::note(&super::renewing::digest(&refresh(1)));
+    lock.unwrap().unwrap().note(&note).unwrap();
+    *stage.issuer.last.lock() = None;
+    for _ in 0..2 {
+        let why = said(had(&stage.stores(), "one").await);
+        assert!(
+            why.contains("was ended or cut off") && why.contains("log in again"),
+            "{why}"
+        );
+    }
+    // If the issuer never saw it, nothing is lost.
+    *stage.issuer.last.lock() = Some(1);
+    assert_eq!(had(&stage.stores(), "one").await, Ok(2));
+}
+
+#[tokio::test]
+async fn the_programs_own_lock_is_waited_for_unless_it_is_stale() {
+    let mut stage = Stage::new();
+    let lock = stage.folder.path().join("program.lock");
+    stage.lock = Some(lock.clone());
+    std::fs::create_dir(&lock).unwrap();
+    let stores = stage.holds(1, -5).stores();
+    let (released, path) = (lock.clone(), stage.path());
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        write(&path, 4, 3600);
+        std::fs::remove_dir(released).unwrap();
+    });
+    assert_eq!(had(&stores, "one").await, Ok(4));
+    assert_eq!(stage.asked(), 0);
+    std::fs::create_dir(&lock).unwrap();
+    let folder = std::fs::File::open(&lock).unwrap();
+    folder
+        .set_modified(SystemTime::now() - Duration::from_secs(11))
+        .unwrap();
+    assert_eq!(had(&stage.holds(1, -5).stores(), "one").await, Ok(2));
+    assert!(!lock.exists());
+}
+
+#[tokio::test]
+async fn what_a_session_logs_in_to_is_its_own_until_it_is_kept() {
+    let stage = Stage::new();
+    let stores = stage.holds(8, 3600).stores();
+    let logins: Logins = stores.logins();
+    assert_eq!(had(&stores, "one").await, Ok(8));
+    let tokens = Tokens {
+        access: access(1).into(),
+        refresh: Some(refresh(1).into()),
+        expires: Some(SystemTime::now()),
+        ..Tokens::default()
+    };
+    logins
+        .take(&session("one"), &stage.login(), tokens)
+        .await
+        .unwrap();
+    // It is renewed in its row, and the reload knows it.
+    let reloaded = Stores::new([]).with_logins(stage.settings(), Some(&stores));
+    assert_eq!(had(&reloaded, "one").await, Ok(2));
+    assert_eq!(
+        (had(&stores, "two").await, had(&stage.stores(), "one").await),
+        (Ok(8), Ok(8))
+    );
+    assert_eq!(stage.read()["oauth"]["access"], access(8).as_str());
+    assert_eq!(logins.rows().await.unwrap().len(), 1);
+    // Another process keeps it, and both go on with it.
+    let other = stage.stores();
+    assert_eq!(other.logins().keep(&name()).await, Ok(true));
+    assert_eq!(other.logins().keep(&name()).await, Ok(false));
+    assert_eq!(had(&stage.stores(), "three").await, Ok(2));
+    other.logins().forget(&name()).await.unwrap();
+    let revoked = stage.issuer.asked.lock().last().cloned().unwrap();
+    assert!(
+        revoked.starts_with(&format!("token={}", refresh(2))),
+        "{revoked}"
+    );
+    assert_eq!(had(&stage.stores(), "four").await, Ok(8));
+    let forgotten = other.logins().forget(&name()).await.unwrap();
+    assert!(!forgotten.was_kept && !forgotten.is_revoked);
+}
+
+#[tokio::test]
+async fn a_session_that_logs_out_ends_its_own_login_and_not_the_users() {
+    let stage = Stage::new();
+    let stores = stage.holds(8, 3600).stores();
+    assert!(!stores.logins().end(&session("one"), &name()).await);
+    assert_eq!(had(&stores, "one").await, Err(StoreError::Ended));
+    assert_eq!(had(&stores, "two").await, Ok(8));
+    let tokens = Tokens {
+        access: access(1).into(),
+        ..Tokens::default()
+    };
+    let logins = stores.logins();
+    logins
+        .take(&session("one"), &stage.login(), tokens)
+        .await
+        .unwrap();
+    assert_eq!(had(&stores, "one").await, Ok(1));
+    assert!(logins.end(&session("one"), &name()).await);
+    assert!(logins.rows().await.unwrap().is_empty());
+    stores.end(&session("one")).await;
+}
