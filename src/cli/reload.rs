@@ -161,7 +161,7 @@ impl App {
             resolved,
         };
         let old = latest.read.config.clone();
-        let next = generation::next(&before, &old, &read, &self.captured())?;
+        let next = generation::next(&before, &old, &read, &self.captured(&read.resolved.stored))?;
         let change = self
             .prepare_change(source, &before, next, read.config.clone())
             .await?;
