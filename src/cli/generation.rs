@@ -92,23 +92,19 @@ fn following(
     (captured, origins): (&[CapturedLogin], Arc<OriginSettings>),
 ) -> Result<Snapshot, Failure> {
     let config = &read.config;
-    let captured = captured
-        .iter()
-        .filter(|one| one.is_beside(&read.resolved.stored));
-    let captured: Vec<&CapturedLogin> = captured.collect();
     let mut stored = read.resolved.stored.clone();
-    stored.extend(captured.iter().flat_map(|one| one.stored()));
+    stored.extend(captured.iter().flat_map(CapturedLogin::stored));
     let logins = read.resolved.logins.iter();
     let logins = logins.chain(captured.iter().map(|one| &one.login)).cloned();
     let logins: Vec<Login> = logins.collect();
     let credentials = next_credentials(&before.credentials, old, config, (stored, &logins))?;
     let mut sources = read.sources.clone();
-    sources.extend(captured.iter().map(|one| one.policies()));
+    sources.extend(captured.iter().map(CapturedLogin::policies));
     let policies = before.policies.next(&sources, config.facts.clone());
     let policies = policies.map_err(|problems| refused("the new policies", config, &problems))?;
     Ok(Snapshot {
         policies,
-        credentials: credentials.with_logins(known_logins(&read.resolved, &captured)),
+        credentials: credentials.with_logins(known_logins(&read.resolved, captured)),
         limits: config.limits.clone(),
         origins,
     })
@@ -116,11 +112,11 @@ fn following(
 
 /// The logins whose endpoints are known: those of the configuration, those of sessions, and those
 /// that presets know.
-fn known_logins(resolved: &ResolvedConfig, captured: &[&CapturedLogin]) -> KnownLogins {
+fn known_logins(resolved: &ResolvedConfig, captured: &[CapturedLogin]) -> KnownLogins {
     let known = |login: Login, holder| KnownLogin { login, holder };
     let configured = resolved.logins.iter().cloned();
     let configured = configured.map(|login| known(login, LoginHolder::Everyone));
-    let captured = captured.iter().map(|one| one.known());
+    let captured = captured.iter().map(CapturedLogin::known);
     let presets = preset::logins().filter_map(PresetLogin::begun);
     let presets = presets.map(|login| known(login, LoginHolder::Nobody));
     KnownLogins::new(configured.chain(captured).chain(presets))
