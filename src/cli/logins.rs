@@ -190,11 +190,18 @@ pub(super) fn offer(runtime: &Runtime, app: &App, made: &[RowName], terminal: &T
                 Ok(_) => terminal.entry_of_peer("login", &format!("kept: {login}")),
                 Err(error) => terminal.fail(&unkept(error)),
             },
-            Some(false) => terminal.entry_of_peer("login", &format!("not kept: {login}")),
-            None => terminal.entry_of_peer(
-                "login",
-                &format!("the command logged in: {login}. `gateway logins keep {name}` keeps it for later runs"),
-            ),
+            Some(false) => match runtime.block_on(logins.drop(row)) {
+                Ok(()) => terminal.entry_of_peer("login", &format!("not kept: {login}")),
+                Err(error) => terminal.fail(&unkept(error)),
+            },
+            None => {
+                let same = waiting.iter().filter(|one| one.login.name == *name);
+                let grant = row.name.grant.as_ref().filter(|_| same.count() > 1);
+                let grant = grant.map_or_else(String::new, |grant| format!(" --grant {grant}"));
+                let keeps = format!("`gateway logins keep {name}{grant}` keeps it for later runs");
+                let text = format!("the command logged in: {login}. {keeps}");
+                terminal.entry_of_peer("login", &text);
+            }
         }
     }
 }

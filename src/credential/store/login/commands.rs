@@ -159,6 +159,18 @@ impl Logins {
         rows.remove(of).await
     }
 
+    /// Removes what a session logged in to, and ends it where the issuer takes that.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be removed.
+    pub async fn drop(&self, of: &RowLogin) -> Result<(), StoreError> {
+        let rows = self.state()?;
+        let _lock = locked(rows, &of.name.login).await?;
+        rows.remove(&of.name).await?;
+        self.revoked(&of.login, &of.tokens).await;
+        Ok(())
+    }
+
     /// Forgets all that is kept of a login, and ends its grants where the issuer takes that.
     ///
     /// # Errors
