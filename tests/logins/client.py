@@ -1,7 +1,7 @@
 """A program with a login of its own, as it runs inside the sandbox (and outside, beside it): client.py COMMAND [ARGUMENTS]
 Prints one line of JSON. Reads and writes the file as Claude Code does."""
 
-import base64, hashlib, http.client, json, os, secrets, socket, ssl, sys, tempfile, time, urllib.error, urllib.parse, urllib.request
+import base64, hashlib, http.client, json, os, re, secrets, socket, ssl, sys, tempfile, time, urllib.error, urllib.parse, urllib.request
 from pathlib import Path
 
 HOME = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
@@ -151,6 +151,64 @@ def device(start, endpoint, url, client):
     return {"statuses": statuses, "text": text}
 
 
+def walk(url, **typed):
+    """Submits the forms of oidc-provider as a person does. Returns the address that it ends at, or its text."""
+    jar = urllib.request.HTTPCookieProcessor()
+    browser = urllib.request.build_opener(jar, Stay)
+    content = None
+    for _ in range(12):
+        try:
+            answer = browser.open(urllib.request.Request(url, content, {"accept": "text/html"}), timeout=20)
+        except urllib.error.HTTPError as error:
+            answer = error
+        text, content = answer.read().decode(errors="replace"), None
+        if to := answer.headers.get("location"):
+            url = urllib.parse.urljoin(url, to)
+            if url.startswith("https://client.test"):
+                return url
+        elif form := re.search(r'(?s)<form[^>]*action="([^"]+)"[^>]*>(.*?)</form>', text):
+            fields = {name: value for name, value in re.findall(r'<input[^>]*name="([^"]+)"(?:[^>]*value="([^"]*)")?', form[2])}
+            url = urllib.parse.urljoin(url, form[1])
+            content = urllib.parse.urlencode({**fields, **{name: value for name, value in typed.items() if name in fields or name in form[2]}}).encode()
+        else:
+            return text
+    return text
+
+
+def oidc(base, seconds):
+    """Four grants of a real server, calls over some renewals by the gateway, and one of its own."""
+    verifier = secrets.token_urlsafe(40)
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    redirect, scope, seen = "https://client.test/callback", "openid offline_access", {}
+    query = {"response_type": "code", "client_id": "app", "redirect_uri": redirect, "scope": scope, "prompt": "consent",
+             "code_challenge": challenge, "code_challenge_method": "S256"}
+    told = json.loads(ask(f"{base}/device/auth", {"client_id": "app", "scope": scope}, form=True)[1])
+    page = walk(told["verification_uri"], user_code=told["user_code"], login="ann", password="x", confirm="yes")
+    asked = {"client_id": "app", "device_code": told["device_code"], "grant_type": "urn:ietf:params:oauth:grant-type:device_code"}
+    status, text, _ = ask(f"{base}/token", asked, form=True)
+    own = json.loads(text).get("access_token", "")
+    seen |= {"device": status, "device_api": api(own, f"{base}/me")[0], "device_text": text[:300] if status != 200 else page[:0]}
+    ended = walk(f"{base}/auth?" + urllib.parse.urlencode(query), login="ann", password="x")
+    code = dict(urllib.parse.parse_qsl(urllib.parse.urlparse(ended).query)).get("code", "")
+    asked = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "client_id": "app", "code_verifier": verifier}
+    status, text, _ = ask(f"{base}/token", asked, form=True)
+    if status != 200:
+        return {"code": status, "text": text[:500], "ended": ended[:500]}
+    tokens, calls, end = json.loads(text), [], time.time() + float(seconds)
+    while time.time() < end:
+        calls.append(api(tokens["access_token"], f"{base}/me")[0])
+        time.sleep(0.5)
+    status, text, _ = renew(tokens["refresh_token"], f"{base}/token", "app", True)
+    seen |= {"calls": calls, "tokens": tokens, "refresh": status, "renewed": json.loads(text)}
+    status, text, _ = ask(f"{base}/token", {"grant_type": "client_credentials", "client_id": "machine", "client_secret": "a-secret-of-the-machine-of-40-characters-"}, form=True)
+    seen |= {"machine": status, "machine_text": text[:300]}
+    print("ready", flush=True)
+    sys.stdin.readline()
+    time.sleep(6)
+    status, text, _ = api(tokens["access_token"], f"{base}/me")
+    return {**seen, "after": status, "after_text": text[:400]}
+
+
 def show(url=API):
     """What is inside: the file, and whether the service takes its token."""
     if not FILE.exists():
@@ -164,6 +222,16 @@ def post(url, content, kind="form", fields="{}"):
     """One request, as it is."""
     status, text, _ = ask(url, dict(urllib.parse.parse_qsl(content)), json.loads(fields), form=kind == "form")
     return {"status": status, "text": text[:3000]}
+
+
+def docker():
+    """A registry's token, and what it is for: as docker pull does."""
+    auth = next(iter(json.loads((Path.home() / ".docker/config.json").read_text())["auths"].values()))["auth"]
+    status, text, _ = ask("https://auth.docker.io/token?service=registry.docker.io&scope=repository:library/lab:pull", None, {"authorization": f"Basic {auth}"})
+    if status != 200:
+        return {"token": status, "text": text[:500]}
+    status, more, _ = api(json.loads(text)["token"], "https://registry-1.docker.io/v2/library/lab/manifests/latest")
+    return {"status": status, "token": text, "text": more[:500]}
 
 
 def present(url, token):

@@ -1,6 +1,6 @@
 """The real programs, each logged in by its file alone and by its own login inside, in a terminal."""
 
-import json, time, urllib.parse, re
+import fcntl, json, os, re, struct, time, urllib.parse
 
 import server
 from typist import Typist
@@ -83,6 +83,9 @@ def by_login(lab, name):
     before = lab.served()
     then = [*login] if name == "gemini" else ["sh", "-c", " ".join(login) + " && " + " ".join(once)]
     typist = Typist(command(lab, then, name, fresh=True))
+    # Their own terminal, as a login gives it to them (TIOCGPTN).
+    number, = struct.unpack("I", fcntl.ioctl(typist.terminal, 0x80045430, bytes(4)))
+    os.chown(f"/dev/pts/{number}", lab.user, -1)
     for text, keys in screens:
         typist.see(text)
         typist.type(keys)

@@ -4,7 +4,7 @@
 Prints a line for each thing shown, and the figures. GATEWAY_LOGINS=full runs as long as the promise says.
 """
 
-import gzip, json, os, pwd, random, re, secrets, shutil, signal, statistics, subprocess, sys, threading, time
+import base64, gzip, io, json, os, pwd, random, re, shutil, signal, socket, statistics, subprocess, sys, tarfile, threading, time
 from pathlib import Path
 
 import server
@@ -26,13 +26,13 @@ class Lab(Desk):
     """A user with two projects, before an issuer and the services that take its tokens."""
 
     def __init__(self, row, gateway, life=5.0, extra=None, hosts=()):
-        self.issuer, self.row, self.failed = Issuer(life), row, []
+        self.issuer, self.row, self.failed, self.others = Issuer(life), row, [], {}
         super().__init__(gateway, [*server.HOSTS, *hosts], handler(self.issuer, extra), pwd.getpwnam("games").pw_uid)
         self.port = re.search(r'127\.0\.0\.1:(\d+)', self.config.read_text())[1]
         self.config.unlink()
         # The user's own file: it holds for all that the user runs, and for the gateway's own requests.
         self.write("home/.config/gateway/config.toml", f'[[origin]]\nmatch = "*"\nroots = ["{self.folder}/ca.pem"]\n'
-                   f'via = "http://127.0.0.1:{server.proxy(self.port)}"\n')
+                   f'via = "http://127.0.0.1:{server.proxy(self.port, self.others)}"\n')
         for project in ("project", "two"):
             shutil.copy(HERE / "client.py", self.write(f"home/{project}/client.py", ""))
         self.own()
@@ -62,8 +62,8 @@ class Lab(Desk):
         command = self.command([self.gateway, "exec", "-v", *flags, "--", *words], variables)
         return [str(self.home / project) if word == str(self.project) else word for word in command]
 
-    def start(self, client, **more):
-        return subprocess.Popen(self.line(client, **more), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def start(self, client, stdin=subprocess.DEVNULL, **more):
+        return subprocess.Popen(self.line(client, **more), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def does(self, client, limit=120, **more):
         """What a program in the sandbox said in JSON, if it did, and all that was said; nothing real is in it."""
@@ -141,7 +141,8 @@ def inside(pid):
 
 def canaries(lab, processes, told=""):
     """Looks for real tokens in all that a workload could reach, and in all that the gateway leaves."""
-    size, looked = 0, 0
+    size, looked, phantoms = 0, 0, 0
+    held = [json.loads(path.read_text())["claudeAiOauth"]["accessToken"].encode() for path in lab.home.glob(f".local/state/gateway/projects/*/home/{FILE}")]
     for process in processes:
         for one in inside(process.pid):
             try:
@@ -149,6 +150,7 @@ def canaries(lab, processes, told=""):
             except OSError:
                 continue
             size, looked = size + len(content), looked + 1
+            phantoms += any(one in content for one in held)
             lab.nothing_real(f"the memory of {one}", content)
     files = 0
     for folder, _, names in os.walk(lab.home):
@@ -159,8 +161,10 @@ def canaries(lab, processes, told=""):
                 if found := lab.issuer.real(path.read_bytes()):
                     lab.judge(f"no real token in {path}", found)
     lab.nothing_real("logs", told)
-    lab.figure(f"canaries: {looked} processes, {size >> 20} MiB of memory, {files} files, {len(lab.issuer.issued)} tokens looked for")
-    return looked
+    lab.figure(f"canaries: {looked} processes, {size >> 20} MiB of memory, {files} files, {len(lab.issuer.issued)} tokens looked for; "
+               f"phantoms found in {phantoms}")
+    # The search finds what is there.
+    return phantoms
 
 
 def crowd(gateway, clients):
@@ -171,7 +175,7 @@ def crowd(gateway, clients):
         began = time.time()
         beside = subprocess.Popen(lab.command(["python3", "client.py", "outside", str(seconds + 15), lab.port, str(lab.folder / "ca.pem")]),
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        running = [lab.start(["use", str(seconds), "0.4", os.environ.get("OWN", "7")], project=("project", "two")[n % 2]) for n in range(20)]
+        running = [lab.start(["use", str(seconds)], project=("project", "two")[n % 2]) for n in range(20)]
         time.sleep(seconds * 0.6)
         lab.judge("no real token in the sandboxes", "" if canaries(lab, running[:4]) else "no sandbox was found")
         answers = [(answer(said), said + told) for said, told in (one.communicate(timeout=seconds + 120) for one in running)]
@@ -212,6 +216,8 @@ def by_file(gateway, clients):
         text = json.loads(got.get("text") or "{}")
         wrong = "" if got.get("status") == 200 and text.get("access_token") == seen[0][0] and text.get("refresh_token") == seen[0][1] else said
         lab.judge("a program's own renewal is answered with its phantoms", wrong or ("" if text.get("expires_in", 0) > 600 else text))
+        got, said = lab.does(["use", "7"], flags=[*PROFILE, "-vvv"], variables={"RUST_LOG": "trace"})
+        lab.judge(f"logs at their most talkative ({len(said) >> 10} KiB) hold no token", "" if got.get("failures") == 0 else said)
         got, said = lab.does(["present", "https://api.anthropic.com/echo", seen[0][0]])
         lab.judge("a service that shows the token, and former ones, shows none inside", "" if got.get("status") == 200 and "seen" in got["text"] else said)
         lab.issuer.dead.update(family for family, _ in lab.issuer.access.values())
@@ -432,6 +438,100 @@ def files(lab, mine):
         lab.judge(f"the next run of {project} is the user's own account", "" if used == {family} else f"{used} {family} {said}")
 
 
+def oidc(gateway, clients):
+    """A real authorization server: four grants, rotation by the gateway, and what it does when a used token comes."""
+    with Lab("oidc", gateway, hosts=["oidc.test"]) as lab:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = lab.others["oidc.test"] = probe.getsockname()[1]
+        pair, packages = [str(lab.folder / name) for name in ("key.pem", "leaf.pem")], clients / "oidc/node_modules"
+        node = subprocess.Popen(["node", HERE / "oidc.mjs", str(port), "https://oidc.test", *pair, packages], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        told = []
+        threading.Thread(target=lambda: told.extend(line for line in node.stdout), daemon=True).start()
+        wait(lambda: "ready\n" in told)
+        events = lambda: [json.loads(line) for line in list(told) if line.startswith("{")]
+        tokens = lambda name: [one["token"] for one in events() if one["name"] == name]
+        running = lab.start(["oidc", "https://oidc.test", "12"], stdin=subprocess.PIPE, flags=["--allow", "oidc.test"])
+        said = running.stdout.readline()
+        renewals = [one for one in events() if one["name"] == "grant.success" and one["kind"] == "refresh_token"]
+        if said == "ready\n":
+            # A used one of the code's family (the first is of the device), from somebody else: the server ends the family.
+            client = subprocess.run(["curl", "-sk", "--resolve", f"oidc.test:{port}:127.0.0.1", f"https://oidc.test:{port}/token", "-d",
+                                     f"grant_type=refresh_token&client_id=app&refresh_token={tokens('refresh_token.saved')[1]}"], capture_output=True, text=True)
+            lab.judge("a used refresh token is refused by the server", "" if "invalid_grant" in client.stdout else client.stdout)
+        out, err = running.communicate("\n", timeout=60)
+        node.kill()
+        got, all = answer(said + out), said + out + err
+        every = [token for name in ("access_token.saved", "client_credentials.saved", "refresh_token.saved") for token in tokens(name)]
+        lab.judge("the client has no real token", [token for token in every if token in all] or ("" if len(every) > 4 else f"{every} {told[:5]}"))
+        calls = got.get("calls", [])
+        lab.figure(f"{len(calls)} calls in 12 s with tokens of 5 s, {len(renewals)} renewals by the gateway, {len(every)} tokens issued")
+        lab.judge("code with PKCE, and calls over renewals", "" if calls and set(calls) == {200} and len(renewals) >= 2 else f"{calls} {len(renewals)} {all}")
+        lab.judge("its own renewal", "" if got.get("refresh") == 200 and got["renewed"]["refresh_token"] == got["tokens"]["refresh_token"] else all)
+        lab.judge("client credentials", "" if got.get("machine") == 200 else all)
+        lab.judge("device flow", "" if got.get("device") == 200 == got.get("device_api") else all)
+        lab.judge("after the family ended, it is told", "" if got.get("after") not in (None, 200) else all)
+    return lab.failed
+
+
+def wait(holds, limit=20):
+    end = time.monotonic() + limit
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+# For each: the login, its file with a token, the command, and what must be seen of it.
+REGISTRIES = {
+    "npm": ("npmrc", ".npmrc", "//registry.npmjs.org/:_authToken={}\n", "npm whoami", "ann"),
+    "npm publish": ("npmrc", ".npmrc", "//registry.npmjs.org/:_authToken={}\n",
+                    "mkdir -p lab && cd lab && echo '{\"name\": \"lab\", \"version\": \"1.0.0\"}' > package.json && npm publish", "+ lab@1.0.0"),
+    "git": ("git-credentials", ".git-credentials", "https://ann:{}@github.com\n",
+            "git -c credential.helper=store ls-remote https://github.com/octo/hello.git", "refs/heads/main"),
+    "netrc": ("netrc", ".netrc", "machine api.stranger.test\n  login ann\n  password {}\n", "curl -sS -n https://api.stranger.test/x", "{}"),
+    "twine": ("pypirc", ".pypirc", "[distutils]\nindex-servers = pypi\n[pypi]\nusername = __token__\npassword = {}\n",
+              "twine upload --disable-progress-bar --non-interactive lab-1.0.tar.gz", "View at"),
+    "docker": ("docker", ".docker/config.json", json.dumps({"auths": {"https://index.docker.io/v1/": {"auth": "{}"}}}), "python3 client.py docker", '"status": 200'),
+}
+
+
+def registry(request, place, content):
+    """What registries answer those who are logged in: with the token as a bearer or as a password."""
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    token = base64.b64decode(value).decode(errors="replace").partition(":")[2] if scheme == "Basic" else value
+    good = request.issuer.good(token)
+    request.issuer.seen.append((time.time(), place, "", good))
+    if not good:
+        return 401, b"{}", {"www-authenticate": 'Basic realm="lab"'}
+    if place == "auth.docker.io/token":
+        return 200, {"token": request.issuer.grant("auth.stranger.test/token")["access_token"], "expires_in": 300}
+    if place.endswith("/info/refs"):
+        refs = b"".join(b"%04x%s" % (len(line) + 4, line) for line in (b"# service=git-upload-pack\n",)) + b"0000"
+        line = b"%s refs/heads/main\0agent=lab\n" % (b"1" * 40)
+        return 200, refs + b"%04x%s0000" % (len(line) + 4, line), {"content-type": "application/x-git-upload-pack-advertisement"}
+    return 200, {"username": "ann"} if place.endswith("whoami") else {}
+
+
+def registries(gateway, clients):
+    """Package managers and git, by their own files."""
+    with Lab("registries", gateway, life=3600, extra=registry) as lab:
+        with tarfile.open(lab.project / "lab-1.0.tar.gz", "w:gz") as archive:
+            for file, content in {"PKG-INFO": b"Metadata-Version: 2.1\nName: lab\nVersion: 1.0\n", "lab.py": b""}.items():
+                about = tarfile.TarInfo(f"lab-1.0/{file}")
+                about.size = len(content)
+                archive.addfile(about, io.BytesIO(content))
+        lab.own()
+        path = f"{clients}/venv/bin:/usr/local/bin:/usr/bin:/bin"
+        for name, (login, file, text, script, seen) in REGISTRIES.items():
+            token = lab.issuer.grant("auth.stranger.test/token")["access_token"]
+            lab.put(file, text.replace("{}", base64.b64encode(f"ann:{token}".encode()).decode() if login == "docker" else token))
+            before = lab.served()
+            _, said = lab.does(script, flags=["--login", login, "--see", str(clients)], variables={"PATH": path})
+            lab.judge(f"{name}: by its file", "" if seen in said and lab.served() > before else said)
+            (lab.home / file).unlink()
+        canaries(lab, [])
+    return lab.failed
+
+
 def real(gateway, clients):
     """Claude Code, Codex, Gemini CLI and gh themselves."""
     with Lab("programs", gateway, life=5) as lab:
@@ -440,7 +540,7 @@ def real(gateway, clients):
     return lab.failed
 
 
-ROWS = {"programs": real, "crowd": crowd, "file": by_file, "captured": captured, "killed": killed, "attacks": attacks}
+ROWS = {"oidc": oidc, "registries": registries, "programs": real, "crowd": crowd, "file": by_file, "captured": captured, "killed": killed, "attacks": attacks}
 
 
 def main():

@@ -20,7 +20,7 @@ ENDPOINTS = {
 }
 HOSTS = ["api.anthropic.com", "platform.claude.com", "claude.ai", "claude.com", "downloads.claude.ai", "api.openai.com", "chatgpt.com", "auth.openai.com",
          "cloudcode-pa.googleapis.com", "oauth2.googleapis.com", "www.googleapis.com", "accounts.google.com", "github.com", "api.github.com",
-         "auth.stranger.test", "api.stranger.test", "auth.evil.test", "registry.npmjs.org", "upload.pypi.org", "index.docker.io"]
+         "auth.stranger.test", "api.stranger.test", "auth.evil.test", "registry.npmjs.org", "upload.pypi.org", "auth.docker.io", "registry-1.docker.io"]
 CLAUDE, CODEX = "9d1c250a-e61b-44d9-88ed-5944d1962f5e", "app_EMoamEEZ73f0CkXaXp7hrann"
 SCOPES = ["user:inference", "user:profile"]
 
@@ -136,8 +136,9 @@ class Issuer:
         return 400, {"error": "unsupported_grant_type"}
 
 
-def proxy(port):
-    """A proxy that leads all CONNECT to one port, as a company's own: the gateway's requests take it too. Returns its port."""
+def proxy(port, others):
+    """A proxy that leads CONNECT to one port, and that to some hosts elsewhere, as a company's own: the gateway's requests take it too.
+    Returns its port."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=100)
 
     def copy(one, other):
@@ -152,7 +153,8 @@ def proxy(port):
         head = b""
         while not head.endswith(b"\r\n\r\n") and (byte := client.recv(1)):
             head += byte
-        service = socket.create_connection(("127.0.0.1", port))
+        host = head.decode().split(" ")[1:2][0].rpartition(":")[0] if head else ""
+        service = socket.create_connection(("127.0.0.1", others.get(host, port)))
         client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
         threading.Thread(target=copy, args=(client, service), daemon=True).start()
         copy(service, client)
