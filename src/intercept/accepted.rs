@@ -98,6 +98,7 @@ impl Addressed {
             as_websocket_get(&mut request, protocol)?;
         }
         method::check(request.method())?;
+        fields::trim(request.headers_mut());
         fields::check(request.headers(), request.version())?;
         let origin = message::agree(
             &connection.claims(),

@@ -294,10 +294,6 @@ pub const MET: &[(&str, &str)] = &[
     ("handshake_timeout", "curl -sS https://slow.test/"),
     ("timeout", "curl -sS http://slow.test/"),
     (
-        "field_value",
-        "curl -sS -H 'X-Note: a ' https://allowed.test/",
-    ),
-    (
         "batch",
         "curl -sS -X POST -H \"Authorization: Bearer $READER\" 'https://reader.test/$batch'",
     ),

@@ -33,9 +33,6 @@ pub enum FieldsMalformed {
         "a field name holds something else than letters, digits and `-`, which origins read in several ways"
     )]
     Name,
-    /// A value that starts or ends with white space, which the other version of HTTP would trim.
-    #[error("a field value begins or ends with white space")]
-    Value,
 }
 
 impl FieldsMalformed {
@@ -48,7 +45,6 @@ impl FieldsMalformed {
             FieldsMalformed::Duplicate => ReasonCode::FieldDuplicate,
             FieldsMalformed::Alias => ReasonCode::FieldAlias,
             FieldsMalformed::Name => ReasonCode::FieldName,
-            FieldsMalformed::Value => ReasonCode::FieldValue,
         }
     }
 }
@@ -56,8 +52,7 @@ impl FieldsMalformed {
 /// Checks that a request's fields have one meaning, in either version of HTTP.
 ///
 /// Checks bounds first (100 fields, 32 KiB as HTTP/1.1 counts), then repeated single-valued names,
-/// underscore aliases, white space at the ends of values, and fields that HTTP/2 does not allow
-/// (RFC 9113 §8.2.2).
+/// underscore aliases, and fields that HTTP/2 does not allow (RFC 9113 §8.2.2).
 ///
 /// # Errors
 /// [`FieldsMalformed`] by cause.
@@ -78,16 +73,28 @@ pub fn check(fields: &HeaderMap, version: Version) -> Result<(), FieldsMalformed
     if fields.len() != fields.keys_len() {
         check_duplicates(fields)?;
     }
-    for (name, value) in fields {
+    for name in fields.keys() {
         if !is_plain_name(name.as_str()) && (is_alias(name) || has_twin(name, fields)) {
             return Err(FieldsMalformed::Alias);
         }
-        let edge = |byte: Option<&u8>| byte.is_some_and(|b| matches!(b, b' ' | b'\t'));
-        if edge(value.as_bytes().first()) || edge(value.as_bytes().last()) {
-            return Err(FieldsMalformed::Value);
-        }
     }
     Ok(())
+}
+
+/// Removes white space at the ends of values, as readers of HTTP/1.1 do (RFC 9110 §5.5), so that
+/// both versions of HTTP carry one value. Clients send it over HTTP/2 all the same (gh 2.23).
+pub fn trim(fields: &mut HeaderMap) {
+    for value in fields.values_mut() {
+        let edge = |byte: Option<&u8>| byte.is_some_and(|b| matches!(b, b' ' | b'\t'));
+        let bytes = value.as_bytes();
+        if edge(bytes.first()) || edge(bytes.last()) {
+            let is_sensitive = value.is_sensitive();
+            if let Ok(mut trimmed) = HeaderValue::from_bytes(bytes.trim_ascii()) {
+                trimmed.set_sensitive(is_sensitive);
+                *value = trimmed;
+            }
+        }
+    }
 }
 
 /// Checks that all origins read every name alike: it has only letters, digits and `-`.
