@@ -5,9 +5,10 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -18,7 +19,7 @@ const ACCESS: &str = "access-CANARY-0123456789abcdef";
 const REFRESH: &str = "refresh-CANARY-0123456789abcdef";
 const SECRET: &str = "a-client+secret-CANARY";
 
-/// An issuer: what it was asked, and how often a code was asked for that nobody had typed yet.
+/// An issuer, and a service that takes its tokens: what each was asked.
 #[derive(Clone, Default)]
 struct Issuer {
     asked: Arc<Mutex<Vec<(String, String)>>>,
@@ -33,7 +34,8 @@ impl Issuer {
         let issuer = self.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                issuer.serve(stream.unwrap());
+                let issuer = issuer.clone();
+                std::thread::spawn(move || issuer.serve(stream.unwrap()));
             }
         });
         address
@@ -42,7 +44,7 @@ impl Issuer {
     fn serve(&self, stream: TcpStream) {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let (mut head, mut line) = (String::new(), String::new());
-        while reader.read_line(&mut line).unwrap() > 2 {
+        while reader.read_line(&mut line).is_ok_and(|length| length > 2) {
             head.push_str(&std::mem::take(&mut line));
         }
         let length = head.lines().find_map(|line| {
@@ -53,9 +55,11 @@ impl Issuer {
         let mut content = vec![0; length.unwrap_or(0)];
         reader.read_exact(&mut content).unwrap();
         let content = String::from_utf8(content).unwrap();
-        let path = head.split(' ').nth(1).unwrap().to_owned();
+        let Some(path) = head.split(' ').nth(1).map(str::to_owned) else {
+            return;
+        };
         let (status, answer) = self.answer(&path, &head, &content);
-        self.asked.lock().unwrap().push((path, content));
+        self.asked.lock().unwrap().push((path, head + &content));
         let answer = answer.to_string();
         let _ = write!(
             &stream,
@@ -71,10 +75,14 @@ impl Issuer {
         });
         let refused = |word: &str| (400, json!({ "error": word }));
         let basic = STANDARD.encode("own-client:a-client%2Bsecret-CANARY");
+        // As a password, or where only its row says it.
         let has_secret = head
             .to_lowercase()
-            .contains(&format!("authorization: basic {basic}").to_lowercase());
+            .contains(&format!("authorization: basic {}", basic.to_lowercase()))
+            || form(content, "client_secret")
+                .is_some_and(|secret| path == "/revoke" && secret.contains("CANARY"));
         match (path, form(content, "grant_type").as_deref()) {
+            ("/api", _) => (200, json!({})),
             _ if !has_secret => refused("invalid_client"),
             ("/device", _) if form(content, "scope").as_deref() != Some("read%20write") => {
                 refused("invalid_scope")
@@ -101,6 +109,7 @@ impl Issuer {
                     _ => refused("invalid_grant"),
                 }
             }
+            ("/token", Some("client_credentials")) => (200, tokens),
             ("/revoke", _) => (200, json!({})),
             _ => refused("unsupported_grant_type"),
         }
@@ -165,6 +174,121 @@ fn a_code_is_typed_on_another_device() {
     );
     assert!(!said.contains('\u{1b}'), "{said}");
     assert!(said.contains("logged in: crm, as me@example.org"), "{said}");
+    for entry in walk(folder.path()) {
+        let text = fs::read(&entry).unwrap();
+        let holds = |secret: &str| {
+            text.windows(secret.len())
+                .any(|part| part == secret.as_bytes())
+        };
+        assert!(!holds(ACCESS) && !holds(REFRESH), "{}", entry.display());
+    }
+    let listed = ends(gateway(folder.path(), &["logins", "--json"]), 0);
+    let listed: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+    let one = &listed["logins"][0];
+    let told = ["name", "account", "place"].map(|member| one[member].as_str().unwrap());
+    assert_eq!(told, ["crm", "me@example.org", "state"]);
+    assert_eq!(
+        (&one["kept"], &one["hosts"][0]),
+        (&json!(true), &json!("https://crm.test"))
+    );
+    let said = ends(gateway(folder.path(), &["logins"]), 0);
+    assert!(
+        said.contains("crm, as me@example.org  kept  until 2"),
+        "{said}"
+    );
+    let said = ends(gateway(folder.path(), &["logins", "keep", "crm"]), 1);
+    assert!(said.contains("no login `crm` waits to be kept"), "{said}");
+    let said = ends(gateway(folder.path(), &["logins", "forget", "crm"]), 0);
+    assert!(
+        said.contains("forgotten: crm; its issuer ended it"),
+        "{said}"
+    );
+    let asked = issuer.asked.lock().unwrap().pop().unwrap();
+    assert!(
+        asked.0 == "/revoke" && asked.1.contains(REFRESH),
+        "{asked:?}"
+    );
+    let said = ends(gateway(folder.path(), &["logins", "forget", "crm"]), 1);
+    assert!(said.contains("no login `crm` is kept"), "{said}");
+}
+
+/// All files below a folder.
+fn walk(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| {
+            if path.is_dir() {
+                walk(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn a_token_is_made_of_a_clients_secret_and_the_workload_has_its_phantom() {
+    let (folder, issuer) = (tempfile::tempdir().unwrap(), Issuer::default());
+    let address = issuer.start();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let lines = format!(
+        "grant = \"client_credentials\"\nenv = [\"CRM\"]\n\
+         [[origin]]\nmatch = \"{address}\"\ncleartext = true\naddresses = [\"127.0.0.1/32\"]\n\
+         [[listener]]\nkind = \"proxy\"\naddress = \"{port}\"\nany_user = true\n\
+         [policy]\nrules = \"permit(principal, action, resource);\"\n\
+         [phantoms]\nenv_file = \"phantoms.env\""
+    );
+    configure(folder.path(), &address, &lines);
+    let file = folder.path().join("gateway.toml");
+    let text = fs::read_to_string(&file)
+        .unwrap()
+        .replace("https://crm.test", &address);
+    fs::write(&file, text).unwrap();
+    let serve = gateway(folder.path(), &["serve", "--config", "gateway.toml"]);
+    let mut serve = Ended(serve);
+    let until = Instant::now() + Duration::from_secs(20);
+    let phantom = loop {
+        let held = fs::read_to_string(folder.path().join("phantoms.env")).unwrap_or_default();
+        match held.lines().find_map(|line| line.strip_prefix("CRM=")) {
+            Some(phantom) if TcpStream::connect(port).is_ok() => break phantom.to_owned(),
+            _ if serve.0.try_wait().unwrap().is_some() || Instant::now() > until => {
+                panic!("{held}")
+            }
+            _ => std::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    assert!(!phantom.contains("CANARY"), "{phantom}");
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(port).unwrap();
+        write!(
+            stream,
+            "GET {address}/api HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {phantom}\r\nconnection: close\r\n\r\n",
+            address.strip_prefix("http://").unwrap()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let asked = issuer.asked.lock().unwrap();
+    let of = |path: &'static str| asked.iter().filter(move |(known, _)| known == path);
+    assert!(of("/api").all(|(_, asked)| asked.contains(&format!("Bearer {ACCESS}"))));
+    assert_eq!((of("/api").count(), of("/token").count()), (3, 1));
+}
+
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Sends a request as a browser would, and returns what it gets.

@@ -7,6 +7,7 @@ use super::failure::Failure;
 use super::generation;
 use super::reloading::ReadConfig;
 use super::session_logins::CapturedLogin;
+use crate::credential::Stored;
 use crate::credential::login::{AskedTokens, Login, TokenKind, Tokens, UnmappedToken};
 use crate::gateway::{CaptureFuture, Captures, Snapshot};
 use crate::names::SessionId;
@@ -106,17 +107,17 @@ impl App {
         login: CapturedLogin,
     ) -> Result<Snapshot, Failure> {
         self.logins.add(login.clone());
-        let next = generation::with_logins(before, read, &self.captured());
+        let next = generation::with_logins(before, read, &self.captured(&read.resolved.stored));
         next.inspect_err(|_| self.logins.remove(&login))
     }
 
-    /// The logins that live sessions made.
-    pub(super) fn captured(&self) -> Vec<CapturedLogin> {
+    /// The logins that live sessions made, beside the credentials of a configuration.
+    pub(super) fn captured(&self, stored: &[Stored]) -> Vec<CapturedLogin> {
         let live = |id: &SessionId| {
             let session = self.shared.sessions.get(id);
             session.is_some_and(|session| !session.is_over())
         };
-        self.logins.of_live(live)
+        self.logins.of_live(live, stored)
     }
 }
 

@@ -31,7 +31,9 @@ use super::resolve::{ResolvedConfig, known_secrets};
 use super::said::Said;
 use super::shell_loans::{SecretAnswers, ShellLoans};
 use super::terminal::{Terminal, safe};
-use super::{git_access, into, log, ports, project_file, registries, serving, written};
+use super::{
+    git_access, into, log, login_loans, ports, project_file, registries, serving, written,
+};
 use crate::body::Limit;
 use crate::config::{AGENTS, Config, MORE, REACH, SEE, SandboxFlags, state};
 use crate::credential::preset;
@@ -131,6 +133,9 @@ impl Exec {
         launch
             .variables
             .extend(git_access::variables(resolved.bindings()));
+        launch
+            .hide
+            .extend(login_loans::moved_files(&resolved.logins));
         registries::tell(&resolved, &mut launch);
         let mut plan = launching::plan(launch)?;
         launching::recover(&plan.mounts.projects, terminal)?;

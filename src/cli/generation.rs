@@ -8,16 +8,18 @@ use super::reloading::ReadConfig;
 use super::resolve::ResolvedConfig;
 use super::session_logins::CapturedLogin;
 use super::shell_loans::ShellLoans;
+pub(super) use super::store_clients::failed;
+use super::store_clients::vault;
 use super::terminal_text::as_argument;
 use super::{granted as grants, lending, login_stores};
 use crate::config::{self, Config};
 use crate::credential::login::{Issuer, KnownLogin, KnownLogins, Login, LoginHolder};
 use crate::credential::preset::{self, PresetLogin};
-use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores, Vault, VaultSettings};
+use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores};
 use crate::gateway::{Snapshot, chain};
 use crate::message::{Origin, OriginPattern};
 use crate::origin::resolve::StubResolver;
-use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
+use crate::origin::{OriginRule, OriginSettings};
 use crate::policy::{Generation, Policies, Problems, Source, generate};
 use crate::session::{BindingMalformed, Bindings};
 
@@ -90,23 +92,19 @@ fn following(
     (captured, origins): (&[CapturedLogin], Arc<OriginSettings>),
 ) -> Result<Snapshot, Failure> {
     let config = &read.config;
-    let captured = captured
-        .iter()
-        .filter(|one| one.is_beside(&read.resolved.stored));
-    let captured: Vec<&CapturedLogin> = captured.collect();
     let mut stored = read.resolved.stored.clone();
-    stored.extend(captured.iter().flat_map(|one| one.stored()));
+    stored.extend(captured.iter().flat_map(CapturedLogin::stored));
     let logins = read.resolved.logins.iter();
     let logins = logins.chain(captured.iter().map(|one| &one.login)).cloned();
     let logins: Vec<Login> = logins.collect();
     let credentials = next_credentials(&before.credentials, old, config, (stored, &logins))?;
     let mut sources = read.sources.clone();
-    sources.extend(captured.iter().map(|one| one.policies()));
+    sources.extend(captured.iter().map(CapturedLogin::policies));
     let policies = before.policies.next(&sources, config.facts.clone());
     let policies = policies.map_err(|problems| refused("the new policies", config, &problems))?;
     Ok(Snapshot {
         policies,
-        credentials: credentials.with_logins(known_logins(&read.resolved, &captured)),
+        credentials: credentials.with_logins(known_logins(&read.resolved, captured)),
         limits: config.limits.clone(),
         origins,
     })
@@ -114,11 +112,11 @@ fn following(
 
 /// The logins whose endpoints are known: those of the configuration, those of sessions, and those
 /// that presets know.
-fn known_logins(resolved: &ResolvedConfig, captured: &[&CapturedLogin]) -> KnownLogins {
+fn known_logins(resolved: &ResolvedConfig, captured: &[CapturedLogin]) -> KnownLogins {
     let known = |login: Login, holder| KnownLogin { login, holder };
     let configured = resolved.logins.iter().cloned();
     let configured = configured.map(|login| known(login, LoginHolder::Everyone));
-    let captured = captured.iter().map(|one| one.known());
+    let captured = captured.iter().map(CapturedLogin::known);
     let presets = preset::logins().filter_map(PresetLogin::begun);
     let presets = presets.map(|login| known(login, LoginHolder::Nobody));
     KnownLogins::new(configured.chain(captured).chain(presets))
@@ -195,29 +193,6 @@ fn ambiguous(error: &BindingMalformed) -> Failure {
     Failure::usage("the credentials are refused")
         .because(error.to_string())
         .next("see docs/config.md, `[[credential]]`")
-}
-
-/// Creates the Vault client and its connection settings.
-pub(super) fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
-    let identity = settings
-        .client_certificate()
-        .map(|(chain, key)| ClientIdentity {
-            chain: chain.to_vec(),
-            key: key.clone(),
-        });
-    let client = StoreClient::new(
-        settings.servers.clone(),
-        settings.roots.clone(),
-        identity,
-        config.store_way(&settings.servers),
-    )
-    .map_err(|error| failed("the way to the vault", &error))?;
-    Ok((settings.clone(), Arc::new(client)))
-}
-
-/// Says that a part cannot be set up.
-pub fn failed(what: &str, error: &dyn std::error::Error) -> Failure {
-    Failure::of(format!("{what} cannot be set up"), error)
 }
 
 fn refused(what: &str, config: &Config, problems: &Problems) -> Failure {

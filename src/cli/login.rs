@@ -10,14 +10,13 @@ use clap::Args;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
-use zeroize::Zeroizing;
 
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
 use super::terminal::{Terminal, safe};
 use super::{generation, logins, serving};
 use crate::config::{Config, ConfiguredLogin};
-use crate::credential::login::{Issuer, Login, TokenEndpoint, TokenGrant, Tokens};
+use crate::credential::login::{Issuer, Login, RequestMembers, TokenEndpoint, TokenGrant, Tokens};
 use crate::credential::{CachedSecret, HttpAnswer, HttpClient, Stores};
 use crate::gateway::chain;
 use crate::origin::StoreClient;
@@ -32,7 +31,7 @@ pub(super) struct LoginCommand {
 }
 
 /// An issuer that is asked for tokens.
-struct Asked<'a> {
+struct AskedIssuer<'a> {
     issuer: &'a Issuer,
     client: Arc<dyn HttpClient>,
     secret: Option<CachedSecret>,
@@ -44,9 +43,6 @@ struct Asked<'a> {
 struct IssuerError {
     error: String,
 }
-
-/// The members of a request.
-type Members<'a> = Vec<(&'a str, Zeroizing<String>)>;
 
 impl LoginCommand {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
@@ -104,7 +100,7 @@ async fn log_in(
 ) -> Result<(Login, Tokens), Failure> {
     let issuer = own.login.issuer.as_ref();
     let issuer = issuer.ok_or_else(|| Failure::usage("the login has no issuer"))?;
-    let asked = Asked {
+    let asked = AskedIssuer {
         client: client(config, issuer, own.device.as_ref())?,
         secret: secret(issuer).await?,
         issuer,
@@ -156,8 +152,12 @@ async fn secret(issuer: &Issuer) -> Result<Option<CachedSecret>, Failure> {
     })
 }
 
-impl Asked<'_> {
-    async fn ask(&self, at: &TokenEndpoint, members: Members<'_>) -> Result<HttpAnswer, Failure> {
+impl AskedIssuer<'_> {
+    async fn ask(
+        &self,
+        at: &TokenEndpoint,
+        members: RequestMembers<'_>,
+    ) -> Result<HttpAnswer, Failure> {
         let secret = self.secret.as_ref().map(|read| &*read.secret);
         let request = self.issuer.asked(at, members, secret);
         let request = request.ok_or_else(|| Failure::new("the request cannot be made"))?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use super::failure::Failure;
-use super::login_loans;
+use super::login_loans::{self, MOST_MIB};
 use crate::credential::login::{Login, LoginFile, LoginPlace, TokenKind, file};
 use crate::files;
 use crate::launch::home_files::HomeFile;
@@ -80,6 +80,3 @@ fn unread(path: &Path, error: &dyn std::error::Error) -> Failure {
     )
     .next("or run without it: `--no-lend`")
 }
-
-/// The largest file of a login that is read.
-const MOST_MIB: u64 = 1;

@@ -1,12 +1,16 @@
 //! The logins of a run: those that flags, files and references name, and those of its agent.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use zeroize::Zeroizing;
 
 use super::failure::Failure;
 use super::terminal::safe;
 use crate::config::{Config, keys, state};
-use crate::credential::login::{Login, LoginPlace};
+use crate::credential::login::{Login, LoginFile, LoginPlace, file};
 use crate::credential::{Stored, preset};
+use crate::files;
 use crate::message::OriginPattern;
 use crate::names::CredentialName;
 use crate::state::{LoginRows, RowName};
@@ -109,10 +113,31 @@ fn beside(stored: &[Stored], login: &Login) -> Option<CredentialName> {
 /// Whether somebody has logged in.
 pub(super) fn is_there(login: &Login) -> bool {
     match &login.place {
-        LoginPlace::File(file) => file.path.exists() || is_kept(login),
+        LoginPlace::File(file) => holds_tokens(file) || is_kept(login),
         LoginPlace::State => true,
     }
 }
+
+fn holds_tokens(of: &LoginFile) -> bool {
+    let text = files::shown(&of.path, MOST_MIB).map(Zeroizing::new);
+    let tokens = text.map(|text| file::read(of, text.as_bytes()));
+    matches!(tokens, Ok(Ok(Some(_))))
+}
+
+/// The files of these logins that are not where they usually are in the home, where they are hidden
+/// anyway.
+pub(super) fn moved_files(logins: &[Login]) -> impl Iterator<Item = PathBuf> {
+    let home = state::home().unwrap_or_default();
+    let files = logins.iter().filter_map(|login| match &login.place {
+        LoginPlace::File(file) => Some(file),
+        LoginPlace::State => None,
+    });
+    let files = files.filter(move |file| file.path != home.join(&file.inside));
+    files.map(|file| file.path.clone())
+}
+
+/// The largest file of a login that is read.
+pub(super) const MOST_MIB: u64 = 1;
 
 /// Whether the gateway's state has it, which comes before the file of its program.
 pub(super) fn is_kept(login: &Login) -> bool {
@@ -169,4 +194,19 @@ fn two(login: &CredentialName, other: &CredentialName) -> Failure {
     ))
     .because("the command would have two credentials for one request")
     .next("leave one of them out, or limit `origins` of the `[[credential]]`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::hide;
+
+    #[test]
+    fn the_file_of_every_login_is_hidden_where_it_is() {
+        for login in preset::logins() {
+            let mut hidden = hide::IN_HOME.iter();
+            let is_hidden = hidden.any(|name| login.file.starts_with(name));
+            assert!(is_hidden, "{}", login.file.display());
+        }
+    }
 }

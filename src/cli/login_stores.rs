@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use super::failure::Failure;
-use super::generation::failed;
 use super::sealing::KeyPlaces;
+use super::store_clients;
 use crate::config::{Config, state};
 use crate::credential::login::Login;
 use crate::credential::{HttpClient, KeySource, LoginSettings};
 use crate::message::Origin;
-use crate::origin::StoreClient;
 use crate::state::LoginRows;
 
 /// The settings of these logins. A client that is `known` for a server is used on.
@@ -32,7 +31,7 @@ pub(super) fn settings(
         }
         let client = match known(server) {
             Some(client) => client,
-            None => client(config, server)?,
+            None => store_clients::issuer(config, server)?,
         };
         clients.push((server.clone(), client));
     }
@@ -41,15 +40,6 @@ pub(super) fn settings(
         clients,
         rows: rows(config),
     })
-}
-
-fn client(config: &Config, server: &Origin) -> Result<Arc<dyn HttpClient>, Failure> {
-    let servers = vec![server.clone()];
-    let way = config.store_way(&servers);
-    let client = StoreClient::new(servers, Vec::new(), None, way);
-    Ok(Arc::new(client.map_err(|error| {
-        failed("the way to the issuer of a login", &error)
-    })?))
 }
 
 /// The rows, and how their key is found when the first is read or written.

@@ -16,11 +16,12 @@ use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
 use super::terminal::{Terminal, safe};
 use super::{login_stores, serving};
-use crate::config::{Config, state};
+use crate::config::{self, Config};
 use crate::credential::login::{Issuer, Login, LoginPlace, TokenKind, Tokens, file};
 use crate::credential::{Logins, RowLogin, StoreError, Stores, preset};
 use crate::files;
 use crate::names::CredentialName;
+use crate::state::{GrantId, RowName};
 
 /// List the logins that the gateway holds or finds in programs' files; keep and forget them
 #[derive(Args)]
@@ -35,7 +36,13 @@ pub(super) struct LoginsCommand {
 #[derive(Subcommand)]
 enum LoginsAct {
     /// Keep what was logged in to in a sandbox: it is there in later runs, also in other projects
-    Keep(LoginName),
+    Keep {
+        #[command(flatten)]
+        login: LoginName,
+        /// The one that is meant, if several of the name wait, as `gateway logins` shows it
+        #[arg(long, value_name = "ID")]
+        grant: Option<String>,
+    },
     /// Forget what is kept, and end it at its issuer, if that takes it
     Forget(LoginName),
 }
@@ -55,8 +62,8 @@ struct ListedLogin {
     account: Option<String>,
     /// The file of its program; `None` if it is in the state.
     file: Option<String>,
-    /// Whether a person said that it is kept. Otherwise it is a session's.
-    is_kept: bool,
+    /// The grant of a session, if nobody said that it is kept.
+    grant: Option<GrantId>,
     ends: Option<SystemTime>,
     hosts: Vec<String>,
 }
@@ -68,7 +75,7 @@ impl LoginsCommand {
         runtime.block_on(async {
             match self.act {
                 None => list(&config(&self.config)?, terminal).await,
-                Some(LoginsAct::Keep(named)) => named.keep(terminal).await,
+                Some(LoginsAct::Keep { login, grant }) => login.keep(grant, terminal).await,
                 Some(LoginsAct::Forget(named)) => named.forget(terminal).await,
             }
         })?;
@@ -77,15 +84,28 @@ impl LoginsCommand {
 }
 
 impl LoginName {
-    async fn keep(&self, terminal: &Terminal) -> Result<(), Failure> {
+    async fn keep(&self, grant: Option<String>, terminal: &Terminal) -> Result<(), Failure> {
         let logins = opened(&config(&self.config)?, &[])?;
-        let (name, waiting) = (self.login()?, waiting(&logins).await?);
-        let row = waiting.iter().rfind(|row| row.login.name == name);
-        let account = row.and_then(|row| row.tokens.account());
-        if !logins.keep(&name).await.map_err(unkept)? {
-            let what = format!("no login `{name}` waits to be kept");
-            return Err(Failure::new(what).next("`gateway logins` lists them"));
+        let (name, mut waiting) = (self.login()?, waiting(&logins).await?);
+        waiting.retain(|row| {
+            let of = row.name.grant.as_ref().map(ToString::to_string);
+            row.login.name == name && (grant.is_none() || grant == of)
+        });
+        if waiting.len() > 1 {
+            // A command could log in under the name of another's login.
+            let what = format!("{} logins `{name}` wait to be kept", waiting.len());
+            let next = "`gateway logins` tells whose each is; name one: `--grant ID`";
+            return Err(Failure::usage(what).next(next));
         }
+        let none = || {
+            let what = format!("no login `{name}` waits to be kept");
+            Failure::new(what).next("`gateway logins` lists them")
+        };
+        let row = waiting.pop().ok_or_else(none)?;
+        if !logins.keep(&row.name).await.map_err(unkept)? {
+            return Err(none());
+        }
+        let account = row.tokens.account();
         let line = format!("kept: {}", shown(&name, account.as_deref()));
         let document = json!({ "name": name.as_str(), "account": account, "kept": true });
         terminal.answer(&document, line);
@@ -143,14 +163,14 @@ pub(super) async fn keep_new(
     logins.write(login, tokens).await.map_err(unkept)
 }
 
-/// The logins that the sessions of a gateway made, by their names.
-pub(super) fn made(app: &App) -> Vec<CredentialName> {
+/// The logins that the sessions of a gateway made.
+pub(super) fn made(app: &App) -> Vec<RowName> {
     app.shared.current().credentials.stores().logins().taken()
 }
 
 /// Asks a person about the logins that the command made, by the account that each is of. Where
 /// nobody can be asked, says which command keeps them.
-pub(super) fn offer(runtime: &Runtime, app: &App, made: &[CredentialName], terminal: &Terminal) {
+pub(super) fn offer(runtime: &Runtime, app: &App, made: &[RowName], terminal: &Terminal) {
     let logins = app.shared.current().credentials.stores().logins();
     let waiting = match made.is_empty() {
         true => return,
@@ -160,21 +180,28 @@ pub(super) fn offer(runtime: &Runtime, app: &App, made: &[CredentialName], termi
         terminal.fail(&failure);
         Vec::new()
     });
-    for row in waiting.iter().filter(|row| made.contains(&row.login.name)) {
+    for row in waiting.iter().filter(|row| made.contains(&row.name)) {
         let name = &row.login.name;
         let login = shown(name, row.tokens.account().as_deref());
         let question =
             format!("gateway  login    the command logged in: {login}. Keep it for later runs?");
         match confirmed_aside(&question) {
-            Some(true) => match runtime.block_on(logins.keep(name)) {
+            Some(true) => match runtime.block_on(logins.keep(&row.name)) {
                 Ok(_) => terminal.entry_of_peer("login", &format!("kept: {login}")),
                 Err(error) => terminal.fail(&unkept(error)),
             },
-            Some(false) => terminal.entry_of_peer("login", &format!("not kept: {login}")),
-            None => terminal.entry_of_peer(
-                "login",
-                &format!("the command logged in: {login}. `gateway logins keep {name}` keeps it for later runs"),
-            ),
+            Some(false) => match runtime.block_on(logins.drop(row)) {
+                Ok(()) => terminal.entry_of_peer("login", &format!("not kept: {login}")),
+                Err(error) => terminal.fail(&unkept(error)),
+            },
+            None => {
+                let same = waiting.iter().filter(|one| one.login.name == *name);
+                let grant = row.name.grant.as_ref().filter(|_| same.count() > 1);
+                let grant = grant.map_or_else(String::new, |grant| format!(" --grant {grant}"));
+                let keeps = format!("`gateway logins keep {name}{grant}` keeps it for later runs");
+                let text = format!("the command logged in: {login}. {keeps}");
+                terminal.entry_of_peer("login", &text);
+            }
         }
     }
 }
@@ -198,7 +225,7 @@ async fn list(config: &Config, terminal: &Terminal) -> Result<(), Failure> {
 impl ListedLogin {
     fn of_row(row: RowLogin) -> Self {
         Self {
-            is_kept: row.name.grant.is_none(),
+            grant: row.name.grant.clone(),
             ..Self::of(&row.login, &row.tokens)
         }
     }
@@ -215,7 +242,7 @@ impl ListedLogin {
                 LoginPlace::File(file) => Some(file.path.display().to_string()),
                 LoginPlace::State => None,
             },
-            is_kept: true,
+            grant: None,
             ends: tokens.expires,
             hosts: access
                 .flat_map(|one| &one.origins)
@@ -228,15 +255,16 @@ impl ListedLogin {
         let place = self.file.as_deref().unwrap_or("state");
         json!({
             "name": self.name.as_str(), "account": self.account, "place": place,
-            "kept": self.is_kept, "ends": self.ends.and_then(moment), "hosts": self.hosts,
+            "kept": self.grant.is_none(), "grant": self.grant.as_ref().map(ToString::to_string),
+            "ends": self.ends.and_then(moment), "hosts": self.hosts,
         })
     }
 
     fn line(&self) -> String {
-        let place = match (&self.file, self.is_kept) {
+        let place = match (&self.file, &self.grant) {
             (Some(file), _) => format!("in {}", safe(file)),
-            (None, true) => "kept".to_owned(),
-            (None, false) => "of a session, not kept".to_owned(),
+            (None, None) => "kept".to_owned(),
+            (None, Some(grant)) => format!("made in a sandbox, not kept: --grant {grant}"),
         };
         let ends = self.ends.and_then(moment);
         let ends = ends.map(|text| format!("  until {}", text[..16].replace('T', " ")));
@@ -247,7 +275,7 @@ impl ListedLogin {
 
 /// The logins in the files of known programs. Says of each file that cannot be read why.
 fn in_files(terminal: &Terminal) -> Vec<ListedLogin> {
-    let Some(home) = state::home() else {
+    let Some(home) = config::state::home() else {
         return Vec::new();
     };
     let mut found = Vec::new();

@@ -97,6 +97,7 @@ mod shell_proxy;
 mod signals;
 mod standard_error;
 mod standing;
+mod store_clients;
 mod summary;
 mod terminal;
 mod terminal_text;

@@ -253,13 +253,10 @@ impl Overview<'_> {
                 .variables
                 .first()
                 .and_then(|one| preset::of_variable(one));
-            let logins = preset.iter().flat_map(|(preset, _)| &preset.logins);
-            let logins: Vec<String> = logins
-                .map(|one| format!("`--login {}`", one.name))
-                .collect();
-            match logins.is_empty() {
-                true => none,
-                false => format!("{none}; {} uses a login instead", logins.join(" or ")),
+            let login = preset.and_then(|(preset, _)| preset.logins.first());
+            match login {
+                None => none,
+                Some(login) => format!("{none}; `--login {}` uses a login instead", login.name),
             }
         };
         let unset: Vec<String> = self.resolved.unset.iter().map(one).collect();

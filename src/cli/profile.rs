@@ -173,6 +173,8 @@ mod tests {
                     .iter()
                     .all(|name| preset::named(name).is_some())
             );
+            let is_known = |name: &String| preset::login_named(name).is_some();
+            assert!(profile.logins.iter().all(is_known), "{name}");
             assert_eq!(profile.hosts().count(), profile.allow.len());
             for variable in profile.variables.keys() {
                 assert!(sandbox_variable(variable).is_ok(), "{variable}");

@@ -162,7 +162,8 @@ impl App {
             resolved,
         };
         let old = latest.read.config.clone();
-        let next = generation::next(&before, &old, &read, &self.captured())?;
+        let captured = self.captured(&read.resolved.stored);
+        let next = generation::next(&before, &old, &read, &captured)?;
         let new = (read.config.clone(), &read.resolved.logins[..]);
         let change = self.prepare_change(source, &before, next, new).await?;
         // The last that can fail.

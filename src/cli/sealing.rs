@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::failure::Failure;
 use super::terminal::Terminal;
-use super::{Color, generation};
+use super::{Color, store_clients};
 use crate::config::Config;
 use crate::config::state::KEY_IN_RING;
 use crate::credential::{DEFAULT_SERVICE, SecretRef, Stores, Unavailable, ring};
@@ -183,7 +183,7 @@ impl<'c> KeyPlaces<'c> {
             .as_ref()
             .filter(|_| reference.is_in_vault())
         {
-            Some(settings) => match generation::vault(self.config, settings) {
+            Some(settings) => match store_clients::vault(self.config, settings) {
                 Ok(vault) => Stores::with_vault([reference], vault),
                 Err(_) => Stores::new([reference]),
             },

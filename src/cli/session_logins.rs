@@ -54,11 +54,11 @@ impl CapturedLogin {
             generate::permit_lend(Some(&self.session), &name, &host, port)
         };
         let text: String = origins.map(lend).collect();
-        Source::new(&format!("login {name}"), text)
+        Source::new(format!("login {name}"), text)
     }
 
     /// Whether these credentials leave its name and its origins free.
-    pub(super) fn is_beside(&self, stored: &[Stored]) -> bool {
+    fn is_beside(&self, stored: &[Stored]) -> bool {
         let origins = self.login.tokens.iter().flat_map(|token| &token.origins);
         stored.iter().map(|one| &one.binding).all(|binding| {
             let shares = |origin: &OriginPattern| {
@@ -86,10 +86,16 @@ impl CapturedLogin {
 }
 
 impl SessionLogins {
-    /// The logins of sessions for which `lives` holds. The others are forgotten.
-    pub(super) fn of_live(&self, lives: impl Fn(&SessionId) -> bool) -> Vec<CapturedLogin> {
+    /// The logins of sessions for which `lives` holds, beside these credentials. The others are
+    /// forgotten.
+    pub(super) fn of_live(
+        &self,
+        lives: impl Fn(&SessionId) -> bool,
+        stored: &[Stored],
+    ) -> Vec<CapturedLogin> {
         let mut known = self.0.lock();
-        known.captured.retain(|one| lives(&one.session));
+        let holds = |one: &CapturedLogin| lives(&one.session) && one.is_beside(stored);
+        known.captured.retain(holds);
         known.ended.retain(|(session, _)| lives(session));
         known.captured.clone()
     }

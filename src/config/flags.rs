@@ -47,8 +47,8 @@ pub struct Flags {
     /// presets`)
     #[arg(long = "preset", value_name = "NAME", help_heading = REACH)]
     pub presets: Vec<String>,
-    /// Use the login of a program of yours, such as `claude` or `gh`. The gateway renews it, and the
-    /// workload gets its file with phantoms
+    /// Use the login of a program of yours, such as `claude` or `gh`. The gateway renews it, and
+    /// the workload gets its file with phantoms
     #[arg(long = "login", value_name = "NAME", help_heading = REACH)]
     pub logins: Vec<String>,
     /// Sign requests to AWS with your credentials, from the environment or from a profile of the

@@ -98,7 +98,7 @@ const GRANTS: [(&str, &[&str], &[&str]); 5] = [
 ];
 
 /// The values of a login's keys.
-struct Keys {
+struct LoginKeys {
     token_url: Option<TokenEndpoint>,
     revocation_url: Option<TokenEndpoint>,
     device_url: Option<TokenEndpoint>,
@@ -147,7 +147,10 @@ pub(super) fn login(section: &Section<'_, '_>) -> Option<ConfiguredLogin> {
             name: name?,
             place: LoginPlace::State,
             issuer: Some(issuer),
-            tokens: vec![access],
+            tokens: match chosen {
+                "refresh" => vec![access, kept(TokenKind::Refresh), kept(TokenKind::Id)],
+                _ => vec![access],
+            },
         },
         device,
         authorize,
@@ -167,7 +170,7 @@ fn name(section: &Section<'_, '_>) -> Option<CredentialName> {
     name.map(Spanned::into_inner)
 }
 
-fn keys(section: &Section<'_, '_>) -> Keys {
+fn keys(section: &Section<'_, '_>) -> LoginKeys {
     let url = |key| section.parsed(key, endpoint).map(Spanned::into_inner);
     let text = |key| section.parsed(key, word).map(Spanned::into_inner);
     let ways = [
@@ -176,7 +179,7 @@ fn keys(section: &Section<'_, '_>) -> Keys {
     ];
     let algorithms = [KeyAlgorithm::Rs256, KeyAlgorithm::Es256].map(|one| (one.as_str(), one));
     let file = section.parsed("file", |text| section.document.path(text));
-    Keys {
+    LoginKeys {
         token_url: url("token_url"),
         revocation_url: url("revocation_url"),
         device_url: url("device_url"),
@@ -220,7 +223,7 @@ fn check_keys(section: &Section<'_, '_>, chosen: &str) {
     }
 }
 
-fn issuer(section: &Section<'_, '_>, chosen: &str, keys: Keys) -> Option<Issuer> {
+fn issuer(section: &Section<'_, '_>, chosen: &str, keys: LoginKeys) -> Option<Issuer> {
     let shown = keys.client_auth.unwrap_or_default();
     let from = keys.client_secret;
     let (grant, endpoint) = match chosen {
@@ -309,6 +312,17 @@ fn service_account(
         issuer,
     };
     Some((TokenGrant::JwtBearer(assertion), endpoint))
+}
+
+/// A token that nobody is lent.
+fn kept(kind: TokenKind) -> LoginToken {
+    LoginToken {
+        kind,
+        origins: Vec::new(),
+        places: Vec::new(),
+        shape: None,
+        claims: Vec::new(),
+    }
 }
 
 /// Returns the variables of the workload: those that are named, else the login's own name.

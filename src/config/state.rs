@@ -62,8 +62,8 @@ pub fn revoked_file() -> Option<PathBuf> {
     sessions_folder().map(|folder| folder.join("revoked.json"))
 }
 
-/// Returns the folder of the logins that are kept for every gateway of this user, beside the records
-/// of sessions.
+/// Returns the folder of the logins that are kept for every gateway of this user, beside the
+/// records of sessions.
 #[must_use]
 pub fn logins_folder() -> Option<PathBuf> {
     sessions_folder().map(|folder| folder.with_file_name("logins"))

@@ -181,6 +181,12 @@ impl LoginRows {
     }
 }
 
+impl std::fmt::Display for GrantId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl RowName {
     /// A login that is kept.
     #[must_use]

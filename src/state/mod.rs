@@ -16,7 +16,7 @@ mod store;
 
 pub use decision::SessionDecision;
 pub use error::StateError;
-pub use login_rows::{LoginRow, LoginRows, RowName};
+pub use login_rows::{GrantId, LoginRow, LoginRows, RowName};
 pub use memory::MemoryState;
 pub use record::{KeptCertificate, KeptSecrets, SessionRecord, unix};
 pub use revoked::RevokedFile;

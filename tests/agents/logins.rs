@@ -107,6 +107,22 @@ fn what_lies_in_the_place_of_a_login_is_not_followed() {
 }
 
 #[test]
+fn a_file_that_is_kept_elsewhere_is_hidden_there() {
+    let desk = Desk::bare();
+    desk.write("conf/.credentials.json", &login().to_string());
+    let conf = desk.at("conf").display().to_string();
+    let script = format!("{SHOW}; cat {conf}/.credentials.json 2>&1 || true");
+    let mut command = desk.of("one", &["-q", "--see", &conf], &script);
+    command.env("CLAUDE_CONFIG_DIR", &conf);
+    let told = said(command);
+    assert!(told.contains("claudeAiOauth"), "{told}");
+    assert!(
+        !told.contains(LOGIN) && !told.contains("mcpOAuth"),
+        "{told}"
+    );
+}
+
+#[test]
 fn any_command_has_the_login_that_a_flag_names() {
     let desk = logged_in();
     let show = ["--", "sh", "-c", "cat ~/.claude/.credentials.json"];

@@ -376,6 +376,10 @@ pub const MET: &[(&str, &str)] = &[
         "curl -sS -H \"Authorization: Bearer $CODED\" https://sound.test/",
     ),
     (
+        "unmapped_token",
+        "curl -sS -d 'grant_type=authorization_code&code=1' https://sound.test/token",
+    ),
+    (
         "secret_unavailable",
         "curl -sS -H \"Authorization: Bearer $GONE\" https://gone.test/",
     ),

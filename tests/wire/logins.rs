@@ -1,5 +1,5 @@
 //! Logins inside: tokens that authorization servers issue to a session, and its requests to renew
-//! them (threats I12). `Rig::settle` checks that no token is seen by the sandbox or a log.
+//! them (threats I07). `Rig::settle` checks that no token is seen by the sandbox or a log.
 
 use serde_json::{Value, json};
 

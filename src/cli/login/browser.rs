@@ -14,13 +14,13 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::super::failure::Failure;
-use super::{Asked, refused};
+use super::{AskedIssuer, refused};
 use crate::credential::login::{Tokens, form, random};
 
 /// What the browser brings back: a code, or the word of a refusal.
 type Returned = Result<Zeroizing<String>, String>;
 
-impl Asked<'_> {
+impl AskedIssuer<'_> {
     pub(super) async fn in_a_browser(&self, page: &str) -> Result<Tokens, Failure> {
         let failed = |error: std::io::Error| Failure::of("the login cannot return here", &error);
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;

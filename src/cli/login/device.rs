@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::super::failure::Failure;
 use super::super::terminal::safe;
-use super::{Asked, IssuerError, refused};
+use super::{AskedIssuer, IssuerError, refused};
 use crate::credential::login::{TokenEndpoint, Tokens};
 use crate::message::OriginPattern;
 
@@ -24,7 +24,7 @@ struct Begun {
     interval: Option<u64>,
 }
 
-impl Asked<'_> {
+impl AskedIssuer<'_> {
     pub(super) async fn on_another_device(&self, at: &TokenEndpoint) -> Result<Tokens, Failure> {
         let answer = self
             .ask(at, self.issuer.scope().into_iter().collect())

@@ -172,7 +172,7 @@ impl Credentials {
     /// access token that holds.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if there is none now.
+    /// [`Error::Unavailable`] if there is none now, [`Error::Revoked`].
     pub async fn renewed(
         &self,
         session: &Session,
@@ -181,6 +181,7 @@ impl Credentials {
     ) -> Result<RenewalAnswer, Error> {
         let name = login.credential(TokenKind::Access);
         let index = self.bindings().index_of(&name).ok_or(Error::Unknown)?;
+        self.revocations(index)?;
         match self.lease(session.id(), index).await {
             Ok(_) => {}
             Err(Error::Unavailable(why)) if why.cause.is_final() => {

@@ -57,19 +57,15 @@ pub fn replace(
     tokens: &Tokens,
 ) -> Result<Zeroizing<Vec<u8>>, FileUnreadable> {
     let mut whole = Zeroizing::new(checked(file, text)?.to_owned());
+    if file.format != FileFormat::Json {
+        return Err(file.unreadable(FileFault::Endless));
+    }
     for (kind, member) in &file.members {
         let Some(token) = tokens.of(*kind) else {
             continue;
         };
-        if file.format == FileFormat::Json {
-            let token = Zeroizing::new(json::quoted(token));
-            set(file, &mut whole, member, &token)?;
-            continue;
-        }
-        let found = entry(file, &whole, member)?;
-        let found = found.ok_or_else(|| file.at(member, FileFault::NoPlace))?;
-        let token = entry::encoded(file.format, found.user.as_deref(), token);
-        splice(&mut whole, found.at, &token);
+        let token = Zeroizing::new(json::quoted(token));
+        set(file, &mut whole, member, &token)?;
     }
     if let (Some(member), Some(expires)) = (&file.expires, tokens.expires) {
         let form = end(file, &whole, member)?.map_or(Written::Milliseconds, |(_, form)| form);
@@ -228,9 +224,8 @@ fn set(
     let parent = member.rsplit_once('/').map_or("", |(parent, _)| parent);
     let object = json::find(text, parent).map_err(|fault| file.at(parent, fault))?;
     let object = object.filter(|at| text[at.clone()].starts_with('{'));
-    let start = object
-        .ok_or_else(|| file.at(member, FileFault::NoPlace))?
-        .start;
+    let object = object.ok_or_else(|| file.at(member, FileFault::NoPlace))?;
+    let start = object.start;
     let is_empty = json::members(text, start).next().is_none();
     let name = json::quoted(&json::segments(member).last().unwrap_or_default());
     let added = Zeroizing::new(format!("{name}:{value}{}", if is_empty { "" } else { "," }));

@@ -98,3 +98,34 @@ fn value_end(text: &str, start: usize) -> usize {
     }
     text.len()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn walk(text: &str, pointer: &str, value: &Value) {
+        let at = find(text, pointer).unwrap().unwrap();
+        let found: Value = serde_json::from_str(&text[at]).unwrap();
+        assert_eq!(found, *value, "{pointer}");
+        for (name, value) in value.as_object().into_iter().flatten() {
+            let name = name.replace('~', "~0").replace('/', "~1");
+            walk(text, &format!("{pointer}/{name}"), value);
+        }
+    }
+
+    #[test]
+    fn every_member_is_found_where_it_is() {
+        let text = r#" { "a\"}{" : [ "]", {"x":"}"} , [ ] ] ,"":{ },"b/~":{"\u00e9\\":"\\\"","n":-1.5e3,
+            "t":true , "z":null},"c":{"d":{"e":"é😀"}}} "#;
+        check(text).unwrap();
+        let whole: Value = serde_json::from_str(text).unwrap();
+        walk(text, "", &whole);
+        let compact = whole.to_string();
+        walk(&compact, "", &whole);
+        for pointer in ["/x", "/c/d/e/f", "/a\"}{/0", "/c/"] {
+            assert_eq!(find(text, pointer).unwrap(), None, "{pointer}");
+        }
+    }
+}

@@ -35,7 +35,7 @@ pub use grant::{
     ClientAuthentication, KeptClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant,
 };
 pub use known::{KnownLogin, KnownLogins, LoginHolder};
-pub use request::{IssuerSecrets, form, installation_tokens, random};
+pub use request::{IssuerSecrets, RequestMembers, form, installation_tokens, random};
 pub use token_answer::{TokenAnswer, UnmappedToken};
 pub use token_request::TokenRequest;
 pub use tokens::{TokenKind, Tokens};

@@ -17,8 +17,8 @@ use super::super::secret::Secret;
 use super::grant::{ClientAuthentication, KeyAlgorithm, SignedAssertion, TokenGrant};
 use super::{ClientSecret, Issuer, RequestFormat, TokenEndpoint, Tokens};
 
-/// The members of a request's content.
-type Members<'a> = Vec<(&'a str, Zeroizing<String>)>;
+/// The members of a request.
+pub type RequestMembers<'a> = Vec<(&'a str, Zeroizing<String>)>;
 
 /// What an issuer is asked with: what the places in [`Issuer::references`] hold.
 #[derive(Default, Clone, Copy)]
@@ -51,8 +51,8 @@ impl Issuer {
         self.asked(&self.endpoint, members, secrets.client)
     }
 
-    /// The same with its client's secret itself, so that it can be asked where no configuration says
-    /// where that is kept.
+    /// The same with its client's secret itself, so that it can be asked where no configuration
+    /// says where that is kept.
     #[must_use]
     pub fn knowing(self, secret: Option<&Secret>) -> Self {
         let text = secret.and_then(|secret| std::str::from_utf8(secret.expose()).ok());
@@ -76,7 +76,7 @@ impl Issuer {
     pub fn asked(
         &self,
         at: &TokenEndpoint,
-        mut members: Members<'_>,
+        mut members: RequestMembers<'_>,
         secret: Option<&Secret>,
     ) -> Option<Request<Zeroizing<Vec<u8>>>> {
         let (client, shown) = (self.client.as_deref(), self.secret.as_ref());

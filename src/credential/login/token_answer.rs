@@ -1,13 +1,13 @@
 //! Reads the tokens in the answer of an authorization server, and replaces them.
 
-use std::fmt;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use zeroize::Zeroizing;
 
+use super::json;
 use super::tokens::{TokenKind, Tokens};
 use crate::credential::secret::Secret;
 use crate::message::folded;
@@ -62,14 +62,7 @@ impl TokenAnswer {
         if first.is_none() {
             return Ok(None);
         } else if is_json {
-            let mut reader = serde_json::Deserializer::from_slice(content);
-            let walk = Walk {
-                found: &mut found,
-                at: At::Top,
-                base: content.as_ptr().addr(),
-            };
-            let walked = walk.deserialize(&mut reader).and_then(|()| reader.end());
-            walked.map_err(|_| UnmappedToken::Illegible)?;
+            found.json(content)?;
         } else if is_form {
             found.form(content)?;
         }
@@ -182,6 +175,39 @@ impl TokenSearch {
         }
     }
 
+    fn json(&mut self, content: &[u8]) -> Result<(), UnmappedToken> {
+        let text = std::str::from_utf8(content).map_err(|_| UnmappedToken::Illegible)?;
+        let whole: Value = serde_json::from_str(text).map_err(|_| UnmappedToken::Illegible)?;
+        let Some(object) = whole.as_object() else {
+            self.is_unknown |= holds_secret(&whole);
+            return Ok(());
+        };
+        let start = text.len() - text.trim_start().len();
+        let mut names = Vec::new();
+        for (name, place) in json::members(text, start) {
+            if names.contains(&name) {
+                return Err(UnmappedToken::Illegible);
+            }
+            let (member, raw) = (Member::named(&name), &text[place.clone()]);
+            names.push(name);
+            let quoted = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"'));
+            match (quoted, json::scalar(raw)) {
+                // A token with escapes could not be replaced.
+                (Some(inner), Ok(Some(value))) => {
+                    let place = (inner == &**value).then(|| place.start + 1..place.end - 1);
+                    self.put(member, value, place);
+                }
+                (None, Ok(Some(value))) => self.put(member, value, None),
+                (_, Ok(None)) => {}
+                (_, Err(_)) => self.is_unknown |= is_unknown(member, raw),
+            }
+        }
+        if names.len() != object.len() {
+            return Err(UnmappedToken::Illegible);
+        }
+        Ok(())
+    }
+
     fn form(&mut self, content: &[u8]) -> Result<(), UnmappedToken> {
         let mut names = Vec::new();
         let mut start = 0;
@@ -267,127 +293,20 @@ fn decoded(raw: &[u8]) -> Result<Zeroizing<String>, UnmappedToken> {
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// Where a value of a JSON document stands.
-#[derive(Clone, Copy)]
-enum At {
-    /// It is the document.
-    Top,
-    /// It is this member of the document.
-    Member(Member),
-    /// It is deeper, in a member of this name.
-    Below(Member),
+/// Whether a member that is no text may hold a token.
+fn is_unknown(member: Member, raw: &str) -> bool {
+    let value = serde_json::from_str(raw).unwrap_or_default();
+    holds_secret(&value) || (member.is_secret() && !matches!(value, Value::Bool(_)))
 }
 
-impl At {
-    /// Where a member of this one stands.
-    fn member(self, name: &str) -> Self {
-        match self {
-            Self::Top => Self::Member(Member::named(name)),
-            _ => match self.below() {
-                Self::Below(Member::Other) => Self::Below(Member::named(name)),
-                secret => secret,
-            },
-        }
-    }
-
-    /// Where an element of this one stands.
-    fn below(self) -> Self {
-        match self {
-            Self::Member(member) | Self::Below(member) if member.is_secret() => Self::Below(member),
-            _ => Self::Below(Member::Other),
-        }
-    }
-}
-
-/// Reads one value of a JSON document, which begins at `base` in memory.
-struct Walk<'f> {
-    found: &'f mut TokenSearch,
-    at: At,
-    base: usize,
-}
-
-impl Walk<'_> {
-    fn text(self, text: &str, place: Option<Range<usize>>) {
-        match self.at {
-            At::Member(member) => {
-                let text = Zeroizing::new(text.to_owned());
-                self.found.put(member, text, place);
-            }
-            At::Below(member) => {
-                self.found.is_unknown |= member.is_secret() && !text.is_empty();
-            }
-            At::Top => {}
-        }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
-        reader.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Walk<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<(), E> {
-        let start = text.as_ptr().addr() - self.base;
-        self.text(text, Some(start..start + text.len()));
-        Ok(())
-    }
-
-    // A text with escapes, which is no token that could be replaced.
-    fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        self.text(text, None);
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<(), E> {
-        self.text(&number.to_string(), None);
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Self { found, at, base } = self;
-        let at = at.below();
-        while list.next_element_seed(Walk { found, at, base })?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { found, at, base } = self;
-        let mut names = Vec::new();
-        while let Some(name) = map.next_key::<String>()? {
-            let at = at.member(&name);
-            map.next_value_seed(Walk { found, at, base })?;
-            if names.contains(&name) {
-                return Err(A::Error::custom("a name occurs twice"));
-            }
-            names.push(name);
-        }
-        Ok(())
+/// Whether a value that is no text has a member that may be a token.
+fn holds_secret(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => members
+            .iter()
+            .any(|(name, value)| Member::named(name).is_secret() || holds_secret(value)),
+        Value::Array(all) => all.iter().any(holds_secret),
+        _ => false,
     }
 }
 
@@ -484,6 +403,11 @@ mod tests {
                 Illegible,
             ),
             (JSON, r#"{"access_token":"AAAAAA"#, Illegible),
+            (
+                JSON,
+                r#"{"\ud800":1,"access_token":"AAAAAAAAAAAA"}"#,
+                Illegible,
+            ),
             (JSON, r#"{"access_token":"AAAAAAAAAAAA"} {}"#, Illegible),
             (JSON, r#"{"access_token":"AAAAAAAA\u0041AAA"}"#, Unknown),
             (

@@ -41,6 +41,9 @@ pub enum FileFault {
     /// The member is no moment.
     #[error("it is neither a number of seconds or milliseconds nor a date of RFC 3339")]
     NoMoment,
+    /// Its format is that of tokens that do not end.
+    #[error("tokens in a file of this format do not end, so none of them is replaced")]
+    Endless,
     /// There is nothing that the member could be added to.
     #[error("it is not there, and there is no object for it")]
     NoPlace,

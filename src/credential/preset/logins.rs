@@ -14,33 +14,16 @@ use crate::credential::login::{
 };
 use crate::message::{OriginPattern, Place};
 use crate::names::CredentialName;
-use crate::session::phantom::Shape;
 
 /// The login of a program: its file, who renews it, and where its tokens may go.
 #[derive(Debug, Clone)]
 pub struct PresetLogin {
     /// The name that configuration uses.
     pub name: CredentialName,
-    /// The file, below the home.
-    pub file: PathBuf,
-    /// The variable that names the file's folder, if it is elsewhere.
-    folder_variable: Option<String>,
-    /// The program's own lock, beside the file.
-    lock: Option<PathBuf>,
-    format: FileFormat,
-    members: Vec<(TokenKind, String)>,
-    expires: Option<String>,
-    renewed: Option<String>,
-    shown: Vec<String>,
-    filled: Vec<String>,
-    /// The members that name the client, if the file does.
-    client_member: Option<String>,
-    secret_member: Option<String>,
     issuer: Option<Issuer>,
     origins: Vec<OriginPattern>,
     places: Vec<Place>,
-    shape: Option<Shape>,
-    claims: Vec<String>,
+    data: RawLogin,
 }
 
 impl PresetLogin {
@@ -50,33 +33,39 @@ impl PresetLogin {
     /// # Errors
     /// [`FileUnreadable`] if the file cannot be read.
     pub fn at_home(&self, home: &Path) -> Result<Vec<Login>, FileUnreadable> {
-        let file = self.login_file(home);
+        self.in_file(&self.path(home))
+    }
+
+    /// The logins in this file.
+    pub(super) fn in_file(&self, path: &Path) -> Result<Vec<Login>, FileUnreadable> {
+        let file = self.login_file(path);
         let text = user_config::text(&file.path).map_err(|doubt| FileUnreadable {
             path: file.path.clone(),
             member: None,
             fault: FileFault::Form(doubt.why),
         })?;
         let text = text.map(Zeroizing::new);
-        if self.format == FileFormat::Json {
+        if self.data.format == FileFormat::Json {
             let issuer = self.issuer_of(&file, text.as_ref())?;
             let origins = &self.origins;
             return Ok(vec![self.login(self.name.clone(), file, issuer, origins)]);
         }
         let found = text.map_or(Ok(Vec::new()), |text| entries(&file, &text))?;
         let mut logins = Vec::new();
-        for HostToken { member, host, .. } in found {
-            let origin = host.parse::<OriginPattern>().ok();
-            let is_own = origin.is_some() && origin.as_ref() == self.origins.first();
-            let name = CredentialName::new(&format!("{}-{host}", self.name)).ok();
-            let (Some(origin), Some(name)) = (origin, name) else {
-                return Err(file.at(&member, FileFault::NoHost));
+        for (at, HostToken { member, host, .. }) in found.iter().enumerate() {
+            let unnamed = || file.at(member, FileFault::NoHost);
+            let origin: OriginPattern = host.parse().map_err(|_| unnamed())?;
+            let earlier = found[..at].iter().filter(|one| one.host == *host).count();
+            let of_host = match earlier {
+                0 => format!("{}-{host}", self.name),
+                _ => format!("{}-{host}-{}", self.name, earlier + 1),
             };
-            let one = file.with_access(member);
-            logins.push(if is_own {
-                let name = self.name.clone();
-                self.login(name, one, self.issuer.clone(), &self.origins)
-            } else {
-                self.login(name, one, None, &[origin])
+            let of_host = CredentialName::new(&of_host).map_err(|_| unnamed())?;
+            let is_own = earlier == 0 && self.origins.first() == Some(&origin);
+            let one = file.with_access(member.clone());
+            logins.push(match is_own {
+                true => self.login(self.name.clone(), one, self.issuer.clone(), &self.origins),
+                false => self.login(of_host, one, None, &[origin]),
             });
         }
         // Without it, a login inside would have another name than the file's.
@@ -127,42 +116,41 @@ impl PresetLogin {
         let (Some(mut issuer), Some(text)) = (self.issuer.clone(), text) else {
             return Ok(self.issuer.clone());
         };
-        let member = |pointer: &Option<String>| match pointer {
-            Some(pointer) => value(file, text.as_bytes(), pointer),
-            None => Ok(None),
+        let member = |pointer: &Option<String>| {
+            let pointer = pointer.as_ref();
+            let read = pointer.map(|pointer| value(file, text.as_bytes(), pointer));
+            Ok(read.transpose()?.flatten())
         };
-        if let Some(client) = member(&self.client_member)? {
+        if let Some(client) = member(&self.data.client_member)? {
             issuer.client = Some(client.to_string());
         }
-        if let Some(secret) = member(&self.secret_member)? {
+        if let Some(secret) = member(&self.data.secret_member)? {
             issuer.client_secret = Some(ClientSecret(secret));
         }
         Ok(Some(issuer))
     }
 
-    fn login_file(&self, home: &Path) -> LoginFile {
-        let path = self.path(home);
-        let beside = |lock: &PathBuf| path.with_file_name(lock);
+    fn login_file(&self, path: &Path) -> LoginFile {
+        let data = &self.data;
         LoginFile {
-            inside: self.file.clone(),
-            lock: self.lock.as_ref().map(beside),
-            format: self.format,
-            members: self.members.clone(),
-            expires: self.expires.clone(),
-            renewed: self.renewed.clone(),
-            shown: self.shown.clone(),
-            filled: self
+            inside: data.file.clone(),
+            lock: data.lock.as_ref().map(|lock| path.with_file_name(lock)),
+            format: data.format,
+            members: data.members(),
+            expires: data.expires.clone(),
+            renewed: data.renewed.clone(),
+            shown: data.shown.clone(),
+            filled: data
                 .filled
                 .iter()
-                .chain(&self.secret_member)
+                .chain(&data.secret_member)
                 .cloned()
                 .collect(),
-            path,
+            path: path.to_owned(),
         }
     }
 
     fn token(&self, kind: TokenKind, origins: &[OriginPattern]) -> LoginToken {
-        let is_access = kind == TokenKind::Access;
         let (origins, places) = match kind {
             TokenKind::Access => (origins.to_vec(), self.places.clone()),
             TokenKind::Refresh | TokenKind::Id => Default::default(),
@@ -171,31 +159,36 @@ impl PresetLogin {
             kind,
             origins,
             places,
-            shape: self.shape.clone().filter(|_| is_access),
-            claims: self.claims.clone(),
+            shape: None,
+            claims: self.data.claims.clone(),
         }
     }
 
     /// Where the file is outside.
     fn path(&self, home: &Path) -> PathBuf {
-        let usual = home.join(&self.file);
-        let named = self.folder_variable.as_ref().and_then(std::env::var_os);
-        let folder = named
-            .map(PathBuf::from)
-            .filter(|folder| folder.is_absolute());
-        match (folder, self.file.file_name()) {
+        let variable = self.data.folder_variable.as_ref();
+        let folder = variable.and_then(std::env::var_os).map(PathBuf::from);
+        let usual = home.join(&self.data.file);
+        match (
+            folder.filter(|folder| folder.is_absolute()),
+            usual.file_name(),
+        ) {
             (Some(folder), Some(name)) => folder.join(name),
             _ => usual,
         }
     }
 }
 
-#[derive(Deserialize)]
+/// A login as its file of data says it.
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawLogin {
     name: String,
+    /// The file, below the home.
     file: PathBuf,
+    /// The variable that names the file's folder, if it is elsewhere.
     folder_variable: Option<String>,
+    /// The program's own lock, beside the file.
     lock: Option<PathBuf>,
     #[serde(default = "json")]
     format: FileFormat,
@@ -212,50 +205,43 @@ pub(super) struct RawLogin {
     revoke_url: Option<String>,
     client_id: Option<String>,
     client_secret: Option<String>,
+    /// The members that name the client, if the file does.
     client_member: Option<String>,
     secret_member: Option<String>,
     #[serde(default)]
     requests: RequestFormat,
     hosts: Vec<String>,
     places: Vec<String>,
-    shape: Option<String>,
     #[serde(default)]
     claims: Vec<String>,
 }
 
 impl RawLogin {
     pub(super) fn read(self) -> Result<PresetLogin, String> {
-        // Where a file has several hosts, its own is that of the first origin.
-        let own = (self.format != FileFormat::Json).then(|| self.hosts.first().cloned());
-        let access = own.flatten().or(self.access.clone());
-        let members = [
-            (TokenKind::Access, &access),
-            (TokenKind::Refresh, &self.refresh),
-            (TokenKind::Id, &self.id),
-        ];
-        let named = |(kind, member): (TokenKind, &Option<String>)| Some((kind, member.clone()?));
         Ok(PresetLogin {
             name: CredentialName::new(&self.name).map_err(|error| error.to_string())?,
-            members: members.into_iter().filter_map(named).collect(),
             issuer: self.issuer()?,
             origins: all_parsed(&self.hosts)?,
             places: all_parsed(&self.places)?,
-            shape: match &self.shape {
-                None => None,
-                Some(shape) => Some(Shape::parse(shape).map_err(|error| error.to_string())?),
-            },
-            file: self.file,
-            client_member: self.client_member,
-            secret_member: self.secret_member,
-            folder_variable: self.folder_variable,
-            lock: self.lock,
-            format: self.format,
-            expires: self.expires,
-            renewed: self.renewed,
-            shown: self.shown,
-            filled: self.filled,
-            claims: self.claims,
+            data: self,
         })
+    }
+
+    fn members(&self) -> Vec<(TokenKind, String)> {
+        // Where a file has several hosts, its own is that of the first origin.
+        let own = self
+            .hosts
+            .first()
+            .filter(|_| self.format != FileFormat::Json);
+        let members = [
+            (TokenKind::Access, own.or(self.access.as_ref())),
+            (TokenKind::Refresh, self.refresh.as_ref()),
+            (TokenKind::Id, self.id.as_ref()),
+        ];
+        let named = members.into_iter();
+        named
+            .filter_map(|(kind, member)| Some((kind, member?.clone())))
+            .collect()
     }
 
     fn issuer(&self) -> Result<Option<Issuer>, String> {

@@ -425,12 +425,12 @@ mod tests {
     }
 
     #[test]
-    fn every_login_reads_at_a_home_without_its_file_and_makes_bindings_that_load() {
+    fn every_login_reads_without_its_file_and_makes_bindings_that_load() {
         let home = tempfile::tempdir().unwrap();
         let mut seen = HashSet::new();
         for preset in logins() {
             assert!(seen.insert(&preset.name) && login_named(preset.name.as_str()).is_some());
-            for login in preset.at_home(home.path()).unwrap() {
+            for login in preset.in_file(&home.path().join("none")).unwrap() {
                 let stored = login.stored().into_iter().map(|one| one.binding);
                 Bindings::new(stored.collect()).unwrap_or_else(|error| panic!("{error:?}"));
             }
@@ -440,10 +440,9 @@ mod tests {
     #[test]
     fn each_other_host_of_a_file_is_a_login_of_its_own() {
         let home = tempfile::tempdir().unwrap();
-        let file = home.path().join(".config/gh/hosts.yml");
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let file = home.path().join("hosts.yml");
         let names = || {
-            let logins = login_named("gh").unwrap().at_home(home.path())?;
+            let logins = login_named("gh").unwrap().in_file(&file)?;
             let names = logins
                 .iter()
                 .map(|one| (one.name.to_string(), one.issuer.is_some()));
@@ -457,6 +456,9 @@ mod tests {
             ("gh".to_owned(), true),
         ];
         assert_eq!(names().unwrap(), both);
+        let text = "ghe.example:\n  oauth_token: a\nghe.example:\n  oauth_token: b\n";
+        std::fs::write(&file, text).unwrap();
+        assert_eq!(names().unwrap()[1].0, "gh-ghe.example-2");
         std::fs::write(&file, "{}: CANARY").unwrap();
         assert_eq!(names().unwrap().len(), 1);
         std::fs::write(&file, "a b:\n  oauth_token: CANARY\n").unwrap();
@@ -470,10 +472,9 @@ mod tests {
     #[test]
     fn a_client_that_the_file_names_renews_its_tokens() {
         let home = tempfile::tempdir().unwrap();
-        let file = home.path().join(".claude/.credentials.json");
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let file = home.path().join(".credentials.json");
         let client = || {
-            let logins = login_named("claude").unwrap().at_home(home.path()).unwrap();
+            let logins = login_named("claude").unwrap().in_file(&file).unwrap();
             logins[0].issuer.as_ref().unwrap().client.clone().unwrap()
         };
         assert!(client().starts_with("9d1c250a-"));

@@ -28,7 +28,8 @@ impl Algorithm {
         }
     }
 
-    /// Signs a text with a private key, outside any recipe; `None` if it is no key of this algorithm.
+    /// Signs a text with a private key, outside any recipe; `None` if it is no key of this
+    /// algorithm.
     #[must_use]
     pub fn signature(self, key: &[u8], text: &[u8]) -> Option<Vec<u8>> {
         self.sign(key, text).ok()

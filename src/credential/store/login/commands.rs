@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::{Backend, HttpClient, StoreError, Stores};
 use super::fault::of_state;
-use super::held::{OwnLogin, Told};
+use super::held::{HeldUntil, SessionGrant};
 use super::lock::LoginLock;
 use super::place::{OwnTokens, TokenPlace};
 use super::rows::{RowLogin, SealedRows};
@@ -65,7 +65,7 @@ impl Logins {
             }
         };
         let of = (session.clone(), login.name.clone());
-        let own = OwnLogin::Captured(login.clone(), place);
+        let own = SessionGrant::Captured(login.clone(), place);
         self.store.held.of_sessions.lock().insert(of, own);
         self.drop_read(session, &login.name).await;
         Ok(())
@@ -80,9 +80,9 @@ impl Logins {
             .held
             .of_sessions
             .lock()
-            .insert(of, OwnLogin::Ended);
+            .insert(of, SessionGrant::Ended);
         self.drop_read(session, name).await;
-        let Some(OwnLogin::Captured(login, place)) = before else {
+        let Some(SessionGrant::Captured(login, place)) = before else {
             return false;
         };
         let rows = self.store.held.rows.as_ref();
@@ -100,18 +100,20 @@ impl Logins {
 
     /// When a session's access token ends, and what it may do, if it was read.
     #[must_use]
-    pub fn held(&self, session: &SessionId, name: &CredentialName) -> Option<Told> {
+    pub fn held(&self, session: &SessionId, name: &CredentialName) -> Option<HeldUntil> {
         let told = self.store.held.told.lock();
         told.get(&(session.clone(), name.clone())).cloned()
     }
 
-    /// The logins that live sessions made, by their names.
+    /// The rows of what live sessions logged in to.
     #[must_use]
-    pub fn taken(&self) -> Vec<CredentialName> {
+    pub fn taken(&self) -> Vec<RowName> {
         let of_sessions = self.store.held.of_sessions.lock();
-        let taken = of_sessions.iter();
-        let taken = taken.filter(|(_, own)| matches!(own, OwnLogin::Captured(..)));
-        taken.map(|((_, name), _)| name.clone()).collect()
+        let row = |own: &SessionGrant| match own {
+            SessionGrant::Captured(_, TokenPlace::Row(name)) => Some(name.clone()),
+            _ => None,
+        };
+        of_sessions.values().filter_map(row).collect()
     }
 
     /// The logins in the state: those that are kept, and those of sessions.
@@ -141,28 +143,32 @@ impl Logins {
         rows.write(&name, before, (login, tokens)).await
     }
 
-    /// Keeps for the user what a session logged in to last under this name. Returns whether there
-    /// was any.
+    /// Keeps for the user what a session logged in to. Returns whether it is still there.
     ///
     /// # Errors
     /// [`StoreError`] if it cannot be read or written.
-    pub async fn keep(&self, name: &CredentialName) -> Result<bool, StoreError> {
+    pub async fn keep(&self, of: &RowName) -> Result<bool, StoreError> {
         let rows = self.state()?;
-        let _lock = locked(rows, name).await?;
-        let mut latest: Option<RowLogin> = None;
-        for of in rows.names().await? {
-            if of.login == *name && of.grant.is_some() {
-                let row = rows.read(&of).await?;
-                latest = latest.into_iter().chain(row).max_by_key(|row| row.written);
-            }
-        }
-        let Some(row) = latest else {
+        let _lock = locked(rows, &of.login).await?;
+        let Some(row) = rows.read(of).await? else {
             return Ok(false);
         };
-        let kept = RowName::kept(name.clone());
+        let kept = RowName::kept(of.login.clone());
         let before = rows.read(&kept).await?.map_or(0, |row| row.version);
         rows.write(&kept, before, (&row.login, &row.tokens)).await?;
-        rows.remove(&row.name).await
+        rows.remove(of).await
+    }
+
+    /// Removes what a session logged in to, and ends it where the issuer takes that.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be removed.
+    pub async fn drop(&self, of: &RowLogin) -> Result<(), StoreError> {
+        let rows = self.state()?;
+        let _lock = locked(rows, &of.name.login).await?;
+        rows.remove(&of.name).await?;
+        self.revoked(&of.login, &of.tokens).await;
+        Ok(())
     }
 
     /// Forgets all that is kept of a login, and ends its grants where the issuer takes that.
@@ -215,7 +221,7 @@ impl Logins {
         let rows = self.state()?;
         let _lock = locked(rows, &login.name).await?;
         let name = match self.store.held.own(session, &login.name) {
-            Some(OwnLogin::Captured(_, TokenPlace::Row(name))) if rows.rows.has(&name) => name,
+            Some(SessionGrant::Captured(_, TokenPlace::Row(name))) if rows.rows.has(&name) => name,
             _ => RowName::granted(login.name.clone()).map_err(|why| of_state(&why))?,
         };
         let before = rows.read(&name).await?.map_or(0, |row| row.version);

@@ -17,9 +17,9 @@ pub(super) struct HeldLogins {
     /// `None` where there is no state.
     pub(super) rows: Option<SealedRows>,
     /// What sessions did with logins themselves.
-    pub(super) of_sessions: Mutex<HashMap<(SessionId, CredentialName), OwnLogin>>,
+    pub(super) of_sessions: Mutex<HashMap<(SessionId, CredentialName), SessionGrant>>,
     /// What was last read for a session: until when, and for what.
-    pub(super) told: Mutex<HashMap<(SessionId, CredentialName), Told>>,
+    pub(super) told: Mutex<HashMap<(SessionId, CredentialName), HeldUntil>>,
     /// The digest of the refresh token that each issuer refused, and why.
     pub(super) refused: Mutex<HashMap<CredentialName, (String, Box<str>)>>,
     /// The tokens that were made of keys.
@@ -27,11 +27,11 @@ pub(super) struct HeldLogins {
 }
 
 /// When an access token ends, and what it may do.
-pub(super) type Told = (Option<SystemTime>, Option<String>);
+pub(super) type HeldUntil = (Option<SystemTime>, Option<String>);
 
 /// What a session did with a login.
 #[derive(Clone)]
-pub(super) enum OwnLogin {
+pub(super) enum SessionGrant {
     /// It logged in, and its tokens are there.
     Captured(Arc<Login>, TokenPlace),
     /// It logged out.
@@ -47,7 +47,7 @@ impl HeldLogins {
     }
 
     /// What a session did with a login, if anything.
-    pub(super) fn own(&self, session: &SessionId, name: &CredentialName) -> Option<OwnLogin> {
+    pub(super) fn own(&self, session: &SessionId, name: &CredentialName) -> Option<SessionGrant> {
         let of_sessions = self.of_sessions.lock();
         of_sessions.get(&(session.clone(), name.clone())).cloned()
     }

@@ -161,3 +161,71 @@ const FINAL: [&str; 8] = [
     "invalid_client",
     "unsupported_grant_type",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_json_or_a_form_and_names_no_member_twice() {
+        let before = Tokens {
+            refresh: Some("OLD".to_owned().into()),
+            ..Tokens::default()
+        };
+        for (answer, shown) in [
+            (
+                r#"{"access_token":"A","expires_in":60}"#,
+                Some(("A", "OLD", true)),
+            ),
+            (
+                r#" {"access_token":"A","refresh_token":"N","x":{}}"#,
+                Some(("A", "N", false)),
+            ),
+            (
+                "access_token=A%2F+b&refresh_token=N&expires_in=60",
+                Some(("A/ b", "N", true)),
+            ),
+            (r#"{"access_token":"A","access_token":"B"}"#, None),
+            ("access_token=A&access_token=B", None),
+            (r#"{"access_token":""}"#, None),
+            (r#"{"access_token":"A"#, None),
+            ("<html>", None),
+        ] {
+            let read = read(answer.as_bytes(), &before);
+            let read = read.as_ref().map(|tokens| {
+                let refresh = tokens.refresh.as_ref().unwrap();
+                (
+                    tokens.access.as_str(),
+                    refresh.as_str(),
+                    tokens.expires.is_some(),
+                )
+            });
+            assert_eq!(read, shown, "{answer}");
+        }
+    }
+
+    #[test]
+    fn an_issuer_refuses_for_good_in_words_that_are_known() {
+        for (status, content, word) in [
+            (400, r#"{"error":"invalid_grant"}"#, Some("invalid_grant")),
+            (
+                401,
+                r#"{"error":{"code":"refresh_token_reused"}}"#,
+                Some("refresh_token_reused"),
+            ),
+            (400, r#"{"error":"temporarily_unavailable"}"#, None),
+            (503, r#"{"error":"invalid_grant"}"#, None),
+            (403, "<html>blocked</html>", None),
+        ] {
+            let answer = HttpAnswer {
+                status: http::StatusCode::from_u16(status).unwrap(),
+                location: None,
+                content: Zeroizing::new(content.as_bytes().to_vec()),
+            };
+            match refused(&answer) {
+                NotRenewed::Refused(said) => assert_eq!(Some(said), word, "{content}"),
+                NotRenewed::Failed(_) => assert_eq!(word, None, "{content}"),
+            }
+        }
+    }
+}

@@ -22,7 +22,7 @@ use crate::state::RowName;
 #[derive(Clone)]
 pub(super) enum TokenPlace {
     /// In the file of the program that logged in.
-    File(LoginFile),
+    File(Arc<LoginFile>),
     /// In a row; once that is kept for the user, in the row that it became.
     Row(RowName),
     /// In memory, where there is no state, or where they can be made again.
@@ -55,12 +55,12 @@ pub(super) struct HeldTokens {
     pub(super) tokens: Tokens,
     /// When they were written there.
     pub(super) written: SystemTime,
-    stamp: Stamp,
+    stamp: PlaceStamp,
 }
 
 /// By what a change of the place is seen.
 #[derive(Clone)]
-enum Stamp {
+enum PlaceStamp {
     /// The text of a file.
     Text(Zeroizing<Vec<u8>>),
     /// A row, and its version.
@@ -149,20 +149,20 @@ impl TokenPlace {
                 Ok(found.map(|row| HeldTokens {
                     tokens: row.tokens,
                     written: row.written,
-                    stamp: Stamp::Row(row.name, row.version),
+                    stamp: PlaceStamp::Row(row.name, row.version),
                 }))
             }
             Self::Memory(own) => Ok(own.held.lock().clone().map(|(tokens, written)| HeldTokens {
                 tokens,
                 written,
-                stamp: Stamp::Own,
+                stamp: PlaceStamp::Own,
             })),
         }
     }
 
     /// Checks that tokens could be replaced, before the issuer is asked for any.
     pub(super) fn check(&self, before: &HeldTokens) -> Result<(), StoreError> {
-        let (Self::File(file), Stamp::Text(text)) = (self, &before.stamp) else {
+        let (Self::File(file), PlaceStamp::Text(text)) = (self, &before.stamp) else {
             return Ok(());
         };
         replaced(file, text, &before.tokens).map(drop)
@@ -177,12 +177,12 @@ impl TokenPlace {
         (login, tokens): (&Login, &Tokens),
     ) -> Result<bool, StoreError> {
         match (self, &before.stamp, rows) {
-            (Self::File(file), Stamp::Text(text), _) => {
+            (Self::File(file), PlaceStamp::Text(text), _) => {
                 let (file, text) = (file.clone(), text.clone());
                 let new = replaced(&file, &text, tokens)?;
                 blocking(move || replace(&file, &text, &new)).await
             }
-            (Self::Row(_), Stamp::Row(name, version), Some(rows)) => {
+            (Self::Row(_), PlaceStamp::Row(name, version), Some(rows)) => {
                 // The lock is held, so it has changed by nobody else.
                 rows.write(name, *version, (login, tokens))
                     .await
@@ -219,7 +219,7 @@ fn read_whole(at: &LoginFile) -> Result<Option<HeldTokens>, StoreError> {
                 return Ok(Some(HeldTokens {
                     tokens,
                     written: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-                    stamp: Stamp::Text(text),
+                    stamp: PlaceStamp::Text(text),
                 }));
             }
             Err(_) if tries < 3 => std::thread::sleep(BETWEEN),
@@ -229,8 +229,11 @@ fn read_whole(at: &LoginFile) -> Result<Option<HeldTokens>, StoreError> {
     }
 }
 
+/// A file's text, and what is known of the file.
+type FileRead = (Zeroizing<Vec<u8>>, Metadata);
+
 /// Reads a file that this user or root alone may have written; `None` if there is none.
-fn read(path: &Path) -> Result<Option<(Zeroizing<Vec<u8>>, Metadata)>, StoreError> {
+fn read(path: &Path) -> Result<Option<FileRead>, StoreError> {
     let failed = |error| unfit(path, &Unfit::Unreadable(error));
     // Non-blocking, so that a FIFO cannot block the reader.
     let mut options = OpenOptions::new();

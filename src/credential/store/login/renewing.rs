@@ -15,14 +15,14 @@ use crate::credential::login::{Issuer, Login, TokenGrant, Tokens};
 use crate::names::hex;
 
 /// A login, and all that its renewal needs.
-pub(super) struct Renewal<'r> {
+pub(super) struct LoginRenewal<'r> {
     pub(super) login: &'r Login,
     pub(super) place: &'r TokenPlace,
     pub(super) issuers: &'r IssuerClients,
     pub(super) held: &'r HeldLogins,
 }
 
-impl Renewal<'_> {
+impl LoginRenewal<'_> {
     /// Returns tokens that can be used now. Those that end soon are renewed first; if that fails,
     /// they serve until they end.
     pub(super) async fn current(&self) -> Result<HeldTokens, StoreError> {

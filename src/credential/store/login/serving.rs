@@ -6,10 +6,10 @@ use super::super::material::Material;
 use super::super::{
     Backend, HttpClient, SecretRef, SecretSource, SecretStore, StoreError, StoreFuture,
 };
-use super::held::{HeldLogins, OwnLogin};
+use super::held::{HeldLogins, SessionGrant};
 use super::issuer::IssuerClients;
 use super::place::TokenPlace;
-use super::renewing::Renewal;
+use super::renewing::LoginRenewal;
 use super::rows::{KeySource, SealedRows};
 use crate::credential::login::{Issuer, Login, LoginPlace, TokenGrant};
 use crate::message::Origin;
@@ -103,8 +103,8 @@ impl LoginStore {
         name: &CredentialName,
     ) -> Result<(Arc<Login>, TokenPlace), StoreError> {
         match self.held.own(session, name) {
-            Some(OwnLogin::Captured(login, place)) => return Ok((login, place)),
-            Some(OwnLogin::Ended) => return Err(StoreError::Ended),
+            Some(SessionGrant::Captured(login, place)) => return Ok((login, place)),
+            Some(SessionGrant::Ended) => return Err(StoreError::Ended),
             None => {}
         }
         let login = self.named(name).ok_or(StoreError::Absent)?;
@@ -117,7 +117,7 @@ impl LoginStore {
         };
         let place = match &login.place {
             _ if is_made(login) => self.held.made(name),
-            LoginPlace::File(file) if !is_kept() => TokenPlace::File(file.clone()),
+            LoginPlace::File(file) if !is_kept() => TokenPlace::File(Arc::new(file.clone())),
             _ => TokenPlace::Row(kept),
         };
         Ok((login.clone(), place))
@@ -128,7 +128,7 @@ impl LoginStore {
             return Err(StoreError::Absent);
         };
         let (login, place) = self.of_session(session, name)?;
-        let renewal = Renewal {
+        let renewal = LoginRenewal {
             login: &login,
             place: &place,
             issuers: &self.issuers,

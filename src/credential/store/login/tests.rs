@@ -45,6 +45,10 @@ impl Rotating {
         if content.starts_with("token=") {
             return (StatusCode::OK, json!({}));
         }
+        if content.contains("client_credentials") {
+            let answer = json!({ "access_token": access(1), "expires_in": "60" });
+            return (StatusCode::OK, answer);
+        }
         let mut last = self.last.lock();
         match *last {
             Some(n) if content.contains(&format!("refresh_token={}&", refresh(n))) => {
@@ -466,11 +470,12 @@ async fn what_a_session_logs_in_to_is_its_own_until_it_is_kept() {
         (Ok(8), Ok(8))
     );
     assert_eq!(stage.read()["oauth"]["access"], access(8).as_str());
-    assert_eq!(logins.rows().await.unwrap().len(), 1);
+    let rows = logins.rows().await.unwrap();
+    assert_eq!(rows.len(), 1);
     // Another process keeps it, and both go on with it.
     let other = stage.stores();
-    assert_eq!(other.logins().keep(&name()).await, Ok(true));
-    assert_eq!(other.logins().keep(&name()).await, Ok(false));
+    assert_eq!(other.logins().keep(&rows[0].name).await, Ok(true));
+    assert_eq!(other.logins().keep(&rows[0].name).await, Ok(false));
     assert_eq!(had(&stage.stores(), "three").await, Ok(2));
     other.logins().forget(&name()).await.unwrap();
     let revoked = stage.issuer.asked.lock().last().cloned().unwrap();
@@ -503,4 +508,18 @@ async fn a_session_that_logs_out_ends_its_own_login_and_not_the_users() {
     assert!(logins.end(&session("one"), &name()).await);
     assert!(logins.rows().await.unwrap().is_empty());
     stores.end(&session("one")).await;
+}
+
+#[tokio::test]
+async fn a_token_of_a_clients_secret_is_made_once_and_again_before_it_ends() {
+    let stage = Stage::new();
+    let mut settings = stage.settings();
+    let issuer = settings.logins[0].issuer.as_mut().unwrap();
+    issuer.grant = TokenGrant::ClientCredentials;
+    let stores = Stores::new([]).with_logins(settings, None);
+    for of in ["one", "two", "one"] {
+        assert_eq!(had(&stores, of).await, Ok(1));
+    }
+    assert!(stage.issuer.asked.lock()[0].contains("grant_type=client_credentials"));
+    assert_eq!(stage.asked(), 1);
 }

@@ -27,12 +27,12 @@ use api::{Api, VaultRequest};
 pub use path::VaultPath;
 use reply::{Mount, OwnToken, SecretFields, VaultReply, Versioned};
 pub use settings::{LoginMethod, VaultLogin, VaultSettings};
-use token::{Token, Tokens};
+use token::{Token, VaultTokens};
 
 /// A Vault or OpenBao.
 pub(super) struct VaultStore {
     api: Api,
-    tokens: Tokens,
+    tokens: VaultTokens,
     ttl: Duration,
     max_stale: Duration,
     /// The engine at the path of each KV secret.
@@ -67,7 +67,7 @@ impl VaultStore {
         let servers = settings.servers.clone();
         Self {
             api: Api::new(client, servers, settings.namespace.clone()),
-            tokens: Tokens::new(login(&settings.login, source)),
+            tokens: VaultTokens::new(login(&settings.login, source)),
             ttl: settings.ttl,
             max_stale: settings.max_stale,
             known: Mutex::default(),

@@ -15,7 +15,7 @@ use super::api::{Api, VaultRequest};
 use super::reply::{Auth, OwnToken, VaultReply};
 
 /// The token, and how the gateway gets it.
-pub(super) struct Tokens {
+pub(super) struct VaultTokens {
     login: TokenFrom,
     state: Mutex<State>,
 }
@@ -86,7 +86,7 @@ struct Certificate<'l> {
 #[derive(Serialize)]
 pub(super) struct Nothing {}
 
-impl Tokens {
+impl VaultTokens {
     pub(super) fn new(login: TokenFrom) -> Self {
         let state = Mutex::default();
         Self { login, state }
