@@ -18,7 +18,7 @@ macro_rules! rows {
 }
 
 rows! {
-    twenty_commands_and_the_program_outside_share_one_login_that_one_of_them_renews: "crowd",
+    a_crowd_of_commands_and_the_program_outside_share_a_login_that_one_renews: "crowd",
     a_program_is_logged_in_by_its_file_alone_with_phantoms: "file",
     a_login_inside_gives_phantoms_and_is_kept_once_a_person_says_so: "captured",
     a_gateway_that_is_killed_loses_a_login_only_between_answer_and_write: "killed",
