@@ -51,7 +51,10 @@ fn clients() -> &'static Path {
         if !has("oidc/node_modules/oidc-provider") || !has("venv/bin/twine") {
             let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/setup");
             let ready = Command::new(setup).env("GATEWAY_CLIENTS", &home).status();
-            assert!(ready.as_ref().is_ok_and(|ready| ready.success()), "{ready:?}");
+            assert!(
+                ready.as_ref().is_ok_and(|ready| ready.success()),
+                "{ready:?}"
+            );
         }
         home
     })
