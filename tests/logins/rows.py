@@ -169,7 +169,7 @@ def canaries(lab, processes, told=""):
 
 def crowd(gateway, clients):
     """Twenty commands at once, and the program itself outside beside them."""
-    seconds = 600 if FULL else 60
+    seconds = 600 if FULL else 30
     with Lab("crowd", gateway) as lab:
         lab.log_in()
         began = time.time()
@@ -296,7 +296,7 @@ def grant_devices(lab, seconds=30):
 
 def killed(gateway, clients):
     """kill -9 of the gateway at random moments of renewals."""
-    rounds, lost, windows, untold, torn = (200 if FULL else 20), [], [], [], []
+    rounds, lost, windows, untold, torn = (200 if FULL else 12), [], [], [], []
     with Lab("killed", gateway, life=2) as lab:
         arrived, came_at = threading.Event(), [0]
 
