@@ -85,6 +85,8 @@ pub struct LoginFile {
     pub shown: Vec<String>,
     /// Members that its program needs, but not their values: the copy has another text there.
     pub filled: Vec<String>,
+    /// Members that its program needs, and what the copy has there if the file has none.
+    pub usual: Vec<(String, serde_json::Value)>,
 }
 
 /// The format of a program's file.
