@@ -447,6 +447,30 @@ async fn the_programs_own_lock_is_waited_for_unless_it_is_stale() {
 }
 
 #[tokio::test]
+async fn the_programs_lock_of_a_gateway_that_was_killed_is_taken_at_once() {
+    let stage = Stage::new();
+    let folder = stage.folder.path();
+    let (made, aside) = (folder.join("lock"), folder.join("aside"));
+    let wait = Duration::ZERO;
+    let take = async || {
+        let (rows, name) = (stage.rows(), name());
+        let taken = LoginLock::take(&rows, &name, Some(&made), wait);
+        taken.await.unwrap()
+    };
+    for note in ["", "sent"] {
+        let mut killed = take().await.unwrap();
+        killed.note(note).unwrap();
+        std::fs::rename(&made, &aside).unwrap();
+        drop(killed);
+        std::fs::rename(&aside, &made).unwrap();
+        assert_eq!(take().await.unwrap().left.unwrap_or_default(), note);
+        assert!(!made.exists());
+    }
+    std::fs::create_dir(&made).unwrap();
+    assert!(take().await.is_none(), "the program's own");
+}
+
+#[tokio::test]
 async fn what_a_session_logs_in_to_is_its_own_until_it_is_kept() {
     let stage = Stage::new();
     let stores = stage.holds(8, 3600).stores();
