@@ -174,6 +174,8 @@ pub struct LoginToken {
     pub shape: Option<Shape>,
     /// The claims that its phantom keeps, if it is a JSON Web Token, beside those of every phantom.
     pub claims: Vec<String>,
+    /// What happens to other credentials at its origins.
+    pub foreign: Foreign,
 }
 
 impl LoginToken {
@@ -186,6 +188,7 @@ impl LoginToken {
             places: Vec::new(),
             shape: None,
             claims: Vec::new(),
+            foreign: Foreign::Refuse,
         }
     }
 }
@@ -217,7 +220,7 @@ impl Login {
                 methods: Vec::new(),
                 paths: Vec::new(),
                 when: When::Phantom,
-                foreign: Foreign::Refuse,
+                foreign: token.foreign,
                 takes: Vec::new(),
                 cookies: Vec::new(),
                 batches: Vec::new(),

@@ -16,6 +16,7 @@ use crate::credential::login::{
 };
 use crate::message::{OriginPattern, Place};
 use crate::names::CredentialName;
+use crate::session::Foreign;
 
 /// The login of a program: its file, who renews it, and where its tokens may go.
 #[derive(Debug, Clone)]
@@ -173,6 +174,10 @@ impl PresetLogin {
             places,
             shape: None,
             claims: self.data.claims.clone(),
+            foreign: match self.data.passes_foreign {
+                true => Foreign::Pass,
+                false => Foreign::Refuse,
+            },
         }
     }
 
@@ -228,6 +233,9 @@ pub(super) struct RawLogin {
     places: Vec<String>,
     #[serde(default)]
     claims: Vec<String>,
+    /// Whether its hosts take other credentials too: tokens that they gave for it.
+    #[serde(default)]
+    passes_foreign: bool,
     /// The member of the issuer's answer that says whose the tokens are.
     account: Option<String>,
 }

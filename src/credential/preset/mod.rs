@@ -333,8 +333,11 @@ fn at(index: usize) -> &'static Preset {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::path::Path;
 
     use super::*;
+    use crate::credential::login::LoginPlace;
+    use crate::credential::login::file::show_all;
     use crate::message::HostPattern;
     use crate::session::Bindings;
 

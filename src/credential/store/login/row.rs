@@ -156,8 +156,9 @@ impl<'t> TokenText<'t> {
 
     fn read(&self) -> Option<LoginToken> {
         let mut kinds = TokenKind::ALL.into_iter();
+        let kind = kinds.find(|kind| kind.as_str() == self.kind)?;
         Some(LoginToken {
-            kind: kinds.find(|kind| kind.as_str() == self.kind)?,
+            kind,
             origins: self
                 .origins
                 .iter()
@@ -173,6 +174,7 @@ impl<'t> TokenText<'t> {
                 Some(text) => Some(Shape::from_text(text).ok()?),
             },
             claims: self.claims.clone(),
+            ..LoginToken::kept(kind)
         })
     }
 }
