@@ -327,6 +327,7 @@ mod tests {
             renewed: None,
             shown: Vec::new(),
             filled: Vec::new(),
+            usual: Vec::new(),
         }
     }
 
