@@ -340,7 +340,11 @@ fn shown(name: &CredentialName, account: Option<&str>) -> String {
 }
 
 fn moment(at: SystemTime) -> Option<String> {
-    OffsetDateTime::from(at).format(&Rfc3339).ok()
+    // A server may say any number, also of a year that no calendar has.
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let seconds = i64::try_from(since.as_secs()).ok()?;
+    let at = OffsetDateTime::from_unix_timestamp(seconds).ok()?;
+    at.format(&Rfc3339).ok()
 }
 
 fn unkept(error: StoreError) -> Failure {
@@ -350,4 +354,18 @@ fn unkept(error: StoreError) -> Failure {
 /// The cause says what to do.
 fn failed(what: &str, error: &StoreError) -> Failure {
     Failure::of(what, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_login_may_end_after_every_calendar() {
+        let at = |seconds| moment(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0).as_deref(), Some("1970-01-01T00:00:00Z"));
+        assert_eq!(at(999_999_999_999_999), None);
+    }
 }
