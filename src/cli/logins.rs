@@ -334,10 +334,16 @@ async fn waiting(logins: &Logins) -> Result<Vec<RowLogin>, Failure> {
 
 fn shown(name: &CredentialName, account: Option<&str>) -> String {
     match account {
-        Some(account) => format!("{name}, as {}", safe(account)),
+        // A long one could fill the terminal, and look like lines of the gateway's own.
+        Some(account) => {
+            let account: String = account.chars().take(LONGEST_ACCOUNT).collect();
+            format!("{name}, as {}", safe(&account))
+        }
         None => format!("{name}, whose account its issuer does not tell"),
     }
 }
+
+const LONGEST_ACCOUNT: usize = 64;
 
 fn moment(at: SystemTime) -> Option<String> {
     // A server may say any number, also of a year that no calendar has.
@@ -367,5 +373,12 @@ mod tests {
         let at = |seconds| moment(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(at(0).as_deref(), Some("1970-01-01T00:00:00Z"));
         assert_eq!(at(999_999_999_999_999), None);
+    }
+
+    #[test]
+    fn an_account_fills_no_terminal() {
+        let name = CredentialName::new("mcp.example").unwrap();
+        let shown = shown(&name, Some(&"ann ".repeat(1000)));
+        assert_eq!(shown, format!("mcp.example, as {}", "ann ".repeat(16)));
     }
 }
