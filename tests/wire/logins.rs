@@ -128,7 +128,12 @@ fn a_login_that_a_preset_knows_is_for_its_service(rig: &Rig) {
     });
     for way in [Way::Connect, Way::Transparent] {
         // A server may read other spellings of the path.
-        for path in ["/v1/oauth/token", "/v1/oauth/token/"] {
+        for path in [
+            "/v1/oauth/token",
+            "/v1/oauth/token/",
+            "//v1//oauth/token",
+            "/v1/oauth/token;a=b",
+        ] {
             let answer = post(
                 rig,
                 way,
