@@ -237,6 +237,7 @@ fn begun(asked: &AskedTokens, is_free: impl Fn(&OriginPattern) -> bool) -> Optio
 fn unknown_login(asked: &AskedTokens) -> Option<Login> {
     let request = &asked.request;
     let named = request.resource.as_deref().and_then(origin_of);
+    let named = named.filter(|origin| is_of_issuer(asked, origin));
     let origin = named.unwrap_or_else(|| asked.endpoint.origin.clone());
     let bearer = "header:authorization:Bearer".parse().ok()?;
     let access = LoginToken {
@@ -266,6 +267,18 @@ fn unknown_login(asked: &AskedTokens) -> Option<Login> {
         }),
         tokens: vec![access],
     })
+}
+
+/// Whether tokens of this endpoint may be for an origin that their client names. Issuers that do
+/// not know of resources give tokens for their own services, so those of a known issuer are for no
+/// others.
+fn is_of_issuer(asked: &AskedTokens, origin: &Origin) -> bool {
+    let known = asked.known.iter();
+    let known = known.filter(|one| !matches!(one.holder, LoginHolder::Session(_)));
+    let mut tokens = known.flat_map(|one| &one.login.tokens).peekable();
+    let are_unknown = tokens.peek().is_none();
+    let mut origins = tokens.flat_map(|token| &token.origins);
+    are_unknown || origins.any(|known| known.matches(origin))
 }
 
 /// The origin of a resource's URL, or of the name of a Docker registry.

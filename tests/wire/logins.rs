@@ -13,6 +13,7 @@ rows![
     a_login_inside_gives_phantoms_that_hold_where_it_is_for,
     logins_at_once_are_each_their_own,
     a_login_that_a_preset_knows_is_for_its_service,
+    a_known_issuers_tokens_are_for_no_other_service,
     a_request_to_renew_is_answered_by_the_gateway,
     a_phantom_is_presented_to_its_own_issuer_alone,
     a_revoked_login_is_over_until_the_next,
@@ -182,6 +183,24 @@ fn a_login_that_a_preset_knows_is_for_its_service(rig: &Rig) {
             assert_eq!(reached(rig), 2);
         }
     }
+}
+
+fn a_known_issuers_tokens_are_for_no_other_service(rig: &Rig) {
+    rig.origins.on("/x", |_| ok("", b"fine"));
+    let content = issued(rig).to_string();
+    rig.origins
+        .on("/v1/oauth/token", move |_| ok("", content.as_bytes()));
+    let way = Way::Connect;
+    let code = format!("grant_type=authorization_code&client_id=other&resource=https://{MCP}");
+    let answer = post(rig, way, (CLAUDE, "/v1/oauth/token"), FORM, &code);
+    let record = rig.record(way);
+    assert_eq!(answer.status, 200, "{answer:?} {record}");
+    let shown: Value = serde_json::from_slice(&answer.body).unwrap();
+    let token = &shown["access_token"];
+    let elsewhere = present(rig, way, MCP, token);
+    assert_eq!(elsewhere, (403, "phantom_out_of_scope".to_owned()));
+    assert_eq!(present(rig, way, CLAUDE, token).0, 200);
+    rig.seen();
 }
 
 fn a_request_to_renew_is_answered_by_the_gateway(rig: &Rig) {
