@@ -111,10 +111,15 @@ impl Logins {
         };
         let rows = self.store.held.rows.as_ref();
         let tokens = place.read(rows).await.ok().flatten();
-        if let (TokenPlace::Row(name), Some(rows)) = (&place, rows)
-            && let Err(cause) = rows.remove(name).await
-        {
-            tracing::warn!(login = %login.name, %cause, "a login was not forgotten");
+        if let (TokenPlace::Row(name), Some(rows)) = (&place, rows) {
+            match rows.remove(name).await {
+                Ok(true) => {}
+                // A person has kept it.
+                Ok(false) => return false,
+                Err(cause) => {
+                    tracing::warn!(login = %login.name, %cause, "a login was not forgotten");
+                }
+            }
         }
         match tokens {
             Some(held) => self.revoked(&login, &held.tokens).await,

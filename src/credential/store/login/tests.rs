@@ -554,6 +554,19 @@ async fn a_session_that_logs_out_ends_its_own_login_and_not_the_users() {
     assert_eq!(had(&stores, "one").await, Ok(1));
     assert!(logins.end(&session("one"), &name()).await);
     assert!(logins.rows().await.unwrap().is_empty());
+    // What a person has kept meanwhile is the user's.
+    let tokens = Tokens {
+        access: access(3).into(),
+        ..Tokens::default()
+    };
+    let taken = logins.take(&session("one"), &stage.login(), tokens).await;
+    taken.unwrap();
+    let row = logins.rows().await.unwrap().remove(0);
+    assert_eq!(logins.keep(&row.name).await, Ok(true));
+    let asked = stage.asked();
+    assert!(!logins.end(&session("one"), &name()).await);
+    assert_eq!(stage.asked(), asked);
+    assert_eq!(had(&stores, "two").await, Ok(3));
     stores.end(&session("one")).await;
 }
 
