@@ -327,7 +327,6 @@ mod tests {
             renewed: None,
             shown: Vec::new(),
             filled: Vec::new(),
-            usual: Vec::new(),
         }
     }
 
