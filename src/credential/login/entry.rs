@@ -343,7 +343,6 @@ mod tests {
             renewed: None,
             shown: Vec::new(),
             filled: Vec::new(),
-            usual: Vec::new(),
         }
     }
 

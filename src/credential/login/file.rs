@@ -152,16 +152,13 @@ fn show_members(
         let form = found.flatten().map_or(usual, |(_, form)| form);
         put(whole, member, parsed(&moment::write(moment::far(), form)));
     }
-    for member in &file.filled {
-        put(whole, member, Value::from("held by the gateway"));
-    }
     for member in file.shown.iter().filter(|_| text.is_some()) {
         let text = text.unwrap_or_default();
         if let Some(at) = json::find(text, member).map_err(|fault| file.at(member, fault))? {
             put(whole, member, parsed(&text[at]));
         }
     }
-    for (member, value) in &file.usual {
+    for (member, value) in &file.filled {
         if whole.pointer(member).is_none() {
             put(whole, member, value.clone());
         }
@@ -288,8 +285,7 @@ mod tests {
             ],
             expires: Some("/a/end".to_owned()),
             renewed: None,
-            filled: Vec::new(),
-            usual: vec![("/a/scopes".to_owned(), Value::from(vec!["usual"]))],
+            filled: vec![("/a/scopes".to_owned(), Value::from(vec!["usual"]))],
             shown: vec!["/a/scopes".to_owned(), "/mode".to_owned()],
         }
     }
@@ -439,8 +435,7 @@ mod tests {
             members: vec![(TokenKind::Access, "/b/access".to_owned())],
             expires: None,
             shown: Vec::new(),
-            usual: Vec::new(),
-            filled: vec!["/b/x".to_owned()],
+            filled: vec![("/b/x".to_owned(), "held by the gateway".into())],
             ..file()
         };
         let both = show_all([none, (&other, Box::new(phantom))], Some(text.as_bytes()));

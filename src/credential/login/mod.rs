@@ -83,10 +83,8 @@ pub struct LoginFile {
     pub renewed: Option<String>,
     /// Further members that the sandbox's copy keeps. All others are left out of it.
     pub shown: Vec<String>,
-    /// Members that its program needs, but not their values: the copy has another text there.
-    pub filled: Vec<String>,
-    /// Members that its program needs, and what the copy has there if the file has none.
-    pub usual: Vec<(String, serde_json::Value)>,
+    /// Members that its program needs, and what the copy has there if it shows none of the file.
+    pub filled: Vec<(String, serde_json::Value)>,
 }
 
 /// The format of a program's file.

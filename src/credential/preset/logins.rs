@@ -156,9 +156,9 @@ impl PresetLogin {
                 .filled
                 .iter()
                 .chain(&data.secret_member)
-                .cloned()
+                .map(|member| (member.clone(), "held by the gateway".into()))
+                .chain(data.usual.clone())
                 .collect(),
-            usual: data.usual.clone().into_iter().collect(),
             path: path.to_owned(),
         }
     }

@@ -174,7 +174,6 @@ impl Stage {
                 renewed: None,
                 shown: Vec::new(),
                 filled: Vec::new(),
-                usual: Vec::new(),
             }),
             issuer: Some(Issuer {
                 endpoint: endpoint("https://issuer.example/token"),
