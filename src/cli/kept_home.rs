@@ -130,6 +130,12 @@ impl KeptHome {
                 std::fs::remove_file(mark).map_err(failed)?;
             }
         }
+        // The launcher would not write a file where a command left a folder.
+        for (at, file) in files.iter().enumerate() {
+            let aside = self.beside(&format!("{FORGOTTEN}{}-{at}", std::process::id()));
+            removal::put_aside(&self.folder, &file.path, &aside).map_err(failed)?;
+        }
+        self.remove_forgotten();
         *self.held.lock() = Some(self.new_mark(files).map_err(failed)?);
         Ok(())
     }

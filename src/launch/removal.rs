@@ -34,18 +34,45 @@ pub fn remove_tree(folder: &Path) -> io::Result<()> {
 /// # Errors
 /// The error of the file system.
 pub fn remove_file(folder: &Path, file: &Path) -> io::Result<()> {
-    let mut at = open_own(CWD, folder)?;
-    for part in file.parent().into_iter().flat_map(Path::iter) {
-        at = match open_own(&at, part) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
-            inner => inner?,
-        };
-    }
-    let name = file.file_name().unwrap_or(OsStr::new("."));
-    match rustix::fs::unlinkat(&at, name, AtFlags::empty()) {
+    let Some(at) = folder_at(folder, file.parent())? else {
+        return Ok(());
+    };
+    match rustix::fs::unlinkat(&at, name_of(file), AtFlags::empty()) {
         Err(Errno::NOENT | Errno::ISDIR) => Ok(()),
         removed => Ok(removed?),
     }
+}
+
+/// Moves a folder that is in the place of a file below a folder to another place, where
+/// [`remove_tree`] finds it.
+///
+/// # Errors
+/// The error of the file system.
+pub fn put_aside(folder: &Path, file: &Path, aside: &Path) -> io::Result<()> {
+    // Opened, since a folder that is closed to its owner cannot be moved.
+    let (Some(at), Some(_)) = (
+        folder_at(folder, file.parent())?,
+        folder_at(folder, Some(file))?,
+    ) else {
+        return Ok(());
+    };
+    Ok(rustix::fs::renameat(&at, name_of(file), CWD, aside)?)
+}
+
+/// Opens a folder below another; `None` if there is none.
+fn folder_at(folder: &Path, below: Option<&Path>) -> io::Result<Option<OwnedFd>> {
+    let mut at = open_own(CWD, folder)?;
+    for part in below.into_iter().flat_map(Path::iter) {
+        at = match open_own(&at, part) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            inner => inner?,
+        };
+    }
+    Ok(Some(at))
+}
+
+fn name_of(file: &Path) -> &OsStr {
+    file.file_name().unwrap_or(OsStr::new("."))
 }
 
 struct Removal {
