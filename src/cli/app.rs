@@ -323,11 +323,9 @@ impl App {
         let held = |name: &CredentialName| self.logins.may_hold(id, name);
         let issued = snapshot.credentials.issue(id, &key, &mut kept.shapes, held);
         let what = "the session's phantoms cannot be issued";
-        let phantoms = issued
+        let (phantoms, over) = issued
             .await
             .map_err(|error| unissued(what.to_owned(), &error))?;
-        let mut over = snapshot.credentials.stores().logins().over();
-        over.retain(|(login, _)| phantoms.of(login).is_none());
         for (login, why) in over {
             let text = format!("gateway: the login `{login}` is over: {}", safe(&why));
             Terminal::new(false, super::Color::Auto).note(text);

@@ -202,6 +202,12 @@ fn a_login_that_is_not_there_yet_or_cannot_be_read_is_told() {
         }
         assert!(!told.contains("sk-ant"), "{told}");
     }
+    let ended =
+        json!({"claudeAiOauth": {"accessToken": LOGIN, "expiresAt": 1_700_000_000_000_u64}});
+    desk.write(FILE, &ended.to_string());
+    let told = desk.agent("one", &["-q"], "true");
+    let over = "the login `claude` is over: its access token has ended, and nothing renews it; log in again with the program";
+    assert!(told.contains(over), "{told}");
 }
 
 #[test]

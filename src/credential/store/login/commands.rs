@@ -105,14 +105,6 @@ impl Logins {
         told.get(&(session.clone(), name.clone())).cloned()
     }
 
-    /// The logins that their issuers renew no more, and why, with how to log in again.
-    #[must_use]
-    pub fn over(&self) -> Vec<(CredentialName, Box<str>)> {
-        let refused = self.store.held.refused.lock();
-        let over = refused.iter();
-        over.map(|(name, (_, why))| (name.clone(), why.clone())).collect()
-    }
-
     /// The rows of what live sessions logged in to.
     #[must_use]
     pub fn taken(&self) -> Vec<RowName> {
