@@ -134,7 +134,7 @@ fn rooms(sources: &[Source]) -> Vec<&'static str> {
 }
 
 /// Rooms with a limit of code lines.
-const ROOMS: [(&str, usize); 3] = [("all", 86_500), ("escape", 1_800), ("launch", 8_647)];
+const ROOMS: [(&str, usize); 3] = [("all", 89_500), ("escape", 1_800), ("launch", 8_647)];
 
 fn code_lines(source: &Source) -> usize {
     let text = std::fs::read_to_string(top().join(&source.path)).unwrap_or_default();

@@ -50,6 +50,10 @@ impl App {
         asked: &AskedTokens,
         tokens: Tokens,
     ) -> Result<Login, UnmappedToken> {
+        let _turn = match self.logins.known(session.id(), asked) {
+            Some(_) => None,
+            None => Some(self.logins.turn.lock().await),
+        };
         let snapshot = self.shared.current();
         let kinds = TokenKind::ALL.into_iter();
         let kinds: Vec<_> = kinds.filter(|kind| tokens.of(*kind).is_some()).collect();
@@ -106,7 +110,10 @@ impl App {
         read: &ReadConfig,
         login: CapturedLogin,
     ) -> Result<Snapshot, Failure> {
-        self.logins.add(login.clone());
+        if !self.logins.add(login.clone()) {
+            let what = "a session logs in at too many services at once";
+            return Err(Failure::new(what));
+        }
         let next = generation::with_logins(before, read, &self.captured(&read.resolved.stored));
         next.inspect_err(|_| self.logins.remove(&login))
     }

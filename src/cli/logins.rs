@@ -364,13 +364,23 @@ async fn waiting(logins: &Logins) -> Result<Vec<RowLogin>, Failure> {
 
 fn shown(name: &CredentialName, account: Option<&str>) -> String {
     match account {
-        Some(account) => format!("{name}, as {}", safe(account)),
+        // A long one could fill the terminal, and look like lines of the gateway's own.
+        Some(account) => {
+            let account: String = account.chars().take(LONGEST_ACCOUNT).collect();
+            format!("{name}, as {}", safe(&account))
+        }
         None => format!("{name}, whose account its issuer does not tell"),
     }
 }
 
+const LONGEST_ACCOUNT: usize = 64;
+
 fn moment(at: SystemTime) -> Option<String> {
-    OffsetDateTime::from(at).format(&Rfc3339).ok()
+    // A server may say any number, also of a year that no calendar has.
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let seconds = i64::try_from(since.as_secs()).ok()?;
+    let at = OffsetDateTime::from_unix_timestamp(seconds).ok()?;
+    at.format(&Rfc3339).ok()
 }
 
 fn unkept(error: StoreError) -> Failure {
@@ -380,4 +390,25 @@ fn unkept(error: StoreError) -> Failure {
 /// The cause says what to do.
 fn failed(what: &str, error: &StoreError) -> Failure {
     Failure::of(what, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_login_may_end_after_every_calendar() {
+        let at = |seconds| moment(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0).as_deref(), Some("1970-01-01T00:00:00Z"));
+        assert_eq!(at(999_999_999_999_999), None);
+    }
+
+    #[test]
+    fn an_account_fills_no_terminal() {
+        let name = CredentialName::new("mcp.example").unwrap();
+        let shown = shown(&name, Some(&"ann ".repeat(1000)));
+        assert_eq!(shown, format!("mcp.example, as {}", "ann ".repeat(16)));
+    }
 }

@@ -26,7 +26,11 @@ pub(super) struct CapturedLogin {
 
 /// What sessions made of logins, and ended.
 #[derive(Default)]
-pub(super) struct SessionLogins(Mutex<MadeLogins>);
+pub(super) struct SessionLogins {
+    made: Mutex<MadeLogins>,
+    /// Held while one is begun, until it is in force, so that the next has another name.
+    pub(super) turn: tokio::sync::Mutex<()>,
+}
 
 #[derive(Default)]
 struct MadeLogins {
@@ -93,7 +97,7 @@ impl SessionLogins {
         lives: impl Fn(&SessionId) -> bool,
         stored: &[Stored],
     ) -> Vec<CapturedLogin> {
-        let mut known = self.0.lock();
+        let mut known = self.made.lock();
         let holds = |one: &CapturedLogin| lives(&one.session) && one.is_beside(stored);
         known.captured.retain(holds);
         known.ended.retain(|(session, _)| lives(session));
@@ -102,16 +106,24 @@ impl SessionLogins {
 
     /// Whether a session may hold this credential, as far as it is a token of a login.
     pub(super) fn may_hold(&self, session: &SessionId, credential: &CredentialName) -> bool {
-        let known = self.0.lock();
+        let known = self.made.lock();
         let of_login = |one: &&CapturedLogin| one.login.has(credential);
         let mut captured = known.captured.iter().filter(of_login).peekable();
         let is_own = captured.peek().is_none() || captured.any(|one| one.session == *session);
         is_own && !known.ended.contains(&(session.clone(), credential.clone()))
     }
 
-    /// Adds a login that a session made.
-    pub(super) fn add(&self, login: CapturedLogin) {
-        self.0.lock().captured.push(login);
+    /// Adds a login that a session made. Returns whether it may be there: others may have been
+    /// added since it began.
+    pub(super) fn add(&self, login: CapturedLogin) -> bool {
+        let captured = &mut self.made.lock().captured;
+        let mut others = captured.iter();
+        let is_free = others.all(|one| one.login.name != login.login.name);
+        let may_be = is_free && made_by(captured, &login.session) < MOST_LOGINS;
+        if may_be {
+            captured.push(login);
+        }
+        may_be
     }
 
     /// Removes one that could not be put in force.
@@ -119,12 +131,12 @@ impl SessionLogins {
         let is_it = |one: &CapturedLogin| {
             one.session == login.session && one.login.name == login.login.name
         };
-        self.0.lock().captured.retain(|one| !is_it(one));
+        self.made.lock().captured.retain(|one| !is_it(one));
     }
 
     /// Notes whether a login was ended for a session.
     pub(super) fn end(&self, session: &SessionId, login: &Login, has_ended: bool) {
-        let mut known = self.0.lock();
+        let mut known = self.made.lock();
         for kind in TokenKind::ALL {
             let one = (session.clone(), login.credential(kind));
             match has_ended {
@@ -136,7 +148,7 @@ impl SessionLogins {
 
     /// The login that a session has already, whose tokens these are.
     pub(super) fn known(&self, session: &SessionId, asked: &AskedTokens) -> Option<Login> {
-        let captured = self.0.lock();
+        let captured = self.made.lock();
         let captured = captured
             .captured
             .iter()
@@ -163,12 +175,8 @@ impl SessionLogins {
         if server.scheme == Scheme::Http && !server.authority.host.is_loopback() {
             return Err(UnmappedToken::Cleartext);
         }
-        let captured = self.0.lock();
-        let own = captured
-            .captured
-            .iter()
-            .filter(|one| one.session == *session.id());
-        if own.count() >= MOST_LOGINS {
+        let captured = self.made.lock();
+        if made_by(&captured.captured, session.id()) >= MOST_LOGINS {
             return Err(UnmappedToken::TooMany);
         }
         let policies = snapshot.policies.generation();
@@ -197,6 +205,12 @@ impl SessionLogins {
     }
 }
 
+/// How many a session made.
+fn made_by(captured: &[CapturedLogin], session: &SessionId) -> usize {
+    let own = captured.iter().filter(|one| one.session == *session);
+    own.count()
+}
+
 /// The login that a request begins, for those of its origins that are free; `None` if none is.
 fn begun(asked: &AskedTokens, is_free: impl Fn(&OriginPattern) -> bool) -> Option<Login> {
     let mut presets = asked
@@ -223,6 +237,7 @@ fn begun(asked: &AskedTokens, is_free: impl Fn(&OriginPattern) -> bool) -> Optio
 fn unknown_login(asked: &AskedTokens) -> Option<Login> {
     let request = &asked.request;
     let named = request.resource.as_deref().and_then(origin_of);
+    let named = named.filter(|origin| is_of_issuer(asked, origin));
     let origin = named.unwrap_or_else(|| asked.endpoint.origin.clone());
     let bearer = "header:authorization:Bearer".parse().ok()?;
     let access = LoginToken {
@@ -252,6 +267,18 @@ fn unknown_login(asked: &AskedTokens) -> Option<Login> {
         }),
         tokens: vec![access],
     })
+}
+
+/// Whether tokens of this endpoint may be for an origin that their client names. Issuers that do
+/// not know of resources give tokens for their own services, so those of a known issuer are for no
+/// others.
+fn is_of_issuer(asked: &AskedTokens, origin: &Origin) -> bool {
+    let known = asked.known.iter();
+    let known = known.filter(|one| !matches!(one.holder, LoginHolder::Session(_)));
+    let mut tokens = known.flat_map(|one| &one.login.tokens).peekable();
+    let are_unknown = tokens.peek().is_none();
+    let mut origins = tokens.flat_map(|token| &token.origins);
+    are_unknown || origins.any(|known| known.matches(origin))
 }
 
 /// The origin of a resource's URL, or of the name of a Docker registry.

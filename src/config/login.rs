@@ -133,14 +133,13 @@ pub(super) fn login(section: &Section<'_, '_>) -> Option<ConfiguredLogin> {
     let (device, authorize) = (keys.device_url.clone(), keys.authorize_url.clone());
     let issuer = issuer(section, chosen, keys)?;
     let access = LoginToken {
-        kind: TokenKind::Access,
         origins,
         places: match places.is_empty() {
             true => usual_places(chosen),
             false => places,
         },
         shape: Shape::parse(written.as_deref().unwrap_or(SHAPE)).ok(),
-        claims: Vec::new(),
+        ..LoginToken::kept(TokenKind::Access)
     };
     Some(ConfiguredLogin {
         login: Login {
@@ -148,7 +147,11 @@ pub(super) fn login(section: &Section<'_, '_>) -> Option<ConfiguredLogin> {
             place: LoginPlace::State,
             issuer: Some(issuer),
             tokens: match chosen {
-                "refresh" => vec![access, kept(TokenKind::Refresh), kept(TokenKind::Id)],
+                "refresh" => vec![
+                    access,
+                    LoginToken::kept(TokenKind::Refresh),
+                    LoginToken::kept(TokenKind::Id),
+                ],
                 _ => vec![access],
             },
         },
@@ -312,17 +315,6 @@ fn service_account(
         issuer,
     };
     Some((TokenGrant::JwtBearer(assertion), endpoint))
-}
-
-/// A token that nobody is lent.
-fn kept(kind: TokenKind) -> LoginToken {
-    LoginToken {
-        kind,
-        origins: Vec::new(),
-        places: Vec::new(),
-        shape: None,
-        claims: Vec::new(),
-    }
 }
 
 /// Returns the variables of the workload: those that are named, else the login's own name.

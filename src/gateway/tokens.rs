@@ -14,7 +14,7 @@ use super::exchange::Exchange;
 use super::refusal::Refusal;
 use crate::audit::Event;
 use crate::credential::login::{AskedTokens, Login, RenewalAnswer, TokenAnswer, UnmappedToken};
-use crate::credential::{self, Minting, Redactor, Verified};
+use crate::credential::{self, Minting, Redactor, Verified, preset};
 use crate::origin::OriginBody;
 use crate::session::Session;
 
@@ -107,7 +107,8 @@ impl Exchange {
     ) -> Result<(Bytes, Option<Redactor>), credential::Error> {
         let shared = &self.worker.shared;
         let captures = shared.captures.get().ok_or(UnmappedToken::Unkept)?;
-        let tokens = answer.tokens.clone();
+        let mut tokens = answer.tokens.clone();
+        tokens.owner = preset::owner(&asked.endpoint, content);
         let login = captures.capture(session, asked, tokens).await?;
         self.note("login_captured", session, &login);
         let current = shared.current();

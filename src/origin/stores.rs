@@ -32,10 +32,17 @@ use crate::message::{HostPattern, Origin, OriginPattern, Scheme};
 /// A client for the servers of one store. It keeps no connection, because it is used only every few
 /// minutes.
 pub struct StoreClient {
-    servers: Vec<(Origin, Option<Arc<UpstreamProxy>>)>,
+    servers: Vec<StoreServer>,
+    /// Their rules, in the order of the servers.
     settings: OriginSettings,
-    config: Arc<ClientConfig>,
     resolver: Box<dyn Resolve>,
+}
+
+/// A server, and how it is reached.
+struct StoreServer {
+    origin: Origin,
+    via: Option<Arc<UpstreamProxy>>,
+    config: Arc<ClientConfig>,
 }
 
 /// How the gateway's own requests reach servers, as the settings for origins say.
@@ -43,19 +50,22 @@ pub struct StoreClient {
 pub struct StoreWay {
     resolver: ResolverSettings,
     roots: Vec<CertificateDer<'static>>,
-    /// By server.
-    via: Vec<Option<Arc<UpstreamProxy>>>,
+    /// The rule and the proxy of each server.
+    servers: Vec<(Option<OriginRule>, Option<Arc<UpstreamProxy>>)>,
 }
 
 impl StoreWay {
     /// The way to these servers.
     #[must_use]
     pub fn of(settings: &OriginSettings, servers: &[Origin]) -> Self {
-        let via = |server| settings.via(server, settings.rule(server)).cloned();
+        let way = |server| {
+            let rule = settings.rule(server);
+            (rule.cloned(), settings.via(server, rule).cloned())
+        };
         Self {
             resolver: settings.resolver.clone(),
             roots: settings.defaults.roots.clone(),
-            via: servers.iter().map(via).collect(),
+            servers: servers.iter().map(way).collect(),
         }
     }
 }
@@ -74,12 +84,9 @@ pub enum StoreClientUnusable {
     Key(#[from] KeyUnreadable),
 }
 
-/// The index of the only rule, which applies to all servers.
-const RULE: usize = 0;
-
 impl StoreClient {
     /// A client for these servers only, which are those of the way. If there are `roots`, no others
-    /// are trusted.
+    /// are trusted. Of the rules for origins, roots and addresses hold for it.
     ///
     /// # Errors
     /// `StoreClientUnusable` by cause.
@@ -89,20 +96,32 @@ impl StoreClient {
         identity: Option<ClientIdentity>,
         way: StoreWay,
     ) -> Result<Self, StoreClientUnusable> {
-        let first = servers.first().ok_or(Error::Protocol)?;
-        let rule = OriginRule {
-            replace_system_roots: !roots.is_empty(),
-            roots,
-            identity,
-            addresses: reach::anywhere().into(),
-            protocol: OriginProtocol::Http1,
-            ..OriginRule::of(OriginPattern {
-                scheme: first.scheme,
-                hosts: HostPattern::Exact(first.authority.host.clone()),
-                port: first.authority.port,
-            })
+        let rule = |(server, (own, _)): (&Origin, &(Option<OriginRule>, _))| {
+            let matches = OriginPattern {
+                scheme: server.scheme,
+                hosts: HostPattern::Exact(server.authority.host.clone()),
+                port: server.authority.port,
+            };
+            let own = own
+                .clone()
+                .unwrap_or_else(|| OriginRule::of(matches.clone()));
+            let (replaces, roots) = match roots.is_empty() {
+                true => (own.replace_system_roots, own.roots),
+                false => (true, roots.clone()),
+            };
+            OriginRule {
+                roots,
+                replace_system_roots: replaces,
+                identity: identity.clone(),
+                connect: own.connect,
+                addresses: reach::anywhere().into(),
+                protocol: OriginProtocol::Http1,
+                ..OriginRule::of(matches)
+            }
         };
-        let mut settings = OriginSettings::default().with_rules(vec![rule])?;
+        // All are for exact hosts, and stay in this order.
+        let rules = servers.iter().zip(&way.servers).map(rule).collect();
+        let mut settings = OriginSettings::default().with_rules(rules)?;
         settings.resolver = way.resolver;
         settings.defaults = OriginDefaults {
             roots: way.roots,
@@ -110,10 +129,19 @@ impl StoreClient {
         };
         settings.connect_timeout = CONNECT;
         settings.handshake_timeout = HANDSHAKE;
+        let server = |(at, (origin, (_, via)))| {
+            let config = tls::configure(&settings, Some(at), Offer::Http1).map(Arc::new)?;
+            Ok(StoreServer {
+                origin,
+                via,
+                config,
+            })
+        };
+        let servers = servers.into_iter().zip(way.servers).enumerate();
+        let servers = servers.map(server).collect::<Result<_, Error>>()?;
         Ok(Self {
             resolver: Box::new(StubResolver::new(&settings.resolver)?),
-            config: tls::configure(&settings, Some(RULE), Offer::Http1).map(Arc::new)?,
-            servers: servers.into_iter().zip(way.via).collect(),
+            servers,
             settings,
         })
     }
@@ -123,12 +151,13 @@ impl StoreClient {
         server: &Origin,
         request: Request<Zeroizing<Vec<u8>>>,
     ) -> Result<HttpAnswer, StoreError> {
-        let Some((_, via)) = self.servers.iter().find(|(known, _)| known == server) else {
+        let mut known = self.servers.iter().enumerate();
+        let Some((at, known)) = known.find(|(_, known)| known.origin == *server) else {
             return Err(not_connected(&"it is no server of the configuration"));
         };
-        let (rule, resolver) = (Some(self.settings.at(RULE).0), self.resolver.as_ref());
+        let (rule, resolver) = (Some(self.settings.at(at).0), self.resolver.as_ref());
         let to = &server.authority;
-        let stream = match via {
+        let stream = match &known.via {
             Some(proxy) => upstream::connect(proxy, to, resolver, CONNECT).await,
             None => dial::connect(server, rule, resolver, &self.settings).await,
         };
@@ -137,7 +166,7 @@ impl StoreClient {
             return exchange(stream, server, request).await;
         }
         let host = &server.authority.host;
-        let stream = dial::handshake(stream, host, self.config.clone(), &self.settings).await;
+        let stream = dial::handshake(stream, host, known.config.clone(), &self.settings).await;
         exchange(stream.map_err(|error| refused(&error))?, server, request).await
     }
 }
@@ -229,3 +258,40 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// The longest answer that is read, in bytes.
 const LONGEST: usize = 1 << 20;
 const USUAL: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_server_is_dialled_where_the_rule_for_its_origin_says() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let servers = ["http://other.test", "http://issuer.test"];
+        let servers = servers.map(|one| one.parse::<OriginPattern>().unwrap());
+        let rule = OriginRule {
+            connect: listener.local_addr().ok(),
+            ..OriginRule::of(servers[1].clone())
+        };
+        let servers = servers.map(|one| one.exact().unwrap());
+        let settings = OriginSettings::default().with_rules(vec![rule]).unwrap();
+        let way = StoreWay::of(&settings, &servers);
+        let client = StoreClient::new(servers.to_vec(), Vec::new(), None, way).unwrap();
+        let asked = tokio::spawn(async move {
+            let request = Request::new(Zeroizing::new(Vec::new()));
+            client
+                .send(&servers[1], request)
+                .await
+                .map(|answer| answer.status)
+        });
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = [0; 512];
+        let read = stream.read(&mut head).await.unwrap();
+        assert!(String::from_utf8_lossy(&head[..read]).contains("host: issuer.test"));
+        let answer = b"HTTP/1.1 204 x\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(answer).await.unwrap();
+        assert_eq!(asked.await.unwrap(), Ok(http::StatusCode::NO_CONTENT));
+    }
+}

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, LOGIN, said, until};
+use crate::desk::{Desk, LOGIN, REAL, said, until};
 
 const FILE: &str = "home/.claude/.credentials.json";
 const REFRESH: &str = "sk-ant-ort01-Ww4kQmLpTnWc5RjYb3HvGs7DfKe9AqUoX2";
@@ -136,6 +136,24 @@ fn any_command_has_the_login_that_a_flag_names() {
     let told = with(&["--login", "claud"]);
     assert!(told.contains("there is no login `claud`"), "{told}");
     assert!(told.contains("did you mean `claude`?"), "{told}");
+}
+
+#[test]
+fn a_token_in_the_place_of_a_user_is_not_shown() {
+    let desk = Desk::bare();
+    let of_github = format!("https://{REAL}:x-oauth-basic@github.com\n");
+    let of_others = "https://CANARY:CANARY@b.example\nhttps://me:CANARY0123456789@c.example\n";
+    desk.write("home/.git-credentials", &(of_github + of_others));
+    let netrc = format!("machine d.example login {REAL} password CANARY\n");
+    desk.write("home/.netrc", &netrc);
+    let show = "cat ~/.git-credentials ~/.netrc || true";
+    let told = desk.agent(
+        "one",
+        &["--login", "git-credentials", "--login", "netrc"],
+        show,
+    );
+    assert!(told.contains("https://me:"), "{told}");
+    assert!(!told.contains("CANARY"), "{told}");
 }
 
 #[test]

@@ -11,7 +11,9 @@ use crate::rows;
 
 rows![
     a_login_inside_gives_phantoms_that_hold_where_it_is_for,
+    logins_at_once_are_each_their_own,
     a_login_that_a_preset_knows_is_for_its_service,
+    a_known_issuers_tokens_are_for_no_other_service,
     a_request_to_renew_is_answered_by_the_gateway,
     a_phantom_is_presented_to_its_own_issuer_alone,
     a_revoked_login_is_over_until_the_next,
@@ -117,6 +119,34 @@ fn a_login_inside_gives_phantoms_that_hold_where_it_is_for(rig: &Rig) {
     }
 }
 
+fn logins_at_once_are_each_their_own(rig: &Rig) {
+    rig.origins.on("/x", |_| ok("", b"fine"));
+    let content = issued(rig).to_string();
+    rig.origins
+        .on("/token", move |_| ok("", content.as_bytes()));
+    let way = Way::Connect;
+    let log_in = |n| {
+        let code =
+            format!("grant_type=authorization_code&client_id=many&resource=https://{MCP}/{n}");
+        let answer = post(rig, way, (AUTH, "/token"), FORM, &code);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let shown: Value = serde_json::from_slice(&answer.body).unwrap();
+        shown["access_token"].clone()
+    };
+    let mut shown: Vec<Value> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..6).map(|n| scope.spawn(move || log_in(n))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    rig.records(way, shown.len());
+    for token in &shown {
+        assert_eq!(present(rig, way, MCP, token).0, 200);
+    }
+    rig.seen();
+    shown.sort_by_key(Value::to_string);
+    shown.dedup();
+    assert_eq!(shown.len(), 6);
+}
+
 fn a_login_that_a_preset_knows_is_for_its_service(rig: &Rig) {
     rig.origins.on("/x", |_| ok("", b"fine"));
     let content = issued(rig).to_string();
@@ -128,7 +158,12 @@ fn a_login_that_a_preset_knows_is_for_its_service(rig: &Rig) {
     });
     for way in [Way::Connect, Way::Transparent] {
         // A server may read other spellings of the path.
-        for path in ["/v1/oauth/token", "/v1/oauth/token/"] {
+        for path in [
+            "/v1/oauth/token",
+            "/v1/oauth/token/",
+            "//v1//oauth/token",
+            "/v1/oauth/token;a=b",
+        ] {
             let answer = post(
                 rig,
                 way,
@@ -148,6 +183,24 @@ fn a_login_that_a_preset_knows_is_for_its_service(rig: &Rig) {
             assert_eq!(reached(rig), 2);
         }
     }
+}
+
+fn a_known_issuers_tokens_are_for_no_other_service(rig: &Rig) {
+    rig.origins.on("/x", |_| ok("", b"fine"));
+    let content = issued(rig).to_string();
+    rig.origins
+        .on("/v1/oauth/token", move |_| ok("", content.as_bytes()));
+    let way = Way::Connect;
+    let code = format!("grant_type=authorization_code&client_id=other&resource=https://{MCP}");
+    let answer = post(rig, way, (CLAUDE, "/v1/oauth/token"), FORM, &code);
+    let record = rig.record(way);
+    assert_eq!(answer.status, 200, "{answer:?} {record}");
+    let shown: Value = serde_json::from_slice(&answer.body).unwrap();
+    let token = &shown["access_token"];
+    let elsewhere = present(rig, way, MCP, token);
+    assert_eq!(elsewhere, (403, "phantom_out_of_scope".to_owned()));
+    assert_eq!(present(rig, way, CLAUDE, token).0, 200);
+    rig.seen();
 }
 
 fn a_request_to_renew_is_answered_by_the_gateway(rig: &Rig) {

@@ -83,5 +83,6 @@ fn kept(answer: GrantAnswer<'_>, before: Option<&Tokens>) -> Option<Tokens> {
             .scope
             .map(Cow::into_owned)
             .or_else(|| before?.scope.clone()),
+        owner: before.and_then(|before| before.owner.clone()),
     })
 }

@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 
 use super::unreadable::{FileFault, FileUnreadable};
 use super::{FileFormat, LoginFile, json};
+use crate::names::prefixes;
 
 /// The token of one host.
 #[derive(Default)]
@@ -24,14 +25,15 @@ pub(crate) struct HostToken {
     pub(super) value: Zeroizing<String>,
 }
 
-/// The tokens of a file. Those that the file takes from a variable are left out.
+/// The tokens of a file. Those that the file takes from a variable are left out, and those that
+/// stand in the place of the user, which the sandbox's copy shows.
 ///
 /// # Errors
 /// [`FileUnreadable`] if it has another form.
 pub(crate) fn entries(file: &LoginFile, text: &str) -> Result<Vec<HostToken>, FileUnreadable> {
     let found = match file.format {
         FileFormat::Json => Ok(Vec::new()),
-        FileFormat::DockerConfig => return docker(file, text),
+        FileFormat::DockerConfig => Ok(docker(file, text)?),
         FileFormat::Npmrc => Ok(npmrc(text)),
         FileFormat::Pypirc => Ok(pypirc(text)),
         FileFormat::Netrc => netrc(text),
@@ -39,7 +41,8 @@ pub(crate) fn entries(file: &LoginFile, text: &str) -> Result<Vec<HostToken>, Fi
         FileFormat::GhHosts => gh_hosts(text),
     };
     let mut found = found.map_err(|fault| file.unreadable(fault))?;
-    found.retain(|entry| !entry.value.is_empty() && !entry.host.is_empty());
+    let is_whole = |entry: &HostToken| !entry.value.is_empty() && !entry.host.is_empty();
+    found.retain(|entry| is_whole(entry) && !entry.is_by_user());
     Ok(found)
 }
 
@@ -273,7 +276,20 @@ impl HostToken {
             ..Self::default()
         }
     }
+
+    /// Whether the user may be the token: services take it there, with any password or the same.
+    fn is_by_user(&self) -> bool {
+        let user = self.user.as_deref().unwrap_or_default();
+        let is_random = user.len() >= LONG_USER
+            && user.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            && user.bytes().any(|byte| byte.is_ascii_digit());
+        let is_known = prefixes::matches(user.as_bytes()).any(|found| found.rest.len() >= 8);
+        is_random || is_known || user == self.value.as_str() || *self.value == "x-oauth-basic"
+    }
 }
+
+/// From so many letters and digits on, a user is a token.
+const LONG_USER: usize = 20;
 
 /// The key and the value of a line. `None` for a comment.
 fn assignment<'t>(line: &'t str, signs: &[char]) -> Option<(&'t str, &'t str)> {
@@ -327,6 +343,7 @@ mod tests {
             renewed: None,
             shown: Vec::new(),
             filled: Vec::new(),
+            usual: Vec::new(),
         }
     }
 
@@ -364,14 +381,15 @@ mod tests {
         (
             FileFormat::GitCredentials,
             "https://me%40x:CANARY%2F1@a.example\nhttps://b.example/x\nhttp://u:CANARY@a.example\n\
-             https://me:CANARY2@b.example/x.git\n",
+             https://me:CANARY2@b.example/x.git\nhttps://CANARYabc:x-oauth-basic@c.example\n\
+             https://ghp_CANARYabc:x@d.example\nhttps://CANARYCANARYCANARY01:x@e.example\n",
             &[("a.example", "CANARY/1"), ("b.example", "CANARY2")],
             "https://me%40x:P0@a.example\nhttps://me:P1@b.example/x.git\n",
         ),
         (
             FileFormat::DockerConfig,
             r#"{"auths":{"https://a.example/v1/":{"auth":"bWU6Q0FOQVJZOjE="},"b.example:5000":{"auth":
-               "bWU6Q0FOQVJZMg==","identitytoken":"CANARY"},"c.example":{}},"HttpHeaders":{"x":"CANARY"}}"#,
+               "bWU6Q0FOQVJZMg==","identitytoken":"CANARY"},"c.example":{},"d.example":{"auth":"Q0FOQVJZOkNBTkFSWQ=="}},"HttpHeaders":{"x":"CANARY"}}"#,
             &[("a.example", "CANARY:1"), ("b.example:5000", "CANARY2")],
             "{\"auths\":{\"https://a.example/v1/\":{\"auth\":\"bWU6UDA=\"},\"b.example:5000\":{\"auth\":\"bWU6UDE=\"}}}\n",
         ),

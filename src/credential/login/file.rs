@@ -46,6 +46,7 @@ pub fn read(file: &LoginFile, text: &[u8]) -> Result<Option<Tokens>, FileUnreada
         id,
         expires,
         scope: None,
+        owner: None,
     }))
 }
 
@@ -161,6 +162,11 @@ fn show_members(
         let text = text.unwrap_or_default();
         if let Some(at) = json::find(text, member).map_err(|fault| file.at(member, fault))? {
             put(whole, member, parsed(&text[at]));
+        }
+    }
+    for (member, value) in &file.usual {
+        if whole.pointer(member).is_none() {
+            put(whole, member, value.clone());
         }
     }
     Ok(())
@@ -286,6 +292,7 @@ mod tests {
             expires: Some("/a/end".to_owned()),
             renewed: None,
             filled: Vec::new(),
+            usual: vec![("/a/scopes".to_owned(), Value::from(vec!["usual"]))],
             shown: vec!["/a/scopes".to_owned(), "/mode".to_owned()],
         }
     }
@@ -388,7 +395,7 @@ mod tests {
             refresh: Some(Zeroizing::new("newR".to_owned())),
             id: None,
             expires: Some(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(9)),
-            scope: None,
+            ..Tokens::default()
         };
         for (before, after) in [
             (
@@ -422,7 +429,10 @@ mod tests {
             "scopes":["x"]},"mode":"m"}"#;
         assert_eq!(shown, serde_json::from_str::<Value>(expected).unwrap());
         let alone = show(&file(), None, phantom).unwrap();
-        assert!(String::from_utf8(alone).unwrap().contains("Prefresh"));
+        let alone: Value = serde_json::from_slice(&alone).unwrap();
+        let expected = r#"{"a":{"access":"Paccess","refresh":"Prefresh","end":4102444800000,
+            "scopes":["usual"]}}"#;
+        assert_eq!(alone, serde_json::from_str::<Value>(expected).unwrap());
         assert_eq!(show(&file(), Some(text.as_bytes()), |_| None), None);
         let none = (
             &file(),
@@ -432,6 +442,7 @@ mod tests {
             members: vec![(TokenKind::Access, "/b/access".to_owned())],
             expires: None,
             shown: Vec::new(),
+            usual: Vec::new(),
             filled: vec!["/b/x".to_owned()],
             ..file()
         };

@@ -97,7 +97,11 @@ impl TokenEndpoint {
     /// Whether a server may read both paths as the same.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
-        let plain = |path: &str| path.trim_end_matches('/').to_ascii_lowercase();
+        let plain = |path: &str| {
+            let segments = path.split('/').map(|segment| segment.split(';').next());
+            let segments = segments.flatten().filter(|segment| !segment.is_empty());
+            segments.collect::<Vec<_>>().join("/").to_ascii_lowercase()
+        };
         self.origin == other.origin && plain(&self.path) == plain(&other.path)
     }
 }

@@ -85,6 +85,8 @@ pub struct LoginFile {
     pub shown: Vec<String>,
     /// Members that its program needs, but not their values: the copy has another text there.
     pub filled: Vec<String>,
+    /// Members that its program needs, and what the copy has there if the file has none.
+    pub usual: Vec<(String, serde_json::Value)>,
 }
 
 /// The format of a program's file.
@@ -172,6 +174,8 @@ pub struct LoginToken {
     pub shape: Option<Shape>,
     /// The claims that its phantom keeps, if it is a JSON Web Token, beside those of every phantom.
     pub claims: Vec<String>,
+    /// What happens to other credentials at its origins.
+    pub foreign: Foreign,
 }
 
 impl LoginToken {
@@ -184,6 +188,7 @@ impl LoginToken {
             places: Vec::new(),
             shape: None,
             claims: Vec::new(),
+            foreign: Foreign::Refuse,
         }
     }
 }
@@ -215,7 +220,7 @@ impl Login {
                 methods: Vec::new(),
                 paths: Vec::new(),
                 when: When::Phantom,
-                foreign: Foreign::Refuse,
+                foreign: token.foreign,
                 takes: Vec::new(),
                 cookies: Vec::new(),
                 batches: Vec::new(),

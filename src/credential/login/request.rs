@@ -159,6 +159,7 @@ pub fn installation_tokens(content: &[u8]) -> Option<Tokens> {
         id: None,
         expires: Some(ends.into()),
         scope: None,
+        owner: None,
     })
 }
 

@@ -264,6 +264,7 @@ impl TokenSearch {
                 id,
                 expires: self.expires.and_then(ends),
                 scope: self.scope,
+                owner: None,
             },
             places: self.places.into_iter().map(|(k, at, _)| (k, at)).collect(),
             is_form,

@@ -58,6 +58,8 @@ pub struct Tokens {
     pub expires: Option<SystemTime>,
     /// What the access token may do (RFC 6749 §3.3), if the answer said it.
     pub scope: Option<String>,
+    /// Whose they are, if a member of the answer said it.
+    pub owner: Option<String>,
 }
 
 impl Tokens {
@@ -71,9 +73,14 @@ impl Tokens {
         }
     }
 
-    /// Whose they are, as the issuer says it in the ID token (OpenID Connect Core §5.1).
+    /// Whose they are, as the issuer says it in its answer, or in the ID token (OpenID Connect Core
+    /// §5.1).
     #[must_use]
     pub fn account(&self) -> Option<String> {
+        self.owner.clone().or_else(|| self.claimed())
+    }
+
+    fn claimed(&self) -> Option<String> {
         #[derive(Deserialize)]
         struct Claims {
             email: Option<String>,

@@ -1,8 +1,10 @@
 //! The logins of programs that presets know, as data.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::parse::all_parsed;
@@ -14,6 +16,7 @@ use crate::credential::login::{
 };
 use crate::message::{OriginPattern, Place};
 use crate::names::CredentialName;
+use crate::session::Foreign;
 
 /// The login of a program: its file, who renews it, and where its tokens may go.
 #[derive(Debug, Clone)]
@@ -34,6 +37,15 @@ impl PresetLogin {
     /// [`FileUnreadable`] if the file cannot be read.
     pub fn at_home(&self, home: &Path) -> Result<Vec<Login>, FileUnreadable> {
         self.in_file(&self.path(home))
+    }
+
+    /// Whose tokens an answer of this endpoint has, if a member of it says so.
+    pub(super) fn owner(&self, endpoint: &TokenEndpoint, answer: &[u8]) -> Option<String> {
+        let issuer = self.issuer.as_ref()?;
+        let member = self.data.account.as_ref()?;
+        let answer = serde_json::from_slice::<Value>(answer).ok();
+        let answer = answer.filter(|_| issuer.endpoint.is(endpoint))?;
+        Some(answer.pointer(member)?.as_str()?.to_owned())
     }
 
     /// The logins in this file.
@@ -146,6 +158,7 @@ impl PresetLogin {
                 .chain(&data.secret_member)
                 .cloned()
                 .collect(),
+            usual: data.usual.clone().into_iter().collect(),
             path: path.to_owned(),
         }
     }
@@ -161,6 +174,10 @@ impl PresetLogin {
             places,
             shape: None,
             claims: self.data.claims.clone(),
+            foreign: match self.data.passes_foreign {
+                true => Foreign::Pass,
+                false => Foreign::Refuse,
+            },
         }
     }
 
@@ -201,6 +218,8 @@ pub(super) struct RawLogin {
     shown: Vec<String>,
     #[serde(default)]
     filled: Vec<String>,
+    #[serde(default)]
+    usual: BTreeMap<String, Value>,
     token_url: Option<String>,
     revoke_url: Option<String>,
     client_id: Option<String>,
@@ -214,6 +233,11 @@ pub(super) struct RawLogin {
     places: Vec<String>,
     #[serde(default)]
     claims: Vec<String>,
+    /// Whether its hosts take other credentials too: tokens that they gave for it.
+    #[serde(default)]
+    passes_foreign: bool,
+    /// The member of the issuer's answer that says whose the tokens are.
+    account: Option<String>,
 }
 
 impl RawLogin {

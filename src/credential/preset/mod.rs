@@ -17,6 +17,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
+use crate::credential::login::TokenEndpoint;
 use crate::message::{Host, OriginPattern, Place, RequestTarget, Route, Taken};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
@@ -106,6 +107,11 @@ pub fn logins() -> impl Iterator<Item = &'static PresetLogin> {
     let texts = table::SERVICES.iter().enumerate();
     let perhaps = texts.filter(|(_, (_, text))| text.contains("[[login]]"));
     perhaps.flat_map(|(index, _)| &at(index).logins)
+}
+
+/// Whose tokens an answer of this endpoint has, if a preset knows where it says so.
+pub fn owner(endpoint: &TokenEndpoint, answer: &[u8]) -> Option<String> {
+    logins().find_map(|login| login.owner(endpoint, answer))
 }
 
 /// The login with this name.
@@ -327,8 +333,11 @@ fn at(index: usize) -> &'static Preset {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::path::Path;
 
     use super::*;
+    use crate::credential::login::LoginPlace;
+    use crate::credential::login::file::show_all;
     use crate::message::HostPattern;
     use crate::session::Bindings;
 
@@ -435,6 +444,27 @@ mod tests {
                 Bindings::new(stored.collect()).unwrap_or_else(|error| panic!("{error:?}"));
             }
         }
+    }
+
+    #[test]
+    fn claude_code_is_logged_in_by_what_is_in_no_file() {
+        let logins = login_named("claude").unwrap();
+        let logins = logins.in_file(Path::new("/nonexistent/x.json")).unwrap();
+        let LoginPlace::File(file) = &logins[0].place else {
+            panic!("it has a file")
+        };
+        let shown = show_all([(file, |_| Some("P".to_owned()))], None);
+        let shown = String::from_utf8(shown.unwrap().unwrap()).unwrap();
+        assert!(shown.contains("\"user:inference\""), "{shown}");
+    }
+
+    #[test]
+    fn an_answer_says_whose_its_tokens_are_at_its_own_endpoint_alone() {
+        let answer = br#"{"access_token":"A","account":{"email_address":"ann@example.com"}}"#;
+        let owner = |url: &str| super::owner(&TokenEndpoint::parse(url).unwrap(), answer);
+        let ann = Some("ann@example.com".to_owned());
+        assert_eq!(owner("https://platform.claude.com/v1/oauth/token"), ann);
+        assert_eq!(owner("https://stranger.example/v1/oauth/token"), None);
     }
 
     #[test]

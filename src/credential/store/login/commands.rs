@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use zeroize::Zeroizing;
+
 use super::super::{Backend, HttpClient, StoreError, Stores};
 use super::fault::of_state;
 use super::held::{HeldUntil, SessionGrant};
@@ -51,8 +53,11 @@ impl Logins {
         &self,
         session: &SessionId,
         login: &Login,
-        tokens: Tokens,
+        mut tokens: Tokens,
     ) -> Result<(), StoreError> {
+        if tokens.refresh.is_none() {
+            tokens.refresh = self.former_refresh(session, login, &tokens).await;
+        }
         let login = Arc::new(Login {
             place: LoginPlace::State,
             ..login.clone()
@@ -71,6 +76,25 @@ impl Logins {
         Ok(())
     }
 
+    /// The refresh token that a session was given before: an issuer may give it with the first
+    /// answer alone.
+    async fn former_refresh(
+        &self,
+        session: &SessionId,
+        login: &Login,
+        tokens: &Tokens,
+    ) -> Option<Zeroizing<String>> {
+        let Some(SessionGrant::Captured(former, place)) = self.store.held.own(session, &login.name)
+        else {
+            return None;
+        };
+        let rows = self.store.held.rows.as_ref();
+        let held = place.read(rows).await.ok().flatten()?.tokens;
+        let (was, is) = (held.account(), tokens.account());
+        let is_same = former.issuer == login.issuer && (was == is || was.is_none() || is.is_none());
+        held.refresh.filter(|_| is_same)
+    }
+
     /// Ends a session's login, as when it logs out. What the user keeps outside stays; a grant that
     /// the session was given is ended at its issuer. Returns whether the issuer said that it did.
     pub async fn end(&self, session: &SessionId, name: &CredentialName) -> bool {
@@ -87,10 +111,15 @@ impl Logins {
         };
         let rows = self.store.held.rows.as_ref();
         let tokens = place.read(rows).await.ok().flatten();
-        if let (TokenPlace::Row(name), Some(rows)) = (&place, rows)
-            && let Err(cause) = rows.remove(name).await
-        {
-            tracing::warn!(login = %login.name, %cause, "a login was not forgotten");
+        if let (TokenPlace::Row(name), Some(rows)) = (&place, rows) {
+            match rows.remove(name).await {
+                Ok(true) => {}
+                // A person has kept it.
+                Ok(false) => return false,
+                Err(cause) => {
+                    tracing::warn!(login = %login.name, %cause, "a login was not forgotten");
+                }
+            }
         }
         match tokens {
             Some(held) => self.revoked(&login, &held.tokens).await,

@@ -191,7 +191,7 @@ mod tests {
             (r#"{"access_token":"A"#, None),
             ("<html>", None),
         ] {
-            let read = read(answer.as_bytes(), &before);
+            let read = Tokens::of_answer(answer.as_bytes(), Some(&before));
             let read = read.as_ref().map(|tokens| {
                 let refresh = tokens.refresh.as_ref().unwrap();
                 (

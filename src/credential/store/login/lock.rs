@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,13 +15,15 @@ use crate::state::LoginRows;
 /// A login's lock, held until it is dropped or its process ends.
 ///
 /// Its file holds a note while a renewal is under way. Whoever finds one there knows that the
-/// process before it was ended meanwhile. What is in memory alone needs no file.
+/// process before it was ended meanwhile. Its second line tells which folder that process made as
+/// the lock of the program. What is in memory alone needs no file.
 #[derive(Default)]
 pub(super) struct LoginLock {
+    // Dropped before the file: who locks that next takes the folder for one that nobody holds.
+    program: Option<FolderLock>,
     file: Option<File>,
     /// What the process before left, if it was ended in the middle.
     pub(super) left: Option<String>,
-    _program: Option<FolderLock>,
 }
 
 impl LoginLock {
@@ -47,21 +50,27 @@ impl LoginLock {
                 }
             }
         }
-        let program = match program {
-            None => None,
-            Some(path) => match FolderLock::take(path, end).await? {
-                None => return Ok(None),
-                held => held,
-            },
-        };
-        let mut left = String::new();
-        let read = file.read_to_string(&mut left);
+        let mut content = String::new();
+        let read = file.read_to_string(&mut content);
         read.map_err(|error| StoreError::File(error.kind()))?;
-        Ok(Some(Self {
+        let (left, made) = content.split_once('\n').unwrap_or((&content, ""));
+        let mut lock = Self {
+            program: None,
             file: Some(file),
-            left: (!left.is_empty()).then_some(left),
-            _program: program,
-        }))
+            left: (!left.is_empty()).then(|| left.to_owned()),
+        };
+        if let Some(path) = program {
+            if folder_id(path).is_some_and(|id| id == made) {
+                // Whoever made it held this lock, and was ended.
+                let _ = std::fs::remove_dir(path);
+            }
+            lock.program = FolderLock::take(path, end).await?;
+            if lock.program.is_none() {
+                return Ok(None);
+            }
+            lock.note(left)?;
+        }
+        Ok(Some(lock))
     }
 
     /// Leaves a note for whoever comes next, in case that this process is ended.
@@ -69,10 +78,12 @@ impl LoginLock {
         let Some(file) = &mut self.file else {
             return Ok(());
         };
+        let folder = self.program.as_ref().and_then(|held| held.id.as_deref());
+        let content = format!("{text}\n{}", folder.unwrap_or_default());
         let written = file
             .set_len(0)
             .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(text.as_bytes()));
+            .and_then(|()| file.write_all(content.as_bytes()));
         written.map_err(|error| StoreError::File(error.kind()))
     }
 
@@ -86,6 +97,7 @@ impl LoginLock {
 /// is made new every few seconds, and one that was not is nobody's any more.
 struct FolderLock {
     path: PathBuf,
+    id: Option<String>,
     refresh: tokio::task::JoinHandle<()>,
 }
 
@@ -116,8 +128,11 @@ impl FolderLock {
                 let _ = folder.and_then(|folder| folder.set_modified(SystemTime::now()));
             }
         });
-        let path = path.to_owned();
-        Ok(Some(Self { path, refresh }))
+        Ok(Some(Self {
+            id: folder_id(path),
+            path: path.to_owned(),
+            refresh,
+        }))
     }
 }
 
@@ -127,6 +142,13 @@ impl Drop for FolderLock {
         // A program that believed it stale has removed it.
         let _ = std::fs::remove_dir(&self.path);
     }
+}
+
+/// What tells a folder from every other, also from a later one of its name.
+fn folder_id(path: &Path) -> Option<String> {
+    let about = std::fs::symlink_metadata(path).ok()?;
+    let made = about.created().ok()?.duration_since(SystemTime::UNIX_EPOCH);
+    Some(format!("{} {}", about.ino(), made.ok()?.as_nanos()))
 }
 
 fn is_stale(path: &Path) -> bool {

@@ -24,6 +24,7 @@ struct RowText<'t> {
     tokens: Vec<TokenText<'t>>,
     expires: Option<u64>,
     scope: Option<Cow<'t, str>>,
+    owner: Option<Cow<'t, str>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -58,6 +59,7 @@ pub(super) fn write(login: &Login, tokens: &Tokens) -> Zeroizing<Vec<u8>> {
         tokens: login.tokens.iter().map(token).collect(),
         expires: tokens.expires.map(unix),
         scope: tokens.scope.as_deref().map(Cow::from),
+        owner: tokens.owner.as_deref().map(Cow::from),
     };
     // Room for all of it: a growing vector would leave copies behind.
     let texts = TokenKind::ALL.iter().filter_map(|kind| tokens.of(*kind));
@@ -87,6 +89,7 @@ pub(super) fn read(content: &[u8]) -> Option<(Login, Tokens)> {
             .expires
             .map(|at| SystemTime::UNIX_EPOCH + Duration::from_secs(at)),
         scope: row.scope.map(Cow::into_owned),
+        owner: row.owner.map(Cow::into_owned),
     };
     let login = Login {
         name: CredentialName::new(&row.name).ok()?,
@@ -153,8 +156,9 @@ impl<'t> TokenText<'t> {
 
     fn read(&self) -> Option<LoginToken> {
         let mut kinds = TokenKind::ALL.into_iter();
+        let kind = kinds.find(|kind| kind.as_str() == self.kind)?;
         Some(LoginToken {
-            kind: kinds.find(|kind| kind.as_str() == self.kind)?,
+            kind,
             origins: self
                 .origins
                 .iter()
@@ -170,6 +174,7 @@ impl<'t> TokenText<'t> {
                 Some(text) => Some(Shape::from_text(text).ok()?),
             },
             claims: self.claims.clone(),
+            ..LoginToken::kept(kind)
         })
     }
 }

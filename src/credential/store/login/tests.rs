@@ -157,8 +157,7 @@ impl Stage {
             kind,
             origins: [origin].iter().filter_map(|one| one.parse().ok()).collect(),
             places: vec!["header:authorization:Bearer".parse().unwrap()],
-            shape: None,
-            claims: Vec::new(),
+            ..LoginToken::kept(kind)
         };
         Login {
             name: name(),
@@ -175,6 +174,7 @@ impl Stage {
                 renewed: None,
                 shown: Vec::new(),
                 filled: Vec::new(),
+                usual: Vec::new(),
             }),
             issuer: Some(Issuer {
                 endpoint: endpoint("https://issuer.example/token"),
@@ -447,6 +447,30 @@ async fn the_programs_own_lock_is_waited_for_unless_it_is_stale() {
 }
 
 #[tokio::test]
+async fn the_programs_lock_of_a_gateway_that_was_killed_is_taken_at_once() {
+    let stage = Stage::new();
+    let folder = stage.folder.path();
+    let (made, aside) = (folder.join("lock"), folder.join("aside"));
+    let wait = Duration::ZERO;
+    let take = async || {
+        let (rows, name) = (stage.rows(), name());
+        let taken = LoginLock::take(&rows, &name, Some(&made), wait);
+        taken.await.unwrap()
+    };
+    for note in ["", "sent"] {
+        let mut killed = take().await.unwrap();
+        killed.note(note).unwrap();
+        std::fs::rename(&made, &aside).unwrap();
+        drop(killed);
+        std::fs::rename(&aside, &made).unwrap();
+        assert_eq!(take().await.unwrap().left.unwrap_or_default(), note);
+        assert!(!made.exists());
+    }
+    std::fs::create_dir(&made).unwrap();
+    assert!(take().await.is_none(), "the program's own");
+}
+
+#[tokio::test]
 async fn what_a_session_logs_in_to_is_its_own_until_it_is_kept() {
     let stage = Stage::new();
     let stores = stage.holds(8, 3600).stores();
@@ -489,6 +513,29 @@ async fn what_a_session_logs_in_to_is_its_own_until_it_is_kept() {
 }
 
 #[tokio::test]
+async fn a_second_answer_without_a_refresh_token_keeps_the_first_of_the_same_account() {
+    let stage = Stage::new();
+    let logins = stage.holds(8, 3600).stores().logins();
+    let given = |n, owner: Option<&str>, is_first: bool| Tokens {
+        access: access(n).into(),
+        refresh: is_first.then(|| refresh(n).into()),
+        owner: owner.map(str::to_owned),
+        ..Tokens::default()
+    };
+    for (owner, is_kept) in [(Some("ann"), true), (None, true), (Some("eve"), false)] {
+        for tokens in [given(1, Some("ann"), true), given(2, owner, false)] {
+            let (one, login) = (session("one"), stage.login());
+            logins.take(&one, &login, tokens).await.unwrap();
+        }
+        let tokens = &logins.rows().await.unwrap()[0].tokens;
+        assert_eq!(tokens.access.as_str(), access(2));
+        assert_eq!(tokens.account().as_deref(), owner);
+        let kept = tokens.refresh.as_ref().map(|token| token.as_str());
+        assert_eq!(kept, is_kept.then_some(refresh(1).as_str()), "{owner:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_session_that_logs_out_ends_its_own_login_and_not_the_users() {
     let stage = Stage::new();
     let stores = stage.holds(8, 3600).stores();
@@ -507,6 +554,19 @@ async fn a_session_that_logs_out_ends_its_own_login_and_not_the_users() {
     assert_eq!(had(&stores, "one").await, Ok(1));
     assert!(logins.end(&session("one"), &name()).await);
     assert!(logins.rows().await.unwrap().is_empty());
+    // What a person has kept meanwhile is the user's.
+    let tokens = Tokens {
+        access: access(3).into(),
+        ..Tokens::default()
+    };
+    let taken = logins.take(&session("one"), &stage.login(), tokens).await;
+    taken.unwrap();
+    let row = logins.rows().await.unwrap().remove(0);
+    assert_eq!(logins.keep(&row.name).await, Ok(true));
+    let asked = stage.asked();
+    assert!(!logins.end(&session("one"), &name()).await);
+    assert_eq!(stage.asked(), asked);
+    assert_eq!(had(&stores, "two").await, Ok(3));
     stores.end(&session("one")).await;
 }
 
