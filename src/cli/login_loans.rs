@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use zeroize::Zeroizing;
 
 use super::failure::Failure;
-use super::logins;
+use super::kept_logins::kept;
 use super::terminal::safe;
 use crate::config::{Config, keys, state};
 use crate::credential::login::{Login, LoginFile, LoginPlace, file};
@@ -79,7 +79,7 @@ pub(super) fn offered(
         logins.extend(known(config, name)?);
     }
     if config.is_for_agent {
-        logins.extend(logins::kept(config)?);
+        logins.extend(kept(config)?);
     }
     for login in logins {
         match beside(&bound, &login) {
@@ -176,7 +176,7 @@ fn known(config: &Config, name: &str) -> Result<Vec<Login>, Failure> {
             found.extend(at_home(preset)?);
         }
     }
-    found.extend(logins::kept(config)?);
+    found.extend(kept(config)?);
     found.retain(|login| login.name.as_str() == name);
     match found.is_empty() {
         true => Err(unknown(name)),

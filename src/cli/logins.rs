@@ -16,12 +16,12 @@ use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
 use super::terminal::{Terminal, safe};
 use super::{login_stores, serving};
-use crate::config::{self, Config, state};
+use crate::config::{self, Config};
 use crate::credential::login::{Issuer, Login, LoginPlace, TokenKind, Tokens, file};
 use crate::credential::{Logins, RowLogin, StoreError, Stores, preset};
 use crate::files;
 use crate::names::CredentialName;
-use crate::state::{GrantId, LoginRows, RowName};
+use crate::state::{GrantId, RowName};
 
 /// List the logins that the gateway holds or finds in programs' files; keep and forget them
 #[derive(Args)]
@@ -161,36 +161,6 @@ pub(super) async fn keep_new(
 ) -> Result<(), Failure> {
     let logins = opened(config, &[])?;
     logins.write(login, tokens).await.map_err(unkept)
-}
-
-/// Returns the logins that are kept, and that no preset knows.
-///
-/// # Errors
-/// Returns a [`Failure`] if they cannot be read.
-pub(super) fn kept(config: &Config) -> Result<Vec<Login>, Failure> {
-    let rows = state::logins_folder().map(LoginRows::at);
-    // Their names need no key.
-    let names = rows.map_or(Ok(Vec::new()), |rows| rows.names());
-    let names = names.map_err(|error| unread(&error))?;
-    let is_known = |login: &CredentialName| preset::login_named(login.as_str()).is_some();
-    let is_own = |row: &RowName| row.grant.is_none() && !is_known(&row.login);
-    if !names.iter().any(is_own) {
-        return Ok(Vec::new());
-    }
-    // On a thread of its own: a reload is on a runtime already.
-    let read = || -> Result<Vec<RowLogin>, Failure> {
-        let rows = async { opened(config, &[])?.rows().await.map_err(|error| unread(&error)) };
-        serving::runtime()?.block_on(rows)
-    };
-    let read = std::thread::scope(|scope| scope.spawn(read).join());
-    let mut rows = read.map_err(|_| Failure::new("the kept logins cannot be read"))??;
-    rows.retain(|row| is_own(&row.name));
-    Ok(rows.into_iter().map(|row| row.login).collect())
-}
-
-/// The cause says what to do.
-fn unread(error: &dyn std::error::Error) -> Failure {
-    Failure::of("the kept logins cannot be read", error).next("or run without them: `--no-lend`")
 }
 
 /// The logins that the sessions of a gateway made.

@@ -3,9 +3,10 @@
 //! A command wrote these folders, and another sandbox may write to them meanwhile. So no link in
 //! them is followed, and no depth of folders needs more than a few open files.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -29,50 +30,29 @@ pub fn remove_tree(folder: &Path) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(CWD, folder, AtFlags::REMOVEDIR)?)
 }
 
-/// Removes a file below a folder, if it is there. A folder of that name stays.
+/// Removes a file below a folder, if it is there, or a folder in its place.
 ///
 /// # Errors
-/// The error of the file system.
+/// The error of the file system, or `TimedOut` if there is too much.
 pub fn remove_file(folder: &Path, file: &Path) -> io::Result<()> {
-    let Some(at) = folder_at(folder, file.parent())? else {
-        return Ok(());
-    };
-    match rustix::fs::unlinkat(&at, name_of(file), AtFlags::empty()) {
-        Err(Errno::NOENT | Errno::ISDIR) => Ok(()),
-        removed => Ok(removed?),
-    }
-}
-
-/// Moves a folder that is in the place of a file below a folder to another place, where
-/// [`remove_tree`] finds it.
-///
-/// # Errors
-/// The error of the file system.
-pub fn put_aside(folder: &Path, file: &Path, aside: &Path) -> io::Result<()> {
-    // Opened, since a folder that is closed to its owner cannot be moved.
-    let (Some(at), Some(_)) = (
-        folder_at(folder, file.parent())?,
-        folder_at(folder, Some(file))?,
-    ) else {
-        return Ok(());
-    };
-    Ok(rustix::fs::renameat(&at, name_of(file), CWD, aside)?)
-}
-
-/// Opens a folder below another; `None` if there is none.
-fn folder_at(folder: &Path, below: Option<&Path>) -> io::Result<Option<OwnedFd>> {
     let mut at = open_own(CWD, folder)?;
-    for part in below.into_iter().flat_map(Path::iter) {
+    for part in file.parent().into_iter().flat_map(Path::iter) {
         at = match open_own(&at, part) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             inner => inner?,
         };
     }
-    Ok(Some(at))
-}
-
-fn name_of(file: &Path) -> &OsStr {
-    file.file_name().unwrap_or(OsStr::new("."))
+    let name = CString::new(file.file_name().unwrap_or_default().as_bytes())?;
+    if is_removed(&at, &name)? {
+        return Ok(());
+    }
+    let end = Instant::now() + WITHIN;
+    let mut removal = Removal {
+        top: at,
+        moved: 0,
+        end,
+    };
+    removal.empty(&name)
 }
 
 struct Removal {
@@ -204,14 +184,14 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("own"), "mine").unwrap();
         let home = tempfile::tempdir().unwrap();
-        fs::create_dir_all(home.path().join("a/folder")).unwrap();
+        fs::create_dir_all(home.path().join("a/folder/b")).unwrap();
         fs::write(home.path().join("a/file"), "copied").unwrap();
         symlink(outside.path(), home.path().join("b")).unwrap();
         for file in ["a/file", "a/folder", "b/own", "none/file"] {
             remove_file(home.path(), Path::new(file)).unwrap();
         }
         assert!(!home.path().join("a/file").exists());
-        assert!(home.path().join("a/folder").exists());
+        assert!(!home.path().join("a/folder").exists());
         assert!(outside.path().join("own").exists());
     }
 }
