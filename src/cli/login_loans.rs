@@ -63,8 +63,9 @@ pub(super) fn referred(config: &Config, others: &[Login]) -> Result<Vec<Login>, 
     Ok(found?.concat())
 }
 
-/// Returns the logins of an agent, and those that are kept and no preset knows, but for those for whose hosts a person named or set a
-/// credential. They count before there is any: the agent may log in inside.
+/// Returns the logins of an agent, and those that are kept and no preset knows, but for those for
+/// whose hosts a person named or set a credential. They count before there is any: the agent may
+/// log in inside.
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no such login.

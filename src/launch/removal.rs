@@ -21,12 +21,7 @@ use super::kept::open_own;
 /// # Errors
 /// The first error of the file system, or `TimedOut` if there is too much.
 pub fn remove_tree(folder: &Path) -> io::Result<()> {
-    let mut removal = Removal {
-        top: open_own(CWD, folder)?,
-        moved: 0,
-        end: Instant::now() + WITHIN,
-    };
-    removal.empty_top()?;
+    Removal::of(open_own(CWD, folder)?).empty_top()?;
     Ok(rustix::fs::unlinkat(CWD, folder, AtFlags::REMOVEDIR)?)
 }
 
@@ -43,16 +38,9 @@ pub fn remove_file(folder: &Path, file: &Path) -> io::Result<()> {
         };
     }
     let name = CString::new(file.file_name().unwrap_or_default().as_bytes())?;
-    if is_removed(&at, &name)? {
-        return Ok(());
-    }
-    let end = Instant::now() + WITHIN;
-    let mut removal = Removal {
-        top: at,
-        moved: 0,
-        end,
-    };
-    removal.empty(&name)
+    let is_folder = !is_removed(&at, &name)?;
+    let emptied = is_folder.then(|| Removal::of(at).empty(&name));
+    emptied.unwrap_or(Ok(()))
 }
 
 struct Removal {
@@ -63,6 +51,14 @@ struct Removal {
 }
 
 impl Removal {
+    fn of(top: OwnedFd) -> Self {
+        Self {
+            top,
+            moved: 0,
+            end: Instant::now() + WITHIN,
+        }
+    }
+
     fn empty_top(&mut self) -> io::Result<()> {
         loop {
             let names = some_of(&self.top)?;
