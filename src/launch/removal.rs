@@ -52,11 +52,8 @@ struct Removal {
 
 impl Removal {
     fn of(top: OwnedFd) -> Self {
-        Self {
-            top,
-            moved: 0,
-            end: Instant::now() + WITHIN,
-        }
+        let (moved, end) = (0, Instant::now() + WITHIN);
+        Self { top, moved, end }
     }
 
     fn empty_top(&mut self) -> io::Result<()> {
