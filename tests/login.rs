@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -228,43 +228,61 @@ fn walk(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-#[test]
-fn a_token_is_made_of_a_clients_secret_and_the_workload_has_its_phantom() {
-    let (folder, issuer) = (tempfile::tempdir().unwrap(), Issuer::default());
-    let address = issuer.start();
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let lines = format!(
-        "grant = \"client_credentials\"\nenv = [\"CRM\"]\n\
-         [[origin]]\nmatch = \"{address}\"\ncleartext = true\naddresses = [\"127.0.0.1/32\"]\n\
-         [[listener]]\nkind = \"proxy\"\naddress = \"{port}\"\nany_user = true\n\
-         [policy]\nrules = \"permit(principal, action, resource);\"\n\
-         [phantoms]\nenv_file = \"phantoms.env\""
-    );
-    configure(folder.path(), &address, &lines);
-    let file = folder.path().join("gateway.toml");
-    let text = fs::read_to_string(&file)
-        .unwrap()
-        .replace("https://crm.test", &address);
-    fs::write(&file, text).unwrap();
-    let serve = gateway(folder.path(), &["serve", "--config", "gateway.toml"]);
-    let mut serve = Ended(serve);
-    let until = Instant::now() + Duration::from_secs(20);
-    let phantom = loop {
-        let held = fs::read_to_string(folder.path().join("phantoms.env")).unwrap_or_default();
-        match held.lines().find_map(|line| line.strip_prefix("CRM=")) {
-            Some(phantom) if TcpStream::connect(port).is_ok() => break phantom.to_owned(),
-            _ if serve.0.try_wait().unwrap().is_some() || Instant::now() > until => {
-                panic!("{held}")
+/// A gateway that serves a proxy, and the phantom that its workload has.
+struct Served {
+    _gateway: Ended,
+    proxy: SocketAddr,
+    address: String,
+    phantom: String,
+}
+
+impl Served {
+    /// Adds what is served to these lines, and starts it.
+    fn start(folder: &Path, address: &str, lines: &str) -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = free.local_addr().unwrap();
+        drop(free);
+        let lines = format!(
+            "{lines}\nenv = [\"CRM\"]\n\
+             [[origin]]\nmatch = \"{address}\"\ncleartext = true\naddresses = [\"127.0.0.1/32\"]\n\
+             [[listener]]\nkind = \"proxy\"\naddress = \"{proxy}\"\nany_user = true\n\
+             [policy]\nrules = \"permit(principal, action, resource);\"\n\
+             [phantoms]\nenv_file = \"phantoms.env\""
+        );
+        configure(folder, address, &lines);
+        let file = folder.join("gateway.toml");
+        let text = fs::read_to_string(&file)
+            .unwrap()
+            .replace("https://crm.test", address);
+        fs::write(&file, text).unwrap();
+        let serve = gateway(folder, &["serve", "--config", "gateway.toml"]);
+        let mut gateway = Ended(serve);
+        let until = Instant::now() + Duration::from_secs(20);
+        let phantom = loop {
+            let held = fs::read_to_string(folder.join("phantoms.env")).unwrap_or_default();
+            match held.lines().find_map(|line| line.strip_prefix("CRM=")) {
+                Some(phantom) if TcpStream::connect(proxy).is_ok() => break phantom.to_owned(),
+                _ if gateway.0.try_wait().unwrap().is_some() || Instant::now() > until => {
+                    panic!("{held}")
+                }
+                _ => std::thread::sleep(Duration::from_millis(50)),
             }
-            _ => std::thread::sleep(Duration::from_millis(50)),
+        };
+        assert!(!phantom.contains("CANARY"), "{phantom}");
+        Self {
+            _gateway: gateway,
+            proxy,
+            address: address.to_owned(),
+            phantom,
         }
-    };
-    assert!(!phantom.contains("CANARY"), "{phantom}");
-    for _ in 0..3 {
-        let mut stream = TcpStream::connect(port).unwrap();
+    }
+
+    /// Presents the phantom, and returns the answer.
+    fn ask(&self) -> String {
+        let Self {
+            address, phantom, ..
+        } = self;
+        let mut stream = TcpStream::connect(self.proxy).unwrap();
         write!(
             stream,
             "GET {address}/api HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {phantom}\r\nconnection: close\r\n\r\n",
@@ -273,12 +291,46 @@ fn a_token_is_made_of_a_clients_secret_and_the_workload_has_its_phantom() {
         .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+#[test]
+fn a_token_is_made_of_a_clients_secret_and_the_workload_has_its_phantom() {
+    let (folder, issuer) = (tempfile::tempdir().unwrap(), Issuer::default());
+    let address = issuer.start();
+    let served = Served::start(folder.path(), &address, "grant = \"client_credentials\"");
+    for _ in 0..3 {
+        let answer = served.ask();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
     let asked = issuer.asked.lock().unwrap();
     let of = |path: &'static str| asked.iter().filter(move |(known, _)| known == path);
     assert!(of("/api").all(|(_, asked)| asked.contains(&format!("Bearer {ACCESS}"))));
     assert_eq!((of("/api").count(), of("/token").count()), (3, 1));
+}
+
+#[test]
+fn a_workload_whose_login_is_gone_is_told_how_its_user_logs_in_again() {
+    let (folder, issuer) = (tempfile::tempdir().unwrap(), Issuer::default());
+    let address = issuer.start();
+    let device = format!("device_url = \"{address}/device\"");
+    configure(folder.path(), &address, &device);
+    ends(gateway(folder.path(), &LOGIN), 0);
+    let served = Served::start(folder.path(), &address, &device);
+    let answer = served.ask();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    ends(gateway(folder.path(), &["logins", "forget", "crm"]), 0);
+    let until = Instant::now() + Duration::from_secs(10);
+    let answer = loop {
+        match served.ask() {
+            answer if answer.starts_with("HTTP/1.1 503") => break answer,
+            answer if Instant::now() > until => panic!("{answer}"),
+            _ => std::thread::sleep(Duration::from_millis(200)),
+        }
+    };
+    let why = "Ask your user about the login `crm`: there is no login: log in again in the sandbox, or with `gateway login crm`.";
+    assert!(answer.contains(why), "{answer}");
 }
 
 /// A process that ends with the test.

@@ -21,10 +21,9 @@ use super::resolve::ResolvedConfig;
 use super::revoking::KeptRevocations;
 use super::session_logins::SessionLogins;
 use super::standing::StandingRules;
-use super::terminal::Terminal;
+use super::terminal::{Terminal, safe};
 use crate::audit::{self, Log};
 use crate::config::{self, Config, SandboxDns};
-use crate::credential::login::Login;
 use crate::credential::{IssueFailure, StoreError};
 use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::intercept::{CaSettings, SessionCa};
@@ -66,8 +65,6 @@ pub struct App {
     pub(super) logins: SessionLogins,
     /// What is revoked for every gateway of this user.
     pub(super) revocations: KeptRevocations,
-    /// The logins that it was started with, whose files workloads get.
-    pub(super) file_logins: Vec<Login>,
 }
 
 impl App {
@@ -91,7 +88,6 @@ impl App {
     ) -> Result<Self, Failure> {
         let granted = generation::granted(&config)?;
         let standing = StandingRules::of(&granted);
-        let file_logins = resolved.logins.clone();
         let read = ReadConfig {
             sources: generation::sources(&config, &resolved, &granted)?,
             config: Arc::new(config.clone()),
@@ -115,7 +111,6 @@ impl App {
             keeper: OnceCell::new(),
             standing,
             revocations: KeptRevocations::default(),
-            file_logins,
         })
     }
 
@@ -328,9 +323,14 @@ impl App {
         let held = |name: &CredentialName| self.logins.may_hold(id, name);
         let issued = snapshot.credentials.issue(id, &key, &mut kept.shapes, held);
         let what = "the session's phantoms cannot be issued";
-        issued
+        let (phantoms, over) = issued
             .await
-            .map_err(|error| unissued(what.to_owned(), &error))
+            .map_err(|error| unissued(what.to_owned(), &error))?;
+        for (login, why) in over {
+            let text = format!("gateway: the login `{login}` is over: {}", safe(&why));
+            Terminal::new(false, super::Color::Auto).note(text);
+        }
+        Ok(phantoms)
     }
 
     /// Issues the phantoms that a session lacks in the next generation, and keeps their shapes.

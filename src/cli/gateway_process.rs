@@ -119,7 +119,9 @@ async fn sandbox(
 ) -> Result<(First, Arc<Worker>, Option<control::OpenControl>), Failure> {
     let id = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
-    let files = login_files::of(&app.file_logins, &session.phantoms())?;
+    let latest = app.reloading.latest.lock().await;
+    let files = login_files::of(&latest.read.resolved.logins, &session.phantoms())?;
+    drop(latest);
     if let Some(kept) = &app.kept_home {
         kept.begin(&phantoms(app), &files, None)?;
     }

@@ -130,8 +130,18 @@ impl KeptHome {
                 std::fs::remove_file(mark).map_err(failed)?;
             }
         }
+        // The launcher would not write a file where a command left a folder.
+        let paths = files.iter().map(|file| &file.path);
+        for path in paths.filter(|path| self.has_folder(path)) {
+            removal::remove_file(&self.folder, path).map_err(failed)?;
+        }
         *self.held.lock() = Some(self.new_mark(files).map_err(failed)?);
         Ok(())
+    }
+
+    fn has_folder(&self, path: &Path) -> bool {
+        let about = std::fs::symlink_metadata(self.folder.join(path));
+        about.is_ok_and(|about| about.is_dir())
     }
 
     /// Marks that this run may have changed the folders, and which files are put into them.

@@ -154,11 +154,14 @@ impl App {
             .change_listeners(&snapshot, config, Some(first))
             .await?;
         let mut publication = Publication::default();
-        let given = (&**snapshot.credentials.bindings(), &self.file_logins[..]);
+        let latest = self.reloading.latest.lock().await;
+        let logins = &latest.read.resolved.logins[..];
+        let given = (&**snapshot.credentials.bindings(), logins, logins);
         for OpenedSession { session, ca, .. } in &change.opened {
             publication.certificate(config, session, ca)?;
             publication.phantoms(config, given, (session, &session.phantoms()))?;
         }
+        drop(latest);
         publication.publish().into_iter().try_for_each(Err)?;
         let done = before()?;
         change.opened.iter().for_each(|opened| self.enter(opened));

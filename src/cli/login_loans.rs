@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use zeroize::Zeroizing;
 
 use super::failure::Failure;
+use super::kept_logins::kept;
 use super::terminal::safe;
 use crate::config::{Config, keys, state};
 use crate::credential::login::{Login, LoginFile, LoginPlace, file};
@@ -37,7 +38,7 @@ pub(super) fn named(config: &Config, stored: &[Stored]) -> Result<Vec<Login>, Fa
             .any(|own| own.login.name.as_str() == *name)
     };
     for name in config.named_logins.iter().filter(|name| !is_own(name)) {
-        for login in known(name)? {
+        for login in known(config, name)? {
             if let Some(other) = beside(&bound, &login) {
                 return Err(two(&login.name, &other));
             }
@@ -58,12 +59,13 @@ pub(super) fn referred(config: &Config, others: &[Login]) -> Result<Vec<Login>, 
         .filter_map(|reference| Some(reference.login_name()?.as_str()))
         .filter(|name| others.iter().all(|other| other.name.as_str() != *name))
         .collect();
-    let found: Result<Vec<_>, _> = names.into_iter().map(known).collect();
+    let found: Result<Vec<_>, _> = names.into_iter().map(|name| known(config, name)).collect();
     Ok(found?.concat())
 }
 
-/// Returns the logins of an agent, but for those for whose hosts a person named or set a
-/// credential. They count before there is any: the agent may log in inside.
+/// Returns the logins of an agent, and those that are kept and no preset knows, but for those for
+/// whose hosts a person named or set a credential. They count before there is any: the agent may
+/// log in inside.
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no such login.
@@ -73,19 +75,24 @@ pub(super) fn offered(
 ) -> Result<(Vec<Login>, Vec<UnusedLogin>), Failure> {
     let mut bound = stored.to_vec();
     let (mut offered, mut unused) = (Vec::new(), Vec::new());
+    let mut logins = Vec::new();
     for name in &config.offered_logins {
-        for login in known(name)? {
-            match beside(&bound, &login) {
-                None => {
-                    bound.extend(login.stored());
-                    offered.push(login);
-                }
-                Some(instead) if instead != login.name && is_there(&login) => {
-                    let login = login.name;
-                    unused.push(UnusedLogin { login, instead });
-                }
-                Some(_) => {}
+        logins.extend(known(config, name)?);
+    }
+    if config.is_for_agent {
+        logins.extend(kept(config)?);
+    }
+    for login in logins {
+        match beside(&bound, &login) {
+            None => {
+                bound.extend(login.stored());
+                offered.push(login);
             }
+            Some(instead) if instead != login.name && is_there(&login) => {
+                let login = login.name;
+                unused.push(UnusedLogin { login, instead });
+            }
+            Some(_) => {}
         }
     }
     Ok((offered, unused))
@@ -147,7 +154,7 @@ pub(super) fn is_kept(login: &Login) -> bool {
 
 /// Returns the logins of a name: a program may be logged in at several hosts, and each of them is
 /// a login of its own, `NAME-HOST`.
-fn known(name: &str) -> Result<Vec<Login>, Failure> {
+fn known(config: &Config, name: &str) -> Result<Vec<Login>, Failure> {
     let home = state::home().ok_or_else(|| {
         let what = format!("the login `{}` needs your home directory", safe(name));
         Failure::new(what).because("HOME is not set")
@@ -170,6 +177,7 @@ fn known(name: &str) -> Result<Vec<Login>, Failure> {
             found.extend(at_home(preset)?);
         }
     }
+    found.extend(kept(config)?);
     found.retain(|login| login.name.as_str() == name);
     match found.is_empty() {
         true => Err(unknown(name)),

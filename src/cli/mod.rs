@@ -42,6 +42,7 @@ mod into;
 mod keeping;
 mod kept;
 mod kept_home;
+mod kept_logins;
 mod known_commands;
 mod last_run;
 mod launching;

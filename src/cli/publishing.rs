@@ -1,17 +1,24 @@
 //! Writes the files that a workload reads: the CA's certificate, and its phantoms.
 
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
 use super::failure::Failure;
 use super::login_files;
 use super::write::WrittenFile;
 use crate::config::Config;
-use crate::credential::login::Login;
+use crate::credential::login::{Login, LoginPlace};
 use crate::intercept::SessionCa;
 use crate::session::phantom::Phantoms;
 use crate::session::{Bindings, Session};
 
 /// Files for workloads, written beside the ones that they replace. Nobody reads them yet.
 #[derive(Default)]
-pub(super) struct Publication(Vec<WrittenFile>);
+pub(super) struct Publication {
+    written: Vec<WrittenFile>,
+    /// The files that workloads have no more.
+    removed: Vec<PathBuf>,
+}
 
 impl Publication {
     /// Writes the CA's certificate of a session, if the configuration names a file for it.
@@ -27,19 +34,19 @@ impl Publication {
         let file = config.ca.certificate_of(session.id());
         let Some(path) = file else { return Ok(()) };
         let written = WrittenFile::new(&path, ca.certificate_pem().as_bytes(), 0o644)?;
-        self.0.extend(written);
+        self.written.extend(written);
         Ok(())
     }
 
     /// Writes the phantoms of a session, if the configuration names a file for them, and beside it
-    /// the files of these logins.
+    /// the files of these logins. Those of former ones are removed.
     ///
     /// # Errors
     /// As [`Publication::certificate`].
     pub(super) fn phantoms(
         &mut self,
         config: &Config,
-        (bindings, logins): (&Bindings, &[Login]),
+        (bindings, logins, former): (&Bindings, &[Login], &[Login]),
         (session, phantoms): (&Session, &Phantoms),
     ) -> Result<(), Failure> {
         let file = config.phantoms.file_of(session.id());
@@ -49,20 +56,39 @@ impl Publication {
             .map(|(name, phantom)| super::env::quoted(name, phantom))
             .collect();
         let written = WrittenFile::new(&path, lines.as_bytes(), 0o600)?;
-        self.0.extend(written);
+        self.written.extend(written);
         let files = login_files::of(logins, phantoms)?;
         for file in &files {
             let beside = login_files::beside(&path, &file.path);
-            self.0
+            self.written
                 .extend(WrittenFile::new(&beside, &file.content, 0o600)?);
         }
+        let known = logins.iter().chain(former);
+        let known = known.filter_map(|login| match &login.place {
+            LoginPlace::File(file) => Some(&file.inside),
+            LoginPlace::State => None,
+        });
+        let gone = known.filter(|known| files.iter().all(|file| file.path != **known));
+        let gone = gone.map(|known| login_files::beside(&path, known));
+        self.removed.extend(gone);
         Ok(())
     }
 
     /// Puts all of them in place. Returns what could not be: its folder was written to a moment
     /// ago, so this is rare.
     pub(super) fn publish(self) -> Vec<Failure> {
-        let replaced = self.0.into_iter().map(WrittenFile::replace);
-        replaced.filter_map(Result::err).collect()
+        let replaced = self.written.into_iter().map(WrittenFile::replace);
+        let removed = self.removed.iter().map(|file| removed(file));
+        replaced.chain(removed).filter_map(Result::err).collect()
+    }
+}
+
+fn removed(file: &Path) -> Result<(), Failure> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            let what = format!("`{}` cannot be removed", file.display());
+            Err(Failure::new(what).because(error.to_string()))
+        }
+        _ => Ok(()),
     }
 }

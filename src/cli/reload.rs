@@ -164,7 +164,8 @@ impl App {
         let old = latest.read.config.clone();
         let captured = self.captured(&read.resolved.stored);
         let next = generation::next(&before, &old, &read, &captured)?;
-        let new = (read.config.clone(), &read.resolved.logins[..]);
+        let former = &latest.read.resolved.logins[..];
+        let new = (read.config.clone(), &read.resolved.logins[..], former);
         let change = self.prepare_change(source, &before, next, new).await?;
         // The last that can fail.
         self.keep(&change.listeners.opened).await?;
@@ -191,7 +192,7 @@ impl App {
         source: &ConfigSource,
         before: &Snapshot,
         next: Snapshot,
-        (config, logins): (Arc<Config>, &[Login]),
+        (config, logins, former): (Arc<Config>, &[Login], &[Login]),
     ) -> Result<PreparedChange, Failure> {
         let exports = self.exports.prepare(&self.shared, &config)?;
         let operators = operators(config.control.policy.as_ref())?;
@@ -201,7 +202,7 @@ impl App {
         if source.runs_as == RunsAs::Serve {
             listeners = self.change_listeners(&next, &config, None).await?;
             let bindings = next.credentials.bindings();
-            let given = (&**bindings, logins);
+            let given = (&**bindings, logins, former);
             for (session, ca) in self.listening.sessions_of(&config, &listeners.opened) {
                 let mut gained = renewed.iter();
                 let gained = gained.find(|(renewed, _)| Arc::ptr_eq(renewed, &session));

@@ -7,12 +7,16 @@ use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, KeptShapes, PhantomKey, Phantoms};
 use crate::session::{Binding, Role, Session};
 
+/// A login that is over: its name, and why, with how to log in again.
+pub type LoginEnd = (CredentialName, Box<str>);
+
 impl Credentials {
     /// Issues a session's phantoms for the credentials that it may hold.
     ///
     /// A phantom has the declared shape, else the one that is kept from an earlier start, else that
     /// of the secret, which is then fetched. The order is that of the configuration, so the same
-    /// key, shapes and configuration give the same phantoms.
+    /// key, shapes and configuration give the same phantoms. Also returns the logins that are over,
+    /// which have none, and why.
     ///
     /// # Errors
     /// [`IssueFailure`] by cause.
@@ -22,15 +26,16 @@ impl Credentials {
         key: &PhantomKey,
         kept: &mut KeptShapes,
         held: impl Fn(&CredentialName) -> bool,
-    ) -> Result<Phantoms, IssueFailure> {
-        let mut issue = Issue::new(key);
+    ) -> Result<(Phantoms, Vec<LoginEnd>), IssueFailure> {
+        let (mut issue, mut over) = (Issue::new(key), Vec::new());
         for (at, binding) in self.bindings().all().enumerate() {
             if held(&binding.credential) {
-                self.issue_one(session, &mut issue, kept, at, binding)
-                    .await?;
+                let why = self.issue_one(session, &mut issue, kept, at, binding);
+                let why = why.await?.filter(|_| matches!(binding.role, Role::Place));
+                over.extend(why.map(|why| (binding.credential.clone(), why)));
             }
         }
-        Ok(issue.finish())
+        Ok((issue.finish(), over))
     }
 
     /// Issues the phantoms that a live session lacks, drawn from its key, when these credentials
@@ -77,7 +82,8 @@ impl Credentials {
 
     /// Issues the phantom of the binding at index `at` in the configuration.
     ///
-    /// A missing optional part gets none, nor does a login that a session has yet to make.
+    /// A missing optional part gets none, nor does a login that a session has yet to make, nor one
+    /// that is over: then it returns why that is.
     pub(super) async fn issue_one(
         &self,
         session: &SessionId,
@@ -85,7 +91,7 @@ impl Credentials {
         kept: &mut KeptShapes,
         at: usize,
         binding: &Binding,
-    ) -> Result<(), IssueFailure> {
+    ) -> Result<Option<Box<str>>, IssueFailure> {
         let name = &binding.credential;
         let source = self.source(at);
         let private_key = source.reference().private_key();
@@ -106,13 +112,14 @@ impl Credentials {
             }
             issue.issue(name, shape, |_| false)?;
             kept.keep(name, shape.clone());
-            return Ok(());
+            return Ok(None);
         }
         let lease = match source.resolve(Some(session)).await {
-            Err(cause) if cause.cause.is_absent() && is_optional => return Ok(()),
-            Err(cause) if is_login && matches!(cause.cause, StoreError::LoginOver(_)) => {
-                return Ok(());
-            }
+            Err(cause) if cause.cause.is_absent() && is_optional => return Ok(None),
+            Err(Unavailable {
+                cause: StoreError::LoginOver(why),
+                ..
+            }) if is_login => return Ok(Some(why)),
             lease => lease.map_err(unavailable)?,
         };
         let secret = &lease.secret;
@@ -131,7 +138,7 @@ impl Credentials {
                 kept.keep(name, shape);
             }
         }
-        Ok(())
+        Ok(None)
     }
 }
 

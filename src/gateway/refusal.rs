@@ -10,6 +10,7 @@ use super::error_format::{ErrorDetails, ErrorFormat};
 use super::guard::Abort;
 use crate::audit;
 use crate::body::{HoldFault, TransformFault};
+use crate::credential::{StoreError, Unavailable};
 use crate::intercept::{Rejected, explicit};
 use crate::message::Authority;
 use crate::names::{ExchangeId, PolicyId, ReasonCode};
@@ -165,6 +166,7 @@ impl Refusal {
             Self::Origin(origin::Error::Prohibited(_, address)) => {
                 usual.replace("ADDRESS", &address.to_string())
             }
+            Self::Credential(credential::Error::Unavailable(why)) => of_login(why).unwrap_or(usual),
             Self::Unreachable {
                 floor: Some(floor), ..
             } => floor.next_step_for(to, id),
@@ -284,6 +286,20 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 fn ascii(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).expect("reason codes and ids are visible ASCII")
+}
+
+/// Why a login gives no token, and how to log in again; `None` if it is no fault of the login.
+fn of_login(why: &Unavailable) -> Option<String> {
+    let login = why.reference.login_name()?;
+    let cause = match &why.cause {
+        cause @ (StoreError::NoLogin(_)
+        | StoreError::LoginUnusable(_)
+        | StoreError::LoginOver(_)) => cause,
+        _ => return None,
+    };
+    Some(format!(
+        "Ask your user about the login `{login}`: {cause}. The request was not sent."
+    ))
 }
 
 /// What an explanation says to do, as a sentence of its own.

@@ -3,9 +3,10 @@
 //! A command wrote these folders, and another sandbox may write to them meanwhile. So no link in
 //! them is followed, and no depth of folders needs more than a few open files.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,19 +21,14 @@ use super::kept::open_own;
 /// # Errors
 /// The first error of the file system, or `TimedOut` if there is too much.
 pub fn remove_tree(folder: &Path) -> io::Result<()> {
-    let mut removal = Removal {
-        top: open_own(CWD, folder)?,
-        moved: 0,
-        end: Instant::now() + WITHIN,
-    };
-    removal.empty_top()?;
+    Removal::of(open_own(CWD, folder)?).empty_top()?;
     Ok(rustix::fs::unlinkat(CWD, folder, AtFlags::REMOVEDIR)?)
 }
 
-/// Removes a file below a folder, if it is there. A folder of that name stays.
+/// Removes a file below a folder, if it is there, or a folder in its place.
 ///
 /// # Errors
-/// The error of the file system.
+/// The error of the file system, or `TimedOut` if there is too much.
 pub fn remove_file(folder: &Path, file: &Path) -> io::Result<()> {
     let mut at = open_own(CWD, folder)?;
     for part in file.parent().into_iter().flat_map(Path::iter) {
@@ -41,11 +37,10 @@ pub fn remove_file(folder: &Path, file: &Path) -> io::Result<()> {
             inner => inner?,
         };
     }
-    let name = file.file_name().unwrap_or(OsStr::new("."));
-    match rustix::fs::unlinkat(&at, name, AtFlags::empty()) {
-        Err(Errno::NOENT | Errno::ISDIR) => Ok(()),
-        removed => Ok(removed?),
-    }
+    let name = CString::new(file.file_name().unwrap_or_default().as_bytes())?;
+    let is_folder = !is_removed(&at, &name)?;
+    let emptied = is_folder.then(|| Removal::of(at).empty(&name));
+    emptied.unwrap_or(Ok(()))
 }
 
 struct Removal {
@@ -56,6 +51,11 @@ struct Removal {
 }
 
 impl Removal {
+    fn of(top: OwnedFd) -> Self {
+        let (moved, end) = (0, Instant::now() + WITHIN);
+        Self { top, moved, end }
+    }
+
     fn empty_top(&mut self) -> io::Result<()> {
         loop {
             let names = some_of(&self.top)?;
@@ -177,14 +177,14 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("own"), "mine").unwrap();
         let home = tempfile::tempdir().unwrap();
-        fs::create_dir_all(home.path().join("a/folder")).unwrap();
+        fs::create_dir_all(home.path().join("a/folder/b")).unwrap();
         fs::write(home.path().join("a/file"), "copied").unwrap();
         symlink(outside.path(), home.path().join("b")).unwrap();
         for file in ["a/file", "a/folder", "b/own", "none/file"] {
             remove_file(home.path(), Path::new(file)).unwrap();
         }
         assert!(!home.path().join("a/file").exists());
-        assert!(home.path().join("a/folder").exists());
+        assert!(!home.path().join("a/folder").exists());
         assert!(outside.path().join("own").exists());
     }
 }

@@ -89,14 +89,10 @@ fn what_lies_in_the_place_of_a_login_is_not_followed() {
     assert!(link.symlink_metadata().unwrap().is_symlink());
     assert!(found(&desk, "one", &[], SHOW)["claudeAiOauth"].is_object());
     assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
-    // A folder there is the agent's own, and stops no start.
-    fs::remove_file(desk.at(FILE)).unwrap();
-    desk.agent("one", &["-q"], "mkdir ~/.claude/.credentials.json");
-    desk.write(FILE, &login().to_string());
-    assert_eq!(
-        desk.agent("one", &["-q"], "ls -A ~/.claude"),
-        ".credentials.json\n"
-    );
+    // A folder there gives way, however it is closed.
+    let folder = "cd ~/.claude; rm .credentials.json; mkdir -p .credentials.json/a; chmod 0 .credentials.json";
+    desk.agent("one", &["-q"], folder);
+    assert!(found(&desk, "one", &[], SHOW)["claudeAiOauth"].is_object());
     // Nor is a link of the user's own shown with what it leads to.
     let other = desk.at("home/other.json");
     desk.write("home/other.json", r#"{"scopes": "CANARY"}"#);
@@ -209,16 +205,27 @@ fn a_login_that_is_not_there_yet_or_cannot_be_read_is_told() {
         told.contains(bound) && !told.contains("credentials"),
         "{told}"
     );
-    desk.write(FILE, &login().to_string()[..60]);
-    let told = desk.agent("one", &[], "true");
-    for part in [
-        "/.claude/.credentials.json`",
-        "no whole JSON document",
-        "log in again",
+    let other = r#"{"claudeAiOauth": {"accessToken": 5}}"#;
+    for (text, why) in [
+        (&login().to_string()[..60], "no whole JSON document"),
+        (
+            other,
+            "member `/claudeAiOauth/accessToken`: it is not a text",
+        ),
     ] {
-        assert!(told.contains(part), "{part}\n{told}");
+        desk.write(FILE, text);
+        let told = desk.agent("one", &[], "true");
+        for part in ["/.claude/.credentials.json`", why, "log in again"] {
+            assert!(told.contains(part), "{part}\n{told}");
+        }
+        assert!(!told.contains("sk-ant"), "{told}");
     }
-    assert!(!told.contains("sk-ant"), "{told}");
+    let ended =
+        json!({"claudeAiOauth": {"accessToken": LOGIN, "expiresAt": 1_700_000_000_000_u64}});
+    desk.write(FILE, &ended.to_string());
+    let told = desk.agent("one", &["-q"], "true");
+    let over = "the login `claude` is over: its access token has ended, and nothing renews it; log in again with the program";
+    assert!(told.contains(over), "{told}");
 }
 
 #[test]
@@ -234,6 +241,11 @@ fn serve_writes_the_file_beside_that_of_the_phantoms() {
     let written: Value = serde_json::from_slice(&fs::read(&copy).unwrap()).unwrap();
     let phantom = written["claudeAiOauth"]["accessToken"].as_str().unwrap();
     assert!(phantom.starts_with("sk-ant-oat01-") && phantom != LOGIN);
+    desk.write(
+        "home/gateway.toml",
+        &text.replace("logins = [\"claude\"]\n", ""),
+    );
+    until(|| !copy.exists());
     running.kill().unwrap();
     running.wait().unwrap();
 }

@@ -3,6 +3,7 @@
 
 mod desk;
 mod kept_home;
+mod kept_logins;
 mod logins;
 mod own_file;
 

@@ -53,7 +53,7 @@ impl Stage {
                 |_| true,
             )
             .await;
-        self.with(id, phantoms.unwrap())
+        self.with(id, phantoms.unwrap().0)
     }
 
     fn with(&self, id: &str, phantoms: Phantoms) -> Arc<Session> {

@@ -40,7 +40,7 @@ async fn lender(bindings: Vec<Binding>, secrets: &[(&str, &str)]) -> Lender {
     let stores = Stores::with(Arc::<MemoryStore>::clone(&store));
     let ready = bindings.iter().map(|_| ArcSwapOption::empty()).collect();
     let credentials = Credentials::new(stored(bindings), &stores).unwrap();
-    let phantoms = credentials
+    let (phantoms, _) = credentials
         .issue(
             &session(),
             &PhantomKey::from_bytes([1; 32]),
@@ -463,7 +463,7 @@ async fn a_session_gets_phantoms_only_for_what_it_holds_in_the_variables_that_ar
     let bindings = stored(vec![named("github"), declared, named("absent")]);
     let credentials = Credentials::new(bindings, &Stores::with(store)).unwrap();
     let key = PhantomKey::from_bytes([1; 32]);
-    let phantoms = credentials
+    let (phantoms, _) = credentials
         .issue(&session(), &key, &mut KeptShapes::default(), |name| {
             name.as_str() != "absent"
         })

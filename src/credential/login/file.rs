@@ -22,7 +22,10 @@ pub fn read(file: &LoginFile, text: &[u8]) -> Result<Option<Tokens>, FileUnreada
         let Some(member) = file.member(kind) else {
             return Ok(None);
         };
-        find(file, text, member)
+        match file.format == FileFormat::Json && json::is_number(text, member) {
+            true => Err(file.at(member, FileFault::NoText)),
+            false => find(file, text, member),
+        }
     };
     let (access, refresh) = (token(TokenKind::Access)?, token(TokenKind::Refresh)?);
     // Some programs keep the refresh token alone: an access token is due at once.

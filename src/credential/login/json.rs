@@ -61,6 +61,12 @@ pub(super) fn scalar(raw: &str) -> Result<Option<Zeroizing<String>>, FileFault> 
     Ok((!value.is_empty()).then_some(value))
 }
 
+/// Whether what a pointer finds is a number.
+pub(super) fn is_number(text: &str, pointer: &str) -> bool {
+    let found = find(text, pointer).ok().flatten();
+    found.is_some_and(|at| text.as_bytes()[at.start].is_ascii_digit())
+}
+
 /// A text as JSON.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()

@@ -30,7 +30,7 @@ pub(super) fn read(text: &str) -> Option<(SystemTime, Written)> {
         ));
     }
     let number = text.split('.').next()?.parse::<u64>().ok()?;
-    let (since, written) = if number < FIRST_MILLISECONDS {
+    let (since, written) = if (FIRST_SECONDS..FIRST_MILLISECONDS).contains(&number) {
         (Duration::from_secs(number), Written::Seconds)
     } else {
         (Duration::from_millis(number), Written::Milliseconds)
@@ -71,5 +71,24 @@ struct Claims {
     exp: u64,
 }
 
+/// A number below this one, as seconds a moment before 2001, is no sign of seconds: most programs
+/// count milliseconds.
+const FIRST_SECONDS: u64 = 1_000_000_000;
 /// A number from here on counts milliseconds: as seconds it would be after the year 5000.
 const FIRST_MILLISECONDS: u64 = 100_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_too_small_to_tell_counts_milliseconds() {
+        for (text, unit) in [
+            ("1000", Written::Milliseconds),
+            ("1763000000", Written::Seconds),
+            ("1763000000000", Written::Milliseconds),
+        ] {
+            assert_eq!(read(text).unwrap().1, unit, "{text}");
+        }
+    }
+}
