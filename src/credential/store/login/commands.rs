@@ -183,8 +183,17 @@ impl Logins {
             return Ok(false);
         };
         let kept = RowName::kept(of.login.clone());
-        let before = rows.read(&kept).await?.map_or(0, |row| row.version);
-        rows.write(&kept, before, (&row.login, &row.tokens)).await?;
+        let before = rows.read(&kept).await?;
+        let endpoint = |login: &Login| login.issuer.as_ref().map(|one| one.endpoint.clone());
+        if let Some(before) = &before
+            && endpoint(&before.login) != endpoint(&row.login)
+        {
+            // A command names the host that its login is for, and so the login.
+            return Err(StoreError::LoginUnusable(of_other_issuer(&of.login).into()));
+        }
+        let version = before.map_or(0, |row| row.version);
+        let new = (&row.login, &row.tokens);
+        rows.write(&kept, version, new).await?;
         rows.remove(of).await
     }
 
@@ -267,6 +276,13 @@ impl Logins {
         let rows = self.store.held.rows.as_ref();
         rows.ok_or_else(|| StoreError::LoginUnusable("there is no state folder".into()))
     }
+}
+
+fn of_other_issuer(name: &CredentialName) -> String {
+    format!(
+        "what is kept as `{name}` is of another issuer; to replace it, run `gateway logins forget {name}`, \
+         and log in again"
+    )
 }
 
 async fn locked(rows: &SealedRows, login: &CredentialName) -> Result<LoginLock, StoreError> {

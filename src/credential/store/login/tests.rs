@@ -566,6 +566,20 @@ async fn a_session_that_logs_out_ends_its_own_login_and_not_the_users() {
     assert!(!logins.end(&session("one"), &name()).await);
     assert_eq!(stage.asked(), asked);
     assert_eq!(had(&stores, "two").await, Ok(3));
+    // Another issuer's login of the same name does not replace it.
+    let mut foreign = stage.login();
+    let endpoint = TokenEndpoint::parse("https://other.example/token");
+    foreign.issuer.as_mut().unwrap().endpoint = endpoint.unwrap();
+    let tokens = Tokens {
+        access: access(4).into(),
+        ..Tokens::default()
+    };
+    let taken = logins.take(&session("one"), &foreign, tokens).await;
+    taken.unwrap();
+    let waiting = logins.rows().await.unwrap().remove(1);
+    let why = logins.keep(&waiting.name).await.unwrap_err().to_string();
+    assert!(why.contains("of another issuer"), "{why}");
+    assert_eq!(had(&stores, "two").await, Ok(3));
     stores.end(&session("one")).await;
 }
 
