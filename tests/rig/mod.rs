@@ -849,6 +849,13 @@ impl Rig {
         self.every_record(way);
     }
 
+    /// Notes a request of the gateway's own with a secret, of which no record tells.
+    pub fn sent_by_the_gateway(&self) {
+        let mut books = self.books();
+        books.reached += 1;
+        books.lent += 1;
+    }
+
     /// What E has received since the last call.
     pub fn seen(&self) -> Vec<Seen> {
         self.pull();

@@ -344,16 +344,13 @@ fn a_field_section_has_a_bound(rig: &Rig) {
 
 /// L04.
 fn fields_that_would_change_http1_are_refused(rig: &Rig) {
-    let bad: [(&[u8], &[u8]); 22] = [
+    let bad: [(&[u8], &[u8]); 19] = [
         (b"x", b"a\r\nHost: evil"),
         (b"x", b"a\nb"),
         (b"x", b"a\rb"),
         (b"x", b"a\0b"),
         (b"x", b"a\x01b"),
         (b"x", b"a\x7fb"),
-        (b"x", b" leading"),
-        (b"x", b"trailing "),
-        (b"x", b"\ttab"),
         (b"X-Upper", b"a"),
         (b"x y", b"a"),
         (b"", b"a"),
