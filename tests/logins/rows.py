@@ -500,16 +500,20 @@ REGISTRIES = {
 }
 
 
+# What a registry's token server gives reaches the client as it is, so it is no canary.
+HUB = "hub-" + os.urandom(24).hex()
+
+
 def registry(request, place, content):
     """What registries answer those who are logged in: with the token as a bearer or as a password."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     token = base64.b64decode(value).decode(errors="replace").partition(":")[2] if scheme == "Basic" else value
-    good = request.issuer.good(token)
+    good = token == HUB or request.issuer.good(token)
     request.issuer.seen.append((time.time(), place, "", good))
     if not good:
         return 401, b"{}", {"www-authenticate": 'Basic realm="lab"'}
     if place == "auth.docker.io/token":
-        return 200, {"token": request.issuer.grant("auth.stranger.test/token")["access_token"], "expires_in": 300}
+        return 200, {"token": HUB, "expires_in": 300}
     if place.endswith("/info/refs"):
         refs = b"".join(b"%04x%s" % (len(line) + 4, line) for line in (b"# service=git-upload-pack\n",)) + b"0000"
         line = b"%s refs/heads/main\0agent=lab\n" % (b"1" * 40)
