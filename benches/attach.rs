@@ -72,7 +72,7 @@ fn stage(count: usize) -> Stage {
         .enable_all()
         .build()
         .unwrap();
-    let phantoms = runtime
+    let (phantoms, _) = runtime
         .block_on(credentials.issue(
             &session,
             &PhantomKey::from_bytes([1; 32]),
