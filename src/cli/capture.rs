@@ -87,12 +87,16 @@ impl App {
         let run = async move {
             let latest = app.reloading.latest.lock().await;
             let before = app.shared.current();
-            let next = match new {
+            let next = match &new {
                 None => None,
-                Some(new) => Some(app.with_login(&before, &latest.read, new)?),
+                Some(new) => Some(app.with_login(&before, &latest.read, new.clone())?),
             };
             let current = next.as_ref().unwrap_or(&before);
-            if let Some(phantoms) = app.issue_next(&before, current, &session).await? {
+            let issued = app.issue_next(&before, current, &session).await;
+            if let (Err(_), Some(new)) = (&issued, &new) {
+                app.logins.remove(new);
+            }
+            if let Some(phantoms) = issued? {
                 session.hold(&phantoms);
             }
             if let Some(next) = next {

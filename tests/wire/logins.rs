@@ -21,6 +21,7 @@ rows![
     answers_without_tokens_pass,
     a_login_is_for_no_host_that_is_not_the_sessions,
     an_operator_lets_tokens_pass,
+    a_form_that_cannot_be_read_gets_no_token,
 ];
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -480,6 +481,22 @@ fn an_operator_lets_tokens_pass(rig: &Rig) {
     rig.record(Way::Connect);
     assert!(
         answer.status == 200 && answer.text().contains("not-a-canary"),
+        "{answer:?}"
+    );
+    rig.seen();
+}
+
+fn a_form_that_cannot_be_read_gets_no_token(rig: &Rig) {
+    let content = issued(rig).to_string();
+    rig.origins
+        .on("/token", move |_| ok("", content.as_bytes()));
+    let kind = format!("{FORM}; charset=utf-16");
+    let asked = "grant_type=authorization_code";
+    let answer = post(rig, Way::Connect, (AUTH, "/token"), &kind, asked);
+    rig.record(Way::Connect);
+    assert!(
+        !answer.text().contains(rig.secret("access"))
+            && !answer.text().contains(rig.secret("refresh")),
         "{answer:?}"
     );
     rig.seen();

@@ -84,7 +84,7 @@ impl Credentials {
             || head.method == Method::POST
                 && matches!(
                     FormKind::of(&head.fields),
-                    Ok(Some(FormKind::Pairs | FormKind::Json))
+                    Ok(Some(FormKind::Pairs | FormKind::Json)) | Err(_)
                 );
         if !is_read {
             return Ok((authorized, None));
@@ -106,6 +106,8 @@ impl Credentials {
             Err(why) if known.is_some() || why == FormFault::Twice => {
                 return Err(unreadable(why));
             }
+            // Its answer is read all the same: a server may read what the gateway cannot.
+            Err(why) if may_name_a_grant(why, &held.whole()) => TokenRequest::default(),
             Err(_) => return Ok((authorized, None)),
         };
         let (what, known) = known.unwrap_or((EndpointUse::Issues, Vec::new()));
@@ -223,6 +225,14 @@ impl Credentials {
             Value::Object(answer).to_string().into(),
         ))
     }
+}
+
+/// Whether a form that cannot be read may ask for tokens: it is coded, in a charset of wide
+/// characters, or has the name.
+fn may_name_a_grant(why: FormFault, content: &[u8]) -> bool {
+    why == FormFault::Coded
+        || content.contains(&0)
+        || memchr::memmem::find(content, b"grant_type").is_some()
 }
 
 fn is_form(fields: &HeaderMap) -> bool {
