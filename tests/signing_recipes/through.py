@@ -409,7 +409,11 @@ def examined(gateway, all_cases):
 def in_a_sandbox(gateway, all_cases):
     """The sandbox's environment holds keys of several lines as they are."""
     real = {f"REAL_{case.variables['secret']}": case.real["secret"] for case in all_cases if case.keeper == "env"}
-    done = subprocess.run([gateway.program, "exec", "-q", "--config", gateway.config, "--audit", gateway.config.parent / "exec.jsonl", "--", "env", "-0"], capture_output=True, text=True, env=os.environ | real, timeout=180)
+    command = [gateway.program, "exec", "-q", "--config", gateway.config, "--audit", gateway.config.parent / "exec.jsonl", "--", "env", "-0"]
+    # Not this repository: what a command in a sandbox could write to is remembered.
+    with tempfile.TemporaryDirectory(prefix="gateway-project-", dir="/var/tmp") as project:
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=180,
+                              env=os.environ | real | {"XDG_STATE_HOME": str(gateway.config.parent / "state")})
     found = dict(pair.split("=", 1) for pair in done.stdout.split("\0") if "=" in pair)
     for case in all_cases:
         held = found.get(case.variables["secret"], "")
