@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 
-use crate::app::failure::Failure;
+use crate::app::{Advise as _, Context as _, Failure};
 use crate::config::Config;
 use crate::export::Exporter;
 use crate::gateway::SharedState;
@@ -68,10 +68,11 @@ impl Exports {
             let log = (&shared.log, running.resumes);
             let way = config.export_way(settings);
             let exporter = Exporter::prepare(settings.clone(), log, way);
-            prepared.extend(exporter.map_err(|error| {
-                Failure::of("the records of the audit log cannot be exported", &error)
-                    .next("see docs/config.md, `[[export]]`")
-            })?);
+            prepared.extend(
+                exporter
+                    .context("the records of the audit log cannot be exported")
+                    .advise("see docs/config.md, `[[export]]`")?,
+            );
         }
         Ok(ExportChange(prepared))
     }

@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use serde::Serialize;
-
 use crate::config::{ConfigError, Diagnostic, Severity};
 use crate::files::ConsentUnread;
 
@@ -33,18 +31,6 @@ pub struct Failure {
     pub next: Option<String>,
     /// The places in the configuration that are at fault.
     pub mistakes: Vec<Diagnostic>,
-}
-
-/// A configuration mistake, in JSON.
-#[derive(Serialize)]
-pub(crate) struct MistakeJson<'a> {
-    file: &'a str,
-    line: usize,
-    column: usize,
-    severity: String,
-    what: &'a str,
-    why: &'a str,
-    fix: &'a str,
 }
 
 impl Failure {
@@ -150,6 +136,36 @@ impl Failure {
     }
 }
 
+/// Says what failed where something returned an error, which becomes the reason.
+pub(crate) trait Context<T> {
+    /// Says what happened.
+    fn context(self, what: impl Into<String>) -> Result<T, Failure>;
+}
+
+impl<T, E: std::error::Error> Context<T> for Result<T, E> {
+    fn context(self, what: impl Into<String>) -> Result<T, Failure> {
+        self.map_err(|error| Failure::of(what, &error))
+    }
+}
+
+/// Adds to a failure that may be.
+pub(crate) trait Advise {
+    /// As [`Failure::next`].
+    fn advise(self, next: impl Into<String>) -> Self;
+    /// As [`Failure::coded`].
+    fn coded(self, code: u8) -> Self;
+}
+
+impl<T> Advise for Result<T, Failure> {
+    fn advise(self, next: impl Into<String>) -> Self {
+        self.map_err(|failure| failure.next(next))
+    }
+
+    fn coded(self, code: u8) -> Self {
+        self.map_err(|failure| failure.coded(code))
+    }
+}
+
 /// Formats the failure in one line, for the user of the launcher.
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -191,20 +207,6 @@ impl From<ConsentUnread> for Failure {
         Self::new("what you decided about a file cannot be read")
             .because(format!("`{kept}`: {}", unread.why))
             .next("decide again: `gateway project allow FILE`")
-    }
-}
-
-impl<'a> From<&'a Diagnostic> for MistakeJson<'a> {
-    fn from(mistake: &'a Diagnostic) -> Self {
-        Self {
-            file: &mistake.position.file,
-            line: mistake.position.line,
-            column: mistake.position.column,
-            severity: mistake.severity.to_string(),
-            what: &mistake.what,
-            why: &mistake.why,
-            fix: &mistake.remedy,
-        }
     }
 }
 

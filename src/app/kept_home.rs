@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::app::failure::Failure;
 use crate::app::settings::profile::Profile;
-use crate::app::terminal::{Terminal, safe};
+use crate::app::{Failure, Terminal, safe};
 use crate::cli::write::write;
 use crate::config::state;
 use crate::files::private_folder;
@@ -85,15 +84,8 @@ impl KeptHome {
             self.forget().map_err(|error| failed(error.to_string()))?;
         }
         private_folder(&self.folder).map_err(|error| failed(error.to_string()))?;
-        let make = |name: &PathBuf| {
-            let folder = self.folder.join(name);
-            own_folder(&folder, user).map_err(|error| failed(error.to_string()))?;
-            Ok(Kept {
-                name: name.clone(),
-                folder,
-            })
-        };
-        self.names.iter().map(make).collect()
+        let made = own_folders(&self.folder, &self.names, user);
+        made.map_err(|error| failed(error.to_string()))
     }
 
     /// Looks through what a run that was killed left, and notes that this one begins, which gets
@@ -325,8 +317,17 @@ fn copied(names: &[PathBuf], mounts: &MountPlan) -> Vec<PathBuf> {
     files.filter(is_kept).map(Path::to_owned).collect()
 }
 
+/// Makes folders of these names that only the command's user enters.
+pub(crate) fn own_folders(folder: &Path, names: &[PathBuf], user: User) -> io::Result<Vec<Kept>> {
+    let make = |name: &PathBuf| {
+        let (name, folder) = (name.clone(), folder.join(name));
+        own_folder(&folder, user).map(|()| Kept { name, folder })
+    };
+    names.iter().map(make).collect()
+}
+
 /// Makes a folder that only the command's user enters, and its parents.
-pub(crate) fn own_folder(folder: &Path, user: User) -> io::Result<()> {
+fn own_folder(folder: &Path, user: User) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(folder)?;
     let parent = folder.parent().unwrap_or(folder);

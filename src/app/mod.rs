@@ -1,5 +1,6 @@
 //! Builds the program from a valid configuration.
 
+pub(crate) mod audit_heads;
 pub(crate) mod exports;
 pub(crate) mod failure;
 pub(crate) mod kept_home;
@@ -12,6 +13,10 @@ pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod terminal;
 
+pub(crate) use failure::{Advise, Code, Context, Failure};
+pub(crate) use settings::flags::{ConfigFile, RunFlags};
+pub(crate) use terminal::{Color, Paint, Terminal, counted, note, safe};
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
@@ -21,18 +26,15 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use crate::app::exports::Exports;
-use crate::app::failure::Failure;
 use crate::app::kept_home::KeptHome;
 use crate::app::listen::listeners::Listening;
 use crate::app::login::captured::SessionLogins;
 use crate::app::reload::generation;
 use crate::app::reload::source::{ReadConfig, Reloading, RunsAs};
 use crate::app::revocations::KeptRevocations;
-use crate::app::session::opened::OpenedSession;
-use crate::app::session::recalled::RecalledSession;
-use crate::app::session::store::{Keeper, Keeping};
+use crate::app::session::recalled::{OpenedSession, StoredSession};
+use crate::app::session::store::{Persistence, SessionStore};
 use crate::app::settings::resolve::ResolvedConfig;
-use crate::app::terminal::{Terminal, safe};
 use crate::audit::{self, Log};
 use crate::cli::standing::StandingRules;
 use crate::config::{self, Config, SandboxDns};
@@ -64,13 +66,13 @@ pub struct App {
     /// Where the log's records are exported to.
     pub(crate) exports: Exports,
     /// Which sessions outlive the process.
-    keeping: Keeping,
+    keeping: Persistence,
     /// What the command keeps of its home.
     pub(crate) kept_home: Option<KeptHome>,
     /// The way into the sandbox, once its command may run.
     pub(crate) entrance: OnceLock<Entrance>,
     /// The store of sessions, opened with the first of them.
-    keeper: OnceCell<Keeper>,
+    keeper: OnceCell<SessionStore>,
     /// The granted rules that no refusal of a person leaves out.
     pub(crate) standing: StandingRules,
     /// The logins that sessions made and ended.
@@ -80,19 +82,11 @@ pub struct App {
 }
 
 impl App {
-    /// Sets up every part from the configuration.
+    /// Sets up every part from the configuration, with further origin `rules` before its own.
     ///
     /// # Errors
     /// Returns a [`Failure`] that says what cannot be set up, why, and what to do.
-    pub fn new(config: Config, resolved: ResolvedConfig, runs_as: RunsAs) -> Result<Self, Failure> {
-        Self::with_origins(config, resolved, runs_as, Vec::new())
-    }
-
-    /// Does the same with further origin rules, which come before those of the configuration.
-    ///
-    /// # Errors
-    /// As [`App::new`].
-    pub fn with_origins(
+    pub fn new(
         config: Config,
         resolved: ResolvedConfig,
         runs_as: RunsAs,
@@ -117,7 +111,7 @@ impl App {
             authorities: Mutex::default(),
             listening: Listening::default(),
             exports: Exports::default(),
-            keeping: Keeping::Nothing,
+            keeping: Persistence::Nothing,
             kept_home: None,
             entrance: OnceLock::new(),
             keeper: OnceCell::new(),
@@ -132,7 +126,7 @@ impl App {
     }
 
     /// Keeps sessions between two starts.
-    pub fn keeping(self, keeping: Keeping) -> Self {
+    pub fn keeping(self, keeping: Persistence) -> Self {
         Self { keeping, ..self }
     }
 
@@ -245,7 +239,7 @@ impl App {
         config: &Config,
         (id, groups): (&SessionId, &[String]),
         phantoms: Phantoms,
-        kept: &RecalledSession,
+        kept: &StoredSession,
     ) -> Arc<Session> {
         let groups = groups.iter().map(|group| Arc::from(group.as_str()));
         if let Some(why) = kept.ended() {
@@ -260,18 +254,18 @@ impl App {
                 }
                 EndReason::Expired | EndReason::Listener => ("is over", FRESH.to_owned()),
             };
-            Terminal::new(false, crate::app::terminal::Color::Auto).note(format!(
+            note(format!(
                 "gateway: session `{id}` {why} and refuses every request; {back}"
             ));
         } else if kept.paused {
-            Terminal::new(false, crate::app::terminal::Color::Auto).note(format!(
+            note(format!(
                 "gateway: session `{id}` is paused, as it was: `gateway resume {id}`"
             ));
         }
         let lasts = match self.keeping {
-            Keeping::Listeners => Some(config.ca.lifetime),
+            Persistence::Listeners => Some(config.ca.lifetime),
             // It ends with its command.
-            Keeping::Project(_) | Keeping::Nothing => None,
+            Persistence::Project(_) | Persistence::Nothing => None,
         };
         let lifetime = lasts.map(|lasts| Lifetime::new(Moment::now(), lasts));
         let session = Session::new(id.clone(), groups.collect(), phantoms, lifetime);
@@ -285,7 +279,7 @@ impl App {
         &self,
         config: &Config,
         session: &Arc<Session>,
-        kept: &RecalledSession,
+        kept: &StoredSession,
     ) -> Result<Arc<SessionCa>, Failure> {
         let settings = CaSettings {
             lifetime: config.ca.lifetime,
@@ -320,7 +314,7 @@ impl App {
     /// Whether a name that no policy reaches resolves, so that its requests are refused with an
     /// explanation.
     pub(crate) fn explains(&self) -> bool {
-        let in_sandbox = !matches!(self.keeping, Keeping::Listeners);
+        let in_sandbox = !matches!(self.keeping, Persistence::Listeners);
         in_sandbox && self.config.sandbox.dns == SandboxDns::Explain
     }
 
@@ -329,7 +323,7 @@ impl App {
         &self,
         snapshot: &Snapshot,
         id: &SessionId,
-        kept: &mut RecalledSession,
+        kept: &mut StoredSession,
     ) -> Result<Phantoms, Failure> {
         let key = kept.key();
         let held = |name: &CredentialName| self.logins.may_hold(id, name);
@@ -340,7 +334,7 @@ impl App {
             .map_err(|error| unissued(what.to_owned(), &error))?;
         for (login, why) in over {
             let text = format!("gateway: the login `{login}` is over: {}", safe(&why));
-            Terminal::new(false, crate::app::terminal::Color::Auto).note(text);
+            note(text);
         }
         Ok(phantoms)
     }
@@ -388,8 +382,16 @@ impl App {
         self.keeper().await?.keep_status(id, status).await
     }
 
-    pub(crate) async fn keeper(&self) -> Result<&Keeper, Failure> {
-        let open = || Keeper::open(&self.config, self.keeping.clone(), &self.shared);
+    /// Ends the log and the exports, once nothing is served any more.
+    pub(crate) fn close(&self) {
+        self.shared.tell_suppressed();
+        self.shared.log.close();
+        audit_heads::keep_last(&self.shared.log);
+        self.exports.end();
+    }
+
+    pub(crate) async fn keeper(&self) -> Result<&SessionStore, Failure> {
+        let open = || SessionStore::open(&self.config, self.keeping.clone(), &self.shared);
         self.keeper.get_or_try_init(open).await
     }
 }
@@ -422,14 +424,12 @@ fn log(config: &Config, runs_as: RunsAs) -> Result<Log, Failure> {
         Some(path) => path.clone(),
         None => default_log(runs_as)?,
     };
-    Log::open(&log_settings(config, path.clone())).map_err(|error| {
-        Failure::new(format!(
+    Log::open(&log_settings(config, path.clone()))
+        .context(format!(
             "the audit log `{}` cannot be opened",
             path.display()
         ))
-        .because(chain(&error))
-        .next("name another file with `--audit FILE` or `[audit] path`")
-    })
+        .advise("name another file with `--audit FILE` or `[audit] path`")
 }
 
 /// The settings of the log at a path.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::app::failure::Failure;
+use crate::app::Failure;
 use crate::files::Unfit;
 use crate::gateway::SharedState;
 use crate::names::CredentialName;

@@ -12,10 +12,12 @@ use http::StatusCode;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use super::app::App;
-use super::failure::{Code, Failure};
-use super::reloading::Applied;
-use super::{client_environment, generation, grant, granting, serving, settling};
+use crate::app::listen::client_environment;
+use crate::app::process::serving;
+use crate::app::reload::generation;
+use crate::app::reload::source::Applied;
+use crate::app::{Advise as _, App, Code, Context as _, Failure};
+use crate::cli::{grant, granting, settling};
 use crate::config::state;
 use crate::control::{
     About, AllowRequest, ClientEnvironment, Control, ControlRefusal, ControlSocket, GrantedRule,
@@ -120,7 +122,7 @@ fn serve(
     tell: Option<TellReload>,
 ) -> Result<Option<OpenControl>, Failure> {
     let listener = socket.as_ref().map(ControlSocket::listener).transpose();
-    let listener = listener.map_err(|error| Failure::of(NOT_SERVED, &error))?;
+    let listener = listener.context(NOT_SERVED)?;
     let about = About {
         kind,
         config: app
@@ -151,12 +153,11 @@ fn bind_port(address: SocketAddr) -> Result<TcpListener, Failure> {
     let bind = || {
         let port = TcpListener::bind(address)?;
         port.set_nonblocking(true)?;
-        Ok(port)
+        std::io::Result::Ok(port)
     };
-    bind().map_err(|error: std::io::Error| {
-        Failure::of(format!("cannot listen on {address}"), &error)
-            .next("choose another `[control] metrics_address`")
-    })
+    bind()
+        .context(format!("cannot listen on {address}"))
+        .advise("choose another `[control] metrics_address`")
 }
 
 fn socket(
@@ -209,7 +210,7 @@ fn start(
     };
     let thread = std::thread::Builder::new().name("gateway-control".to_owned());
     let started = thread.spawn(run);
-    let started = started.map_err(|error| Failure::of(NOT_SERVED, &error))?;
+    let started = started.context(NOT_SERVED)?;
     Ok((stop, started))
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Socket, Type};
 
-use crate::app::failure::Failure;
+use crate::app::Failure;
 use crate::config::Listener;
 
 /// How many connections wait to be accepted.

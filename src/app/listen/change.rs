@@ -6,22 +6,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::App;
-use crate::app::failure::Failure;
-use crate::app::listen::bind::{self, BoundListener};
+use crate::app::listen::bind;
+use crate::app::listen::bind::BoundListener;
 use crate::app::listen::listeners::{Listening, OpenListener};
 use crate::app::listen::publish::Publication;
-use crate::app::session::opened::OpenedSession;
+use crate::app::session::recalled::OpenedSession;
 use crate::app::session::renewal::record_end;
 use crate::app::settings::project_file;
+use crate::app::{App, Context as _, Failure};
 use crate::config::{Config, Listener, ListenerKind, ProxyLogin};
 use crate::credential::Stores;
 use crate::gateway::{
-    ListenerMode, ListenerSlot, ListeningSocket, SessionListener, SharedState, Snapshot, Worker,
-    chain,
+    ListenerMode, ListenerSlot, ListeningSocket, SessionListener, SharedState, Snapshot,
 };
 use crate::intercept::explicit::Authentication;
-use crate::names::{ReasonCode, SessionId};
+use crate::names::ReasonCode;
 use crate::session::Session;
 
 /// What a configuration makes of the listeners. Nothing of it is in force yet, and everything that
@@ -30,47 +29,24 @@ use crate::session::Session;
 pub(crate) struct ListenerChange {
     /// The sessions that listeners gain.
     pub(crate) opened: Vec<OpenedSession>,
-    added: Vec<AddedListener>,
-    kept: Vec<KeptListener>,
+    /// Each with its sockets: one for each worker, in their order.
+    added: Vec<(OpenListener, Vec<ListeningSocket>)>,
+    kept: Vec<(OpenListener, SlotChange)>,
     removed: Vec<OpenListener>,
     regrouped: Vec<(Arc<Session>, Vec<String>)>,
-    /// Where each session is in `opened`.
-    places: HashMap<SessionId, usize>,
 }
 
-/// What a start has when nothing is in force yet.
-pub(crate) struct FirstListeners {
-    bound: Vec<BoundListener>,
-    opened: Vec<OpenedSession>,
-}
-
-struct AddedListener {
-    known: Listener,
-    inherited: Option<String>,
-    listener: SessionListener,
-    /// One for each worker, in their order.
-    sockets: Vec<ListeningSocket>,
-}
-
-struct KeptListener {
-    before: OpenListener,
-    known: Listener,
-    login: Option<Authentication>,
+/// What the slot of a kept listener gets.
+enum SlotChange {
+    /// What its clients present.
+    Login(Option<Authentication>),
     /// The listener of another session, or of another kind.
-    replaced: Option<SessionListener>,
-}
-
-/// What a change removed.
-pub(crate) struct RemovedListeners {
-    /// The sessions that no listener has any more.
-    pub(crate) left: Vec<Arc<Session>>,
-    /// What may still give them connections.
-    pub(crate) closing: Arc<[Arc<ListenerSlot>]>,
+    Listener(SessionListener),
 }
 
 impl App {
-    /// Prepares the listeners of a configuration: its new addresses are bound or were so before,
-    /// its new sessions opened in the generation `next`.
+    /// Prepares the listeners of a configuration: its new addresses are bound, its new sessions
+    /// opened in the generation `next`; the `first` were so before.
     ///
     /// # Errors
     /// Returns a [`Failure`] if an address, a password or a session cannot be had. The listeners
@@ -79,37 +55,57 @@ impl App {
         &self,
         next: &Snapshot,
         config: &Config,
-        first: Option<FirstListeners>,
+        first: Option<(Vec<BoundListener>, Vec<OpenedSession>)>,
     ) -> Result<ListenerChange, Failure> {
         refuse_none(config)?;
-        let open = self.listening.open();
-        let mut change = ListenerChange::default();
+        let (open, workers) = (self.listening.open(), self.listening.workers());
         refuse_inherited(&open, config)?;
-        let mut bound = match first {
-            Some(FirstListeners { bound, opened }) => {
-                opened.into_iter().for_each(|one| change.open(one));
-                bound.into_iter()
-            }
-            None => self.bind(&added(&open, config)).await?.into_iter(),
+        let (bound, opened) = match first {
+            Some(first) => first,
+            None => (self.bind(&added(&open, config)).await?, Vec::new()),
         };
+        let (mut change, mut bound) = (ListenerChange::default(), bound.into_iter());
+        change.opened = opened;
         let at: HashMap<_, _> = open.iter().map(|one| (one.known.address, one)).collect();
         for known in &config.listeners {
-            let login = login(known).await?;
-            match at.get(&known.address).copied().cloned() {
+            let (login, known_now) = (login(known).await?, known.clone());
+            let before = at.get(&known.address);
+            let stays = before.filter(|before| !is_another(&before.known, known));
+            let to = match stays {
+                Some(_) => SlotChange::Login(login),
                 None => {
+                    let listener = self.listener(next, config, known, &mut change, login);
+                    SlotChange::Listener(listener.await?)
+                }
+            };
+            match (before, to) {
+                (None, SlotChange::Listener(listener)) => {
                     let bound = bound.next().ok_or_else(|| Failure::new("no socket"))?;
-                    let listener = self
-                        .listener(next, config, known, &mut change, login)
-                        .await?;
-                    change.add(known, listener, bound, &self.listening.workers())?;
+                    let is_inherited = bound.inherited.is_some();
+                    let each = workers.iter().zip(bound.sockets);
+                    let sockets = each.map(|(worker, socket)| worker.take(socket, is_inherited));
+                    let sockets: Result<Vec<_>, _> = sockets.collect();
+                    let open = OpenListener {
+                        known: known_now,
+                        inherited: bound.inherited,
+                        slot: Arc::new(ListenerSlot::new(&self.shared, listener)),
+                    };
+                    let sockets = sockets.context("a listening socket cannot be used")?;
+                    change.added.push((open, sockets));
                 }
-                Some(before) if is_another(&before.known, known) => {
-                    let listener = self
-                        .listener(next, config, known, &mut change, login)
-                        .await?;
-                    change.keep(before, known, None, Some(listener));
-                }
-                Some(before) => change.keep(before, known, login, None),
+                (before, to) => change.kept.extend(before.map(|before| {
+                    let known = known_now;
+                    let slot = before.slot.clone();
+                    let inherited = before.inherited.clone();
+                    (
+                        OpenListener {
+                            known,
+                            inherited,
+                            slot,
+                        },
+                        to,
+                    )
+                })),
             }
             if let Some((session, _)) = self.listening.session(&known.session) {
                 change.regrouped.push((session, known.groups.clone()));
@@ -149,10 +145,8 @@ impl App {
             .map(|known| (&known.session, &known.groups[..]))
             .collect();
         let opened = self.prepare_and_keep(&snapshot, config, &first).await?;
-        let first = FirstListeners { bound, opened };
-        let change = self
-            .change_listeners(&snapshot, config, Some(first))
-            .await?;
+        let first = Some((bound, opened));
+        let change = self.change_listeners(&snapshot, config, first).await?;
         let mut publication = Publication::default();
         let latest = self.reloading.latest.lock().await;
         let logins = &latest.read.resolved.logins[..];
@@ -178,16 +172,15 @@ impl App {
         change: &mut ListenerChange,
         login: Option<Authentication>,
     ) -> Result<SessionListener, Failure> {
-        let opened = change.places.get(&known.session);
-        let opened = opened.map(|at| change.opened[*at].live());
+        let mut opened = change.opened.iter();
+        let opened = opened.find(|one| *one.session.id() == known.session);
+        let opened = opened.map(OpenedSession::live);
         let live = match opened.or_else(|| self.listening.session(&known.session)) {
             Some(live) => live,
             None => {
                 let named = (&known.session, &known.groups[..]);
-                let opened = self.prepare(next, config, named).await?;
-                let live = opened.live();
-                change.open(opened);
-                live
+                change.opened.push(self.prepare(next, config, named).await?);
+                change.opened[change.opened.len() - 1].live()
             }
         };
         let mode = match known.kind {
@@ -199,58 +192,16 @@ impl App {
 }
 
 impl ListenerChange {
-    fn open(&mut self, opened: OpenedSession) {
-        let id = opened.session.id().clone();
-        self.places.insert(id, self.opened.len());
-        self.opened.push(opened);
-    }
-
-    fn add(
-        &mut self,
-        known: &Listener,
-        listener: SessionListener,
-        bound: BoundListener,
-        workers: &[Arc<Worker>],
-    ) -> Result<(), Failure> {
-        let each = workers.iter().zip(bound.sockets);
-        let inherited = bound.inherited.is_some();
-        let sockets = each.map(|(worker, socket)| worker.take(socket, inherited));
-        let sockets: Result<Vec<_>, _> = sockets.collect();
-        self.added.push(AddedListener {
-            known: known.clone(),
-            inherited: bound.inherited,
-            listener,
-            sockets: sockets
-                .map_err(|error| Failure::of("a listening socket cannot be used", &error))?,
-        });
-        Ok(())
-    }
-
     /// The addresses that are listened on from now on.
     pub(crate) fn added(&self) -> Vec<SocketAddr> {
         let added = self.added.iter();
-        added.map(|one| one.known.address).collect()
+        added.map(|(one, _)| one.known.address).collect()
     }
 
-    /// The addresses that are listened on no more.
+    /// The addresses that are no longer listened on.
     pub(crate) fn removed(&self) -> Vec<SocketAddr> {
         let removed = self.removed.iter();
         removed.map(|one| one.known.address).collect()
-    }
-
-    fn keep(
-        &mut self,
-        before: OpenListener,
-        known: &Listener,
-        login: Option<Authentication>,
-        replaced: Option<SessionListener>,
-    ) {
-        self.kept.push(KeptListener {
-            before,
-            known: known.clone(),
-            login,
-            replaced,
-        });
     }
 
     /// Puts the sessions in their groups from a generation on, before that is in force.
@@ -261,42 +212,31 @@ impl ListenerChange {
     }
 
     /// Puts the listeners in force. Returns the sessions that no listener has any more, and what
-    /// still closes.
-    pub(crate) fn apply(self, shared: &SharedState, listening: &Listening) -> RemovedListeners {
-        let workers = listening.workers();
-        let mut open: Vec<_> = self.kept.into_iter().map(KeptListener::apply).collect();
-        for added in self.added {
-            let slot = Arc::new(ListenerSlot::new(shared, added.listener));
-            for (worker, socket) in workers.iter().zip(added.sockets) {
-                worker.listen(socket, slot.clone());
+    /// may still give them connections.
+    pub(crate) fn apply(
+        self,
+        shared: &SharedState,
+        listening: &Listening,
+    ) -> (Vec<Arc<Session>>, Arc<[Arc<ListenerSlot>]>) {
+        let (workers, mut open) = (listening.workers(), Vec::new());
+        for (listener, to) in self.kept {
+            match to {
+                SlotChange::Listener(other) => listener.slot.replace(other),
+                SlotChange::Login(login) => listener.slot.listener().ask_for(login),
             }
-            open.push(OpenListener {
-                known: added.known,
-                inherited: added.inherited,
-                slot,
-            });
+            open.push(listener);
+        }
+        for (listener, sockets) in self.added {
+            for (worker, socket) in workers.iter().zip(sockets) {
+                worker.listen(socket, listener.slot.clone());
+            }
+            open.push(listener);
         }
         let left = listening.replace(open, &self.opened);
-        let closing: Vec<_> = self.removed.into_iter().map(|one| one.slot).collect();
+        let closing: Arc<[_]> = self.removed.into_iter().map(|one| one.slot).collect();
         closing.iter().for_each(|slot| slot.close());
         shared.announce();
-        RemovedListeners {
-            left,
-            closing: closing.into(),
-        }
-    }
-}
-
-impl KeptListener {
-    fn apply(self) -> OpenListener {
-        match self.replaced {
-            Some(listener) => self.before.slot.replace(listener),
-            None => self.before.slot.listener().ask_for(self.login),
-        }
-        OpenListener {
-            known: self.known,
-            ..self.before
-        }
+        (left, closing)
     }
 }
 
@@ -316,18 +256,14 @@ impl App {
                 let _latest = self.reloading.latest.lock().await;
                 if self.listening.left(&session).is_some() {
                     self.listening.forget(&session);
-                    self.end_without_listener(&session);
+                    self.shared.sessions.leave(&session);
+                    let how = "no listener has it any more";
+                    record_end(&self.shared, session.id(), how, ReasonCode::ListenerRemoved);
                 }
             } else {
                 tokio::time::sleep(LOOK).await;
             }
         }
-    }
-
-    fn end_without_listener(&self, session: &Session) {
-        self.shared.sessions.leave(session);
-        let (how, reason) = ("no listener has it any more", ReasonCode::ListenerRemoved);
-        record_end(&self.shared, session.id(), how, reason);
     }
 }
 
@@ -408,8 +344,6 @@ async fn login(known: &Listener) -> Result<Option<Authentication>, Failure> {
         return Ok(None);
     };
     let lease = Stores::new([password]).source(password).resolve(None).await;
-    let lease = lease.map_err(|error| {
-        Failure::new("the proxy's password cannot be had").because(chain(&error))
-    })?;
+    let lease = lease.context("the proxy's password cannot be had")?;
     Ok(Some(lease.secret.authentication(user.as_bytes())))
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::app::session::opened::OpenedSession;
+use crate::app::session::recalled::OpenedSession;
 use crate::config::{Config, Listener};
 use crate::gateway::{ListenerSlot, Worker};
 use crate::intercept::SessionCa;

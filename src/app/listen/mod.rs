@@ -2,5 +2,7 @@
 
 pub(crate) mod bind;
 pub(crate) mod change;
+pub(crate) mod client_environment;
 pub(crate) mod listeners;
 pub(crate) mod publish;
+pub(crate) mod sandbox_ports;

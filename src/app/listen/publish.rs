@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::app::failure::Failure;
+use crate::app::Failure;
 use crate::app::login::login_files;
 use crate::cli::write::WrittenFile;
 use crate::config::Config;

@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::app::App;
-use crate::app::failure::Failure;
 use crate::app::login::captured::CapturedLogin;
 use crate::app::reload::generation;
 use crate::app::reload::source::ReadConfig;
+use crate::app::{App, Failure};
 use crate::credential::Stored;
 use crate::credential::login::{AskedTokens, Login, TokenKind, Tokens, UnmappedToken};
 use crate::gateway::{CaptureFuture, Captures, Snapshot};

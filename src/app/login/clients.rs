@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::app::failure::Failure;
+use crate::app::Failure;
 use crate::config::Config;
 use crate::credential::{HttpClient, Vault, VaultSettings};
 use crate::message::Origin;

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use crate::app::failure::Failure;
-use crate::app::login::run_logins::{self, MOST_MIB};
+use crate::app::Failure;
+use crate::app::login::run_logins;
+use crate::app::login::run_logins::MOST_MIB;
 use crate::credential::login::{Login, LoginFile, LoginPlace, TokenKind, file};
 use crate::files;
 use crate::launch::home_files::HomeFile;

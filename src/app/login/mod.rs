@@ -3,7 +3,6 @@
 pub(crate) mod capture;
 pub(crate) mod captured;
 pub(crate) mod clients;
-pub(crate) mod kept;
 pub(crate) mod login_files;
 pub(crate) mod run_logins;
 pub(crate) mod stores;

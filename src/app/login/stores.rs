@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::app::failure::Failure;
+use crate::app::Failure;
 use crate::app::login::clients;
 use crate::app::session::key::KeyPlaces;
 use crate::config::{Config, state};

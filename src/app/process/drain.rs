@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::app::process::signals::Signals;
-use crate::app::terminal::{Terminal, counted};
+use crate::app::{Terminal, counted};
 use crate::config::show_duration;
 use crate::gateway::{SharedState, Worker};
 
@@ -63,20 +63,15 @@ pub async fn settle(shared: &SharedState, worker: &Arc<Worker>) {
 /// Cuts what is under way. Every exchange has its record afterwards.
 async fn cut(workers: &[Arc<Worker>]) {
     let has_ended = || underway(workers) == 0;
-    workers.iter().for_each(|worker| worker.cut());
     // Clients that do not read what they are told are closed after a while.
-    if tokio::time::timeout(CUT_WITHIN, until(has_ended))
-        .await
-        .is_err()
-    {
-        workers.iter().for_each(|worker| worker.close());
-        if tokio::time::timeout(CUT_WITHIN, until(has_ended))
-            .await
-            .is_err()
-        {
-            tracing::error!("exchanges did not end; the log has no end record of them");
+    for act in [Worker::cut, Worker::close] {
+        workers.iter().for_each(|worker| act(worker));
+        let ended = tokio::time::timeout(CUT_WITHIN, until(has_ended)).await;
+        if ended.is_ok() {
+            return;
         }
     }
+    tracing::error!("exchanges did not end; the log has no end record of them");
 }
 
 fn underway(workers: &[Arc<Worker>]) -> usize {

@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::failure::Failure;
+use crate::app::Failure;
 use crate::launch::service::{self, Passed};
 
 /// The service manager, if there is one that listens.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::failure::Failure;
-use crate::gateway::{ListenerSlot, SessionListener, SharedState, Worker, chain};
+use crate::app::{Advise as _, Context as _, Failure};
+use crate::gateway::{ListenerSlot, SessionListener, SharedState, Worker};
 use crate::names::SessionId;
 
 /// Creates a runtime for one thread. The exchanges of a connection never leave it (performance.md:
@@ -17,7 +17,7 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new("the runtime cannot be started").because(error.to_string()))
+        .context("the runtime cannot be started")
 }
 
 /// Creates a worker on the current runtime, and starts its watch.
@@ -25,11 +25,9 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 /// # Errors
 /// Returns a [`Failure`] if this system cannot resolve names.
 pub fn worker(shared: &Arc<SharedState>) -> Result<Arc<Worker>, Failure> {
-    let worker = Worker::new(shared.clone()).map_err(|error| {
-        Failure::new("names cannot be resolved")
-            .because(chain(&error))
-            .next("name servers: `[resolver] servers = [\"…\"]`")
-    })?;
+    let worker = Worker::new(shared.clone())
+        .context("names cannot be resolved")
+        .advise("name servers: `[resolver] servers = [\"…\"]`")?;
     outlive_file_limits();
     let watched = worker.clone();
     tokio::spawn(async move { watched.watch().await });
@@ -46,9 +44,9 @@ pub fn serve(
     socket: std::net::TcpListener,
     listener: SessionListener,
 ) -> Result<(), Failure> {
-    let socket = worker.take(socket, false).map_err(|error| {
-        Failure::new("a listening socket cannot be used").because(error.to_string())
-    })?;
+    let socket = worker
+        .take(socket, false)
+        .context("a listening socket cannot be used")?;
     let slot = ListenerSlot::new(shared, listener);
     worker.listen(socket, Arc::new(slot));
     Ok(())

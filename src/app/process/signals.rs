@@ -3,8 +3,8 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::app::failure::Failure;
 use crate::app::process::serving;
+use crate::app::{Context as _, Failure};
 
 /// Signals that have arrived and were not obeyed yet.
 pub struct Signals {
@@ -20,11 +20,7 @@ impl Signals {
     /// # Errors
     /// Returns a [`Failure`] if the system refuses.
     pub fn catch() -> Result<Self, Failure> {
-        let catch = |kind| {
-            signal(kind).map_err(|error| {
-                Failure::new("signals cannot be waited for").because(error.to_string())
-            })
-        };
+        let catch = |kind| signal(kind).context("signals cannot be waited for");
         // A signal stays caught after its receiver is dropped.
         drop(catch(SignalKind::user_defined1())?);
         drop(catch(SignalKind::user_defined2())?);

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
-use crate::app::failure::Failure;
+use crate::app::Failure;
 use crate::app::process::serving;
 use crate::gateway::{SharedState, Worker};
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::app::App;
-use crate::app::failure::Failure;
 use crate::app::reload::source::{ConfigSource, RunsAs};
 use crate::app::settings::project::{project, working_directory};
 use crate::app::settings::resolve::ResolvedConfig;
+use crate::app::{App, Failure};
 use crate::config::{Config, state};
 
 impl App {

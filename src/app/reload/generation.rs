@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::app::failure::Failure;
+use crate::app::Failure;
 use crate::app::login::captured::CapturedLogin;
 pub(crate) use crate::app::login::clients::failed;
 use crate::app::login::clients::vault;

@@ -13,12 +13,11 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
 use crate::app::exports::ExportChange;
-use crate::app::failure::Failure;
 use crate::app::listen::change::ListenerChange;
 use crate::app::listen::publish::Publication;
 use crate::app::login::capture::LoginCapture;
 use crate::app::reload::source::{Applied, ConfigSource, Latest, ReadConfig, RunsAs};
-use crate::app::{App, log_settings};
+use crate::app::{App, Failure, log_settings};
 use crate::cli::denials;
 use crate::config::Config;
 use crate::credential::login::Login;
@@ -277,10 +276,9 @@ impl App {
         for opened in &change.listeners.opened {
             self.enter(opened);
         }
-        let removed = change.listeners.apply(&self.shared, &self.listening);
-        for session in removed.left {
-            let closing = removed.closing.clone();
-            tokio::spawn(self.clone().retire(session, closing));
+        let (left, closing) = change.listeners.apply(&self.shared, &self.listening);
+        for session in left {
+            tokio::spawn(self.clone().retire(session, closing.clone()));
         }
         applied
     }

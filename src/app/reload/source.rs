@@ -8,13 +8,12 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Mutex;
 
-use crate::app::failure::Failure;
 use crate::app::reload::watched::{Watched, WatchedFiles};
-use crate::app::settings::flags::RunFlags;
 use crate::app::settings::profile::Profile;
 use crate::app::settings::project_file;
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::ShellLoans;
+use crate::app::{Failure, RunFlags};
 use crate::config::{Config, SandboxFlags};
 use crate::names::CredentialName;
 use crate::policy::Source;
@@ -113,27 +112,24 @@ pub struct Applied {
 impl Applied {
     /// What changed beside the policies, in words.
     pub fn changes(&self) -> Vec<String> {
-        let mut changes = Vec::new();
-        for (what, names) in [("gained", &self.gained), ("removed", &self.lost)] {
-            if !names.is_empty() {
-                let names: Vec<&str> = names.iter().map(CredentialName::as_str).collect();
-                changes.push(format!("credentials {what}: {}", names.join(", ")));
-            }
-        }
-        for (what, addresses) in [("added", &self.added), ("removed", &self.removed)] {
-            if !addresses.is_empty() {
-                let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-                changes.push(format!("listeners {what}: {}", addresses.join(", ")));
-            }
-        }
-        let (begun, ended) = (&self.exports_begun, &self.exports_ended);
-        for (what, servers) in [("begun", begun), ("ended", ended)] {
-            if !servers.is_empty() {
-                changes.push(format!("exports {what}: {}", servers.join(", ")));
-            }
-        }
+        let changes = [
+            ("credentials gained", texts(&self.gained)),
+            ("credentials removed", texts(&self.lost)),
+            ("listeners added", texts(&self.added)),
+            ("listeners removed", texts(&self.removed)),
+            ("exports begun", self.exports_begun.join(", ")),
+            ("exports ended", self.exports_ended.join(", ")),
+        ];
+        let changes = changes.iter().filter(|(_, names)| !names.is_empty());
         changes
+            .map(|(what, names)| format!("{what}: {names}"))
+            .collect()
     }
+}
+
+fn texts(all: &[impl ToString]) -> String {
+    let texts: Vec<String> = all.iter().map(ToString::to_string).collect();
+    texts.join(", ")
 }
 
 impl fmt::Display for Applied {
@@ -166,10 +162,9 @@ impl ConfigSource {
     /// # Errors
     /// Returns a [`Failure`] with every mistake.
     pub fn read(&self) -> Result<(Config, ResolvedConfig), Failure> {
-        let known = &crate::app::settings::flags::known_variable;
         let project = self.project.as_deref();
         let project = project.map(project_file::again).transpose()?;
-        let mut config = self.run.config_in(project.as_ref(), &self.sandbox, known)?;
+        let mut config = self.run.config_in(project.as_ref(), &self.sandbox)?;
         config.granted = self.granted.clone();
         config.open = self.open;
         if let Some(profile) = &self.profile {

@@ -5,10 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::failure::Failure;
 use crate::app::login::clients as store_clients;
-use crate::app::terminal::Color;
-use crate::app::terminal::Terminal;
+use crate::app::{Context as _, Failure, note};
 use crate::config::Config;
 use crate::config::state::KEY_IN_RING;
 use crate::credential::{DEFAULT_SERVICE, SecretRef, Stores, Unavailable, ring};
@@ -68,7 +66,7 @@ impl<'c> KeyPlaces<'c> {
             match self.known(&mark).await {
                 Err(_) if forgets => {
                     store.forget().await.map_err(unreadable)?;
-                    Terminal::new(false, Color::Auto).note(FORGOTTEN);
+                    note(FORGOTTEN);
                 }
                 known => {
                     let key = Arc::new(known.map_err(NoKey::Lost)?);
@@ -77,9 +75,7 @@ impl<'c> KeyPlaces<'c> {
             }
         }
         let (key, source) = self.first().await?;
-        let mark = key
-            .mark(source)
-            .map_err(|error| Failure::of(UNMADE, &error))?;
+        let mark = key.mark(source).context(UNMADE)?;
         let key = Arc::new(key);
         let set = store.set_key_mark(mark.clone()).await;
         set.map_err(unreadable)?;
@@ -111,7 +107,7 @@ impl<'c> KeyPlaces<'c> {
         }
         let (key, source) = self.first().await?;
         let mark = key.mark(source);
-        let mark = mark.map_err(|error| Failure::of(UNMADE, &error))?;
+        let mark = mark.context(UNMADE)?;
         let set = rows.set_key_mark(&mark);
         set.map_err(|error| unusable(&error))?;
         Ok(key)
@@ -143,7 +139,7 @@ impl<'c> KeyPlaces<'c> {
     async fn first(&self) -> Result<Placed, Failure> {
         if let Some(reference) = &self.config.state.key {
             let read = self.read(reference).await;
-            let read = read.map_err(|error| Failure::of(UNMADE, &error))?;
+            let read = read.context(UNMADE)?;
             return Ok((read.ok_or_else(|| no_key(reference))?, "configured"));
         }
         let is_in_file = self.file.path().is_some_and(Path::exists);
@@ -158,18 +154,18 @@ impl<'c> KeyPlaces<'c> {
             },
         };
         let read = self.read(reference).await;
-        let read = read.map_err(|error| Failure::of(UNMADE, &error))?;
+        let read = read.context(UNMADE)?;
         Ok((read.ok_or_else(|| no_key(reference))?, source))
     }
 
     /// Makes a key in a file, and says why it is not in the key ring.
     fn set_in_file(&self, why: &str) -> Result<(), Failure> {
         let path = self.file.path().unwrap_or(Path::new("key"));
-        let text = SealingKey::draw().map_err(|error| Failure::of(UNMADE, &error))?;
+        let text = SealingKey::draw().context(UNMADE)?;
         let written = crate::files::create_private(path, text.as_bytes());
-        written.map_err(|error| Failure::new(UNMADE).because(error.to_string()))?;
+        written.context(UNMADE)?;
         // It is said once: the next start finds the file.
-        Terminal::new(false, Color::Auto).note(format!(
+        note(format!(
             "gateway: sessions are sealed with a key in {} (mode 0600), not in a key ring: {why}",
             path.display()
         ));
@@ -205,7 +201,7 @@ impl<'c> KeyPlaces<'c> {
             .mode(0o600)
             .open(file.with_extension("lock"));
         let locked = lock.and_then(|lock| lock.lock().map(|()| Some(lock)));
-        locked.map_err(|error| Failure::new(UNMADE).because(error.to_string()))
+        locked.context(UNMADE)
     }
 }
 

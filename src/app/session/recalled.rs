@@ -1,13 +1,15 @@
 //! What is kept of one session, and what is made of it at the next start.
 
-use crate::intercept::KeptCa;
+use std::sync::Arc;
+
+use crate::intercept::{KeptCa, SessionCa};
 use crate::names::SessionId;
 use crate::session::phantom::{KeptShapes, PhantomKey};
 use crate::session::{EndReason, Session, SessionStatus};
 use crate::state::{KeptSecrets, SessionDecision, SessionRecord};
 
 /// What is kept of one session.
-pub(crate) struct RecalledSession {
+pub(crate) struct StoredSession {
     /// The id of its record.
     pub(crate) id: SessionId,
     /// Its record, if there is one.
@@ -19,7 +21,7 @@ pub(crate) struct RecalledSession {
     pub(crate) paused: bool,
 }
 
-impl RecalledSession {
+impl StoredSession {
     /// What the session's phantoms are derived from.
     pub(crate) fn key(&self) -> PhantomKey {
         PhantomKey::from_bytes(*self.secrets.seed)
@@ -65,6 +67,20 @@ impl RecalledSession {
                 after: shape.after,
             })
             .collect()
+    }
+}
+
+/// A session that was opened, and that no request reaches yet.
+pub(crate) struct OpenedSession {
+    pub(crate) session: Arc<Session>,
+    pub(crate) ca: Arc<SessionCa>,
+    pub(crate) kept: StoredSession,
+}
+
+impl OpenedSession {
+    /// The session and its CA.
+    pub(crate) fn live(&self) -> (Arc<Session>, Arc<SessionCa>) {
+        (self.session.clone(), self.ca.clone())
     }
 }
 

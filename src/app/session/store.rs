@@ -10,14 +10,11 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
-use crate::app::failure::Failure;
 use crate::app::session::key::{KeyPlaces, NoKey};
-use crate::app::session::opened::OpenedSession;
-use crate::app::session::recalled::{RecalledSession, status};
+use crate::app::session::recalled::{OpenedSession, StoredSession, status};
 use crate::app::session::renewal::Renewal;
 use crate::app::settings::project::{project_folders, project_id};
-use crate::app::terminal::Color;
-use crate::app::terminal::Terminal;
+use crate::app::{Context as _, Failure, note};
 use crate::config::Config;
 use crate::gateway::SharedState;
 use crate::intercept::SessionCa;
@@ -31,7 +28,7 @@ use crate::state::{
 
 /// Which sessions outlive the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Keeping {
+pub enum Persistence {
     /// None, as in a demo.
     Nothing,
     /// Those of listeners, with their CAs.
@@ -41,10 +38,10 @@ pub enum Keeping {
 }
 
 /// The store of sessions, and the key that opens what is sealed there.
-pub(crate) struct Keeper {
+pub(crate) struct SessionStore {
     store: Arc<dyn StateStore>,
     key: Arc<SealingKey>,
-    keeping: Keeping,
+    keeping: Persistence,
     /// Whether the next start knows of them. Without a place for the state, it does not.
     outlast: bool,
     fresh: bool,
@@ -57,7 +54,7 @@ pub(crate) struct Keeper {
     recognises: AtomicBool,
 }
 
-impl Keeper {
+impl SessionStore {
     /// Opens the state of a configuration.
     ///
     /// If no place for it is configured and the usual one cannot be used, sessions are kept in
@@ -68,79 +65,67 @@ impl Keeper {
     /// Returns a [`Failure`] if a state that is there cannot be used, or its key is lost.
     pub(crate) async fn open(
         config: &Config,
-        keeping: Keeping,
+        keeping: Persistence,
         state: &Arc<SharedState>,
     ) -> Result<Self, Failure> {
-        let with = |store: Arc<dyn StateStore>, key| Self {
+        let with = |store: Arc<dyn StateStore>, key, outlast| Self {
             renewal: Renewal::new(store.clone(), state.clone()),
             store,
             key,
             keeping: keeping.clone(),
-            outlast: true,
+            outlast,
             fresh: config.state.fresh,
             begun: Mutex::default(),
             user: config.sandbox.user.clone(),
             recognises: AtomicBool::new(false),
         };
-        let path = match keeping {
-            Keeping::Nothing => None,
-            _ => config.state_file(keeping == Keeping::Listeners),
-        };
-        let opened = match (&path, &keeping) {
-            (Some(path), _) => StateFile::open_anew(path).map(|(store, aside)| {
-                note_set_aside(aside);
-                store
-            }),
-            (None, Keeping::Nothing) => return Ok(with(Arc::<MemoryState>::default(), passing()?)),
-            (None, _) => {
-                Err(std::io::Error::other("no HOME or XDG_STATE_HOME names a folder").into())
-            }
-        };
+        let in_memory = |outlast| Ok(with(Arc::<MemoryState>::default(), passing()?, outlast));
+        let listens = keeping == Persistence::Listeners;
+        if keeping == Persistence::Nothing {
+            return in_memory(true);
+        }
+        let path = config.state_file(listens);
+        let nowhere = || std::io::Error::other("no HOME or XDG_STATE_HOME names a folder").into();
+        let opened = path.as_ref().ok_or_else(nowhere);
+        let opened = opened.and_then(|path| StateFile::open_anew(path));
         let path = path.unwrap_or_default();
-        match opened {
-            Ok(store) => {
+        let error = match opened {
+            Ok((store, aside)) => {
+                note_set_aside(aside);
                 let folder = path.parent().unwrap_or(Path::new("/"));
                 // `--fresh` begins one project of `exec` anew, and every session of a `serve`.
-                let listens = keeping == Keeping::Listeners;
                 let forgets = config.state.fresh && listens;
-                match KeyPlaces::new(config, folder).unlock(store, forgets).await {
-                    Ok((store, key)) => Ok(with(Arc::new(store), key)),
+                return match KeyPlaces::new(config, folder).unlock(store, forgets).await {
+                    Ok((store, key)) => Ok(with(Arc::new(store), key, true)),
                     Err(NoKey::Lost(failure)) if !listens => {
                         note_run_alone(&failure, &path);
-                        Ok(with(Arc::<MemoryState>::default(), passing()?))
+                        in_memory(true)
                     }
                     Err(NoKey::Lost(failure) | NoKey::Unusable(failure)) => Err(failure),
-                }
-            }
-            Err(error)
-                if config.state.path.is_none()
-                    && error.is_no_place()
-                    && (keeping != Keeping::Listeners || is_absent(&path)) =>
-            {
-                Terminal::new(false, Color::Auto).note(format!(
-                    "gateway: phantoms and CAs will be others at the next start: no place to keep them ({error})"
-                ));
-                Ok(Self {
-                    outlast: false,
-                    ..with(Arc::<MemoryState>::default(), passing()?)
-                })
-            }
-            Err(error) => {
-                let what = format!("the state in {} cannot be used", path.display());
-                let remedy = match error.is_no_place() {
-                    true => "let `HOME` or `XDG_STATE_HOME` name a folder of this user, or name the state: `[state] path`".to_owned(),
-                    false => error.remedy(&path),
                 };
-                Err(Failure::of(what, &error).next(remedy))
             }
+            Err(error) => error,
+        };
+        let is_usual = config.state.path.is_none() && error.is_no_place();
+        if is_usual && (!listens || is_absent(&path)) {
+            note(format!(
+                "gateway: phantoms and CAs will be others at the next start: no place to keep them ({error})"
+            ));
+            return in_memory(false);
         }
+        let what = format!("the state in {} cannot be used", path.display());
+        let remedy = match error.is_no_place() {
+            true => "let `HOME` or `XDG_STATE_HOME` name a folder of this user, or name the state: `[state] path`".to_owned(),
+            false => error.remedy(&path),
+        };
+        Err(Failure::of(what, &error).next(remedy))
     }
 
     /// Returns what is kept of a session, or what is to be kept of a new one.
     ///
     /// # Errors
     /// Returns a [`Failure`] if its record cannot be read.
-    pub(crate) async fn recall(&self, session: &SessionId) -> Result<RecalledSession, Failure> {
+    pub(crate) async fn recall(&self, session: &SessionId) -> Result<StoredSession, Failure> {
         let (id, record) = self
             .find(session)
             .await
@@ -152,7 +137,7 @@ impl Keeper {
         let Some(record) = record.filter(stays) else {
             let mut seed = Zeroizing::new([0; 32]);
             getrandom::fill(&mut seed[..]).map_err(Failure::no_randomness)?;
-            return Ok(RecalledSession {
+            return Ok(StoredSession {
                 id,
                 record: None,
                 secrets: KeptSecrets {
@@ -165,7 +150,7 @@ impl Keeper {
         };
         let secrets = record.open(&self.key).map_err(|error| unreadable(&error))?;
         let shapes = KeptShapes::read(&record.shapes).map_err(|error| unreadable(&error))?;
-        Ok(RecalledSession {
+        Ok(StoredSession {
             id,
             record: Some(record),
             secrets,
@@ -192,11 +177,11 @@ impl Keeper {
         Ok(is_kept)
     }
 
-    /// Keeps the shapes of phantoms that a live session gained. Returns as [`Keeper::keep`].
+    /// Keeps the shapes of phantoms that a live session gained. Returns as [`SessionStore::keep`].
     ///
     /// # Errors
-    /// As [`Keeper::keep`].
-    pub(crate) async fn keep_shapes(&self, kept: &RecalledSession) -> Result<bool, Failure> {
+    /// As [`SessionStore::keep`].
+    pub(crate) async fn keep_shapes(&self, kept: &StoredSession) -> Result<bool, Failure> {
         self.decide(kept.new_shapes()).await
     }
 
@@ -267,7 +252,7 @@ impl Keeper {
     }
 
     /// Renews a session as long as this process lives, if it has a record of its own to renew.
-    pub(crate) fn tend(&self, kept: &RecalledSession, session: &Arc<Session>) {
+    pub(crate) fn tend(&self, kept: &StoredSession, session: &Arc<Session>) {
         // One that was idle for too long may be resumed.
         let lasts = matches!(kept.ended(), None | Some(EndReason::Idle));
         if session.lifetime().is_some() && lasts {
@@ -277,7 +262,7 @@ impl Keeper {
 
     /// The phantoms of other sessions that are kept, each with the id of its record. They are asked
     /// for with the first session: those that are opened later are known then.
-    pub(crate) async fn others(&self, own: &RecalledSession) -> Vec<(SessionId, Vec<Phantom>)> {
+    pub(crate) async fn others(&self, own: &StoredSession) -> Vec<(SessionId, Vec<Phantom>)> {
         if self.recognises.swap(true, Ordering::Relaxed) {
             return Vec::new();
         }
@@ -303,7 +288,7 @@ impl Keeper {
         &self,
         session: &SessionId,
     ) -> Result<(SessionId, Option<SessionRecord>), StateError> {
-        let Keeping::Project(folder) = &self.keeping else {
+        let Persistence::Project(folder) = &self.keeping else {
             let record = match self.store.session(session).await {
                 // It begins anew, whatever is there.
                 Err(StateError::Changed | StateError::Damaged(_)) if self.is_fresh(session) => None,
@@ -329,7 +314,7 @@ impl Keeper {
 
     fn decisions(
         &self,
-        kept: &RecalledSession,
+        kept: &StoredSession,
         session: &Session,
         ca: &SessionCa,
     ) -> Result<Vec<SessionDecision>, Failure> {
@@ -362,7 +347,7 @@ impl Keeper {
 
     fn record(
         &self,
-        kept: &RecalledSession,
+        kept: &StoredSession,
         session: &Session,
         ca: &SessionCa,
     ) -> Result<SessionRecord, Failure> {
@@ -393,12 +378,12 @@ impl Keeper {
             ca_key: ca.map(|ca| ca.key).unwrap_or_default(),
         };
         let sealed = record.seal(&self.key, &secrets);
-        sealed.map_err(|error| Failure::of("the session cannot be sealed", &error))?;
+        sealed.context("the session cannot be sealed")?;
         Ok(record)
     }
 
     fn keeps_ca(&self) -> bool {
-        self.keeping == Keeping::Listeners
+        self.keeping == Persistence::Listeners
     }
 }
 
@@ -420,7 +405,7 @@ fn is_absent(path: &Path) -> bool {
 /// Says that the state of an earlier version was set aside, if it was.
 fn note_set_aside(aside: Option<PathBuf>) {
     if let Some(aside) = aside {
-        Terminal::new(false, Color::Auto).note(format!(
+        note(format!(
             "gateway: the sessions of an earlier version are set aside in {}: all begin anew, with \
              new phantoms and new CAs",
             aside.display()
@@ -432,7 +417,7 @@ fn note_set_aside(aside: Option<PathBuf>) {
 /// without the key ring must not stop a command.
 fn note_run_alone(failure: &Failure, state: &Path) {
     let why = failure.why.as_deref().unwrap_or(&failure.what);
-    Terminal::new(false, Color::Auto).note(format!(
+    note(format!(
         "gateway: the phantoms of this run are its own: the key of {} cannot be had ({why}). Unlock the key ring or give the key back; if it is lost for good, remove that file",
         state.display()
     ));

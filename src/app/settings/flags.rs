@@ -7,15 +7,14 @@ use clap::Args;
 
 use crate::config::{Config, Flags, MORE, SandboxFlags};
 
-use crate::app::failure::Failure;
 use crate::app::settings::project_file::AllowedFile;
-use crate::app::terminal::Terminal;
+use crate::app::{Failure, Terminal};
 
 /// Names the configuration file of a command that reads settings and no flags.
 ///
 /// There is no default: a file of the current folder may be the workload's, and whoever wrote it
 /// would answer the person.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct ConfigFile {
     /// The configuration file; none is read unless it is named
     #[arg(long, value_name = "FILE")]
@@ -23,11 +22,6 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Names none.
-    pub(crate) fn none() -> Self {
-        Self { config: None }
-    }
-
     /// Names the file of a run.
     pub(crate) fn of(config: Option<PathBuf>) -> Self {
         Self { config }
@@ -78,12 +72,8 @@ impl RunFlags {
     ///
     /// # Errors
     /// Returns a [`Failure`] with every mistake of both.
-    pub fn config(
-        &self,
-        sandbox: &SandboxFlags,
-        known: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Config, Failure> {
-        Ok(self.flags.config(sandbox, known)?)
+    pub fn config(&self, sandbox: &SandboxFlags) -> Result<Config, Failure> {
+        Ok(self.flags.config(sandbox, &known_variable)?)
     }
 
     /// Returns the configuration of a run of `exec`: the user's own file, above it the project's,
@@ -95,17 +85,18 @@ impl RunFlags {
         &self,
         project: Option<&AllowedFile>,
         sandbox: &SandboxFlags,
-        known: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Config, Failure> {
         if self.names_file() {
-            return self.config(sandbox, known);
+            return self.config(sandbox);
         }
         let project = project.map(AllowedFile::configuration).transpose()?;
         let read = match (Config::of_user()?, project) {
             (Some(user), Some(project)) => Some(project.above(user)),
             (user, project) => project.or(user),
         };
-        Ok(self.flags.added_to(read.map(Ok), sandbox, known)?)
+        Ok(self
+            .flags
+            .added_to(read.map(Ok), sandbox, &known_variable)?)
     }
 
     /// Adds a proxy to the listeners of the file.
@@ -121,6 +112,6 @@ impl RunFlags {
 
 /// Returns the preset of a variable that clients read a credential from, such as `github` for
 /// `GITHUB_TOKEN`.
-pub(crate) fn known_variable(variable: &str) -> Option<String> {
+fn known_variable(variable: &str) -> Option<String> {
     crate::credential::preset::of_variable(variable).map(|(preset, _)| preset.name.clone())
 }

@@ -2,6 +2,7 @@
 //! have of the shell.
 
 pub(crate) mod flags;
+pub(crate) mod git_access;
 pub(crate) mod profile;
 pub(crate) mod project;
 pub(crate) mod project_file;

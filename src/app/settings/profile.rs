@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::app::failure::Failure;
 use crate::app::settings::project::project;
-use crate::app::terminal::safe;
+use crate::app::{Failure, safe};
 use crate::config::{Allowed, Config, keys};
 
 /// What an agent needs. It holds no secret, and lends none by itself.

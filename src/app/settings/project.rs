@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::app::failure::Failure;
+use crate::app::{Context as _, Failure};
 use crate::config::{Config, state};
 use crate::launch;
 use crate::names::{SessionId, hex, real_path};
@@ -64,6 +64,5 @@ pub(crate) fn project() -> Result<PathBuf, Failure> {
 
 /// The working directory, with links resolved.
 pub(crate) fn working_directory() -> Result<PathBuf, Failure> {
-    std::env::current_dir()
-        .map_err(|error| Failure::new("the working directory is gone").because(error.to_string()))
+    std::env::current_dir().context("the working directory is gone")
 }

@@ -3,10 +3,9 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::app::failure::Failure;
 use crate::app::settings::project::project_folders;
 use crate::app::terminal::text::as_argument;
-use crate::app::terminal::{Terminal, safe};
+use crate::app::{Failure, Terminal, safe};
 use crate::config::{Config, ConfigError, state};
 use crate::files::{self, Choice, Consent};
 

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use crate::app::failure::Failure;
-use crate::app::login::run_logins::{self, UnusedLogin};
+use crate::app::Failure;
+use crate::app::login::run_logins;
+use crate::app::login::run_logins::UnusedLogin;
 use crate::app::settings::shell_secrets::{ShellLoans, Withheld};
 use crate::config::{self, Allowed, Config};
 use crate::credential::login::Login;

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::app::failure::Failure;
 use crate::app::settings::profile::Profile;
-use crate::app::terminal::{Terminal, safe};
+use crate::app::{Failure, Terminal, safe};
 use crate::cli::write::write;
 use crate::config::{Config, state};
 use crate::credential::preset;

@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use crate::config::{Diagnostic, Severity};
 
-use crate::app::failure::{Code, Failure, MistakeJson};
 use crate::app::terminal::standard_error::StandardError;
 use crate::app::terminal::text::{folded, harmless, width_of};
+use crate::app::{Code, Failure};
 
 pub use crate::app::terminal::text::safe;
 
@@ -97,8 +97,7 @@ impl Terminal {
 
     /// Prints a line to standard error.
     pub fn note(&self, text: impl AsRef<str>) {
-        let line = format!("{}\n", text.as_ref());
-        StandardError.write_all(line.as_bytes()).unwrap_or(());
+        note(text);
     }
 
     /// Takes back what a command may have done to the terminal, by which it could hide or disguise
@@ -184,8 +183,15 @@ impl Terminal {
     /// Prints a failure to standard error.
     pub fn fail(&self, failure: &Failure) {
         if self.json {
-            let mistakes: Vec<MistakeJson<'_>> =
-                failure.mistakes.iter().map(MistakeJson::from).collect();
+            let mistake = |one: &Diagnostic| {
+                let at = &one.position;
+                serde_json::json!({
+                    "file": at.file, "line": at.line, "column": at.column,
+                    "severity": one.severity.to_string(),
+                    "what": one.what, "why": one.why, "fix": one.remedy,
+                })
+            };
+            let mistakes: Vec<_> = failure.mistakes.iter().map(mistake).collect();
             let error = serde_json::json!({
                 "what": failure.what, "why": failure.why, "next": failure.next, "mistakes": mistakes,
             });
@@ -232,6 +238,12 @@ impl Terminal {
             safe(&mistake.remedy),
         )
     }
+}
+
+/// Prints a line to standard error.
+pub(crate) fn note(text: impl AsRef<str>) {
+    let line = format!("{}\n", text.as_ref());
+    StandardError.write_all(line.as_bytes()).unwrap_or(());
 }
 
 /// Returns the rows of [`Terminal::line_of_peer`], to be painted.

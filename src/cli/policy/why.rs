@@ -4,9 +4,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::load::{PolicyFiles, load};
+use crate::app::{Code, Failure, Paint, Terminal, safe};
 use crate::audit::Record;
-use crate::cli::failure::{Code, Failure};
-use crate::cli::terminal::{Paint, Terminal, safe};
 use crate::cli::{proposal, why};
 use crate::gateway::floor;
 use crate::names::{Blame, ReasonCode};
