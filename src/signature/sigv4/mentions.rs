@@ -24,6 +24,7 @@ pub(super) use search::{Allowed, Mention};
 pub(super) use text::arn_account;
 use xml::search_xml;
 
+use super::tables::is_listed;
 use gateway_message::RequestTarget;
 
 /// The format of content.
@@ -140,16 +141,7 @@ fn search_typed(
 fn is_plain(name: &str) -> bool {
     name.starts_with("x-amz-")
         && !name.starts_with("x-amz-meta-")
-        && !matches!(
-            name,
-            "x-amz-copy-source"
-                | "x-amz-rename-source"
-                | "x-amz-content-sha256"
-                | "x-amz-security-token"
-                | "x-amz-s3session-token"
-                | "x-amz-credential"
-                | "x-amz-signature"
-        )
+        && !is_listed("keys-and-signatures", name)
 }
 
 fn decoded(text: &str) -> String {
