@@ -26,6 +26,7 @@ use xml::search_xml;
 
 use super::tables::is_listed;
 use gateway_message::RequestTarget;
+use gateway_message::pairs::form_text;
 
 /// The format of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,9 +124,9 @@ fn search_typed(
         "application/x-www-form-urlencoded" if forms => {
             for pair in content.split('&') {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                let name = decoded(name);
+                let name = form_text(name);
                 search.inner(&name);
-                search.value(&name, &decoded(value));
+                search.value(&name, &form_text(value));
             }
             Ok(())
         }
@@ -142,11 +143,6 @@ fn is_plain(name: &str) -> bool {
     name.starts_with("x-amz-")
         && !name.starts_with("x-amz-meta-")
         && !is_listed("keys-and-signatures", name)
-}
-
-fn decoded(text: &str) -> String {
-    let spaced = text.replace('+', " ");
-    percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! Operations of the query protocol, which a query or a form names.
 
-use std::borrow::Cow;
-
 use http::Method;
-use percent_encoding::percent_decode_str;
 
 use super::super::tables::{Api, Tables, listed};
 use super::operation::{Action, ActionFault, is_minting};
 use gateway_message::RequestHead;
+use gateway_message::pairs::form_text;
 
 /// An action, or the form that must be buffered to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,8 +57,9 @@ impl PendingForm {
         }
         let form = std::str::from_utf8(content).map_err(|_| ActionFault::Form)?;
         let pairs = form.split('&').filter(|pair| !pair.is_empty());
-        let in_form =
-            Said::by(pairs.map(|pair| decoded(pair.split_once('=').unwrap_or((pair, "")))))?;
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let pairs = pairs.map(|(name, value)| (form_text(name), form_text(value).into_owned()));
+        let in_form = Said::by(pairs)?;
         Ok(by_query(&self.apis, &self.in_query.with(in_form)?))
     }
 }
@@ -152,16 +151,4 @@ fn by_query(ids: &[&'static str], said: &Said) -> Action {
         })
         .next()
         .unwrap_or_else(|| Action::unknown(ids))
-}
-
-fn decoded((name, value): (&str, &str)) -> (String, String) {
-    let decode = |text: &str| {
-        let spaced: Cow<'_, str> = if text.contains('+') {
-            text.replace('+', " ").into()
-        } else {
-            text.into()
-        };
-        percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
-    };
-    (decode(name), decode(value))
 }
