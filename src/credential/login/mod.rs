@@ -1,7 +1,6 @@
 //! Logins: grants of authorization servers (RFC 6749) that the gateway holds and renews. The
 //! workload gets their phantoms.
 
-mod answer;
 mod asked;
 mod entry;
 pub mod file;
@@ -20,7 +19,6 @@ use std::path::PathBuf;
 
 use http::Uri;
 use serde::Deserialize;
-use zeroize::Zeroizing;
 
 use super::store::SecretRef;
 use super::stored::Stored;
@@ -31,11 +29,9 @@ use crate::session::{Binding, Foreign, Role, When};
 
 pub use asked::{AskedTokens, RenewalAnswer};
 pub(crate) use entry::{HostToken, entries};
-pub use grant::{
-    ClientAuthentication, KeptClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant,
-};
+pub use grant::{ClientAuthentication, ClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant};
 pub use known::{KnownLogin, KnownLogins, LoginHolder};
-pub use request::{IssuerSecrets, RequestMembers, form, installation_tokens, random};
+pub use request::{IssuerSecrets, RequestMembers, form, random};
 pub use token_answer::{TokenAnswer, UnmappedToken};
 pub use token_request::TokenRequest;
 pub use tokens::{TokenKind, Tokens};
@@ -116,10 +112,8 @@ pub struct Issuer {
     pub revocation: Option<TokenEndpoint>,
     /// The client that the tokens are issued to.
     pub client: Option<String>,
-    /// The client's secret, if it has one that is in its file or part of the program.
-    pub client_secret: Option<ClientSecret>,
-    /// The secret of a client of the operator's own, if it has one.
-    pub secret: Option<KeptClientSecret>,
+    /// The client's secret, if it has one.
+    pub secret: Option<ClientSecret>,
     /// What is asked for (RFC 6749 §3.3), where a request says it; if empty, what the issuer grants
     /// by itself.
     pub scopes: Vec<String>,
@@ -127,16 +121,6 @@ pub struct Issuer {
     pub grant: TokenGrant,
     /// The format of requests.
     pub requests: RequestFormat,
-}
-
-/// The secret of a client. Its `Debug` hides it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ClientSecret(pub Zeroizing<String>);
-
-impl std::fmt::Debug for ClientSecret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ClientSecret")
-    }
 }
 
 /// An endpoint of an authorization server.
@@ -239,8 +223,16 @@ impl Login {
 impl Issuer {
     /// Where the secrets are kept with which it is asked: the client's, and a private key.
     pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
-        let secret = self.secret.iter().map(|secret| &secret.from);
-        secret.chain(self.grant.key())
+        self.kept_secret().into_iter().chain(self.grant.key())
+    }
+
+    /// Where the client's secret is kept, if it is the operator's own.
+    #[must_use]
+    pub fn kept_secret(&self) -> Option<&SecretRef> {
+        match &self.secret {
+            Some(ClientSecret::Kept { from, .. }) => Some(from),
+            _ => None,
+        }
     }
 }
 

@@ -110,12 +110,15 @@ pub(super) fn read(content: &[u8]) -> Option<(Login, Tokens)> {
 impl<'t> IssuerText<'t> {
     fn of(issuer: &'t Issuer) -> Self {
         let url = |at: &TokenEndpoint| Cow::from(at.to_string());
-        let secret = issuer.client_secret.as_ref();
+        let secret = issuer.secret.as_ref().and_then(|secret| match secret {
+            ClientSecret::Known(text) => Some(text.as_str().into()),
+            ClientSecret::Kept { .. } => None,
+        });
         Self {
             endpoint: url(&issuer.endpoint),
             revocation: issuer.revocation.as_ref().map(url),
             client: issuer.client.as_deref().map(Cow::from),
-            secret: secret.map(|secret| secret.0.as_str().into()),
+            secret,
             scopes: issuer.scopes.clone(),
             json: issuer.requests == RequestFormat::Json,
         }
@@ -130,10 +133,9 @@ impl<'t> IssuerText<'t> {
                 Some(url) => Some(TokenEndpoint::parse(url)?),
             },
             client: self.client.as_deref().map(str::to_owned),
-            secret: None,
+            secret: secret.map(|text| ClientSecret::Known(text.to_owned().into())),
             scopes: self.scopes.clone(),
             grant: TokenGrant::Refresh,
-            client_secret: secret.map(|text| ClientSecret(Zeroizing::new(text.to_owned()))),
             requests: match self.json {
                 true => RequestFormat::Json,
                 false => RequestFormat::Form,

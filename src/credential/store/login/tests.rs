@@ -179,7 +179,6 @@ impl Stage {
                 endpoint: endpoint("https://issuer.example/token"),
                 revocation: Some(endpoint("https://issuer.example/revoke")),
                 client: Some("client-1".to_owned()),
-                client_secret: None,
                 secret: None,
                 scopes: Vec::new(),
                 grant: TokenGrant::Refresh,
