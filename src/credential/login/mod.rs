@@ -18,7 +18,7 @@ mod unreadable;
 use std::path::PathBuf;
 
 use http::Uri;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::store::SecretRef;
 use super::stored::Stored;
@@ -38,12 +38,14 @@ pub use tokens::{TokenKind, Tokens};
 pub use unreadable::{FileFault, FileUnreadable};
 
 /// A login: who issues its tokens, where they are kept, and where each may go.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Login {
     /// Its name, which is also that of the credential of its access token. `claude`, or
     /// `claude-work` for another account.
     pub name: CredentialName,
     /// Where its tokens are kept.
+    #[serde(skip)]
     pub place: LoginPlace,
     /// Who renews them; `None` if they do not end.
     pub issuer: Option<Issuer>,
@@ -52,11 +54,12 @@ pub struct Login {
 }
 
 /// Where a login's tokens are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum LoginPlace {
     /// In the file of the program that logged in.
     File(LoginFile),
     /// In the gateway's own state.
+    #[default]
     State,
 }
 
@@ -104,7 +107,8 @@ pub enum FileFormat {
 }
 
 /// An authorization server, and how it is asked for new tokens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Issuer {
     /// The token endpoint.
     pub endpoint: TokenEndpoint,
@@ -113,11 +117,13 @@ pub struct Issuer {
     /// The client that the tokens are issued to.
     pub client: Option<String>,
     /// The client's secret, if it has one.
+    #[serde(skip)]
     pub secret: Option<ClientSecret>,
     /// What is asked for (RFC 6749 §3.3), where a request says it; if empty, what the issuer grants
     /// by itself.
     pub scopes: Vec<String>,
     /// How new tokens are asked for.
+    #[serde(skip)]
     pub grant: TokenGrant,
     /// The format of requests.
     pub requests: RequestFormat,
@@ -133,7 +139,7 @@ pub struct TokenEndpoint {
 }
 
 /// The format of requests to a token endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RequestFormat {
     /// A form, as RFC 6749 says.
@@ -144,7 +150,8 @@ pub enum RequestFormat {
 }
 
 /// One token of a login.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LoginToken {
     /// Which one.
     pub kind: TokenKind,
@@ -157,6 +164,7 @@ pub struct LoginToken {
     /// The claims that its phantom keeps, if it is a JSON Web Token, beside those of every phantom.
     pub claims: Vec<String>,
     /// What happens to other credentials at its origins.
+    #[serde(skip)]
     pub foreign: Foreign,
 }
 
@@ -263,6 +271,8 @@ impl TokenEndpoint {
         })
     }
 }
+
+crate::names::serde_as_text!(TokenEndpoint, ToString::to_string, TokenEndpoint::parse);
 
 /// Writes its address, with the port only if it is not the scheme's.
 impl std::fmt::Display for TokenEndpoint {
