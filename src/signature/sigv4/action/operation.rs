@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use http::{HeaderMap, HeaderValue};
+
 use super::super::tables::{is_listed, listed};
 use super::s3_call::S3Call;
 use gateway_names::ReasonCode;
@@ -62,6 +64,16 @@ pub(super) fn is_minting(api: &str) -> bool {
 /// Whether a list of operations by API has this one.
 fn has(list: &str, api: &str, operation: &str) -> bool {
     listed(list, api).is_some_and(|known| known.split(' ').any(|known| known == operation))
+}
+
+/// The single value of a field, which must be visible ASCII.
+pub(super) fn one<'a>(
+    fields: &'a HeaderMap,
+    name: &str,
+    unreadable: ActionFault,
+) -> Result<Option<&'a str>, ActionFault> {
+    let text = |value: &'a HeaderValue| value.to_str().map_err(|_| unreadable);
+    only(fields.get_all(name).iter())?.map(text).transpose()
 }
 
 impl Action {

@@ -8,13 +8,13 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use http::{HeaderMap, HeaderValue, Method};
+use http::Method;
 use percent_encoding::percent_decode_str;
 
 use super::super::endpoint::{Endpoint, Style, is_bucket};
 use super::super::tables::{Api, Operation, Tables, is_listed};
 use super::fields;
-use super::operation::{Action, ActionFault, only};
+use super::operation::{Action, ActionFault, one, only};
 use super::s3_call::{CopySource, Level, S3Call};
 use gateway_message::RequestHead;
 
@@ -256,7 +256,8 @@ fn copy_source(text: &str) -> Result<CopySource, ActionFault> {
 
 /// A field's value, or that of the parameter with that name; both, or one twice, is refused.
 fn said(head: &RequestHead, names: &Names<'_>, name: &str) -> Result<Option<String>, ActionFault> {
-    let in_field = one(&head.fields, name)?;
+    // Every SDK escapes the keys of copies.
+    let in_field = one(&head.fields, name, ActionFault::Key)?;
     match (in_field, names.one(name)?) {
         (Some(_), Some(_)) => Err(ActionFault::Ambiguous),
         (Some(text), None) => Ok(Some(text.to_owned())),
@@ -270,12 +271,6 @@ fn owner(head: &RequestHead, names: &Names<'_>, name: &str) -> Result<Option<Str
     let said = said(head, names, name)?;
     let is_taken = head.fields.contains_key(name) || names.has("X-Amz-Signature");
     Ok(said.filter(|_| is_taken))
-}
-
-fn one<'a>(fields: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ActionFault> {
-    // `HeaderValue::to_str` accepts only visible ASCII; every SDK escapes the keys of copies.
-    let text = |value: &'a HeaderValue| value.to_str().map_err(|_| ActionFault::Key);
-    only(fields.get_all(name).iter())?.map(text).transpose()
 }
 
 fn decoded(text: &str) -> Result<String, ActionFault> {
