@@ -7,7 +7,7 @@ use toml::Spanned;
 use zeroize::Zeroizing;
 
 use crate::credential::login::{
-    ClientAuthentication, Issuer, KeptClientSecret, KeyAlgorithm, Login, LoginPlace, LoginToken,
+    ClientAuthentication, ClientSecret, Issuer, KeyAlgorithm, Login, LoginPlace, LoginToken,
     RequestFormat, SignedAssertion, TokenEndpoint, TokenGrant, TokenKind,
 };
 use crate::credential::{SecretRef, Stored};
@@ -257,8 +257,7 @@ fn issuer(section: &Section<'_, '_>, chosen: &str, keys: LoginKeys) -> Option<Is
         endpoint,
         revocation: keys.revocation_url,
         client: keys.client_id,
-        client_secret: None,
-        secret: from.map(|from| KeptClientSecret { from, shown }),
+        secret: from.map(|from| ClientSecret::Kept { from, shown }),
         scopes: keys.scopes,
         grant,
         requests: RequestFormat::Form,
