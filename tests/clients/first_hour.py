@@ -111,7 +111,6 @@ def agent(hour, name):
     for text, _ in about["first"]:
         assert text not in asked, f"{name} asked again: {asked}"
     talk(hour, typist, about)
-    hour.say("The agent asks its questions in the first run alone; the second begins with its prompt.\n")
 
 
 def talk(hour, typist, about):
@@ -176,7 +175,7 @@ What a new user types and sees: played by `tests/clients/first_hour.py` with the
 terminal, as an ordinary user with an empty home. The services are stand-ins on this machine, which
 take only the real keys; the one thing that is not shown is the `--config` that says where they are.
 `GATEWAY_WRITE=1 cargo test --test first_hour` writes this page; without it, the test compares it.
-The agents' own screens are left out.
+The agents' own screens are left out; their questions come in the first run in a terminal alone.
 """
 
 
