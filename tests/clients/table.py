@@ -41,8 +41,8 @@ for themselves.
   **needs** names further settings.
 - SOCKS5 carries names, never addresses that the client resolved (`socks5h`).
 - *proxychains*: the client has no SOCKS support, and ran under `proxychains4`.
-- Node 20 reads no proxy variable. From Node 24 on, `NODE_USE_ENV_PROXY=1`, which `gateway env` sets,
-  is enough.
+- Node 20 reads no proxy variable. From Node 24 on, `NODE_USE_ENV_PROXY=1`, which `gateway env`
+  sets, is enough.
 - The agents Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0 run by `gateway exec`, each
   logged in by a variable of the shell, in a fresh home, before stand-ins of their services: once
   with `-p`, and twice in a terminal ([first-hour.md](first-hour.md)). The second run asks for no
