@@ -5,7 +5,7 @@
 //! sockets that it created inside the sandbox, and the gateway's answer, [`Ready`] or a refusal. A
 //! packet is one JSON object; what may be larger than a packet travels in a sealed memory file
 //! beside it. After that, it carries only connections with those who want to
-//! run a further command (`entry.rs`), and its end of file tells each side that the other has
+//! run a further command (`join`), and its end of file tells each side that the other has
 //! gone. All calls block.
 
 use std::io::{self, IoSlice, IoSliceMut};

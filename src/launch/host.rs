@@ -23,7 +23,7 @@ use super::syscall::{self, Arrived, FORWARDED, Side, SignalSet};
 use super::terminal::Terminal;
 use super::wait::{fired, timespec};
 use super::watch::Watch;
-use super::{entry, environment, program, refuse};
+use super::{environment, join, program, refuse};
 use crate::enroll::{self, Hello, LauncherEnd, Listeners, receive_packet, send_packet};
 
 /// Creates the sandbox, runs the command in it, and returns how it ended.
@@ -301,7 +301,7 @@ impl Launcher {
 
     /// Passes on whom the gateway lets in. If it says anything else, it has ended.
     fn let_in(&mut self) -> Result<(), Error> {
-        match entry::receive(self.gateway.as_fd()) {
+        match join::receive(self.gateway.as_fd()) {
             None => self.stop_command(),
             Some(caller) if self.command.is_some() => {
                 self.order(&Order::Enter, &[caller.as_fd()])?;

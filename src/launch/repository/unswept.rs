@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 
 use super::aside::unforeseen;
-use super::{Announced, Inspection, Left, PATIENCE, lock_within};
+use super::{Announced, Left, PATIENCE, RepositoryCheck, lock_within};
 use crate::mount_plan::MountPlan;
 
 /// A file that tells the gateway process of a sandbox. It is empty until [`Self::tell`] fills it.
@@ -132,13 +132,13 @@ fn swept(announced: Announced, projects: &[PathBuf]) -> io::Result<Option<Left>>
         Err(_) if patience.is_zero() => return Ok(None),
         locks => locks?,
     };
-    let inspection = Inspection {
+    let check = RepositoryCheck {
         announced,
         locks,
         settings: Vec::new(),
         watch: None,
     };
-    Ok(Some(inspection.end()))
+    Ok(Some(check.end()))
 }
 
 /// The folder of the state.
