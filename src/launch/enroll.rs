@@ -34,7 +34,7 @@ pub enum Error {
     /// A system call failed.
     #[error("cannot {doing}")]
     Io {
-        /// What was being done.
+        /// The step.
         doing: &'static str,
         /// The cause.
         source: io::Error,
@@ -235,7 +235,7 @@ impl GatewayEnd {
     /// Tells the launcher that its sandbox is served from now on, and what to put inside.
     ///
     /// # Errors
-    /// [`Error::Gone`] if the launcher has died meanwhile, [`Error::Io`] otherwise.
+    /// [`Error::Gone`] if the launcher has died, [`Error::Io`] otherwise.
     pub fn ready(&self, ready: &Ready) -> Result<(), Error> {
         let file = ready.seal()?;
         send_packet(self.0.as_fd(), &Answer::Ready, &[file.0.as_fd()])
@@ -251,7 +251,7 @@ impl GatewayEnd {
     /// the terminal.
     ///
     /// # Errors
-    /// [`Error::Gone`] if the launcher has died meanwhile, [`Error::Io`] otherwise.
+    /// [`Error::Gone`] if the launcher has died, [`Error::Io`] otherwise.
     pub fn refuse(&self, message: &str) -> Result<(), Error> {
         let message = message.to_owned();
         send_packet(self.0.as_fd(), &Answer::Refused { message }, &[])

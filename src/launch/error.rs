@@ -35,7 +35,7 @@ pub enum Error {
     NotSeen {
         /// The command as given.
         command: String,
-        /// What is not visible.
+        /// The path that is not visible.
         place: std::path::PathBuf,
         /// The flag that shows it.
         flag: String,

@@ -65,7 +65,7 @@ pub enum Order {
 /// Everything that the first process needs; `clone` copies it.
 #[derive(Debug)]
 pub struct Sandbox {
-    /// What was decided.
+    /// The decision.
     pub plan: Plan,
     /// The program as an open file, instead of by the first argument's name.
     pub program: Option<OwnedFd>,

@@ -139,7 +139,7 @@ impl JoinedCommand {
         Ok(())
     }
 
-    /// Copies and forwards until the first process tells how the command ended.
+    /// Copies and forwards until the first process reports the end of the command.
     fn supervise(&mut self) -> Result<JoinReply, Error> {
         loop {
             let (signals, told) = self.wait()?;
@@ -184,7 +184,7 @@ impl JoinedCommand {
         }
     }
 
-    /// Copies what is left.
+    /// Copies the rest.
     fn finish(&mut self) -> Result<(), crate::streams::LostOutput> {
         if let Some(mut pty) = self.pty.take() {
             let mut pieces = 0;

@@ -43,7 +43,7 @@ use super::{exact, syscall};
 use check::Checker;
 use watch::RepositoryWatch;
 
-/// What the gateway process is told of a sandbox.
+/// The description of a sandbox for the gateway process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Announced {
     /// The file that tells it. It is removed when the projects were swept.
@@ -92,7 +92,7 @@ fn lock_shared(file: &File, patience: Duration) -> io::Result<()> {
     }
 }
 
-/// What is looked at in the projects while the command runs, and at its end.
+/// The check of the projects' repositories, while the command runs and at its end.
 #[derive(Debug)]
 pub struct RepositoryCheck {
     announced: Announced,
@@ -103,7 +103,7 @@ pub struct RepositoryCheck {
 }
 
 impl RepositoryCheck {
-    /// Reads what [`Announcement::tell`] told; `None` if the file is not one of it.
+    /// Reads the file of [`Announcement::tell`]; `None` if it is another one.
     pub fn adopt(file: impl AsFd) -> Option<Self> {
         let size = usize::try_from(rustix::fs::fstat(&file).ok()?.st_size).ok()?;
         let mut content = vec![0; size];

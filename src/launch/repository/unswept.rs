@@ -1,4 +1,4 @@
-//! What is told of a sandbox is a file of the state until its projects were swept. Its processes
+//! The description of a sandbox is a file of the state until its projects were swept. Its processes
 //! lock it: one without a lock is of processes that were killed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -95,7 +95,7 @@ pub fn recover(state: &Path, projects: &[PathBuf]) -> io::Result<Vec<Left>> {
         };
         match serde_json::from_slice(&told) {
             Ok(announced) => all.extend(swept(announced, projects)?),
-            // Its command did not run before all was told.
+            // Its command did not run before the description was complete.
             Err(error) if error.is_eof() => fs::remove_file(&path)?,
             Err(_) => return Err(unreadable(&path)),
         }
