@@ -145,7 +145,7 @@ impl HostPattern {
         if rest.contains('*') {
             return Err(PatternMalformed::Star);
         }
-        // A person writes an IPv6 address also without brackets. Then no port is beside it.
+        // A person writes an IPv6 address also without brackets. Then it has no port.
         let bare = rest.parse::<Ipv6Addr>().is_ok();
         let rest = if bare {
             format!("[{rest}]")
