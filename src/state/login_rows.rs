@@ -72,19 +72,15 @@ impl LoginRows {
     /// # Errors
     /// [`StateError::Changed`] if it was sealed with another key, or was changed or moved.
     pub fn read(&self, key: &SealingKey, name: &RowName) -> Result<Option<LoginRow>, StateError> {
-        let path = self.0.join(name.file());
-        let about = match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            about => about.map_err(Unfit::from)?,
+        let Some((bytes, written)) = private(&self.0.join(name.file()))? else {
+            return Ok(None);
         };
-        files::check_private(&path)?;
-        let bytes = fs::read(&path).map_err(Unfit::from)?;
         let (version, sealed) = bytes.split_first_chunk().ok_or(StateError::Changed)?;
         let opened = key.open(&name.place(version), sealed);
         Ok(Some(LoginRow {
             content: opened.map_err(|_| StateError::Changed)?,
             version: u64::from_be_bytes(*version),
-            written: about.modified().map_err(Unfit::from)?,
+            written,
         }))
     }
 
@@ -169,11 +165,9 @@ impl LoginRows {
     /// [`StateError`] if it cannot be read.
     pub fn key_mark(&self) -> Result<Option<KeyMark>, StateError> {
         let path = self.mark_path();
-        match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            _ => files::check_private(&path)?,
-        }
-        let bytes = fs::read(&path).map_err(Unfit::from)?;
+        let Some((bytes, _)) = private(&path)? else {
+            return Ok(None);
+        };
         let damaged = || StateError::Damaged(format!("`{}`", path.display()));
         let (store, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
         let end = memchr::memchr(b'\n', rest).ok_or_else(damaged)?;
@@ -201,6 +195,18 @@ impl LoginRows {
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.0
+    }
+}
+
+/// The bytes of a file of this user alone, and when they were written; `None` if there is none.
+fn private(path: &Path) -> Result<Option<(Vec<u8>, SystemTime)>, StateError> {
+    match files::check_private(path) {
+        Err(Unfit::Unreadable(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        checked => {
+            checked?;
+            let written = fs::symlink_metadata(path).and_then(|about| about.modified());
+            Ok(Some((fs::read(path)?, written?)))
+        }
     }
 }
 

@@ -139,13 +139,10 @@ impl Scope {
         if let Some(account) = action.accounts().iter().find(strange) {
             return Err(OutOfScope::account(account, Where::Target));
         }
-        let mut said = head.fields.get_all("x-amz-account-id").iter();
-        let strange = |value: &&HeaderValue| !self.accounts.takes(value.to_str().unwrap_or("?"));
-        if let Some(value) = said.find(strange) {
-            return Err(OutOfScope::account(
-                value.to_str().unwrap_or("?"),
-                Where::Field,
-            ));
+        let said = head.fields.get_all("x-amz-account-id").iter();
+        let mut said = said.map(|value| value.to_str().unwrap_or("?"));
+        if let Some(account) = said.find(|account| !self.accounts.takes(account)) {
+            return Err(OutOfScope::account(account, Where::Field));
         }
         self.permits_head(endpoint, head, action)
     }

@@ -22,11 +22,11 @@ use gateway_message::RequestHead;
 pub(super) fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Action, ActionFault> {
     let path = head.target.path();
     let (bucket, raw_key) = place(endpoint, path)?;
-    let names = Names::read(head)?;
+    let names = Names::read(head);
     let mut call = S3Call {
         key: raw_key.map(decoded).transpose()?,
         key_has_plus: raw_key.is_some_and(|key| key.contains('+')),
-        source: source(head)?,
+        source: source(head, &names)?,
         prefix: names.one("prefix")?,
         owner: owner(head, &names, OWNER)?,
         source_owner: owner(head, &names, SOURCE_OWNER)?,
@@ -107,8 +107,8 @@ fn place<'a>(
 struct Names<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Names<'a> {
-    fn read(head: &'a RequestHead) -> Result<Names<'a>, ActionFault> {
-        Ok(Names(head.target.query_pairs().collect()))
+    fn read(head: &'a RequestHead) -> Names<'a> {
+        Names(head.target.query_pairs().collect())
     }
 
     fn has(&self, name: &str) -> bool {
@@ -219,10 +219,9 @@ fn table() -> Option<&'static Api> {
 }
 
 /// The source of a copy: a field, or the parameter that S3 accepts instead in presigned requests.
-fn source(head: &RequestHead) -> Result<Option<CopySource>, ActionFault> {
-    let names = Names::read(head)?;
-    let copied = said(head, &names, SOURCE)?;
-    let renamed = said(head, &names, RENAME)?;
+fn source(head: &RequestHead, names: &Names<'_>) -> Result<Option<CopySource>, ActionFault> {
+    let copied = said(head, names, SOURCE)?;
+    let renamed = said(head, names, RENAME)?;
     match (copied, renamed) {
         (Some(_), Some(_)) => Err(ActionFault::Ambiguous),
         (None, None) => Ok(None),
