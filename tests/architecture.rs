@@ -22,7 +22,7 @@ const LEAVES: [(&str, &[&str]); 8] = [
 ];
 
 /// The modules of the program, each with what it may use: of its modules, and of the crates.
-const MODULES: [(&str, &[&str]); 13] = [
+const MODULES: [(&str, &[&str]); 14] = [
     ("files", &["names", "launch"]),
     ("state", &["names", "files"]),
     ("intercept", &["names", "message", "body", "audit"]),
@@ -86,8 +86,25 @@ const MODULES: [(&str, &[&str]); 13] = [
         ],
     ),
     (
+        "grant",
+        &[
+            "names",
+            "files",
+            "message",
+            "audit",
+            "intercept",
+            "session",
+            "policy",
+            "credential",
+            "origin",
+            "gateway",
+        ],
+    ),
+    (
         "control",
-        &["names", "files", "audit", "policy", "session", "gateway"],
+        &[
+            "names", "files", "audit", "policy", "session", "gateway", "grant",
+        ],
     ),
     (
         "export",
@@ -134,6 +151,7 @@ const MODULES: [(&str, &[&str]); 13] = [
             "credential",
             "origin",
             "gateway",
+            "grant",
             "control",
             "export",
             "config",

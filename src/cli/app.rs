@@ -20,12 +20,12 @@ use super::reloading::{ReadConfig, Reloading, RunsAs};
 use super::resolve::ResolvedConfig;
 use super::revoking::KeptRevocations;
 use super::session_logins::SessionLogins;
-use super::standing::StandingRules;
 use super::terminal::{Terminal, safe};
 use crate::audit::{self, Log};
 use crate::config::{self, Config, SandboxDns};
 use crate::credential::{IssueFailure, StoreError};
 use crate::gateway::{Ids, SharedState, Snapshot, chain};
+use crate::grant::Grants;
 use crate::intercept::{CaSettings, SessionCa};
 use crate::launch::Entrance;
 use crate::message::Host;
@@ -59,8 +59,8 @@ pub struct App {
     pub(super) entrance: OnceLock<Entrance>,
     /// The store of sessions, opened with the first of them.
     keeper: OnceCell<Keeper>,
-    /// The granted rules that no refusal of a person leaves out.
-    pub(super) standing: StandingRules,
+    /// What persons grant and refuse.
+    pub(super) grants: Grants,
     /// The logins that sessions made and ended.
     pub(super) logins: SessionLogins,
     /// What is revoked for every gateway of this user.
@@ -87,7 +87,6 @@ impl App {
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
         let granted = generation::granted(&config)?;
-        let standing = StandingRules::of(&granted);
         let read = ReadConfig {
             sources: generation::sources(&config, &resolved, &granted)?,
             config: Arc::new(config.clone()),
@@ -95,9 +94,11 @@ impl App {
         };
         let first = generation::first(&config, &read.resolved, (&read.sources, rules))?;
         let ids = Ids::new().map_err(Failure::no_randomness)?;
-        let shared = SharedState::new(first, log(&config, runs_as)?, ids);
+        let shared = Arc::new(SharedState::new(first, log(&config, runs_as)?, ids));
+        let files = (config.granted.clone(), config.file.clone());
         Ok(Self {
-            shared: Arc::new(shared),
+            grants: Grants::new(shared.clone(), files, &granted),
+            shared,
             reloading: Reloading::of(read),
             logins: SessionLogins::default(),
             config,
@@ -109,7 +110,6 @@ impl App {
             kept_home: None,
             entrance: OnceLock::new(),
             keeper: OnceCell::new(),
-            standing,
             revocations: KeptRevocations::default(),
         })
     }

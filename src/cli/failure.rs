@@ -2,10 +2,12 @@
 
 use std::process::ExitCode;
 
+use http::StatusCode;
 use serde::Serialize;
 
 use crate::config::{ConfigError, Diagnostic, Severity};
 use crate::files::ConsentUnread;
+use crate::grant::GrantError;
 
 /// Exit codes that do not come from a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,6 +183,20 @@ impl From<ConfigError> for Failure {
         Self {
             mistakes: refused.mistakes,
             ..Self::usage(what)
+        }
+    }
+}
+
+impl From<GrantError> for Failure {
+    fn from(error: GrantError) -> Self {
+        let failure = match error.status {
+            StatusCode::UNPROCESSABLE_ENTITY => Self::usage(error.what),
+            _ => Self::new(error.what),
+        };
+        Self {
+            why: error.why,
+            next: error.next,
+            ..failure
         }
     }
 }

@@ -11,7 +11,7 @@ use super::ports::BoundPorts;
 use super::reloading::Applied;
 use super::signals::Signals;
 use super::terminal::Terminal;
-use super::{control, draining, heads, last_run, login_files, logins, proposed, serving, summary};
+use super::{control, draining, heads, last_run, login_files, logins, proposals, serving, summary};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
@@ -84,7 +84,7 @@ pub fn serve_on(
             if let Some(terminal) = terminal {
                 summary::print_ended(terminal, &app);
                 summary::print_refused(terminal, &app);
-                proposed::print_waiting(terminal, &app);
+                proposals::print_waiting(terminal, &app);
                 logins::offer(runtime, &app, &made, terminal);
                 summary::print_left(terminal, &left, last_run::list().as_deref());
             }

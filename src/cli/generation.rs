@@ -11,12 +11,13 @@ use super::shell_loans::ShellLoans;
 pub(super) use super::store_clients::failed;
 use super::store_clients::vault;
 use super::terminal_text::as_argument;
-use super::{granted as grants, lending, login_stores};
+use super::{lending, login_stores};
 use crate::config::{self, Config};
 use crate::credential::login::{Issuer, KnownLogin, KnownLogins, Login, LoginHolder};
 use crate::credential::preset::{self, PresetLogin};
 use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores};
 use crate::gateway::{Snapshot, chain};
+use crate::grant;
 use crate::message::{Origin, OriginPattern};
 use crate::origin::resolve::StubResolver;
 use crate::origin::{OriginRule, OriginSettings};
@@ -267,7 +268,7 @@ pub(super) fn granted(config: &Config) -> Result<Vec<Source>, Failure> {
             .next(format!("gateway policy check {}", as_argument(path)))
     });
     let mut sources = read?;
-    sources.iter_mut().for_each(grants::leave_out_ended);
+    sources.iter_mut().for_each(grant::leave_out_ended);
     Ok(sources)
 }
 

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::audit::{self, Unverified, VerifiedRecord};
 use crate::config::{Config, state};
 use crate::gateway::chain as causes;
+use crate::grant::RecordedDenials;
 use crate::launch::trust;
 use crate::names::ExchangeId;
 
-use super::denials::ToldDenials;
 use super::failure::Failure;
 use super::gateways::{ChosenGateway, Gateway};
 use super::terminal::{Terminal, safe};
@@ -169,7 +169,7 @@ fn log_of(file: &Path) -> PathBuf {
 }
 
 /// What a log that holds tells of an exchange, and what a person refused.
-type ToldExchange = (Option<VerifiedRecord>, ToldDenials);
+type ToldExchange = (Option<VerifiedRecord>, RecordedDenials);
 
 /// Reads from a whole chain what a rule for an exchange depends on.
 ///
@@ -177,7 +177,7 @@ type ToldExchange = (Option<VerifiedRecord>, ToldDenials);
 /// Returns a [`Failure`] if the log cannot be read, or does not hold.
 pub(super) fn told(chain: &Chain, id: &str) -> Result<ToldExchange, Failure> {
     let told = audit::verified_chain(chain, |(found, denied): &mut ToldExchange, record| {
-        denied.hear(&record);
+        denied.note(&record);
         if record.kind == "exchange" && record.id.as_deref() == Some(id) {
             *found = Some(record);
         }

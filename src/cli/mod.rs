@@ -16,7 +16,6 @@ mod completions;
 mod confirm;
 mod control;
 mod demo;
-mod denials;
 mod doctor;
 mod draining;
 mod effect;
@@ -32,9 +31,6 @@ mod gateway_process;
 mod gateways;
 mod generation;
 mod git_access;
-mod grant;
-mod granted;
-mod granting;
 mod grants;
 mod heads;
 mod init;
@@ -59,7 +55,6 @@ mod login_stores;
 mod logins;
 mod logs;
 mod manual;
-mod needs;
 mod new_file;
 mod opened;
 mod operate;
@@ -69,12 +64,10 @@ mod policy;
 mod ports;
 mod presets;
 mod profile;
-mod prohibited;
 mod project;
 mod project_command;
 mod project_file;
-mod proposal;
-mod proposed;
+mod proposals;
 mod publishing;
 mod refusal_lines;
 mod registries;
@@ -92,12 +85,10 @@ mod serve;
 mod service_manager;
 mod serving;
 mod session_logins;
-mod settling;
 mod shell_loans;
 mod shell_proxy;
 mod signals;
 mod standard_error;
-mod standing;
 mod store_clients;
 mod summary;
 mod terminal;
@@ -175,8 +166,8 @@ enum Command {
     #[command(subcommand)]
     Project(project_command::ProjectCommand),
     Init(init::Init),
-    Proposals(proposed::ProposalList),
-    Deny(proposed::Deny),
+    Proposals(proposals::ProposalList),
+    Deny(proposals::Deny),
     Login(login::LoginCommand),
     Logins(logins::LoginsCommand),
     Log(log::LogCommand),

@@ -6,16 +6,16 @@ use std::path::Path;
 use super::confirm::confirmed;
 use super::effect::Consented;
 use super::failure::Failure;
-use super::needs::Needs;
-use super::project_command;
 use super::terminal::{Paint, Terminal, safe};
+use super::{project_command, remedy};
 use crate::config::{Config, Credential};
+use crate::grant::ObservedAccess;
 
 /// Returns the text of a file by which a run would have got what it asked for.
 ///
 /// # Errors
 /// Returns a [`Failure`] if such a file would be refused.
-pub(super) fn learned(config: &Config, needs: &Needs) -> Result<String, Failure> {
+pub(super) fn learned(config: &Config, observed: &ObservedAccess) -> Result<String, Failure> {
     let mut text =
         String::from("# What a run needed, as `gateway exec --learn` saw it.\n\n[policy]\n");
     if !config.presets.is_empty() {
@@ -30,7 +30,10 @@ pub(super) fn learned(config: &Config, needs: &Needs) -> Result<String, Failure>
             .collect();
         text.push_str(&format!("logins = [{}]\n", logins.join(", ")));
     }
-    text.push_str(&format!("rules = '''\n{}'''\n", needs.rules(config)));
+    text.push_str(&format!(
+        "rules = '''\n{}'''\n",
+        observed.rules(&remedy::origins(Some(config)))
+    ));
     for credential in config.credentials.iter().filter(|one| one.by_flag) {
         text.push_str(&credential_of_flag(credential));
     }

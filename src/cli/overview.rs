@@ -6,8 +6,8 @@ use super::known_commands;
 use super::login_loans::{self, UnusedLogin};
 use super::ports;
 use super::profile::{self, Profile};
-use super::proposal;
 use super::registries;
+use super::remedy;
 use super::resolve::ResolvedConfig;
 use super::said::Said;
 use super::shell_loans::Withheld;
@@ -357,7 +357,7 @@ impl Overview<'_> {
         let hide = hide.map(|path| format!("--hide {}: there is nothing to hide", path.display()));
         let open = "--learn=permit: the command may send anything to any host in this run";
         let open = self.config.open.then(|| open.to_owned());
-        let settings = proposal::settings(Some(self.config));
+        let settings = remedy::origins(Some(self.config));
         let allowed = self.resolved.allowed.iter();
         let ports = allowed.filter_map(|one| no_http(one).or_else(|| below(one, &settings)));
         let command = known_commands::limits(self.plan.launch());

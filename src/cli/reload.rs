@@ -11,10 +11,10 @@ use super::capture::LoginCapture;
 use super::control::operators;
 use super::exporting::ExportChange;
 use super::failure::Failure;
+use super::generation;
 use super::listener_change::ListenerChange;
 use super::publishing::Publication;
 use super::reloading::{Applied, ConfigSource, Latest, ReadConfig, RunsAs};
-use super::{denials, generation};
 use crate::config::Config;
 use crate::credential::login::Login;
 use crate::files;
@@ -155,7 +155,7 @@ impl App {
         self.refuse_fixed(source, &latest.read.config, &config, &resolved)?;
         let before = self.shared.current();
         let mut granted = generation::granted(&config)?;
-        denials::withhold(self, &mut granted, allowed);
+        self.grants.withhold(&mut granted, allowed);
         let read = ReadConfig {
             sources: generation::sources(&config, &resolved, &granted)?,
             config: Arc::new(config),
@@ -173,11 +173,11 @@ impl App {
             true => Vec::new(),
             false => self.extended(change.config.ca.lifetime).await?,
         };
-        if denials::withhold(self, &mut granted, allowed) {
+        if self.grants.withhold(&mut granted, allowed) {
             return Ok(None);
         }
         let applied = self.put_in_force(&before, change);
-        self.standing.follow(&granted);
+        self.grants.follow(&granted);
         for (session, lifetime) in extended {
             session.extend(lifetime);
         }

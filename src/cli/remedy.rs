@@ -6,11 +6,14 @@ use std::path::Path;
 use serde_json::json;
 
 use super::gateways::{ChosenGateway, Gateway};
+use super::generation;
 use super::logs::{self, Chain};
-use super::proposal::{self, Unallowable};
 use super::terminal::{Terminal, safe};
 use crate::audit::{Found, Record};
 use crate::config::Config;
+use crate::grant::{NoRule, request, rule_for};
+use crate::names::ReasonCode;
+use crate::origin::OriginSettings;
 
 /// What would allow a request.
 pub(super) enum Remedy {
@@ -45,18 +48,22 @@ impl Remedy {
     }
 
     fn local(record: &Record, config: Option<&Config>) -> Self {
-        match proposal::of(record, config) {
+        let is_known = |why| {
+            let is_fixed = matches!(why, ReasonCode::Metadata | ReasonCode::OwnAddress);
+            config.is_some() || is_fixed
+        };
+        match rule_for(record, &origins(config)) {
             Ok(Some(text)) => Self::Policy(text),
             Ok(None) => Self::Unneeded,
-            Err(Unallowable::Floor(why)) => {
+            Err(NoRule::Floor(why)) if is_known(why) => {
                 Self::None(format!("no policy would allow it: {}", why.meaning()))
             }
-            Err(Unallowable::Content) => Self::None(
+            Err(NoRule::Content) => Self::None(
                 "a policy reads the content of the request; change that policy, as a rule without \
                  it would permit every content"
                     .to_owned(),
             ),
-            Err(Unallowable::Setting(why)) => Self::None(format!(
+            Err(NoRule::Floor(why)) => Self::None(format!(
                 "no policy alone would allow it, unless an `[[origin]]` of the gateway does: {} \
                  Name its configuration: `--config FILE`.",
                 why.meaning()
@@ -74,8 +81,8 @@ impl Remedy {
         if record.is_none_or(|record| *record != found.exchange) {
             return Self::None("the audit log was changed meanwhile".to_owned());
         }
-        let asked = proposal::request(&found.exchange, None).ok();
-        let asked = asked.map(|request| proposal::access(&request));
+        let asked = request::of_record(&found.exchange);
+        let asked = asked.map(|request| request::access(&request));
         match asked.as_ref().and_then(|asked| denied.of(asked)) {
             Some(denied) => Self::None(format!(
                 "a person refused `{denied}` to that session; for a new one, a person decides anew"
@@ -139,6 +146,12 @@ impl Remedy {
             Self::None(_) | Self::Unneeded => {}
         }
     }
+}
+
+/// Returns the settings for origins of a configuration, if they can be had.
+pub(super) fn origins(config: Option<&Config>) -> OriginSettings {
+    let of = |config| generation::origins(config, &[], Vec::new()).ok();
+    config.and_then(of).unwrap_or_default()
 }
 
 /// Whether a gateway writes this log, or wrote it before it was rotated.

@@ -16,9 +16,9 @@ use super::operate::{self, OneSession};
 use super::terminal::{Paint, Terminal, safe};
 use super::watch_events::{WatchEvent, WatchEvents};
 use super::watch_view::{Pane, WatchView};
-use super::{allow, proposed};
+use super::{allow, proposals};
 use crate::audit::Record;
-use crate::control::AllowRequest;
+use crate::grant::AllowRequest;
 
 /// Watch a running gateway: requests, refusals and why, sessions, proposals; answer at a key
 #[derive(Args)]
@@ -150,7 +150,7 @@ impl Watcher {
         };
         let mut sessions = operate::sessions(&self.gateway)?;
         sessions.retain(|session| own(&session["id"]));
-        let mut proposals = proposed::proposals(&self.gateway)?;
+        let mut proposals = proposals::proposals(&self.gateway)?;
         proposals.retain(|one| one["state"] == "waiting" && own(&one["session"]));
         self.view.sessions = sessions;
         self.view.set_proposals(proposals);

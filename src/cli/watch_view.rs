@@ -11,7 +11,7 @@ use ratatui::widgets::{HighlightSpacing, List, ListState};
 use serde_json::Value;
 
 use super::log::RecordLine;
-use super::proposed::quoted;
+use super::proposals::quoted;
 use super::terminal::{counted, safe};
 use super::terminal_text::folded;
 use crate::names::ReasonCode;

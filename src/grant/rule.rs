@@ -1,0 +1,406 @@
+//! The narrowest rule for what was refused, proposed or named by an operator.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+use super::denials::refuse;
+use super::request::{self, host_alone, is_host_alone};
+use super::{GrantedFile, Grants, error::GrantError, lookup};
+use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
+use crate::gateway::{Proposal, chain, floor};
+use crate::message::{Authority, Host, HostPattern, Origin, Scheme};
+use crate::names::{CredentialName, ReasonCode, SessionId};
+use crate::origin::OriginSettings;
+use crate::policy::{OwnedFacts, Policies, generate};
+
+/// What an operator wants to allow. Exactly one of `host`, `exchange` and `last` is set.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AllowRequest {
+    /// Every request to this host, with its port: 443 unless given.
+    pub host: Option<String>,
+    /// What this refused exchange or proposal asked for: its id.
+    pub exchange: Option<String>,
+    /// What the last refused exchange asked for.
+    pub last: bool,
+    /// The session that may; of an exchange, its own.
+    pub session: Option<String>,
+    /// After how many seconds it ends by itself, if it does.
+    pub seconds: Option<u64>,
+    /// The rule, as an earlier answer showed it. Without it, nothing is applied.
+    pub policy: Option<String>,
+}
+
+/// A rule that allows what was refused.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AllowAnswer {
+    /// The rule, in Cedar.
+    pub policy: String,
+    /// Whether it is in force now.
+    pub applied: bool,
+    /// The generation of policies in force.
+    pub generation: u64,
+    /// Where it is kept for the next start.
+    pub file: String,
+    /// When it ends by itself, in seconds since 1970, if it does.
+    pub until: Option<i64>,
+    /// What a person refused and the rule would permit, as it was shown.
+    pub denied: Vec<String>,
+    /// What the host needs besides, if the rule alone does not let a request through.
+    #[serde(default)]
+    pub needs: Option<String>,
+}
+
+impl AllowAnswer {
+    /// A rule that is not in force, and ends after so many seconds, if it does.
+    #[must_use]
+    pub fn new(policy: String, file: &GrantedFile, seconds: Option<u64>) -> Self {
+        let now = OffsetDateTime::now_utc().unix_timestamp();
+        let until = |seconds| now.saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX));
+        Self {
+            policy,
+            applied: false,
+            generation: 0,
+            file: file.path().display().to_string(),
+            until: seconds.map(until),
+            denied: Vec::new(),
+            needs: None,
+        }
+    }
+}
+
+/// Hosts and a port that an operator names, as the configuration reads them.
+pub type Parsed = Result<(HostPattern, u16), GrantError>;
+
+/// A rule, what a person refused before and it would permit, and what its host needs besides.
+type NewRule = (String, Vec<Proposal>, Option<String>);
+
+/// Why no rule would allow a request.
+pub enum NoRule {
+    /// The gateway refuses it whatever policies permit.
+    Floor(ReasonCode),
+    /// A policy reads the content of the request, and a rule would permit every content.
+    Content,
+}
+
+/// Returns the narrowest rule that would allow a refused exchange, without asking a gateway; `None`
+/// if no rule decided against it.
+///
+/// # Errors
+/// Returns why the gateway refuses it whatever policies permit.
+pub fn rule_for(record: &Record, settings: &OriginSettings) -> Result<Option<String>, NoRule> {
+    let code = record.reason.as_deref().and_then(ReasonCode::named);
+    let Some(code) = code.filter(is_for_want_of_a_rule) else {
+        return Ok(None);
+    };
+    let is_request = code == ReasonCode::PolicyDefaultDeny;
+    if is_request && !record.facts.is_empty() {
+        return Err(NoRule::Content);
+    }
+    let above_floor =
+        |to: &Origin| floor(to, settings).map_or(Ok(()), |why| Err(NoRule::Floor(why)));
+    if is_request && let Some(request) = request::of_record(record) {
+        above_floor(&request::access(&request).to)?;
+        // Without any policy, the explanation proposes one for exactly this request.
+        let none = Policies::load(&[], Default::default()).ok();
+        let why = none.and_then(|none| match &record.unlent {
+            Some(unlent) => request::lent(&none.current(), &request, unlent),
+            None => Some(request::asked(&none.current(), &request)),
+        });
+        return Ok(why.and_then(|(_, why)| why.proposal));
+    }
+    // A rule for the host would allow more than a request.
+    let (host, port) = host_alone(record);
+    let Some(host) = Host::parse(host.as_bytes())
+        .ok()
+        .filter(|_| !is_request || is_host_alone(record))
+    else {
+        return Ok(None);
+    };
+    above_floor(&https(host.clone(), port))?;
+    let session = record.session.as_deref().map(SessionId::new);
+    let session = session.and_then(Result::ok);
+    let rule = generate::permit_host(session.as_ref(), host.as_str(), Some(port));
+    Ok(Some(rule))
+}
+
+/// Whether something was refused because no rule permits it.
+fn is_for_want_of_a_rule(code: &ReasonCode) -> bool {
+    matches!(
+        code,
+        ReasonCode::PolicyDefaultDeny | ReasonCode::DnsName | ReasonCode::HostNotPermitted
+    )
+}
+
+fn https(host: Host, port: u16) -> Origin {
+    let authority = Authority { host, port };
+    let scheme = Scheme::Https;
+    Origin { scheme, authority }
+}
+
+impl Grants {
+    pub(super) fn file(&self) -> Result<&GrantedFile, GrantError> {
+        let what = "there is no file to keep granted rules in";
+        let file = self.file.as_ref();
+        file.ok_or_else(|| GrantError::unavailable(what))
+    }
+
+    /// Returns the narrowest rule that allows what is asked for, as it would be applied. `parse`
+    /// reads a host as the configuration does.
+    ///
+    /// # Errors
+    /// Returns why no rule would allow it, or why nothing says what to allow; or that a person
+    /// refused the same, which holds until it is undone.
+    pub fn rule(
+        &self,
+        asked: &AllowRequest,
+        parse: impl Fn(&str) -> Parsed,
+    ) -> Result<AllowAnswer, GrantError> {
+        let (policy, denied, needs) = match (&asked.host, &asked.exchange, asked.last) {
+            (Some(host), None, false) => self.of_host(parse(host)?, asked.session.as_deref())?,
+            (None, Some(id), false) if id.len() == WHOLE_ID => match self.proposed(id) {
+                Some((session, request)) => {
+                    self.of_request(&self.session(Some(session.as_str()))?, request, None)?
+                }
+                None => {
+                    let is_it = |record: &Record| record.id.as_deref() == Some(id);
+                    self.of_refusal(&*self.last_refused(is_it)?, parse)?
+                }
+            },
+            (None, Some(_), false) => {
+                let what = format!("an id has {WHOLE_ID} digits");
+                return Err(GrantError::new(StatusCode::BAD_REQUEST, what)
+                    .next("write the whole id: `gateway log --refused` shows it"));
+            }
+            (None, None, true) => self.of_refusal(&*self.last_refused(|_| true)?, parse)?,
+            _ => {
+                let what = "it is not clear what to allow";
+                return Err(GrantError::new(StatusCode::BAD_REQUEST, what)
+                    .next("name a host, an exchange, or the last one"));
+            }
+        };
+        Ok(AllowAnswer {
+            generation: self.shared.look().number(),
+            denied: denied.iter().map(|one| one.wanted.shown()).collect(),
+            needs,
+            ..AllowAnswer::new(policy, self.file()?, asked.seconds)
+        })
+    }
+
+    /// Returns the request of a proposal that is no refused exchange; `None` if no such proposal
+    /// has this id.
+    fn proposed(&self, id: &str) -> Option<(SessionId, OwnedFacts)> {
+        let all = self.shared.proposals.all();
+        let named = |one: &&Proposal| one.wanted.refused.is_none() && one.id.to_string() == id;
+        let one = all.iter().find(named)?;
+        let request = request::of_access(&one.session, &one.wanted)?;
+        Some((one.session.clone(), request))
+    }
+
+    /// Returns the rule for hosts; without a named session, for the one that was refused them.
+    fn of_host(
+        &self,
+        (host, port): (HostPattern, u16),
+        named: Option<&str>,
+    ) -> Result<NewRule, GrantError> {
+        let mut needs = None;
+        if let HostPattern::Exact(host) = &host {
+            let origin = https(host.clone(), port);
+            self.above_floor(&origin)?;
+            needs = lookup::prohibited(&self.shared.current().origins, &origin)
+                .map(|(why, reason)| {
+                    let step = self.step(reason, &origin.authority.shown());
+                    let (host, why) = (&origin.authority.host, why.to_string());
+                    let step = step.replace("ADDRESS", &why);
+                    format!("a request would be refused all the same: the address of `{host}` is {why}. {step}")
+                });
+        }
+        let session = match (named, &host) {
+            (None, HostPattern::Exact(host)) => self.refused_at(host, port)?,
+            _ => self.session(named)?,
+        };
+        let policy = generate::permit_host(Some(&session), &host.to_string(), Some(port));
+        let denied = self.denied_by(&session, &policy, &[]);
+        Ok((policy, denied, needs))
+    }
+
+    /// Refuses a rule for what the gateway refuses whatever policies permit.
+    fn above_floor(&self, origin: &Origin) -> Result<(), GrantError> {
+        let Some(reason) = floor(origin, &self.shared.current().origins) else {
+            return Ok(());
+        };
+        let host = origin.authority.host.as_str();
+        let to = match origin.scheme {
+            Scheme::Https => origin.authority.shown(),
+            Scheme::Http => origin.authority.to_string(),
+        };
+        Err(
+            GrantError::conflict(format!("no rule would allow `{host}`"))
+                .because(reason.meaning())
+                .next(self.step(reason, &to)),
+        )
+    }
+
+    /// Returns what an operator does about a reason, with the file that it is done in.
+    fn step(&self, reason: ReasonCode, to: &str) -> String {
+        let step = reason.step_for_operator(to, "");
+        match &self.config {
+            Some(file) => {
+                let file = format!("`{}`", file.display());
+                step.replace("the gateway's configuration", &file)
+            }
+            None => step,
+        }
+    }
+
+    /// Returns the session that is named, else the only one.
+    fn session(&self, named: Option<&str>) -> Result<SessionId, GrantError> {
+        let mut all = self.shared.sessions.all();
+        all.retain(|session| named.is_none_or(|named| session.id().as_str() == named));
+        match all.as_slice() {
+            [only] => Ok(only.id().clone()),
+            [] => {
+                let what = "there is no such session";
+                Err(GrantError::new(StatusCode::NOT_FOUND, what))
+            }
+            _ => {
+                let what = "there are several sessions, and none is named";
+                let error = GrantError::new(StatusCode::BAD_REQUEST, what);
+                Err(error.next("name one: `--session NAME`"))
+            }
+        }
+    }
+
+    /// Returns the only session, else the only one that was refused a host. A refusal names the
+    /// host, and leaves the session to this.
+    fn refused_at(&self, host: &Host, port: u16) -> Result<SessionId, GrantError> {
+        let all = self.shared.sessions.all();
+        if all.len() < 2 {
+            return self.session(None);
+        }
+        let read = self.refused(|sessions: &mut BTreeSet<String>, record| {
+            let code = record.reason.as_deref().and_then(ReasonCode::named);
+            if host_alone(&record) == (host.as_str(), port)
+                && code.as_ref().is_some_and(is_for_want_of_a_rule)
+            {
+                sessions.extend(record.session.as_deref().map(str::to_owned));
+            }
+        });
+        // Without the log, a person names the session.
+        let mut refused = read.unwrap_or_default();
+        refused.retain(|name| all.iter().any(|session| session.id().as_str() == name));
+        let only = refused.pop_first().filter(|_| refused.is_empty());
+        self.session(only.as_deref())
+    }
+
+    /// Returns the last record of a refusal that fits. A policy may have refused it, or a name
+    /// server, or a proxy before there was a request.
+    fn last_refused(&self, fits: impl Fn(&Record) -> bool) -> Result<VerifiedRecord, GrantError> {
+        let found = self.refused(|last: &mut Option<VerifiedRecord>, record| {
+            if fits(&record) {
+                *last = Some(record);
+            }
+        })?;
+        let what = "no such exchange was refused";
+        let none = GrantError::new(StatusCode::NOT_FOUND, what);
+        found.ok_or_else(|| none.next("`gateway log --refused` lists them"))
+    }
+
+    /// Reads the whole log once, and returns what `each` made of the refused exchanges.
+    ///
+    /// # Errors
+    /// Returns that it cannot be read, or does not hold: a rule is made from no record that
+    /// somebody may have put there.
+    pub(super) fn refused<T: Default>(
+        &self,
+        each: impl Fn(&mut T, VerifiedRecord),
+    ) -> Result<T, GrantError> {
+        let path = self.shared.log.path().unwrap_or(Path::new(""));
+        let read = audit::verified(path, self.shared.log.head(), |made, record| {
+            if record.kind == "exchange" && record.reason.is_some() {
+                each(made, record);
+            }
+        });
+        read.map_err(|why| match why {
+            Unverified::Unreadable(error) => {
+                GrantError::unavailable("the audit log cannot be read").because(chain(&error))
+            }
+            Unverified::Fault(problem) => GrantError::unavailable("the audit log does not hold")
+                .because(format!("{problem}, so no rule is made from it"))
+                .next("see `gateway audit verify`, or name the host: `gateway allow HOST`"),
+        })
+    }
+
+    /// Returns the rule for what a refused exchange asked for.
+    fn of_refusal(
+        &self,
+        record: &Record,
+        parse: impl Fn(&str) -> Parsed,
+    ) -> Result<NewRule, GrantError> {
+        let reason = record.reason.as_deref().unwrap_or_default();
+        let code = ReasonCode::named(reason);
+        let (host, port) = host_alone(record);
+        if !code.as_ref().is_some_and(is_for_want_of_a_rule) {
+            let id = record.id.as_deref().unwrap_or_default();
+            let next = code.map(|code| code.step_for_operator(host, id));
+            let what = format!("it was refused for `{reason}`, which no further rule changes");
+            return Err(GrantError::conflict(what).next(next.unwrap_or_default()));
+        }
+        let session = self.session(record.session.as_deref())?;
+        if let Some(request) = request::of_record(record) {
+            return self.of_request(&session, request, record.unlent.as_ref());
+        }
+        let pattern = match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        if !is_host_alone(record) {
+            let what = "the log does not hold the request's whole path, so no rule is for it alone";
+            let next = format!("allow the host with every path: `gateway allow {pattern}`");
+            return Err(GrantError::conflict(what).next(next));
+        }
+        let rule = self.of_host(parse(&pattern)?, Some(session.as_str()))?;
+        refuse(&rule.1)?;
+        Ok(rule)
+    }
+
+    /// Returns the rule for a request, and for a loan that it was refused.
+    fn of_request(
+        &self,
+        id: &SessionId,
+        mut request: OwnedFacts,
+        unlent: Option<&Injected>,
+    ) -> Result<NewRule, GrantError> {
+        let access = request::access(&request);
+        self.above_floor(&access.to)?;
+        if let Some(session) = self.shared.sessions.get(id) {
+            request.groups = session.last_groups().to_vec();
+        }
+        let generation = self.shared.current().policies.current();
+        let (_, asked) = request::asked(&generation, &request);
+        let lent = unlent.and_then(|unlent| request::lent(&generation, &request, unlent));
+        let wanted = lent.map_or_else(|| asked.clone(), |(_, why)| why);
+        let rules = [asked.proposal, wanted.proposal].into_iter().flatten();
+        let rules: BTreeSet<String> = rules.collect();
+        if rules.is_empty() {
+            return Err(GrantError::conflict(wanted.reason).next(wanted.next_step));
+        }
+        let policy = rules.into_iter().collect::<Vec<_>>().join("\n");
+        let loan = unlent.and_then(|unlent| {
+            let name = CredentialName::new(&unlent.credential).ok()?;
+            Some((name, unlent.place.to_string()))
+        });
+        let mut same = self.shared.proposals.denied(id);
+        same.retain(|one| one.wanted.may_be_same(&access));
+        refuse(&same)?;
+        refuse(&self.denied_by(id, &policy, loan.as_slice()))?;
+        Ok((policy, Vec::new(), None))
+    }
+}
+
+/// How many digits an id has.
+const WHOLE_ID: usize = 20;
