@@ -20,7 +20,7 @@ use super::serving;
 use super::terminal::{Paint, Terminal, safe};
 use super::why::Why;
 use crate::config::{self, Allowed, Hint};
-use crate::grant::{AllowAnswer, AllowRequest, GrantError, GrantedFile, Parsed};
+use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal, GrantedFile, Parsed};
 use crate::names::SessionId;
 use crate::policy::generate;
 
@@ -190,7 +190,7 @@ fn of_host(text: &str) -> Result<String, Failure> {
 pub(super) fn parse_host(text: &str) -> Parsed {
     let refused = |hint: Hint| {
         let what = format!("`{}` cannot be allowed", safe(text));
-        GrantError::new(StatusCode::UNPROCESSABLE_ENTITY, what)
+        ControlRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, what)
             .because(hint.why)
             .next(hint.remedy)
     };

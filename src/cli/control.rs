@@ -19,11 +19,10 @@ use super::reloading::Applied;
 use super::{allow, client_environment, serving};
 use crate::config::state;
 use crate::control::{
-    About, ClientEnvironment, Control, ControlRefusal, ControlSocket, Operations, Reloaded,
-    Unusable,
+    About, ClientEnvironment, Control, ControlSocket, Operations, Reloaded, Unusable,
 };
 use crate::gateway::chain;
-use crate::grant::{AllowAnswer, AllowRequest};
+use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal};
 use crate::names::{CredentialName, SessionId};
 use crate::policy::{Operators, Source};
 use crate::session::SessionStatus;
@@ -331,11 +330,11 @@ impl Operations for AppOperations {
         let app = self.app.clone();
         // A long log takes long to search.
         let find = move || app.grants.rule(&asked, allow::parse_host);
-        let found = tokio::task::spawn_blocking(find).await.map_err(|_| {
+        let found = tokio::task::spawn_blocking(find).await;
+        found.map_err(|_| {
             let what = "the log cannot be searched";
             ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, what)
-        })?;
-        Ok(found?)
+        })?
     }
 
     async fn apply(&self, rule: AllowAnswer) -> Result<AllowAnswer, ControlRefusal> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::config::{ConfigError, Diagnostic, Severity};
 use crate::files::ConsentUnread;
-use crate::grant::GrantError;
+use crate::grant::ControlRefusal;
 
 /// Exit codes that do not come from a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,8 +187,8 @@ impl From<ConfigError> for Failure {
     }
 }
 
-impl From<GrantError> for Failure {
-    fn from(error: GrantError) -> Self {
+impl From<ControlRefusal> for Failure {
+    fn from(error: ControlRefusal) -> Self {
         let failure = match error.status {
             StatusCode::UNPROCESSABLE_ENTITY => Self::usage(error.what),
             _ => Self::new(error.what),

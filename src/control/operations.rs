@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::grant::{AllowAnswer, AllowRequest, GrantError};
+use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal};
 use crate::names::{CredentialName, SessionId};
 use crate::session::SessionStatus;
 
@@ -83,60 +82,4 @@ pub struct Reloaded {
 pub struct EnterRequest {
     /// The packet socket at which the caller listens.
     pub socket: PathBuf,
-}
-
-/// Why the gateway does not do what was asked.
-#[derive(Clone, Debug)]
-pub struct ControlRefusal {
-    /// The status of the answer.
-    pub status: StatusCode,
-    /// What happened.
-    pub what: String,
-    /// Why.
-    pub why: Option<String>,
-    /// What to do next.
-    pub next: Option<String>,
-}
-
-impl ControlRefusal {
-    /// A refusal with this status.
-    pub fn new(status: StatusCode, what: impl Into<String>) -> Self {
-        Self {
-            status,
-            what: what.into(),
-            why: None,
-            next: None,
-        }
-    }
-
-    /// Adds the reason.
-    #[must_use]
-    pub fn because(self, why: impl Into<String>) -> Self {
-        let why = Some(why.into());
-        Self { why, ..self }
-    }
-
-    /// Adds the next step.
-    #[must_use]
-    pub fn next(self, next: impl Into<String>) -> Self {
-        let next = Some(next.into());
-        Self { next, ..self }
-    }
-}
-
-impl From<GrantError> for ControlRefusal {
-    fn from(error: GrantError) -> Self {
-        let GrantError {
-            status,
-            what,
-            why,
-            next,
-        } = error;
-        Self {
-            status,
-            what,
-            why,
-            next,
-        }
-    }
 }

@@ -8,10 +8,11 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::api::{Answered, bad, document};
-use super::operations::{ControlRefusal, Operations};
+use super::operations::Operations;
 use super::recording::OperatorAct;
 use super::server::{Control, Peer};
 use crate::gateway::{Proposal, ProposalState, SharedState};
+use crate::grant::ControlRefusal;
 use crate::policy::Operation;
 
 /// Names the proposal that is refused.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Grants, error::GrantError, request, rules};
+use super::{Grants, error::ControlRefusal, request, rules};
 use crate::audit::{Record, VerifiedRecord};
 use crate::gateway::{Proposal, ProposalState, RequestedAccess};
 use crate::message::{Authority, Origin, Scheme};
@@ -235,13 +235,13 @@ impl Grants {
 }
 
 /// Refuses a rule for what a person refused.
-pub(super) fn refuse(denied: &[Proposal]) -> Result<(), GrantError> {
+pub(super) fn refuse(denied: &[Proposal]) -> Result<(), ControlRefusal> {
     let Some(denied) = denied.first() else {
         return Ok(());
     };
     let (id, wanted) = (&denied.id, denied.wanted.shown());
     Err(
-        GrantError::conflict(format!("a person has refused `{wanted}`"))
+        ControlRefusal::conflict(format!("a person has refused `{wanted}`"))
             .because("that holds for the session until it is undone")
             .next(format!("undo it first: `gateway deny --undo {id}`")),
     )

@@ -1,4 +1,4 @@
-//! Why a rule is not granted.
+//! What an operator is told whose command is refused.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use http::StatusCode;
 use crate::files::Unfit;
 use crate::gateway::chain;
 
-/// Why a rule is not granted.
+/// Why the gateway does not do what an operator asked.
 #[derive(Clone, Debug)]
-pub struct GrantError {
+pub struct ControlRefusal {
     /// The status of the answer on the control socket.
     pub status: StatusCode,
     /// What happened.
@@ -20,8 +20,8 @@ pub struct GrantError {
     pub next: Option<String>,
 }
 
-impl GrantError {
-    /// An error with this status.
+impl ControlRefusal {
+    /// A refusal with this status.
     pub fn new(status: StatusCode, what: impl Into<String>) -> Self {
         Self {
             status,

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::rule::AllowAnswer;
-use super::{Grants, error::GrantError};
+use super::{Grants, error::ControlRefusal};
 use crate::files::{self, Consent};
 use crate::gateway::chain;
 use crate::policy::Source;
@@ -182,14 +182,14 @@ impl GrantedFile {
     ///
     /// # Errors
     /// Returns that it cannot be read.
-    pub fn read(&self) -> Result<(Option<String>, Vec<GrantedRule>), GrantError> {
+    pub fn read(&self) -> Result<(Option<String>, Vec<GrantedRule>), ControlRefusal> {
         let text = self.text()?;
         let of = text.lines().find_map(|line| line.strip_prefix(OF));
         Ok((of.map(str::to_owned), GrantedRule::all(&text)))
     }
 
-    fn text(&self) -> Result<String, GrantError> {
-        files::read(&self.0, LARGEST_MIB).map_err(|unfit| GrantError::unread(&self.0, &unfit))
+    fn text(&self) -> Result<String, ControlRefusal> {
+        files::read(&self.0, LARGEST_MIB).map_err(|unfit| ControlRefusal::unread(&self.0, &unfit))
     }
 
     /// Adds a rule, for the folder or configuration that is named. What has ended goes.
@@ -201,10 +201,10 @@ impl GrantedFile {
         policy: &str,
         until: Option<i64>,
         of: &str,
-    ) -> Result<ChangedFile<'_>, GrantError> {
+    ) -> Result<ChangedFile<'_>, ControlRefusal> {
         let until = until.map(OffsetDateTime::from_unix_timestamp).transpose();
         let uncounted = "it would hold for longer than can be counted";
-        let uncounted = |_| GrantError::new(StatusCode::UNPROCESSABLE_ENTITY, uncounted);
+        let uncounted = |_| ControlRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, uncounted);
         let until = until.map_err(uncounted)?;
         self.change(|before| {
             let text = before.unwrap_or_else(|| format!("{HEAD}{OF}{of}\n"));
@@ -217,8 +217,8 @@ impl GrantedFile {
     ///
     /// # Errors
     /// Returns that it is gone, or that the file cannot be changed.
-    pub async fn remove(&self, rule: &str) -> Result<(), GrantError> {
-        let gone = GrantError::conflict("it was taken back meanwhile").next("gateway grants");
+    pub async fn remove(&self, rule: &str) -> Result<(), ControlRefusal> {
+        let gone = ControlRefusal::conflict("it was taken back meanwhile").next("gateway grants");
         let without = |before: Option<String>| {
             let text = before.unwrap_or_default();
             let mut all = GrantedRule::all(&text).into_iter();
@@ -233,8 +233,8 @@ impl GrantedFile {
     /// open: they may read the folder, and what one can open one can lock.
     async fn change(
         &self,
-        change: impl FnOnce(Option<String>) -> Result<String, GrantError>,
-    ) -> Result<ChangedFile<'_>, GrantError> {
+        change: impl FnOnce(Option<String>) -> Result<String, ControlRefusal>,
+    ) -> Result<ChangedFile<'_>, ControlRefusal> {
         let lock = self.lock().await?;
         let before = self.0.exists().then(|| self.text()).transpose()?;
         self.write(&change(before.clone())?)?;
@@ -245,22 +245,22 @@ impl GrantedFile {
         })
     }
 
-    async fn lock(&self) -> Result<File, GrantError> {
+    async fn lock(&self) -> Result<File, ControlRefusal> {
         let folder = self.0.parent().unwrap_or(Path::new("/"));
         let mut private = std::fs::DirBuilder::new();
         let made = private.recursive(true).mode(0o700).create(folder);
         let mut private = File::options();
         private.create(true).append(true).mode(0o600);
         let lock = made.and_then(|()| private.open(self.0.with_extension("lock")));
-        let lock = lock.map_err(|error| GrantError::unkept(&error))?;
+        let lock = lock.map_err(|error| ControlRefusal::unkept(&error))?;
         let until = Instant::now() + HELD_AT_MOST;
         loop {
             match lock.try_lock() {
                 Ok(()) => return Ok(lock),
-                Err(TryLockError::Error(error)) => return Err(GrantError::unkept(&error)),
+                Err(TryLockError::Error(error)) => return Err(ControlRefusal::unkept(&error)),
                 Err(TryLockError::WouldBlock) if Instant::now() > until => {
                     let what = "another gateway changes the granted rules";
-                    return Err(GrantError::unavailable(what).next("allow it once more"));
+                    return Err(ControlRefusal::unavailable(what).next("allow it once more"));
                 }
                 Err(TryLockError::WouldBlock) => tokio::time::sleep(LOOKS_EVERY).await,
             }
@@ -269,14 +269,14 @@ impl GrantedFile {
 
     /// Writes the text. A person granted the rules, so they are in force also where a command in a
     /// sandbox could have written them.
-    fn write(&self, text: &str) -> Result<(), GrantError> {
+    fn write(&self, text: &str) -> Result<(), ControlRefusal> {
         if files::check_written(&self.0).is_err() {
             let kept = Consent::to(&files::real(&self.0), text).keep();
-            kept.map_err(|unfit| GrantError::unkept(&unfit))?;
+            kept.map_err(|unfit| ControlRefusal::unkept(&unfit))?;
         }
         files::replace_private(&self.0, text.as_bytes()).map_err(|error| {
             let what = format!("`{}` cannot be written", self.0.display());
-            GrantError::unavailable(what).because(chain(&error))
+            ControlRefusal::unavailable(what).because(chain(&error))
         })
     }
 }
@@ -294,7 +294,7 @@ impl Grants {
         reload: impl FnOnce(Source) -> F,
     ) -> Result<AllowAnswer, E>
     where
-        E: From<GrantError>,
+        E: From<ControlRefusal>,
         F: Future<Output = Result<u64, E>>,
     {
         let file = self.file()?;
@@ -328,7 +328,7 @@ impl Grants {
             let mut ends = GrantedRule::all_ending(&text).filter_map(|one| one.until);
             if ends.any(|until| (seen..now).contains(&until)) {
                 // Each gateway of the folder does the same. Until one has, the rule is left out.
-                let gone = GrantError::conflict("it is gone");
+                let gone = ControlRefusal::conflict("it is gone");
                 let prune = |text: Option<String>| text.map(pruned).ok_or(gone);
                 let _ = file.change(prune).await;
                 // One that is refused is tried again: until then, the rule is in force.

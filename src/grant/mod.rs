@@ -19,7 +19,7 @@ use crate::gateway::SharedState;
 use crate::policy::Source;
 
 pub use denials::RecordedDenials;
-pub use error::GrantError;
+pub use error::ControlRefusal;
 pub use file::{GrantedFile, GrantedRule, leave_out_ended};
 pub use observed::ObservedAccess;
 pub use rule::{AllowAnswer, AllowRequest, NoRule, Parsed, rule_for};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::denials::{NamedLoan, RecordedDenials, alone};
-use super::{error::GrantError, request};
+use super::{error::ControlRefusal, request};
 use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
 use crate::gateway::{RequestedAccess, chain, floor};
 use crate::intercept::GATEWAY_NAME;
@@ -48,7 +48,7 @@ impl ObservedAccess {
     ///
     /// # Errors
     /// Returns that the log cannot be read, or does not hold.
-    pub fn of(log: &Path, after: u64) -> Result<Self, GrantError> {
+    pub fn of(log: &Path, after: u64) -> Result<Self, ControlRefusal> {
         let read = audit::verified(log, None, |observed: &mut Self, record| {
             if record.seq >= after && !observed.is_over {
                 // A log can hold the records of several runs, one after the other.
@@ -58,10 +58,11 @@ impl ObservedAccess {
         });
         read.map_err(|why| match why {
             Unverified::Unreadable(error) => {
-                GrantError::unavailable("the log of the run cannot be read").because(chain(&error))
+                ControlRefusal::unavailable("the log of the run cannot be read")
+                    .because(chain(&error))
             }
             Unverified::Fault(problem) => {
-                GrantError::unavailable("the log of the run does not hold")
+                ControlRefusal::unavailable("the log of the run does not hold")
                     .because(format!("{problem}, so nothing is proposed after it"))
                     .next(
                         "see `gateway audit verify`, move the log away, and run the command again",

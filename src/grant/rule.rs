@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 
 use super::denials::refuse;
 use super::request::{self, host_alone, is_host_alone};
-use super::{GrantedFile, Grants, error::GrantError, lookup};
+use super::{GrantedFile, Grants, error::ControlRefusal, lookup};
 use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
 use crate::gateway::{Proposal, chain, floor};
 use crate::message::{Authority, Host, HostPattern, Origin, Scheme};
@@ -74,7 +74,7 @@ impl AllowAnswer {
 }
 
 /// Hosts and a port that an operator names, as the configuration reads them.
-pub type Parsed = Result<(HostPattern, u16), GrantError>;
+pub type Parsed = Result<(HostPattern, u16), ControlRefusal>;
 
 /// A rule, what a person refused before and it would permit, and what its host needs besides.
 type NewRule = (String, Vec<Proposal>, Option<String>);
@@ -143,10 +143,10 @@ fn https(host: Host, port: u16) -> Origin {
 }
 
 impl Grants {
-    pub(super) fn file(&self) -> Result<&GrantedFile, GrantError> {
+    pub(super) fn file(&self) -> Result<&GrantedFile, ControlRefusal> {
         let what = "there is no file to keep granted rules in";
         let file = self.file.as_ref();
-        file.ok_or_else(|| GrantError::unavailable(what))
+        file.ok_or_else(|| ControlRefusal::unavailable(what))
     }
 
     /// Returns the narrowest rule that allows what is asked for, as it would be applied. `parse`
@@ -159,7 +159,7 @@ impl Grants {
         &self,
         asked: &AllowRequest,
         parse: impl Fn(&str) -> Parsed,
-    ) -> Result<AllowAnswer, GrantError> {
+    ) -> Result<AllowAnswer, ControlRefusal> {
         let (policy, denied, needs) = match (&asked.host, &asked.exchange, asked.last) {
             (Some(host), None, false) => self.of_host(parse(host)?, asked.session.as_deref())?,
             (None, Some(id), false) if id.len() == WHOLE_ID => match self.proposed(id) {
@@ -173,13 +173,13 @@ impl Grants {
             },
             (None, Some(_), false) => {
                 let what = format!("an id has {WHOLE_ID} digits");
-                return Err(GrantError::new(StatusCode::BAD_REQUEST, what)
+                return Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what)
                     .next("write the whole id: `gateway log --refused` shows it"));
             }
             (None, None, true) => self.of_refusal(&*self.last_refused(|_| true)?, parse)?,
             _ => {
                 let what = "it is not clear what to allow";
-                return Err(GrantError::new(StatusCode::BAD_REQUEST, what)
+                return Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what)
                     .next("name a host, an exchange, or the last one"));
             }
         };
@@ -206,7 +206,7 @@ impl Grants {
         &self,
         (host, port): (HostPattern, u16),
         named: Option<&str>,
-    ) -> Result<NewRule, GrantError> {
+    ) -> Result<NewRule, ControlRefusal> {
         let mut needs = None;
         if let HostPattern::Exact(host) = &host {
             let origin = https(host.clone(), port);
@@ -229,7 +229,7 @@ impl Grants {
     }
 
     /// Refuses a rule for what the gateway refuses whatever policies permit.
-    fn above_floor(&self, origin: &Origin) -> Result<(), GrantError> {
+    fn above_floor(&self, origin: &Origin) -> Result<(), ControlRefusal> {
         let Some(reason) = floor(origin, &self.shared.current().origins) else {
             return Ok(());
         };
@@ -239,7 +239,7 @@ impl Grants {
             Scheme::Http => origin.authority.to_string(),
         };
         Err(
-            GrantError::conflict(format!("no rule would allow `{host}`"))
+            ControlRefusal::conflict(format!("no rule would allow `{host}`"))
                 .because(reason.meaning())
                 .next(self.step(reason, &to)),
         )
@@ -258,18 +258,18 @@ impl Grants {
     }
 
     /// Returns the session that is named, else the only one.
-    fn session(&self, named: Option<&str>) -> Result<SessionId, GrantError> {
+    fn session(&self, named: Option<&str>) -> Result<SessionId, ControlRefusal> {
         let mut all = self.shared.sessions.all();
         all.retain(|session| named.is_none_or(|named| session.id().as_str() == named));
         match all.as_slice() {
             [only] => Ok(only.id().clone()),
             [] => {
                 let what = "there is no such session";
-                Err(GrantError::new(StatusCode::NOT_FOUND, what))
+                Err(ControlRefusal::new(StatusCode::NOT_FOUND, what))
             }
             _ => {
                 let what = "there are several sessions, and none is named";
-                let error = GrantError::new(StatusCode::BAD_REQUEST, what);
+                let error = ControlRefusal::new(StatusCode::BAD_REQUEST, what);
                 Err(error.next("name one: `--session NAME`"))
             }
         }
@@ -277,7 +277,7 @@ impl Grants {
 
     /// Returns the only session, else the only one that was refused a host. A refusal names the
     /// host, and leaves the session to this.
-    fn refused_at(&self, host: &Host, port: u16) -> Result<SessionId, GrantError> {
+    fn refused_at(&self, host: &Host, port: u16) -> Result<SessionId, ControlRefusal> {
         let all = self.shared.sessions.all();
         if all.len() < 2 {
             return self.session(None);
@@ -299,14 +299,17 @@ impl Grants {
 
     /// Returns the last record of a refusal that fits. A policy may have refused it, or a name
     /// server, or a proxy before there was a request.
-    fn last_refused(&self, fits: impl Fn(&Record) -> bool) -> Result<VerifiedRecord, GrantError> {
+    fn last_refused(
+        &self,
+        fits: impl Fn(&Record) -> bool,
+    ) -> Result<VerifiedRecord, ControlRefusal> {
         let found = self.refused(|last: &mut Option<VerifiedRecord>, record| {
             if fits(&record) {
                 *last = Some(record);
             }
         })?;
         let what = "no such exchange was refused";
-        let none = GrantError::new(StatusCode::NOT_FOUND, what);
+        let none = ControlRefusal::new(StatusCode::NOT_FOUND, what);
         found.ok_or_else(|| none.next("`gateway log --refused` lists them"))
     }
 
@@ -318,7 +321,7 @@ impl Grants {
     pub(super) fn refused<T: Default>(
         &self,
         each: impl Fn(&mut T, VerifiedRecord),
-    ) -> Result<T, GrantError> {
+    ) -> Result<T, ControlRefusal> {
         let path = self.shared.log.path().unwrap_or(Path::new(""));
         let read = audit::verified(path, self.shared.log.head(), |made, record| {
             if record.kind == "exchange" && record.reason.is_some() {
@@ -327,11 +330,13 @@ impl Grants {
         });
         read.map_err(|why| match why {
             Unverified::Unreadable(error) => {
-                GrantError::unavailable("the audit log cannot be read").because(chain(&error))
+                ControlRefusal::unavailable("the audit log cannot be read").because(chain(&error))
             }
-            Unverified::Fault(problem) => GrantError::unavailable("the audit log does not hold")
-                .because(format!("{problem}, so no rule is made from it"))
-                .next("see `gateway audit verify`, or name the host: `gateway allow HOST`"),
+            Unverified::Fault(problem) => {
+                ControlRefusal::unavailable("the audit log does not hold")
+                    .because(format!("{problem}, so no rule is made from it"))
+                    .next("see `gateway audit verify`, or name the host: `gateway allow HOST`")
+            }
         })
     }
 
@@ -340,7 +345,7 @@ impl Grants {
         &self,
         record: &Record,
         parse: impl Fn(&str) -> Parsed,
-    ) -> Result<NewRule, GrantError> {
+    ) -> Result<NewRule, ControlRefusal> {
         let reason = record.reason.as_deref().unwrap_or_default();
         let code = ReasonCode::named(reason);
         let (host, port) = host_alone(record);
@@ -348,7 +353,7 @@ impl Grants {
             let id = record.id.as_deref().unwrap_or_default();
             let next = code.map(|code| code.step_for_operator(host, id));
             let what = format!("it was refused for `{reason}`, which no further rule changes");
-            return Err(GrantError::conflict(what).next(next.unwrap_or_default()));
+            return Err(ControlRefusal::conflict(what).next(next.unwrap_or_default()));
         }
         let session = self.session(record.session.as_deref())?;
         if let Some(request) = request::of_record(record) {
@@ -361,7 +366,7 @@ impl Grants {
         if !is_host_alone(record) {
             let what = "the log does not hold the request's whole path, so no rule is for it alone";
             let next = format!("allow the host with every path: `gateway allow {pattern}`");
-            return Err(GrantError::conflict(what).next(next));
+            return Err(ControlRefusal::conflict(what).next(next));
         }
         let rule = self.of_host(parse(&pattern)?, Some(session.as_str()))?;
         refuse(&rule.1)?;
@@ -374,7 +379,7 @@ impl Grants {
         id: &SessionId,
         mut request: OwnedFacts,
         unlent: Option<&Injected>,
-    ) -> Result<NewRule, GrantError> {
+    ) -> Result<NewRule, ControlRefusal> {
         let access = request::access(&request);
         self.above_floor(&access.to)?;
         if let Some(session) = self.shared.sessions.get(id) {
@@ -387,7 +392,7 @@ impl Grants {
         let rules = [asked.proposal, wanted.proposal].into_iter().flatten();
         let rules: BTreeSet<String> = rules.collect();
         if rules.is_empty() {
-            return Err(GrantError::conflict(wanted.reason).next(wanted.next_step));
+            return Err(ControlRefusal::conflict(wanted.reason).next(wanted.next_step));
         }
         let policy = rules.into_iter().collect::<Vec<_>>().join("\n");
         let loan = unlent.and_then(|unlent| {
