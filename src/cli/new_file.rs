@@ -3,8 +3,8 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
+use super::config_summary::Consented;
 use super::confirm::confirmed;
-use super::effect::Consented;
 use super::failure::Failure;
 use super::terminal::{Paint, Terminal, safe};
 use super::{project_command, remedy};
@@ -84,13 +84,13 @@ pub(super) fn offer(
     terminal: &Terminal,
 ) -> Result<bool, Failure> {
     let config = Config::of_project(text, path)?;
-    let effect = Consented::of(&config)?;
+    let consented = Consented::of(&config)?;
     let shown = safe(&path.display().to_string());
     terminal.note(terminal.paint_note(Paint::Bold, &format!("gateway: proposed as {shown}:")));
     for line in text.lines() {
         terminal.note(format!("  {}", safe(line)));
     }
-    effect.note(terminal);
+    consented.note(terminal);
     refuse_existing(path)?;
     if !yes {
         if !std::io::stdin().is_terminal() {

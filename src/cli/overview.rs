@@ -1,6 +1,6 @@
 //! The summary of `exec` before the command starts: what applies, and what a person might miss.
 
-use super::effect::Effect;
+use super::config_summary::ConfigSummary;
 use super::failure::Failure;
 use super::known_commands;
 use super::login_loans::{self, UnusedLogin};
@@ -49,17 +49,17 @@ impl Overview<'_> {
     /// # Errors
     /// Returns a [`Failure`] if the policies or the credentials are refused.
     pub fn print(&self, said: &mut Said, terminal: &Terminal) -> Result<(), Failure> {
-        let effect = Effect::of(self.config, self.resolved)?;
-        let (network, lends) = (self.network(&effect), self.lends(&effect));
+        let summary = ConfigSummary::of(self.config, self.resolved)?;
+        let (network, lends) = (self.network(&summary), self.lends(&summary));
         let is_new = said.is_new("network", &network) | said.is_new("lends", &lends);
         if is_new {
             terminal.entry("network", &safe(&network));
             terminal.entry("lends", &safe(&lends));
         } else {
-            let (name, text) = self.in_one_line(&effect);
+            let (name, text) = self.in_one_line(&summary);
             terminal.entry(&name, &safe(&text));
         }
-        for (name, text) in self.details(&effect) {
+        for (name, text) in self.details(&summary) {
             if said.is_new(name, &text) {
                 terminal.entry(name, &safe(&text));
             }
@@ -71,14 +71,14 @@ impl Overview<'_> {
         Ok(())
     }
 
-    fn details(&self, effect: &Effect) -> Vec<(&'static str, String)> {
+    fn details(&self, summary: &ConfigSummary) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         lines.extend(self.files().map(|text| ("file", text)));
         lines.extend(self.granted().map(|text| ("granted", text)));
         lines.extend(ports::told(&self.config.sandbox));
         lines.extend(self.agent().map(|text| ("agent", text)));
         lines.extend(self.unused().map(|text| ("not lent", text)));
-        lines.extend(self.withheld(effect).map(|text| ("not lent", text)));
+        lines.extend(self.withheld(summary).map(|text| ("not lent", text)));
         lines.extend(self.unset().map(|text| ("not lent", text)));
         lines.extend(self.unfit().map(|text| ("not lent", text)));
         lines.extend(registries::untold(self.resolved).map(|text| ("registry", text)));
@@ -92,14 +92,14 @@ impl Overview<'_> {
     }
 
     /// The first host, what is lent, and the folder.
-    fn in_one_line(&self, effect: &Effect) -> (String, String) {
-        let hosts = match effect.hosts().as_deref() {
+    fn in_one_line(&self, summary: &ConfigSummary) -> (String, String) {
+        let hosts = match summary.hosts().as_deref() {
             None => String::from("any host"),
             Some([]) => String::from("no host"),
             Some([only]) => only.clone(),
             Some([first, more @ ..]) => format!("{first} +{}", more.len()),
         };
-        let names = effect.lends.iter().map(|(stored, _)| lent_name(stored));
+        let names = summary.lends.iter().map(|(stored, _)| lent_name(stored));
         let names = match names.collect::<Vec<_>>() {
             none if none.is_empty() => String::from("nothing"),
             names => some_of(&names, LENT_SHOWN, ", "),
@@ -166,12 +166,12 @@ impl Overview<'_> {
     }
 
     /// The hosts that policies allow: those of files, and those that flags and presets stand for.
-    fn network(&self, effect: &Effect) -> String {
+    fn network(&self, summary: &ConfigSummary) -> String {
         let nothing = match self.config.policy.decide() {
             true => "nothing: the policies are about other sessions or groups; see --group",
             false => "nothing: name a host with --allow, or a credential with --secret",
         };
-        match effect.hosts() {
+        match summary.hosts() {
             None => String::from("any host, as the policies say"),
             Some(hosts) if hosts.is_empty() => nothing.to_owned(),
             Some(hosts) => {
@@ -195,8 +195,8 @@ impl Overview<'_> {
     }
 
     /// The credentials that the command can use, and where.
-    fn lends(&self, effect: &Effect) -> String {
-        let lent = effect.lends.iter();
+    fn lends(&self, summary: &ConfigSummary) -> String {
+        let lent = summary.lends.iter();
         let lent = lent.map(|(stored, to)| lent_one(stored, self.later(stored), to));
         match lent.collect::<Vec<_>>() {
             none if none.is_empty() => String::from("no credential"),
@@ -222,10 +222,10 @@ impl Overview<'_> {
 
     /// The known secrets of the shell that nobody named, with what names them, and what no rule
     /// lends.
-    fn withheld(&self, effect: &Effect) -> Option<String> {
+    fn withheld(&self, summary: &ConfigSummary) -> Option<String> {
         let named = |one: &Withheld| format!("{} (`{}`)", one.variables.join(", "), one.flag());
         let withheld = self.resolved.withheld.iter().map(named);
-        let unlent = effect.unlent.iter();
+        let unlent = summary.unlent.iter();
         let unlent = unlent.map(|one| format!("{}: no policy lends it", lent_name(one)));
         let all: Vec<String> = withheld.chain(unlent).collect();
         (!all.is_empty()).then(|| all.join(", "))

@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use similar::{ChangeTag, TextDiff};
 
+use super::config_summary::Consented;
 use super::confirm::confirmed;
-use super::effect::Consented;
 use super::failure::{Code, Failure};
 use super::project::{project, working_directory};
 use super::project_file::{self, FileStanding};
