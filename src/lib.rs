@@ -33,6 +33,10 @@ pub mod control;
 pub mod export;
 pub mod grant;
 
+pub mod config;
+
+// The gateway that runs: its sessions, listeners, logins and reloads.
+mod app;
+
 // The top: what a person types.
 pub mod cli;
-pub mod config;

@@ -10,7 +10,7 @@ use super::generation;
 use super::logs::{self, Chain};
 use crate::audit::{Found, Record};
 use crate::config::Config;
-use crate::grant::{NoRule, request, rule_for};
+use crate::grant::request::{self, NoRule, rule_for};
 use crate::names::ReasonCode;
 use crate::origin::OriginSettings;
 

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Grants, error::ControlRefusal, request, rules};
+use super::error::ControlRefusal;
+use super::grants::{Grants, rules};
+use super::request;
 use crate::audit::{Record, VerifiedRecord};
 use crate::gateway::{Proposal, ProposalState, RequestedAccess};
 use crate::message::{Authority, Origin, Scheme};

@@ -11,8 +11,7 @@ use http::StatusCode;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::rule::AllowAnswer;
-use super::{Grants, error::ControlRefusal};
+use super::error::ControlRefusal;
 use crate::files::{self, Consent};
 use crate::gateway::chain;
 use crate::policy::Source;
@@ -42,7 +41,7 @@ impl GrantedRule {
     }
 
     /// Those of a text's grants that end by themselves.
-    fn all_ending(text: &str) -> impl Iterator<Item = Self> {
+    pub(super) fn all_ending(text: &str) -> impl Iterator<Item = Self> {
         let ending = text.contains(UNTIL).then(|| Self::all(text));
         let all = ending.into_iter().flatten();
         all.filter(|one| one.until.is_some())
@@ -128,7 +127,7 @@ fn with(text: &str, rules: &str, until: Option<OffsetDateTime>) -> String {
 }
 
 /// Removes from a text what has ended.
-fn pruned(mut text: String) -> String {
+pub(super) fn pruned(mut text: String) -> String {
     let ended = |text: &str| GrantedRule::all_ending(text).find(GrantedRule::is_over);
     while let Some(one) = ended(&text) {
         text = one.removed_from(&text);
@@ -156,7 +155,7 @@ pub struct ChangedFile<'f> {
 
 impl ChangedFile<'_> {
     /// Takes the change back.
-    fn undo(&self) {
+    pub(super) fn undo(&self) {
         // What refused the rule is told. If this fails too, the next reload tells of the file.
         let _ = match &self.before {
             Some(before) => self.file.write(before).map_err(drop),
@@ -231,7 +230,7 @@ impl GrantedFile {
     /// Changes the text. Several gateways may share the file: each holds it while it reads it,
     /// writes it and takes back what is refused. What is locked is a file that no other user can
     /// open: they may read the folder, and what one can open one can lock.
-    async fn change(
+    pub(super) async fn change(
         &self,
         change: impl FnOnce(Option<String>) -> Result<String, ControlRefusal>,
     ) -> Result<ChangedFile<'_>, ControlRefusal> {
@@ -278,67 +277,6 @@ impl GrantedFile {
             let what = format!("`{}` cannot be written", self.0.display());
             ControlRefusal::unavailable(what).because(chain(&error))
         })
-    }
-}
-
-impl Grants {
-    /// Puts a rule into the file, and the file into force by `reload`, which gets the rule and
-    /// returns the generation. If it is refused, the file stays as it was.
-    ///
-    /// # Errors
-    /// Returns that the file cannot be written, or what `reload` refuses.
-    pub async fn apply<E, F>(
-        &self,
-        rule: AllowAnswer,
-        of: &str,
-        reload: impl FnOnce(Source) -> F,
-    ) -> Result<AllowAnswer, E>
-    where
-        E: From<ControlRefusal>,
-        F: Future<Output = Result<u64, E>>,
-    {
-        let file = self.file()?;
-        let changed = file.add(&rule.policy, rule.until, of).await?;
-        let applied = reload(Source::new("the rule", &rule.policy)).await;
-        let generation = applied.inspect_err(|_| changed.undo())?;
-        Ok(AllowAnswer {
-            applied: true,
-            generation,
-            ..rule
-        })
-    }
-
-    /// Reads the granted rules anew by `reload` whenever one of them has ended, for ever, and
-    /// removes it.
-    pub async fn end_grants<E, F>(&self, reload: impl Fn() -> F)
-    where
-        E: std::fmt::Display,
-        F: Future<Output = Result<(), E>>,
-    {
-        let Some(file) = &self.file else { return };
-        // A rule that had ended before was never in force here.
-        let mut seen = OffsetDateTime::now_utc();
-        loop {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let (now, path) = (OffsetDateTime::now_utc(), file.0.clone());
-            let look = tokio::task::spawn_blocking(move || std::fs::read_to_string(path).ok());
-            let Some(text) = look.await.ok().flatten() else {
-                continue;
-            };
-            let mut ends = GrantedRule::all_ending(&text).filter_map(|one| one.until);
-            if ends.any(|until| (seen..now).contains(&until)) {
-                // Each gateway of the folder does the same. Until one has, the rule is left out.
-                let gone = ControlRefusal::conflict("it is gone");
-                let prune = |text: Option<String>| text.map(pruned).ok_or(gone);
-                let _ = file.change(prune).await;
-                // One that is refused is tried again: until then, the rule is in force.
-                if let Err(failure) = reload().await {
-                    tracing::error!(%failure, "a granted rule has ended, and is still in force");
-                    continue;
-                }
-            }
-            seen = now;
-        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::denials::{NamedLoan, RecordedDenials, alone};
-use super::{error::ControlRefusal, request};
+use super::error::ControlRefusal;
+use super::request;
 use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
 use crate::gateway::{RequestedAccess, chain, floor};
 use crate::intercept::GATEWAY_NAME;

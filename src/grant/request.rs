@@ -1,13 +1,14 @@
-//! Requests that are judged once more: read back from the audit log, or as a workload proposes
-//! them.
+//! Requests that are judged once more, read back from the audit log or as a workload proposes them;
+//! and the rule for one of the log, without asking a gateway.
 
 use crate::audit::{Injected, Record};
 use crate::credential::preset;
-use crate::gateway::RequestedAccess;
+use crate::gateway::{RequestedAccess, floor};
 use crate::message::route::spellings;
 use crate::message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
-use crate::names::{CredentialName, SessionId};
-use crate::policy::{Explanation, Generation, OwnedFacts, Verdict};
+use crate::names::{CredentialName, ReasonCode, SessionId};
+use crate::origin::OriginSettings;
+use crate::policy::{Explanation, Generation, OwnedFacts, Policies, Verdict, generate};
 
 /// Reads a record back into canonical types. `None` if it was refused before any policy saw it.
 ///
@@ -124,4 +125,68 @@ pub fn lent(
     let verdict = generation.lend(&facts, &credential, place);
     let why = generation.explain_loan(&facts, &credential, place, &verdict);
     Some((verdict, why))
+}
+
+/// Why no rule would allow a request.
+pub enum NoRule {
+    /// The gateway refuses it whatever policies permit.
+    Floor(ReasonCode),
+    /// A policy reads the content of the request, and a rule would permit every content.
+    Content,
+}
+
+/// Returns the narrowest rule that would allow a refused exchange, without asking a gateway; `None`
+/// if no rule decided against it.
+///
+/// # Errors
+/// Returns why the gateway refuses it whatever policies permit.
+pub fn rule_for(record: &Record, settings: &OriginSettings) -> Result<Option<String>, NoRule> {
+    let code = record.reason.as_deref().and_then(ReasonCode::named);
+    let Some(code) = code.filter(is_for_want_of_a_rule) else {
+        return Ok(None);
+    };
+    let is_request = code == ReasonCode::PolicyDefaultDeny;
+    if is_request && !record.facts.is_empty() {
+        return Err(NoRule::Content);
+    }
+    let above_floor =
+        |to: &Origin| floor(to, settings).map_or(Ok(()), |why| Err(NoRule::Floor(why)));
+    if is_request && let Some(request) = of_record(record) {
+        above_floor(&access(&request).to)?;
+        // Without any policy, the explanation proposes one for exactly this request.
+        let none = Policies::load(&[], Default::default()).ok();
+        let why = none.and_then(|none| match &record.unlent {
+            Some(unlent) => lent(&none.current(), &request, unlent),
+            None => Some(asked(&none.current(), &request)),
+        });
+        return Ok(why.and_then(|(_, why)| why.proposal));
+    }
+    // A rule for the host would allow more than a request.
+    let (host, port) = host_alone(record);
+    let Some(host) = Host::parse(host.as_bytes())
+        .ok()
+        .filter(|_| !is_request || is_host_alone(record))
+    else {
+        return Ok(None);
+    };
+    above_floor(&https(host.clone(), port))?;
+    let session = record.session.as_deref().map(SessionId::new);
+    let session = session.and_then(Result::ok);
+    let rule = generate::permit_host(session.as_ref(), host.as_str(), Some(port));
+    Ok(Some(rule))
+}
+
+/// Whether something was refused because no rule permits it.
+pub(super) fn is_for_want_of_a_rule(code: &ReasonCode) -> bool {
+    matches!(
+        code,
+        ReasonCode::PolicyDefaultDeny | ReasonCode::DnsName | ReasonCode::HostNotPermitted
+    )
+}
+
+/// An origin over TLS.
+pub(super) fn https(host: Host, port: u16) -> Origin {
+    let authority = Authority { host, port };
+    let scheme = Scheme::Https;
+    Origin { scheme, authority }
 }

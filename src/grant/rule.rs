@@ -1,21 +1,25 @@
-//! The narrowest rule for what was refused, proposed or named by an operator.
+//! The narrowest rule for what was refused, proposed or named by an operator, and how it is put in
+//! force and ends.
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use super::denials::refuse;
-use super::request::{self, host_alone, is_host_alone};
-use super::{GrantedFile, Grants, error::ControlRefusal, lookup};
+use super::error::ControlRefusal;
+use super::file::{GrantedFile, GrantedRule, pruned};
+use super::grants::Grants;
+use super::lookup;
+use super::request::{self, host_alone, https, is_for_want_of_a_rule, is_host_alone};
 use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
 use crate::gateway::{Proposal, chain, floor};
-use crate::message::{Authority, Host, HostPattern, Origin, Scheme};
+use crate::message::{Host, HostPattern, Origin, Scheme};
 use crate::names::{CredentialName, ReasonCode, SessionId};
-use crate::origin::OriginSettings;
-use crate::policy::{OwnedFacts, Policies, generate};
+use crate::policy::{OwnedFacts, Source, generate};
 
 /// What an operator wants to allow. Exactly one of `host`, `exchange` and `last` is set.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -78,69 +82,6 @@ pub type Parsed = Result<(HostPattern, u16), ControlRefusal>;
 
 /// A rule, what a person refused before and it would permit, and what its host needs besides.
 type NewRule = (String, Vec<Proposal>, Option<String>);
-
-/// Why no rule would allow a request.
-pub enum NoRule {
-    /// The gateway refuses it whatever policies permit.
-    Floor(ReasonCode),
-    /// A policy reads the content of the request, and a rule would permit every content.
-    Content,
-}
-
-/// Returns the narrowest rule that would allow a refused exchange, without asking a gateway; `None`
-/// if no rule decided against it.
-///
-/// # Errors
-/// Returns why the gateway refuses it whatever policies permit.
-pub fn rule_for(record: &Record, settings: &OriginSettings) -> Result<Option<String>, NoRule> {
-    let code = record.reason.as_deref().and_then(ReasonCode::named);
-    let Some(code) = code.filter(is_for_want_of_a_rule) else {
-        return Ok(None);
-    };
-    let is_request = code == ReasonCode::PolicyDefaultDeny;
-    if is_request && !record.facts.is_empty() {
-        return Err(NoRule::Content);
-    }
-    let above_floor =
-        |to: &Origin| floor(to, settings).map_or(Ok(()), |why| Err(NoRule::Floor(why)));
-    if is_request && let Some(request) = request::of_record(record) {
-        above_floor(&request::access(&request).to)?;
-        // Without any policy, the explanation proposes one for exactly this request.
-        let none = Policies::load(&[], Default::default()).ok();
-        let why = none.and_then(|none| match &record.unlent {
-            Some(unlent) => request::lent(&none.current(), &request, unlent),
-            None => Some(request::asked(&none.current(), &request)),
-        });
-        return Ok(why.and_then(|(_, why)| why.proposal));
-    }
-    // A rule for the host would allow more than a request.
-    let (host, port) = host_alone(record);
-    let Some(host) = Host::parse(host.as_bytes())
-        .ok()
-        .filter(|_| !is_request || is_host_alone(record))
-    else {
-        return Ok(None);
-    };
-    above_floor(&https(host.clone(), port))?;
-    let session = record.session.as_deref().map(SessionId::new);
-    let session = session.and_then(Result::ok);
-    let rule = generate::permit_host(session.as_ref(), host.as_str(), Some(port));
-    Ok(Some(rule))
-}
-
-/// Whether something was refused because no rule permits it.
-fn is_for_want_of_a_rule(code: &ReasonCode) -> bool {
-    matches!(
-        code,
-        ReasonCode::PolicyDefaultDeny | ReasonCode::DnsName | ReasonCode::HostNotPermitted
-    )
-}
-
-fn https(host: Host, port: u16) -> Origin {
-    let authority = Authority { host, port };
-    let scheme = Scheme::Https;
-    Origin { scheme, authority }
-}
 
 impl Grants {
     pub(super) fn file(&self) -> Result<&GrantedFile, ControlRefusal> {
@@ -404,6 +345,65 @@ impl Grants {
         refuse(&same)?;
         refuse(&self.denied_by(id, &policy, loan.as_slice()))?;
         Ok((policy, Vec::new(), None))
+    }
+
+    /// Puts a rule into the file, and the file into force by `reload`, which gets the rule and
+    /// returns the generation. If it is refused, the file stays as it was.
+    ///
+    /// # Errors
+    /// Returns that the file cannot be written, or what `reload` refuses.
+    pub async fn apply<E, F>(
+        &self,
+        rule: AllowAnswer,
+        of: &str,
+        reload: impl FnOnce(Source) -> F,
+    ) -> Result<AllowAnswer, E>
+    where
+        E: From<ControlRefusal>,
+        F: Future<Output = Result<u64, E>>,
+    {
+        let file = self.file()?;
+        let changed = file.add(&rule.policy, rule.until, of).await?;
+        let applied = reload(Source::new("the rule", &rule.policy)).await;
+        let generation = applied.inspect_err(|_| changed.undo())?;
+        Ok(AllowAnswer {
+            applied: true,
+            generation,
+            ..rule
+        })
+    }
+
+    /// Reads the granted rules anew by `reload` whenever one of them has ended, for ever, and
+    /// removes it.
+    pub async fn end_grants<E, F>(&self, reload: impl Fn() -> F)
+    where
+        E: std::fmt::Display,
+        F: Future<Output = Result<(), E>>,
+    {
+        let Some(file) = &self.file else { return };
+        // A rule that had ended before was never in force here.
+        let mut seen = OffsetDateTime::now_utc();
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let (now, path) = (OffsetDateTime::now_utc(), file.path().to_owned());
+            let look = tokio::task::spawn_blocking(move || std::fs::read_to_string(path).ok());
+            let Some(text) = look.await.ok().flatten() else {
+                continue;
+            };
+            let mut ends = GrantedRule::all_ending(&text).filter_map(|one| one.until);
+            if ends.any(|until| (seen..now).contains(&until)) {
+                // Each gateway of the folder does the same. Until one has, the rule is left out.
+                let gone = ControlRefusal::conflict("it is gone");
+                let prune = |text: Option<String>| text.map(pruned).ok_or(gone);
+                let _ = file.change(prune).await;
+                // One that is refused is tried again: until then, the rule is in force.
+                if let Err(failure) = reload().await {
+                    tracing::error!(%failure, "a granted rule has ended, and is still in force");
+                    continue;
+                }
+            }
+            seen = now;
+        }
     }
 }
 

@@ -190,8 +190,10 @@ impl HostPattern {
     }
 }
 
-/// Parses `https://host`, `https://*.domain` or `http://127.0.0.1:8080`. The default scheme is
-/// `https`.
+// Parses `https://host`, `https://*.domain` or `http://127.0.0.1:8080`. The default scheme is
+// `https`.
+gateway_names::serde_as_text!(OriginPattern, ToString::to_string, |text| text.parse().ok());
+
 impl FromStr for OriginPattern {
     type Err = PatternMalformed;
 

@@ -104,6 +104,8 @@ impl fmt::Display for Place {
     }
 }
 
+gateway_names::serde_as_text!(Place, ToString::to_string, |text| text.parse().ok());
+
 impl FromStr for Place {
     type Err = PlaceMalformed;
 

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use zeroize::Zeroizing;
 
@@ -119,6 +119,29 @@ impl LoginRows {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(Unfit::from(error).into()),
         }
+    }
+
+    /// Removes the grants of sessions that nobody kept, and that were written so long ago.
+    ///
+    /// # Errors
+    /// [`StateError::Unfit`] if one of them cannot be removed.
+    pub fn forget_unkept(&self, after: Duration) -> Result<(), StateError> {
+        let is_old = |name: &RowName| {
+            let about = fs::metadata(self.0.join(name.file()));
+            let written = about.and_then(|about| about.modified());
+            written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > after))
+        };
+        for name in self.names()? {
+            if name.grant.is_none() || !is_old(&name) {
+                continue;
+            }
+            // Who holds the lock is renewing it.
+            let lock = self.lock_file(&name.login)?;
+            if lock.try_lock().is_ok() && is_old(&name) {
+                self.remove(&name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether there is a row. Needs no key.

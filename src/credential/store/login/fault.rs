@@ -8,14 +8,6 @@ use crate::files::{Replaceable, Unfit};
 use crate::names::CredentialName;
 use crate::state::StateError;
 
-/// Runs what may wait for a disk, and is not ended in the middle.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or(Err(StoreError::Unreachable("the reading task ended")))
-}
-
 /// The error for rows that cannot be read or written.
 pub(super) fn of_state(why: &StateError) -> StoreError {
     let text = format!(

@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use super::super::StoreError;
+use super::super::file::blocking;
 use super::super::material::{Lease, Material};
-use super::fault::{blocking, of_file, replaceable, unfit};
+use super::fault::{of_file, replaceable, unfit};
 use super::rows::SealedRows;
 use crate::credential::login::{Login, LoginFile, TokenKind, Tokens, file};
 use crate::files::{self, Unfit};
