@@ -31,6 +31,7 @@ pub mod session;
 // What an operator of a running gateway asks of it, and where its records go.
 pub mod control;
 pub mod export;
+pub mod grant;
 
 pub mod config;
 

@@ -86,8 +86,25 @@ const MODULES: [(&str, &[&str]); 14] = [
         ],
     ),
     (
+        "grant",
+        &[
+            "names",
+            "files",
+            "message",
+            "audit",
+            "intercept",
+            "session",
+            "policy",
+            "credential",
+            "origin",
+            "gateway",
+        ],
+    ),
+    (
         "control",
-        &["names", "files", "audit", "policy", "session", "gateway"],
+        &[
+            "names", "files", "audit", "policy", "session", "gateway", "grant",
+        ],
     ),
     (
         "export",
@@ -134,12 +151,11 @@ const MODULES: [(&str, &[&str]); 14] = [
             "credential",
             "origin",
             "gateway",
+            "grant",
             "control",
             "export",
             "config",
             "launch",
-            // Until the room `grant` has what it takes from there.
-            "cli",
         ],
     ),
     (
@@ -157,6 +173,7 @@ const MODULES: [(&str, &[&str]); 14] = [
             "credential",
             "origin",
             "gateway",
+            "grant",
             "control",
             "export",
             "config",

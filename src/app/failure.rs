@@ -2,8 +2,11 @@
 
 use std::process::ExitCode;
 
+use http::StatusCode;
+
 use crate::config::{ConfigError, Diagnostic, Severity};
 use crate::files::ConsentUnread;
+use crate::grant::ControlRefusal;
 
 /// Exit codes that do not come from a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,6 +200,20 @@ impl From<ConfigError> for Failure {
         Self {
             mistakes: refused.mistakes,
             ..Self::usage(what)
+        }
+    }
+}
+
+impl From<ControlRefusal> for Failure {
+    fn from(error: ControlRefusal) -> Self {
+        let failure = match error.status {
+            StatusCode::UNPROCESSABLE_ENTITY => Self::usage(error.what),
+            _ => Self::new(error.what),
+        };
+        Self {
+            why: error.why,
+            next: error.next,
+            ..failure
         }
     }
 }

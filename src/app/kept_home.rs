@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::settings::profile::Profile;
 use crate::app::{Failure, Terminal, safe};
-use crate::cli::write::write;
+use crate::app::write::write;
 use crate::config::state;
 use crate::files::private_folder;
 use crate::launch::home_files::HomeFile;

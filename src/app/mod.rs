@@ -12,6 +12,7 @@ pub(crate) mod revocations;
 pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod terminal;
+pub(crate) mod write;
 
 pub(crate) use failure::{Advise, Code, Context, Failure};
 pub(crate) use settings::flags::{ConfigFile, RunFlags};
@@ -36,10 +37,10 @@ use crate::app::session::recalled::{OpenedSession, StoredSession};
 use crate::app::session::store::{Persistence, SessionStore};
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::audit::{self, Log};
-use crate::cli::standing::StandingRules;
 use crate::config::{self, Config, SandboxDns};
 use crate::credential::{IssueFailure, StoreError};
 use crate::gateway::{Ids, SharedState, Snapshot, chain};
+use crate::grant::Grants;
 use crate::intercept::{CaSettings, SessionCa};
 use crate::launch::JoinSender;
 use crate::message::Host;
@@ -73,8 +74,8 @@ pub struct App {
     pub(crate) join_sender: OnceLock<JoinSender>,
     /// The store of sessions, opened with the first of them.
     keeper: OnceCell<SessionStore>,
-    /// The granted rules that no refusal of a person leaves out.
-    pub(crate) standing: StandingRules,
+    /// What persons grant and refuse.
+    pub(crate) grants: Grants,
     /// The logins that sessions made and ended.
     pub(crate) logins: SessionLogins,
     /// What is revoked for every gateway of this user.
@@ -93,7 +94,6 @@ impl App {
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
         let granted = generation::granted(&config)?;
-        let standing = StandingRules::of(&granted);
         let read = ReadConfig {
             sources: generation::sources(&config, &resolved, &granted)?,
             config: Arc::new(config.clone()),
@@ -101,9 +101,11 @@ impl App {
         };
         let first = generation::first(&config, &read.resolved, (&read.sources, rules))?;
         let ids = Ids::new().map_err(Failure::no_randomness)?;
-        let shared = SharedState::new(first, log(&config, runs_as)?, ids);
+        let shared = Arc::new(SharedState::new(first, log(&config, runs_as)?, ids));
+        let files = (config.granted.clone(), config.file.clone());
         Ok(Self {
-            shared: Arc::new(shared),
+            grants: Grants::new(shared.clone(), files, &granted),
+            shared,
             reloading: Reloading::of(read),
             logins: SessionLogins::default(),
             config,
@@ -115,7 +117,6 @@ impl App {
             kept_home: None,
             join_sender: OnceLock::new(),
             keeper: OnceCell::new(),
-            standing,
             revocations: KeptRevocations::default(),
         })
     }

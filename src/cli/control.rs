@@ -16,14 +16,15 @@ use crate::app::listen::client_environment;
 use crate::app::process::serving;
 use crate::app::reload::generation;
 use crate::app::reload::source::Applied;
+use crate::app::settings::project::{project, working_directory};
 use crate::app::{Advise as _, App, Code, Context as _, Failure};
-use crate::cli::{grant, granting, settling};
+use crate::cli::allow;
 use crate::config::state;
 use crate::control::{
-    About, AllowRequest, ClientEnvironment, Control, ControlRefusal, ControlSocket, GrantedRule,
-    Operations, Reloaded, Unusable,
+    About, ClientEnvironment, Control, ControlSocket, Operations, Reloaded, Unusable,
 };
 use crate::gateway::chain;
+use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal};
 use crate::names::{CredentialName, SessionId};
 use crate::session::SessionStatus;
 
@@ -78,8 +79,13 @@ pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure>
     };
     app.revocations.obey(&app.shared)?;
     tokio::spawn(keep_obeying(app.clone()));
-    tokio::spawn(granting::end_grants(app.clone()));
+    let of = app.clone();
+    tokio::spawn(async move { of.grants.end_grants(|| reloaded(of.clone())).await });
     Ok(BoundControl { kind, socket, port })
+}
+
+async fn reloaded(app: Arc<App>) -> Result<(), Failure> {
+    app.reload().await.map(drop)
 }
 
 /// Obeys what is revoked while nobody tells this gateway: it may have no control socket.
@@ -298,24 +304,39 @@ impl Operations for AppOperations {
         })
     }
 
-    async fn rule(&self, asked: AllowRequest) -> Result<GrantedRule, ControlRefusal> {
+    async fn rule(&self, asked: AllowRequest) -> Result<AllowAnswer, ControlRefusal> {
         let app = self.app.clone();
         // A long log takes long to search.
-        let found = tokio::task::spawn_blocking(move || grant::rule(&app, &asked)).await;
+        let find = move || app.grants.rule(&asked, allow::parse_host);
+        let found = tokio::task::spawn_blocking(find).await;
         found.map_err(|_| {
             let what = "the log cannot be searched";
             ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, what)
         })?
     }
 
-    async fn apply(&self, rule: GrantedRule) -> Result<GrantedRule, ControlRefusal> {
-        let apply = |app: Arc<App>| async move { grant::apply(&app, rule).await };
+    async fn apply(&self, rule: AllowAnswer) -> Result<AllowAnswer, ControlRefusal> {
+        let apply = |app: Arc<App>| async move {
+            let of = granted_for(&app);
+            let reload = |rule| async { Ok(app.reload_granting(Some(rule)).await?.generation) };
+            app.grants.apply(rule, &of, reload).await
+        };
         let applied = self.on_main(apply).await?;
         let app = self.app.clone();
         // A proposal whose state cannot be told still waits.
-        let _ = tokio::task::spawn_blocking(move || settling::settle(&app)).await;
+        let _ = tokio::task::spawn_blocking(move || app.grants.settle()).await;
         Ok(applied)
     }
+}
+
+/// The folder or the configuration whose granted rules the gateway keeps.
+fn granted_for(app: &App) -> String {
+    let config = app.config.file.as_deref();
+    let is_kept = |folder: &PathBuf| state::granted_for(folder, config) == app.config.granted;
+    let here = working_directory().ok().filter(is_kept);
+    let of = config.map(Path::to_owned).or(here);
+    let of = of.or_else(|| project().ok()).unwrap_or_default();
+    of.display().to_string()
 }
 
 /// Turns a failure into an answer.

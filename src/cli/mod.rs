@@ -6,37 +6,27 @@
 
 mod allow;
 mod completions;
+mod config_summary;
 mod confirm;
 mod control;
 mod credential;
-pub(crate) mod denials;
 mod doctor;
-mod effect;
 mod exec;
-mod grant;
-pub(crate) mod granted;
-mod granting;
 mod grants;
 mod init;
 mod last_run;
 mod learn;
 mod log;
 mod manual;
-mod needs;
 mod operate;
 mod policy;
-mod prohibited;
 mod projects;
-mod proposal;
-mod proposed;
+mod proposals;
 mod refusal_lines;
 mod remedy;
 mod serve;
-mod settling;
-pub(crate) mod standing;
 mod usage;
 mod why;
-pub(crate) mod write;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;
@@ -133,8 +123,8 @@ enum Command {
     #[command(subcommand)]
     Project(project_command::ProjectCommand),
     Init(init::Init),
-    Proposals(proposed::ProposalList),
-    Deny(proposed::Deny),
+    Proposals(proposals::ProposalList),
+    Deny(proposals::Deny),
     Login(login::LoginCommand),
     Logins(logins::LoginsCommand),
     Log(log::LogCommand),

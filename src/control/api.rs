@@ -19,13 +19,14 @@ use tokio::time::timeout;
 
 use super::events::Events;
 use super::exposition;
-use super::operations::{AllowRequest, ControlRefusal, EnterRequest, Operations};
+use super::operations::{EnterRequest, Operations};
 use super::recording::OperatorAct;
 use super::route::{self, Endpoint, Routed};
 use super::server::{Control, Peer};
 use super::view::{GatewayView, SessionView};
 use crate::audit::Follower;
 use crate::gateway::chain;
+use crate::grant::{AllowRequest, ControlRefusal};
 use crate::names::CredentialName;
 use crate::policy::Operation;
 use crate::session::{HasEnded, SessionStatus};

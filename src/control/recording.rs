@@ -8,10 +8,11 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::operations::{ControlRefusal, Operations};
+use super::operations::Operations;
 use super::server::{Control, Peer};
 use crate::audit::{self, Act, Decision, Log};
 use crate::gateway::chain;
+use crate::grant::ControlRefusal;
 use crate::names::SessionId;
 use crate::policy::Operation;
 

@@ -47,7 +47,7 @@ pub use listener::{ListenerMode, ListenerSlot, SessionListener};
 pub use listening_socket::ListeningSocket;
 pub use metrics::{Distribution, Metrics};
 pub use ports::{InwardSockets, OpenPort};
-pub use proposals::{Proposal, ProposalState, Proposals, ProposedAccess};
+pub use proposals::{Proposal, ProposalState, Proposals, RequestedAccess};
 pub use recent::RecentRefusals;
 pub use refusal::chain;
 pub use refusal_counts::RefusalCounts;

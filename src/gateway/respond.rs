@@ -14,7 +14,7 @@ use super::error_format::ErrorFormat;
 use super::exchange::Exchange;
 use super::guard::ConnectionGuard;
 use super::origin_time::OriginTime;
-use super::proposals::ProposedAccess;
+use super::proposals::RequestedAccess;
 use super::propose::after_refusal;
 use super::recent::RecentRefusal;
 use super::refusal::Refusal;
@@ -179,7 +179,7 @@ impl Exchange {
             && denied.explanation.proposal.is_some()
             && let Some(request) = self.trail.request()
         {
-            let asked = ProposedAccess {
+            let asked = RequestedAccess {
                 to: denied.origin.clone(),
                 request: Some(request),
                 refused: None,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::app::Failure;
 use crate::app::login::login_files;
-use crate::cli::write::WrittenFile;
+use crate::app::write::WrittenFile;
 use crate::config::Config;
 use crate::credential::login::{Login, LoginPlace};
 use crate::intercept::SessionCa;

@@ -45,7 +45,7 @@ fn lend(binding: &Binding, origin: &OriginPattern) -> [String; 2] {
     // Strangers also have names below a cloud's domain. Only signed requests may go there.
     let ask = match (binding.signing(), &origin.hosts) {
         (Some(_), HostPattern::Below(_)) => {
-            generate::permit_with(None, &binding.credential, &host, port)
+            generate::permit_with(None, Some(&binding.credential), &host, port)
         }
         _ => generate::permit_host(None, &host, port),
     };

@@ -13,12 +13,12 @@ use crate::app::reload::source::ReadConfig;
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::ShellLoans;
 use crate::app::terminal::text::as_argument;
-use crate::cli::granted as grants;
 use crate::config::{self, Config};
 use crate::credential::login::{Issuer, KnownLogin, KnownLogins, Login, LoginHolder};
 use crate::credential::preset::{self, PresetLogin};
 use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores};
 use crate::gateway::{Snapshot, chain};
+use crate::grant;
 use crate::message::{Origin, OriginPattern};
 use crate::origin::resolve::StubResolver;
 use crate::origin::{OriginRule, OriginSettings};
@@ -269,7 +269,7 @@ pub(crate) fn granted(config: &Config) -> Result<Vec<Source>, Failure> {
             .next(format!("gateway policy check {}", as_argument(path)))
     });
     let mut sources = read?;
-    sources.iter_mut().for_each(grants::leave_out_ended);
+    sources.iter_mut().for_each(grant::leave_out_ended);
     Ok(sources)
 }
 

@@ -18,7 +18,6 @@ use crate::app::listen::publish::Publication;
 use crate::app::login::capture::LoginCapture;
 use crate::app::reload::source::{Applied, ConfigSource, Latest, ReadConfig, RunsAs};
 use crate::app::{App, Failure, log_settings};
-use crate::cli::denials;
 use crate::config::Config;
 use crate::credential::login::Login;
 use crate::files;
@@ -159,7 +158,7 @@ impl App {
         self.refuse_fixed(source, &latest.read.config, &config, &resolved)?;
         let before = self.shared.current();
         let mut granted = generation::granted(&config)?;
-        denials::withhold(self, &mut granted, allowed);
+        self.grants.withhold(&mut granted, allowed);
         let read = ReadConfig {
             sources: generation::sources(&config, &resolved, &granted)?,
             config: Arc::new(config),
@@ -177,11 +176,11 @@ impl App {
             true => Vec::new(),
             false => self.extended(change.config.ca.lifetime).await?,
         };
-        if denials::withhold(self, &mut granted, allowed) {
+        if self.grants.withhold(&mut granted, allowed) {
             return Ok(None);
         }
         let applied = self.put_in_force(&before, change);
-        self.standing.follow(&granted);
+        self.grants.follow(&granted);
         for (session, lifetime) in extended {
             session.extend(lifetime);
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::settings::profile::Profile;
 use crate::app::{Failure, Terminal, safe};
-use crate::cli::write::write;
+use crate::app::write::write;
 use crate::config::{Config, state};
 use crate::credential::preset;
 use crate::files;

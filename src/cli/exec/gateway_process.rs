@@ -13,7 +13,7 @@ use crate::app::{App, Code, Context as _, Failure, Terminal};
 use crate::cli::credential::logins;
 use crate::cli::exec::launching::END_WITHIN;
 use crate::cli::exec::summary;
-use crate::cli::{control, last_run, proposed};
+use crate::cli::{control, last_run, proposals};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
@@ -82,7 +82,7 @@ pub fn serve_on(
             if let Some(terminal) = terminal {
                 summary::print_ended(terminal, &app);
                 summary::print_refused(terminal, &app);
-                proposed::print_waiting(terminal, &app);
+                proposals::print_waiting(terminal, &app);
                 logins::offer(runtime, &app, &made, terminal);
                 summary::print_left(terminal, &left, last_run::list().as_deref());
             }

@@ -7,10 +7,10 @@ use crate::app::settings::profile::Profile;
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::Withheld;
 use crate::app::{Failure, Terminal, safe};
-use crate::cli::effect::Effect;
+use crate::cli::config_summary::ConfigSummary;
 use crate::cli::exec::said::Said;
 use crate::cli::exec::{known_commands, ports, registries, shell_proxy};
-use crate::cli::proposal;
+use crate::cli::remedy;
 use crate::config::{Allowed, Config};
 use crate::credential::preset::{self, PresetCredential};
 use crate::credential::{SecretUnsafe, Stored, unexpected_reach};
@@ -47,17 +47,17 @@ impl Overview<'_> {
     /// # Errors
     /// Returns a [`Failure`] if the policies or the credentials are refused.
     pub fn print(&self, said: &mut Said, terminal: &Terminal) -> Result<(), Failure> {
-        let effect = Effect::of(self.config, self.resolved)?;
-        let (network, lends) = (self.network(&effect), self.lends(&effect));
+        let summary = ConfigSummary::of(self.config, self.resolved)?;
+        let (network, lends) = (self.network(&summary), self.lends(&summary));
         let is_new = said.is_new("network", &network) | said.is_new("lends", &lends);
         if is_new {
             terminal.entry("network", &safe(&network));
             terminal.entry("lends", &safe(&lends));
         } else {
-            let (name, text) = self.in_one_line(&effect);
+            let (name, text) = self.in_one_line(&summary);
             terminal.entry(&name, &safe(&text));
         }
-        for (name, text) in self.details(&effect) {
+        for (name, text) in self.details(&summary) {
             if said.is_new(name, &text) {
                 terminal.entry(name, &safe(&text));
             }
@@ -69,14 +69,14 @@ impl Overview<'_> {
         Ok(())
     }
 
-    fn details(&self, effect: &Effect) -> Vec<(&'static str, String)> {
+    fn details(&self, summary: &ConfigSummary) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         lines.extend(self.files().map(|text| ("file", text)));
         lines.extend(self.granted().map(|text| ("granted", text)));
         lines.extend(ports::told(&self.config.sandbox));
         lines.extend(self.agent().map(|text| ("agent", text)));
         lines.extend(self.unused().map(|text| ("not lent", text)));
-        lines.extend(self.withheld(effect).map(|text| ("not lent", text)));
+        lines.extend(self.withheld(summary).map(|text| ("not lent", text)));
         lines.extend(self.unset().map(|text| ("not lent", text)));
         lines.extend(self.unfit().map(|text| ("not lent", text)));
         lines.extend(registries::untold(self.resolved).map(|text| ("registry", text)));
@@ -90,14 +90,14 @@ impl Overview<'_> {
     }
 
     /// The first host, what is lent, and the folder.
-    fn in_one_line(&self, effect: &Effect) -> (String, String) {
-        let hosts = match effect.hosts().as_deref() {
+    fn in_one_line(&self, summary: &ConfigSummary) -> (String, String) {
+        let hosts = match summary.hosts().as_deref() {
             None => String::from("any host"),
             Some([]) => String::from("no host"),
             Some([only]) => only.clone(),
             Some([first, more @ ..]) => format!("{first} +{}", more.len()),
         };
-        let names = effect.lends.iter().map(|(stored, _)| lent_name(stored));
+        let names = summary.lends.iter().map(|(stored, _)| lent_name(stored));
         let names = match names.collect::<Vec<_>>() {
             none if none.is_empty() => String::from("nothing"),
             names => some_of(&names, LENT_SHOWN, ", "),
@@ -164,12 +164,12 @@ impl Overview<'_> {
     }
 
     /// The hosts that policies allow: those of files, and those that flags and presets stand for.
-    fn network(&self, effect: &Effect) -> String {
+    fn network(&self, summary: &ConfigSummary) -> String {
         let nothing = match self.config.policy.decide() {
             true => "nothing: the policies are about other sessions or groups; see --group",
             false => "nothing: name a host with --allow, or a credential with --secret",
         };
-        match effect.hosts() {
+        match summary.hosts() {
             None => String::from("any host, as the policies say"),
             Some(hosts) if hosts.is_empty() => nothing.to_owned(),
             Some(hosts) => {
@@ -193,8 +193,8 @@ impl Overview<'_> {
     }
 
     /// The credentials that the command can use, and where.
-    fn lends(&self, effect: &Effect) -> String {
-        let lent = effect.lends.iter();
+    fn lends(&self, summary: &ConfigSummary) -> String {
+        let lent = summary.lends.iter();
         let lent = lent.map(|(stored, to)| lent_one(stored, self.later(stored), to));
         match lent.collect::<Vec<_>>() {
             none if none.is_empty() => String::from("no credential"),
@@ -220,10 +220,10 @@ impl Overview<'_> {
 
     /// The known secrets of the shell that nobody named, with what names them, and what no rule
     /// lends.
-    fn withheld(&self, effect: &Effect) -> Option<String> {
+    fn withheld(&self, summary: &ConfigSummary) -> Option<String> {
         let named = |one: &Withheld| format!("{} (`{}`)", one.variables.join(", "), one.flag());
         let withheld = self.resolved.withheld.iter().map(named);
-        let unlent = effect.unlent.iter();
+        let unlent = summary.unlent.iter();
         let unlent = unlent.map(|one| format!("{}: no policy lends it", lent_name(one)));
         withheld.chain(unlent).reduce(|all, one| all + ", " + &one)
     }
@@ -351,7 +351,7 @@ impl Overview<'_> {
         let hide = hide.map(|path| format!("--hide {}: there is nothing to hide", path.display()));
         let open = "--learn=permit: the command may send anything to any host in this run";
         let open = self.config.open.then(|| open.to_owned());
-        let settings = proposal::settings(Some(self.config));
+        let settings = remedy::origins(Some(self.config));
         let allowed = self.resolved.allowed.iter();
         let ports = allowed.filter_map(|one| no_http(one).or_else(|| below(one, &settings)));
         let command = known_commands::limits(self.plan.launch());

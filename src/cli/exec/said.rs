@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::cli::write::write;
+use crate::app::write::write;
 use crate::config::state;
 use crate::files;
 use crate::names::hex;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::app::{App, Terminal, safe};
 use crate::cli::log::logs;
-use crate::cli::write::write;
-use crate::gateway::{Proposal, ProposalState, ProposedAccess};
+use crate::app::write::write;
+use crate::gateway::{Proposal, ProposalState, RequestedAccess};
 use crate::launch::repository::{Found, Left};
 use crate::session::{EndReason, Session, SessionStatus};
 
@@ -32,7 +32,7 @@ pub fn print_refused(terminal: &Terminal, app: &App) {
         let denied = denied.iter().map(|one| &one.wanted);
         let denied: Vec<String> = denied
             .filter(|wanted| wanted.to.authority.shown() == *host)
-            .map(ProposedAccess::shown)
+            .map(RequestedAccess::shown)
             .collect();
         let allow = match counted.is_grantable && !host.is_empty() {
             _ if !denied.is_empty() => format!("; a person refused {}", denied.join(", ")),

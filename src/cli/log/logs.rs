@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::audit::{self, Unverified, VerifiedRecord};
 use crate::config::{Config, state};
 use crate::gateway::chain as causes;
+use crate::grant::RecordedDenials;
 use crate::launch::trust;
 use crate::names::ExchangeId;
 
 use crate::app::terminal::text::as_argument;
 use crate::app::{Failure, Terminal, safe};
-use crate::cli::denials::ToldDenials;
 use crate::cli::operate::gateways::{ChosenGateway, Gateway};
 
 /// The files of one chain: the log and its rotated files.
@@ -168,7 +168,7 @@ fn log_of(file: &Path) -> PathBuf {
 }
 
 /// What a log that holds tells of an exchange, and what a person refused.
-type ToldExchange = (Option<VerifiedRecord>, ToldDenials);
+type ToldExchange = (Option<VerifiedRecord>, RecordedDenials);
 
 /// Reads from a whole chain what a rule for an exchange depends on.
 ///
@@ -176,7 +176,7 @@ type ToldExchange = (Option<VerifiedRecord>, ToldDenials);
 /// Returns a [`Failure`] if the log cannot be read, or does not hold.
 pub(crate) fn told(chain: &Chain, id: &str) -> Result<ToldExchange, Failure> {
     let told = audit::verified_chain(chain, |(found, denied): &mut ToldExchange, record| {
-        denied.hear(&record);
+        denied.note(&record);
         if record.kind == "exchange" && record.id.as_deref() == Some(id) {
             *found = Some(record);
         }

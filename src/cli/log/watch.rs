@@ -16,8 +16,8 @@ use crate::cli::log::watch_events::{WatchEvent, WatchEvents};
 use crate::cli::log::watch_view::{Pane, WatchView};
 use crate::cli::operate::OneSession;
 use crate::cli::operate::gateways::{ChosenGateway, Gateway, in_path};
-use crate::cli::{allow, log, operate, proposed};
-use crate::control::AllowRequest;
+use crate::cli::{allow, log, operate, proposals};
+use crate::grant::AllowRequest;
 
 /// Watch a running gateway: requests, refusals and why, sessions, proposals; answer at a key
 #[derive(Args)]
@@ -148,7 +148,7 @@ impl Watcher {
         };
         let mut sessions = operate::sessions(&self.gateway)?;
         sessions.retain(|session| own(&session["id"]));
-        let mut proposals = proposed::proposals(&self.gateway)?;
+        let mut proposals = proposals::proposals(&self.gateway)?;
         proposals.retain(|one| one["state"] == "waiting" && own(&one["session"]));
         self.view.sessions = sessions;
         self.view.set_proposals(proposals);

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::app::terminal::text::folded;
 use crate::app::{counted, safe};
 use crate::cli::log::RecordLine;
-use crate::cli::proposed::quoted;
+use crate::cli::proposals::quoted;
 use crate::names::ReasonCode;
 
 /// What is shown, and which of it is chosen.

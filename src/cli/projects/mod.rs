@@ -17,7 +17,7 @@ use crate::app::settings::shell_secrets::SecretAnswers;
 use crate::app::terminal::rows_of_peer;
 use crate::app::{Code, Failure, Paint, Terminal, safe};
 use crate::cli::confirm::confirmed;
-use crate::cli::effect::Consented;
+use crate::cli::config_summary::Consented;
 use crate::config::Config;
 use crate::credential::preset;
 use crate::files::{self, Choice, Consent};

@@ -5,16 +5,16 @@ use std::path::Path;
 
 use crate::app::{Context as _, Failure, Paint, Terminal, safe};
 use crate::cli::confirm::confirmed;
-use crate::cli::effect::Consented;
-use crate::cli::needs::Needs;
-use crate::cli::projects;
+use crate::cli::config_summary::Consented;
+use crate::cli::{projects, remedy};
 use crate::config::{Config, Credential};
+use crate::grant::ObservedAccess;
 
 /// Returns the text of a file by which a run would have got what it asked for.
 ///
 /// # Errors
 /// Returns a [`Failure`] if such a file would be refused.
-pub(crate) fn learned(config: &Config, needs: &Needs) -> Result<String, Failure> {
+pub(crate) fn learned(config: &Config, observed: &ObservedAccess) -> Result<String, Failure> {
     let mut text =
         String::from("# What a run needed, as `gateway exec --learn` saw it.\n\n[policy]\n");
     if !config.presets.is_empty() {
@@ -29,7 +29,10 @@ pub(crate) fn learned(config: &Config, needs: &Needs) -> Result<String, Failure>
             .collect();
         text.push_str(&format!("logins = [{}]\n", logins.join(", ")));
     }
-    text.push_str(&format!("rules = '''\n{}'''\n", needs.rules(config)));
+    text.push_str(&format!(
+        "rules = '''\n{}'''\n",
+        observed.rules(&remedy::origins(Some(config)))
+    ));
     for credential in config.credentials.iter().filter(|one| one.by_flag) {
         text.push_str(&credential_of_flag(credential));
     }
@@ -80,13 +83,13 @@ pub(crate) fn offer(
     terminal: &Terminal,
 ) -> Result<bool, Failure> {
     let config = Config::of_project(text, path)?;
-    let effect = Consented::of(&config)?;
+    let consented = Consented::of(&config)?;
     let shown = safe(&path.display().to_string());
     terminal.note(terminal.paint_note(Paint::Bold, &format!("gateway: proposed as {shown}:")));
     for line in text.lines() {
         terminal.note(format!("  {}", safe(line)));
     }
-    effect.note(terminal);
+    consented.note(terminal);
     refuse_existing(path)?;
     if !yes {
         if !std::io::stdin().is_terminal() {

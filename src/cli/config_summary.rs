@@ -18,7 +18,7 @@ use crate::policy::{Asker, Generation, HostScope};
 use crate::session::{Binding, Role};
 
 /// What a run reaches and what it is lent.
-pub(super) struct Effect {
+pub(super) struct ConfigSummary {
     /// The hosts; `None` if they are not known beforehand.
     pub reaches: Option<BTreeSet<HostScope>>,
     /// Each credential that is lent, and to which of its origins.
@@ -50,14 +50,18 @@ impl Judge {
         Ok(Self { policies, askers })
     }
 
-    fn reaches(&self) -> Option<BTreeSet<HostScope>> {
-        let each = self.askers.iter().map(|asker| self.policies.reaches(asker));
-        Some(
-            each.collect::<Option<Vec<_>>>()?
-                .concat()
-                .into_iter()
-                .collect(),
-        )
+    fn summary(&self, resolved: &ResolvedConfig) -> ConfigSummary {
+        let reaches = self.askers.iter().map(|asker| self.policies.reaches(asker));
+        let reaches: Option<Vec<_>> = reaches.collect();
+        let whole = |one: &&Stored| !matches!(one.binding.role, Role::Part(_) | Role::Kept);
+        let all = resolved.stored.iter().filter(whole);
+        let all = all.map(|one| (one.clone(), self.lends(&one.binding)));
+        let (unlent, lends): (Vec<_>, Vec<_>) = all.partition(|(_, to)| to.is_empty());
+        ConfigSummary {
+            reaches: reaches.map(|each| each.concat().into_iter().collect()),
+            lends,
+            unlent: unlent.into_iter().map(|(one, _)| one).collect(),
+        }
     }
 
     fn lends(&self, binding: &Binding) -> Vec<OriginPattern> {
@@ -69,25 +73,13 @@ impl Judge {
     }
 }
 
-impl Effect {
+impl ConfigSummary {
     /// Asks the policies of a run of `exec`.
     ///
     /// # Errors
     /// Returns a [`Failure`] if its policies or credentials are refused.
     pub(super) fn of(config: &Config, resolved: &ResolvedConfig) -> Result<Self, Failure> {
-        Ok(Self::by(&Judge::of(config, resolved, false)?, resolved))
-    }
-
-    fn by(judge: &Judge, resolved: &ResolvedConfig) -> Self {
-        let whole = |one: &&Stored| !matches!(one.binding.role, Role::Part(_) | Role::Kept);
-        let all = resolved.stored.iter().filter(whole);
-        let all = all.map(|one| (one.clone(), judge.lends(&one.binding)));
-        let (unlent, lends): (Vec<_>, Vec<_>) = all.partition(|(_, to)| to.is_empty());
-        Self {
-            reaches: judge.reaches(),
-            lends,
-            unlent: unlent.into_iter().map(|(one, _)| one).collect(),
-        }
+        Ok(Judge::of(config, resolved, false)?.summary(resolved))
     }
 
     /// The hosts by name.
@@ -106,7 +98,7 @@ struct NextRun {
     /// The known secrets that it may lend.
     names: BTreeSet<CredentialName>,
     judge: Judge,
-    effect: Effect,
+    summary: ConfigSummary,
 }
 
 impl NextRun {
@@ -119,7 +111,7 @@ impl NextRun {
         // A flag may put a run into any group.
         let judge = Judge::of(&config, &resolved, true)?;
         Ok(Self {
-            effect: Effect::by(&judge, &resolved),
+            summary: judge.summary(&resolved),
             names: shell.names(&config)?.unwrap_or_default(),
             config,
             judge,
@@ -138,23 +130,25 @@ impl Consented {
     /// Returns a [`Failure`] if its policies or credentials are refused.
     pub(super) fn of(config: &Config) -> Result<Self, Failure> {
         let run = NextRun::of(config)?;
-        let (config, effect) = (&run.config, &run.effect);
+        let (config, summary) = (&run.config, &run.summary);
         let mut told = Vec::new();
         let hidden = config.sandbox.hide.iter();
-        let hidden: Vec<String> = hidden.map(|path| path.display().to_string()).collect();
+        let hidden: Vec<_> = hidden.map(|path| path.display()).collect();
         if !hidden.is_empty() {
             told.push(("hides", listed(&hidden)));
         }
         // What it opens stands last, where it is in sight at the question.
-        let hosts = effect.hosts();
-        let hosts = hosts.unwrap_or_else(|| vec!["any host".to_owned()]);
-        told.push(("reaches", listed(&hosts)));
-        let lends = effect.lends.iter().map(|(stored, to)| {
+        let hosts = summary.hosts();
+        told.push((
+            "reaches",
+            hosts.map_or("any host".to_owned(), |all| listed(&all)),
+        ));
+        let lends = summary.lends.iter().map(|(stored, to)| {
             let (name, from) = (&stored.binding.credential, &stored.from);
             format!("{name} ({from}) to {}", listed(to))
         });
-        let lends = lends.chain(waiting(&run));
-        told.push(("lends", listed(&lends.collect::<Vec<_>>())));
+        let lends: Vec<String> = lends.chain(waiting(&run)).collect();
+        told.push(("lends", listed(&lends)));
         if !config.policy.decide() {
             let text = "an agent that is known by its name gets its own hosts and keys, too";
             told.push(("agents", text.to_owned()));
@@ -233,5 +227,5 @@ fn listed(all: &[impl ToString]) -> String {
 }
 
 #[cfg(test)]
-#[path = "effect_tests.rs"]
+#[path = "config_summary_tests.rs"]
 mod tests;

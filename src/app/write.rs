@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::failure::Failure;
+use crate::app::failure::Failure;
 
 /// Replaces a file atomically: a reader sees either the old one or the new one.
 ///

@@ -1,4 +1,4 @@
-//! What workloads propose: `gateway proposals` and `deny`, and the request of a proposal.
+//! `gateway proposals` and `deny`: what workloads propose, and how a person refuses it.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -7,10 +7,7 @@ use super::app::App;
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway};
 use super::terminal::{Terminal, safe};
-use crate::audit::Record;
-use crate::gateway::{Proposal, ProposalState, ProposedAccess};
-use crate::message::Origin;
-use crate::names::{ReasonCode, SessionId};
+use crate::gateway::ProposalState;
 
 /// List what workloads propose to be allowed
 #[derive(Args)]
@@ -34,41 +31,11 @@ pub(super) struct Deny {
     chosen: ChosenGateway,
 }
 
-/// Returns the request of a proposal that is no refused exchange, as the record of its refusal;
-/// `None` if no such proposal has this id.
-pub(super) fn requested(app: &App, id: &str) -> Option<Record> {
-    let all = app.shared.proposals.all();
-    let named = |one: &&Proposal| one.wanted.refused.is_none() && one.id.to_string() == id;
-    all.iter().find(named).and_then(record)
-}
-
-/// The record that a refusal of the proposed request would have left.
-pub(super) fn record(one: &Proposal) -> Option<Record> {
-    record_of(&one.session, &one.wanted)
-}
-
-/// The record that a refusal of this request would leave.
-pub(super) fn record_of(session: &SessionId, wanted: &ProposedAccess) -> Option<Record> {
-    let Origin { scheme, authority } = &wanted.to;
-    let (method, path) = wanted.request.as_ref()?;
-    Some(Record {
-        kind: "exchange".into(),
-        session: Some(session.to_string().into()),
-        entry: Some("transparent".into()),
-        scheme: Some(scheme.as_str().into()),
-        method: Some(method.clone().into()),
-        host: Some(authority.host.as_str().to_owned().into()),
-        port: Some(authority.port),
-        path: Some(path.clone().into()),
-        reason: Some(ReasonCode::PolicyDefaultDeny.as_str().into()),
-        ..Record::default()
-    })
-}
-
 /// Prints what waits for an answer at the end of `exec`.
 pub(super) fn print_waiting(terminal: &Terminal, app: &App) {
-    let waiting = |one: &Proposal| one.state == ProposalState::Waiting;
-    for one in app.shared.proposals.all().into_iter().filter(waiting) {
+    let mut all = app.shared.proposals.all();
+    all.retain(|one| one.state == ProposalState::Waiting);
+    for one in all {
         let (wanted, words) = (safe(&one.wanted.shown()), quoted(&one.words));
         let told = format!("{wanted}: nobody answered the proposal. The command says: {words}");
         terminal.entry_of_peer("proposed", &told);
@@ -106,15 +73,15 @@ pub(super) fn proposals(gateway: &Gateway) -> Result<Vec<Value>, Failure> {
 /// spaces one is left: they could move words to where a line begins.
 pub(super) fn quoted(words: &str) -> String {
     let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
-    let words = words.join(" ");
-    let words = words.replace('\\', r"\\").replace('"', "\\\"");
+    let words = words.join(" ").replace('\\', r"\\").replace('"', "\\\"");
     format!("\"{}\"", safe(&words))
 }
 
 fn print(terminal: &Terminal, one: &Value) {
     let text = |name: &str| one[name].as_str().unwrap_or_default();
-    let (id, state) = (safe(text("id")), safe(text("state")));
-    let (session, wanted) = (safe(text("session")), safe(text("wanted")));
+    let shown = |name| safe(text(name));
+    let (id, state, session) = (shown("id"), shown("state"), shown("session"));
+    let wanted = shown("wanted");
     terminal.line_of_peer(&format!("{id} {state:<8} {session:<12} {wanted}"));
     terminal.line_of_peer(&format!("  the workload says: {}", quoted(text("why"))));
 }
@@ -122,17 +89,11 @@ fn print(terminal: &Terminal, one: &Value) {
 impl Deny {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let content = json!({ "id": self.id, "undo": self.undo });
-        let refused = self
-            .chosen
-            .one()?
-            .post("/v1/proposals/refuse", Some(&content))?;
-        if terminal.json() {
-            terminal.document(&refused);
-        } else {
-            let wanted = safe(refused["wanted"].as_str().unwrap_or_default());
-            let word = if self.undo { "waits again" } else { "refused" };
-            terminal.line(format!("{word}: {wanted}"));
-        }
+        let gateway = self.chosen.one()?;
+        let refused = gateway.post("/v1/proposals/refuse", Some(&content))?;
+        let wanted = safe(refused["wanted"].as_str().unwrap_or_default());
+        let word = if self.undo { "waits again" } else { "refused" };
+        terminal.answer(&refused, format!("{word}: {wanted}"));
         Ok(Code::Ok)
     }
 }

@@ -155,7 +155,7 @@ fn compare(text: &str) -> Option<(usize, usize)> {
         generation::first(&config, &resolved, (&sources, Vec::new()))
     };
     let (made, said) = match (run(), NextRun::of(&config)) {
-        (Ok(made), Ok(said)) => (made, said.effect),
+        (Ok(made), Ok(said)) => (made, said.summary),
         (Err(_), Err(_)) => return None,
         (made, said) => panic!("{text}\n{:?} {:?}", made.err(), said.err()),
     };
@@ -245,7 +245,7 @@ fn consent_says_what_the_next_run_reaches_and_is_lent() {
 fn in_shell(folder: &Path, seed: u64) -> (bool, String) {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let test = "cli::effect::tests::consent_says_what_the_next_run_reaches_and_is_lent";
+    let test = "cli::config_summary::tests::consent_says_what_the_next_run_reaches_and_is_lent";
     let work = folder.join("work");
     std::fs::create_dir(&work).unwrap();
     command

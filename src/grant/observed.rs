@@ -1,35 +1,35 @@
-//! What a run needed, as its audit log tells: the hosts, methods and paths that it asked for, and
-//! the credentials.
+//! What a run asked for, as its audit log tells: hosts, methods, paths and credentials; and the
+//! least rules by which it would have got them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::denials::{self, NamedLoan, ToldDenials};
-use super::failure::Failure;
-use super::proposal;
+use super::denials::{NamedLoan, RecordedDenials, alone};
+use super::error::ControlRefusal;
+use super::request;
 use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
-use crate::config::Config;
-use crate::gateway::{ProposedAccess, chain, floor};
+use crate::gateway::{RequestedAccess, chain, floor};
 use crate::intercept::GATEWAY_NAME;
-use crate::message::{Authority, Host, Origin, Scheme};
+use crate::message::{Host, Origin};
 use crate::names::{CredentialName, ReasonCode};
+use crate::origin::OriginSettings;
 use crate::policy::OwnedFacts;
 use crate::policy::generate::{self, CoveredPath};
 
-/// What a run needed.
+/// What a run asked for.
 #[derive(Default)]
-pub(super) struct Needs {
-    requests: BTreeMap<AskedOrigin, Methods>,
-    lent: BTreeMap<AskedLoan, Methods>,
-    unlent: BTreeMap<AskedLoan, Methods>,
-    /// The refused loans, which no rule may lend.
-    refused: Vec<RefusedLoan>,
+pub struct ObservedAccess {
+    requests: BTreeMap<Origin, Methods>,
+    lent: BTreeMap<ObservedLoan, Methods>,
+    unlent: BTreeMap<ObservedLoan, Methods>,
+    /// The requests that were refused a loan, which no rule may lend.
+    refused: Vec<(OwnedFacts, NamedLoan)>,
     /// The credentials whose refused loans are not known whole, or too many, and to which origins.
-    unclear: BTreeSet<(String, AskedOrigin)>,
+    unclear: BTreeSet<(String, Origin)>,
     /// What a person refused to the run.
-    denied: ToldDenials,
+    denied: RecordedDenials,
     /// Methods and origins of requests of which no part of the path is known.
-    unshown: BTreeSet<(String, AskedOrigin)>,
+    unshown: BTreeSet<(String, Origin)>,
     /// Hosts that were only looked up.
     names: BTreeSet<String>,
     /// Refusals that no rule changes, by host and code.
@@ -41,78 +41,70 @@ pub(super) struct Needs {
 
 type Methods = BTreeMap<String, BTreeSet<CoveredPath>>;
 
-/// Scheme, host and port.
-type AskedOrigin = (String, String, u16);
-
 /// A credential and its place, and the origin.
-type AskedLoan = (String, String, AskedOrigin);
+type ObservedLoan = (String, String, Origin);
 
-struct RefusedLoan {
-    request: OwnedFacts,
-    credential: CredentialName,
-    place: String,
-}
-
-impl Needs {
+impl ObservedAccess {
     /// Reads what was asked for since a record of the log.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if the log cannot be read, or does not hold.
-    pub(super) fn of(log: &Path, after: u64) -> Result<Self, Failure> {
-        let read = audit::verified(log, None, |needs: &mut Self, record| {
-            if record.seq >= after && !needs.is_over {
-                needs.is_over = ends_a_run(&record);
-                needs.read(&record);
+    /// Returns that the log cannot be read, or does not hold.
+    pub fn of(log: &Path, after: u64) -> Result<Self, ControlRefusal> {
+        let read = audit::verified(log, None, |observed: &mut Self, record| {
+            if record.seq >= after && !observed.is_over {
+                // A log can hold the records of several runs, one after the other.
+                observed.is_over = matches!(&*record.kind, "stop" | "resume" | "start");
+                observed.read(&record);
             }
         });
         read.map_err(|why| match why {
             Unverified::Unreadable(error) => {
-                Failure::new("the log of the run cannot be read").because(chain(&error))
+                ControlRefusal::unavailable("the log of the run cannot be read")
+                    .because(chain(&error))
             }
-            Unverified::Fault(problem) => Failure::new("the log of the run does not hold")
-                .because(format!("{problem}, so nothing is proposed after it"))
-                .next("see `gateway audit verify`, move the log away, and run the command again"),
+            Unverified::Fault(problem) => {
+                ControlRefusal::unavailable("the log of the run does not hold")
+                    .because(format!("{problem}, so nothing is proposed after it"))
+                    .next(
+                        "see `gateway audit verify`, move the log away, and run the command again",
+                    )
+            }
         })
     }
 
     fn read(&mut self, record: &VerifiedRecord) {
-        if !self.is_over && asks_for_a_host(record) {
+        // Connections through opened ports are granted by flags, and by no policy.
+        let is_opened = matches!(record.entry.as_deref(), Some("host_port" | "publish"));
+        if !self.is_over && record.kind == "exchange" && !is_opened {
             self.add(record);
         }
-        self.denied.hear(record);
+        self.denied.note(record);
     }
 
     fn add(&mut self, record: &Record) {
-        let Some(host) = record.host.as_deref().filter(|host| is_host(host)) else {
+        let host = record.host.as_deref().filter(|host| *host != GATEWAY_NAME);
+        let Some(host) = host.and_then(|host| Host::parse(host.as_bytes()).ok()) else {
             return;
         };
-        let code = record.reason.as_deref().map(ReasonCode::named);
-        match code {
+        match record.reason.as_deref().map(ReasonCode::named) {
             None | Some(Some(ReasonCode::PolicyDefaultDeny)) => self.ask(record, host),
             Some(Some(ReasonCode::DnsName | ReasonCode::HostNotPermitted)) => {
-                if self.names.len() < MOST_HOSTS {
-                    self.names.insert(host.to_owned());
-                }
+                put(&mut self.names, host.to_string());
             }
             // A policy permitted it; what ended it is another's affair.
             Some(_) if record.decision.as_deref() == Some("allow") => self.ask(record, host),
             Some(_) => {
-                let code = record.reason.clone().unwrap_or_default().into_owned();
-                if self.unchanged.len() < MOST_HOSTS {
-                    self.unchanged.insert((host.to_owned(), code));
-                }
+                let code = record.reason.as_deref().unwrap_or_default();
+                put(&mut self.unchanged, (host.to_string(), code.to_owned()));
             }
         }
     }
 
-    fn ask(&mut self, record: &Record, host: &str) {
-        let (Some(scheme), Some(port)) = (record.scheme.as_deref(), record.port) else {
-            if self.names.len() < MOST_HOSTS {
-                self.names.insert(host.to_owned());
-            }
-            return;
+    fn ask(&mut self, record: &Record, host: Host) {
+        let name = host.to_string();
+        let Some(origin) = request::to(record, host) else {
+            return put(&mut self.names, name);
         };
-        let origin = (scheme.to_owned(), host.to_owned(), port);
         if self.requests.len() >= MOST_HOSTS && !self.requests.contains_key(&origin) {
             self.more = true;
             return;
@@ -121,74 +113,57 @@ impl Needs {
         let Some(method) = record.method.as_deref() else {
             return;
         };
-        let path = covered(record);
-        match path.clone() {
-            Some(path) => note(methods, method, path),
-            None => drop(self.unshown.insert((method.to_owned(), origin.clone()))),
-        }
         if let Some(loan) = &record.unlent {
-            self.refuse(record, loan, &origin);
+            refuse(
+                &mut self.refused,
+                &mut self.unclear,
+                (record, loan, &origin),
+            );
         }
-        let Some(path) = path else { return };
-        let named = |one: &Injected| {
-            let (credential, place) = (one.credential.to_string(), one.place.to_string());
-            (credential, place, origin.clone())
-        };
-        for loan in record.lent.iter().map(named) {
-            note(self.lent.entry(loan).or_default(), method, path.clone());
-        }
-        for loan in record.unlent.iter().map(named) {
-            note(self.unlent.entry(loan).or_default(), method, path.clone());
-        }
-    }
-
-    fn refuse(&mut self, record: &Record, loan: &Injected, origin: &AskedOrigin) {
-        let request = proposal::request(record, None).ok();
-        let requests = request.and_then(|request| proposal::in_each_reading(&request));
-        let credential = CredentialName::new(&loan.credential).ok();
-        let known = requests.zip(credential);
-        let Some((requests, credential)) = known.filter(|_| self.refused.len() < MOST_REFUSED)
-        else {
-            let unclear = (loan.credential.to_string(), origin.clone());
-            self.unclear.insert(unclear);
+        let Some(path) = covered(record) else {
+            self.unshown.insert((method.to_owned(), origin));
             return;
         };
-        self.refused
-            .extend(requests.into_iter().map(|request| RefusedLoan {
-                request,
-                credential: credential.clone(),
-                place: loan.place.to_string(),
-            }));
+        note(methods, method, path.clone());
+        for (all, loans) in [
+            (&mut self.lent, &record.lent[..]),
+            (&mut self.unlent, record.unlent.as_slice()),
+        ] {
+            for one in loans {
+                let (credential, place) = (one.credential.to_string(), one.place.to_string());
+                let loan = (credential, place, origin.clone());
+                note(all.entry(loan).or_default(), method, path.clone());
+            }
+        }
     }
 
     /// Whether the run asked for nothing.
-    pub(super) fn is_nothing(&self) -> bool {
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
         self.requests.is_empty() && self.names.is_empty()
     }
 
     /// Writes the least policies by which the run would have got all that a rule can give. What no
     /// rule gives, and what was only wanted, stands in comments.
-    pub(super) fn rules(&self, config: &Config) -> String {
+    #[must_use]
+    pub fn rules(&self, settings: &OriginSettings) -> String {
         let mut text = String::new();
-        let settings = proposal::settings(Some(config));
-        for (asked, methods) in &self.requests {
-            let Some(origin) = origin(asked) else {
-                continue;
-            };
-            if let Some(why) = floor(&origin, &settings) {
+        for (origin, methods) in &self.requests {
+            if let Some(why) = floor(origin, settings) {
                 let authority = &origin.authority;
                 text.push_str(&format!("// {authority}: {}\n", why.meaning()));
                 continue;
             }
-            let (denied, asked) = self.parted(&origin, methods);
+            let (denied, asked) = self.parted(origin, methods);
             for (methods, is_denied) in [(asked, false), (denied, true)] {
                 for (paths, methods) in by_paths(&methods, narrowed) {
-                    let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
-                    let rule = generate::permit_requests(&origin, &methods, &paths);
-                    match is_denied || self.denied.are_permitted_by(&rule, &[]) {
-                        true => commented(&mut text, "Permits what a person refused", &rule),
-                        false => text.push_str(&rule),
-                    }
+                    let rule = generate::permit_requests(origin, &methods, &paths);
+                    let is_denied = is_denied || self.denied.are_permitted_by(&rule, &[]);
+                    put_rule(
+                        &mut text,
+                        is_denied.then_some("Permits what a person refused"),
+                        &rule,
+                    );
                 }
             }
         }
@@ -197,26 +172,19 @@ impl Needs {
             let is_named = methods
                 .values()
                 .all(|paths| paths.len() <= MOST_LENT && paths.iter().all(is_exact));
-            let (credential, place, asked) = loan;
-            let name = CredentialName::new(credential).ok();
-            let lent: Vec<NamedLoan> = name.map(|name| (name, place.clone())).into_iter().collect();
-            let is_denied = origin(asked).is_some_and(|to| !self.parted(&to, methods).0.is_empty());
+            let is_denied = !self.parted(&loan.2, methods).0.is_empty();
             for rule in lend(loan, methods, is_named) {
-                if !is_named {
-                    commented(&mut text, "Lent, on more paths than are named", &rule);
-                } else if is_denied || self.denied.are_permitted_by(&rule, &lent) {
-                    commented(&mut text, "Lent, to what a person refused", &rule);
-                } else if self.lends_what_was_refused(loan, &rule) {
-                    commented(&mut text, "Lent, and would lend what was refused", &rule);
-                } else {
-                    text.push_str(&rule);
-                }
+                let why_not = match is_named {
+                    false => Some("Lent, on more paths than are named"),
+                    true => self.why_not(loan, &rule, is_denied),
+                };
+                put_rule(&mut text, why_not, &rule);
             }
         }
         for (loan, methods) in &self.unlent {
-            let rules = lend(loan, methods, false);
-            let wanted = |rule: &String| commented(&mut text, "Wanted, and not lent", rule);
-            rules.iter().for_each(wanted);
+            for rule in lend(loan, methods, false) {
+                put_rule(&mut text, Some("Wanted, and not lent"), &rule);
+            }
         }
         self.comments(&mut text);
         text
@@ -225,65 +193,95 @@ impl Needs {
     /// The requests to an origin that a person refused, and the others.
     fn parted(&self, to: &Origin, methods: &Methods) -> (Methods, Methods) {
         let (mut refused, mut others) = (Methods::new(), Methods::new());
-        for (method, paths) in methods {
-            for path in paths {
-                let wanted = ProposedAccess {
-                    to: to.clone(),
-                    request: Some((method.clone(), text(path).to_owned())),
-                    refused: None,
-                };
-                let is_refused = self.denied.of(&wanted).is_some();
-                let part = if is_refused {
-                    &mut refused
-                } else {
-                    &mut others
-                };
-                part.entry(method.clone()).or_default().insert(path.clone());
-            }
+        for (method, path) in methods
+            .iter()
+            .flat_map(|(method, paths)| paths.iter().map(move |path| (method, path)))
+        {
+            let wanted = RequestedAccess {
+                to: to.clone(),
+                request: Some((method.clone(), text(path).to_owned())),
+                refused: None,
+            };
+            let part = match self.denied.of(&wanted) {
+                Some(_) => &mut refused,
+                None => &mut others,
+            };
+            part.entry(method.clone()).or_default().insert(path.clone());
         }
         (refused, others)
     }
 
-    /// Asks a rule, alone, about everything that was refused: it may cover more than the run was
-    /// lent, since many paths become their folder.
-    fn lends_what_was_refused(&self, (credential, _, origin): &AskedLoan, rule: &str) -> bool {
-        if self.unclear.contains(&(credential.clone(), origin.clone())) {
-            return true;
+    /// Why a rule for a loan is not in force: it is asked, alone, about everything that was
+    /// refused.
+    fn why_not(
+        &self,
+        (credential, place, origin): &ObservedLoan,
+        rule: &str,
+        is_denied: bool,
+    ) -> Option<&'static str> {
+        let loan = CredentialName::new(credential).ok();
+        let loan: Vec<NamedLoan> = loan.map(|name| (name, place.clone())).into_iter().collect();
+        if is_denied || self.denied.are_permitted_by(rule, &loan) {
+            return Some("Lent, to what a person refused");
         }
-        denials::alone(rule).is_some_and(|alone| {
-            let lends = |one: &RefusedLoan| {
-                let verdict = alone.lend(&one.request.facts(), &one.credential, &one.place);
-                verdict.allowed()
-            };
-            self.refused.iter().any(lends)
-        })
+        let alone = alone(rule);
+        let lends = |(request, (name, place)): &(OwnedFacts, NamedLoan)| {
+            let rule = alone.as_ref();
+            rule.is_some_and(|rule| rule.lend(&request.facts(), name, place).allowed())
+        };
+        let is_unclear = self.unclear.contains(&(credential.clone(), origin.clone()));
+        let is_refused = is_unclear || self.refused.iter().any(lends);
+        is_refused.then_some("Lent, and would lend what was refused")
     }
 
     fn comments(&self, text: &mut String) {
-        let asked = |name: &String| self.requests.keys().any(|(_, host, _)| host == name);
+        let asked = |name: &str| {
+            let mut all = self.requests.keys();
+            all.any(|to| to.authority.host.as_str() == name)
+        };
+        let mut tell = |what: &str, about: &str| text.push_str(&format!("// {what}: {about}\n"));
         for name in self.names.iter().filter(|name| !asked(name)) {
-            text.push_str(&format!(
-                "// Only looked up, or refused before a request: {name}\n"
-            ));
+            tell("Only looked up, or refused before a request", name);
         }
         for (host, code) in &self.unchanged {
-            text.push_str(&format!(
-                "// Refused, which no rule changes: {host}: {code}\n"
-            ));
+            tell("Refused, which no rule changes", &format!("{host}: {code}"));
         }
         for wanted in self.denied.shown() {
-            let wanted = wanted.escape_debug();
-            text.push_str(&format!("// A person refused it to the run: {wanted}\n"));
+            let wanted = wanted.escape_debug().to_string();
+            tell("A person refused it to the run", &wanted);
         }
-        for (method, (_, host, _)) in &self.unshown {
-            text.push_str(&format!(
-                "// Asked for by a path that the log does not show: {method} {host}\n"
-            ));
+        for (method, to) in &self.unshown {
+            let what = "Asked for by a path that the log does not show";
+            tell(what, &format!("{method} {}", to.authority.host));
         }
         if self.more {
             text.push_str("// Further hosts were asked for than are listed here.\n");
         }
     }
+}
+
+/// Adds one of the things that are only named, of which few are kept.
+fn put<T: Ord>(all: &mut BTreeSet<T>, one: T) {
+    if all.len() < MOST_HOSTS {
+        all.insert(one);
+    }
+}
+
+/// Notes a loan that was refused: in each spelling of its path, or as one that is not known whole.
+fn refuse(
+    refused: &mut Vec<(OwnedFacts, NamedLoan)>,
+    unclear: &mut BTreeSet<(String, Origin)>,
+    (record, loan, origin): (&Record, &Injected, &Origin),
+) {
+    let request = request::of_record(record);
+    let requests = request.and_then(|request| request::in_each_spelling(&request));
+    let known = requests.zip(CredentialName::new(&loan.credential).ok());
+    let Some((requests, name)) = known.filter(|_| refused.len() < MOST_REFUSED) else {
+        unclear.insert((loan.credential.to_string(), origin.clone()));
+        return;
+    };
+    let named = requests.into_iter();
+    refused.extend(named.map(|request| (request, (name.clone(), loan.place.to_string()))));
 }
 
 /// Adds a path to those of a method. Of too many methods, the rest are left out.
@@ -298,10 +296,13 @@ fn note(methods: &mut Methods, method: &str, path: CoveredPath) {
     }
 }
 
-/// Writes a rule that is not in force.
-fn commented(text: &mut String, what: &str, rule: &str) {
+/// Writes a rule; in comments if it is not in force.
+fn put_rule(text: &mut String, why_not: Option<&str>, rule: &str) {
+    let Some(why) = why_not else {
+        return text.push_str(rule);
+    };
     text.push_str(&format!(
-        "// {what}. Remove the slashes to put it in force:\n"
+        "// {why}. Remove the slashes to put it in force:\n"
     ));
     for line in rule.lines() {
         text.push_str(&format!("// {line}\n"));
@@ -312,13 +313,14 @@ fn commented(text: &mut String, what: &str, rule: &str) {
 fn by_paths(
     methods: &Methods,
     kept: fn(BTreeSet<CoveredPath>) -> BTreeSet<CoveredPath>,
-) -> BTreeMap<Vec<CoveredPath>, Vec<String>> {
-    let mut together: BTreeMap<Vec<CoveredPath>, Vec<String>> = BTreeMap::new();
+) -> BTreeMap<Vec<CoveredPath>, Vec<&str>> {
+    let mut together: BTreeMap<Vec<CoveredPath>, Vec<&str>> = BTreeMap::new();
     for (method, paths) in methods {
-        let paths: Vec<CoveredPath> = kept(paths.clone()).into_iter().collect();
-        let all = paths.contains(&CoveredPath::Below("/".to_owned()));
-        let paths = if all { Vec::new() } else { paths };
-        together.entry(paths).or_default().push(method.clone());
+        let mut paths: Vec<CoveredPath> = kept(paths.clone()).into_iter().collect();
+        if paths.contains(&CoveredPath::Below("/".to_owned())) {
+            paths.clear();
+        }
+        together.entry(paths).or_default().push(method);
     }
     together
 }
@@ -338,12 +340,12 @@ fn narrowed(mut paths: BTreeSet<CoveredPath>) -> BTreeSet<CoveredPath> {
         }
         paths = next;
     }
-    let below: Vec<CoveredPath> = paths.iter().cloned().collect();
+    let all = paths.clone();
     paths.retain(|path| {
         let is_in = |other: &CoveredPath| {
             matches!(other, CoveredPath::Below(all) if other != path && text(path).starts_with(all))
         };
-        !below.iter().any(is_in)
+        !all.iter().any(is_in)
     });
     paths
 }
@@ -368,9 +370,7 @@ fn folder(path: &str) -> &str {
 /// shown; `None` if nothing is.
 fn covered(record: &Record) -> Option<CoveredPath> {
     let path = record.path.as_deref()?;
-    let shown = path
-        .split_once("[phantom]")
-        .map_or(path, |(before, _)| before);
+    let shown = path.split("[phantom]").next().unwrap_or(path);
     let is_whole = shown.len() == path.len() && record.path_bytes.is_none();
     match (is_whole, shown) {
         (true, _) => Some(CoveredPath::Exactly(path.to_owned())),
@@ -379,44 +379,14 @@ fn covered(record: &Record) -> Option<CoveredPath> {
     }
 }
 
-/// Whether a run's records end here: a log can hold those of several, one after the other.
-fn ends_a_run(record: &Record) -> bool {
-    matches!(&*record.kind, "stop" | "resume" | "start")
-}
-
-/// Connections through opened ports are granted by flags, and by no policy.
-fn asks_for_a_host(record: &Record) -> bool {
-    let entry = record.entry.as_deref();
-    record.kind == "exchange" && !matches!(entry, Some("host_port" | "publish"))
-}
-
-/// Whether a name is that of a host, and not of the gateway itself.
-fn is_host(host: &str) -> bool {
-    host != GATEWAY_NAME && Host::parse(host.as_bytes()).is_ok()
-}
-
-fn origin((scheme, host, port): &AskedOrigin) -> Option<Origin> {
-    let scheme = match scheme.as_str() {
-        "https" => Scheme::Https,
-        "http" => Scheme::Http,
-        _ => return None,
-    };
-    let host = Host::parse(host.as_bytes()).ok()?;
-    let authority = Authority { host, port: *port };
-    Some(Origin { scheme, authority })
-}
-
-fn lend((credential, place, asked): &AskedLoan, methods: &Methods, each_path: bool) -> Vec<String> {
-    let (Some(origin), Ok(name)) = (origin(asked), CredentialName::new(credential)) else {
+fn lend((name, place, origin): &ObservedLoan, methods: &Methods, each_path: bool) -> Vec<String> {
+    let Ok(name) = CredentialName::new(name) else {
         return Vec::new();
     };
     let kept = if each_path { |paths| paths } else { narrowed };
     let all = by_paths(methods, kept).into_iter();
-    all.map(|(paths, methods)| {
-        let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
-        generate::permit_loans(&origin, (&name, place), &methods, &paths)
-    })
-    .collect()
+    all.map(|(paths, methods)| generate::permit_loans(origin, (&name, place), &methods, &paths))
+        .collect()
 }
 
 /// With more, paths are covered by their folders.
@@ -450,9 +420,9 @@ mod tests {
     }
 
     fn rules(records: &[Record]) -> String {
-        let mut needs = Needs::default();
-        records.iter().for_each(|record| needs.add(record));
-        needs.rules(&Config::default())
+        let mut observed = ObservedAccess::default();
+        records.iter().for_each(|record| observed.add(record));
+        observed.rules(&OriginSettings::default())
     }
 
     #[test]
@@ -474,8 +444,8 @@ mod tests {
             ask(&log, "transparent", host);
             ask(&log, "host_port", "127.0.0.1");
         }
-        let needs = Needs::of(&path, 1).unwrap();
-        let rules = needs.rules(&Config::default());
+        let observed = ObservedAccess::of(&path, 1).unwrap();
+        let rules = observed.rules(&OriginSettings::default());
         assert!(rules.contains("first.test"), "{rules}");
         assert!(!rules.contains("second.test"), "{rules}");
         assert!(!rules.contains("127.0.0.1"), "{rules}");
