@@ -103,10 +103,7 @@ impl Serve {
     }
 
     fn config(&self, terminal: &Terminal) -> Result<Config, Failure> {
-        let mut config = self.run.config(
-            &SandboxFlags::default(),
-            &crate::app::settings::flags::known_variable,
-        )?;
+        let mut config = self.run.config(&SandboxFlags::default())?;
         config.granted = config.file.as_deref().map(generation::granted_beside);
         terminal.warn(&config.warnings);
         note_former_grants(&config, terminal);

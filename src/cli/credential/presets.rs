@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::credential::preset::{self, Preset, PresetCredential};
+use crate::credential::preset::{self, Preset};
 
 use crate::app::{Code, Failure, Paint, Terminal};
 
