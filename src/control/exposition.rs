@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::gateway::{Distribution, ExportCounts, SharedState};
 
@@ -112,14 +112,15 @@ fn exports(page: &mut Page, shared: &SharedState) {
     let places =
         places.map(|([server, format], all)| ([("server", server), ("format", format)], all));
     let places: Vec<_> = places.collect();
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let sum = |all: &[&ExportCounts], value: &dyn Fn(&ExportCounts) -> u64| -> u64 {
         all.iter().map(|one| value(one)).sum()
     };
     let results = places.iter().flat_map(|([server, format], all)| {
         let of = |result, count| ([*server, *format, ("result", result)], count);
         let (sent, lost) = (
-            sum(all, &ExportCounts::taken),
-            sum(all, &ExportCounts::lost),
+            sum(all, &|one| read(&one.taken)),
+            sum(all, &|one| read(&one.lost)),
         );
         [of("sent", sent), of("lost", lost)]
     });
@@ -127,7 +128,7 @@ fn exports(page: &mut Page, shared: &SharedState) {
     page.family("gateway_export_records_total", what, results);
     let failures = places
         .iter()
-        .map(|(place, all)| (*place, sum(all, &ExportCounts::failures)));
+        .map(|(place, all)| (*place, sum(all, &|one| read(&one.failures))));
     let what = "Attempts to send records that failed and are made again.";
     page.family("gateway_export_failures_total", what, failures);
     let next = shared.log.head().map_or(0, |head| head.seq() + 1);
@@ -137,7 +138,7 @@ fn exports(page: &mut Page, shared: &SharedState) {
     let what = "Records that wait in the log to be exported.";
     page.family("gateway_export_backlog_records", what, behind);
     let last = places.iter().map(|(place, all)| {
-        let last = all.iter().map(|one| one.sent_at()).min();
+        let last = all.iter().map(|one| read(&one.sent_at)).min();
         (*place, last.unwrap_or(0))
     });
     let what = "When records were last taken; 0 if never.";

@@ -254,7 +254,7 @@ mod tests {
     use crate::credential::login::LoginPlace;
     use crate::credential::login::file::show_all;
     use crate::message::HostPattern;
-    use crate::session::Bindings;
+    use crate::session::{Bindings, When};
 
     #[test]
     fn every_file_is_in_the_table_and_reads() {
