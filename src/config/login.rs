@@ -6,7 +6,7 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use crate::credential::login::{
-    ClientAuthentication, Issuer, KeptClientSecret, KeyAlgorithm, Login, LoginPlace, LoginToken,
+    ClientAuthentication, ClientSecret, Issuer, KeyAlgorithm, Login, LoginPlace, LoginToken,
     RequestFormat, SignedAssertion, TokenEndpoint, TokenGrant, TokenKind,
 };
 use crate::credential::{SecretRef, Stored};
@@ -161,8 +161,7 @@ fn issuer(section: &Section<'_, '_>, grant: Option<&str>) -> Option<Issuer> {
         endpoint,
         revocation,
         client,
-        client_secret: None,
-        secret: secret.map(|from| KeptClientSecret { from, shown }),
+        secret: secret.map(|from| ClientSecret::Kept { from, shown }),
         scopes,
         grant,
         requests: RequestFormat::Form,

@@ -137,7 +137,7 @@ impl PresetLogin {
             issuer.client = Some(client.to_string());
         }
         if let Some(secret) = member(&self.data.secret_member)? {
-            issuer.client_secret = Some(ClientSecret(secret));
+            issuer.secret = Some(ClientSecret::Known(secret));
         }
         Ok(Some(issuer))
     }
@@ -287,8 +287,7 @@ impl RawLogin {
             endpoint: endpoint(url)?,
             revocation: self.revoke_url.as_ref().map(endpoint).transpose()?,
             client: self.client_id.clone(),
-            client_secret: secret.map(|secret| ClientSecret(secret.into())),
-            secret: None,
+            secret: secret.map(|secret| ClientSecret::Known(secret.into())),
             scopes: Vec::new(),
             grant: TokenGrant::Refresh,
             requests: self.requests,
