@@ -1256,10 +1256,7 @@ fn a_preset_shows_what_a_person_wrote_for_its_programs() {
         code == 0 && said.contains("as toldCLAUDE.md\n") && !said.contains("SECRET"),
         "{code} {said}"
     );
-    assert!(
-        said.contains("of your files only rust, claude"),
-        "{said}"
-    );
+    assert!(said.contains("of your files only rust, claude"), "{said}");
 }
 
 #[test]
