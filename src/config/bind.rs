@@ -57,12 +57,12 @@ impl Credential {
 
     fn signing_bindings(&self, signing: &SigningCredential) -> Result<Vec<Stored>, Hint> {
         let mut parts = Vec::new();
-        for (at, part) in signing.parts.iter().enumerate() {
+        for (at, PartSource { part, .. }) in signing.parts.iter().enumerate() {
             parts.push(SigningPart {
                 name: part.name.clone(),
                 credential: match at {
                     0 => self.name.clone(),
-                    _ => self.name_of(part)?,
+                    _ => self.name_of(&part.name)?,
                 },
                 optional: part.optional,
             });
@@ -71,7 +71,7 @@ impl Credential {
             signer: signing.signer.clone(),
             parts,
         });
-        let bind = |(at, part): (usize, &PartSource)| {
+        let bind = |(at, PartSource { part, from }): (usize, &PartSource)| {
             let (places, role) = match at {
                 0 => (
                     vec![Place::Signature(signing.signer.name().to_owned())],
@@ -79,7 +79,7 @@ impl Credential {
                 ),
                 _ => (Vec::new(), Role::Part(signs.clone())),
             };
-            let from = part.from.clone().allowing_short(self.allow_short);
+            let from = from.clone().allowing_short(self.allow_short);
             Stored {
                 binding: Binding {
                     origins: self.own_origins(),
@@ -100,8 +100,8 @@ impl Credential {
     }
 
     /// Returns the name of a part's binding.
-    fn name_of(&self, part: &PartSource) -> Result<CredentialName, Hint> {
-        CredentialName::new(&format!("{}.{}", self.name, part.name))
+    fn name_of(&self, part: &str) -> Result<CredentialName, Hint> {
+        CredentialName::new(&format!("{}.{part}", self.name))
             .map_err(remedy("give it a shorter name"))
     }
 

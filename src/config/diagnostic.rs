@@ -98,18 +98,16 @@ impl Hint {
             remedy: remedy.into(),
         }
     }
+
+    /// Why a file cannot be read.
+    pub(super) fn of(unfit: &Unfit, path: &Path) -> Self {
+        Self::new(unfit.to_string(), unfit.remedy(path))
+    }
 }
 
 /// What a refused value becomes whose error says why, and which has this remedy.
 pub(super) fn remedy<E: fmt::Display>(remedy: &str) -> impl Fn(E) -> Hint {
     move |error| Hint::new(error.to_string(), remedy)
-}
-
-impl Hint {
-    /// Why a file cannot be read.
-    pub(super) fn of(unfit: &Unfit, path: &Path) -> Self {
-        Self::new(unfit.to_string(), unfit.remedy(path))
-    }
 }
 
 impl From<Problems> for Hint {

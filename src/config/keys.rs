@@ -128,9 +128,9 @@ macro_rules! sections {
 
 /// The keys by section: `name: what it takes, its default` and its marks.
 macro_rules! keys {
-    ($($section:literal {
+    ($([$section:literal]
         $($name:ident: $takes:literal, $default:literal $($mark:ident)*;)*
-    })*) => {
+    )*) => {
         /// Every key of the file.
         pub const KEYS: &[ConfigKey] = &[$($(
             ConfigKey::new($section, stringify!($name), $takes, $default)$(.$mark())*
@@ -145,38 +145,32 @@ sections! {
 }
 
 keys! {
-    "ca" {
+    ["ca"]
         certificate: "path", "not written";
         lifetime: "duration", "24h";
         idle: "duration", "never";
-    }
-    "state" {
+    ["state"]
         path: "path", "the state directory of the user" fixed;
         key: "reference", "in the key ring, else in a file beside the state" fixed;
-    }
-    "audit" {
+    ["audit"]
         path: "path", "the state directory of the user" fixed;
         sync: "`batch` or `always`", "batch";
         rotate: "size", "256MiB";
         session_burst: "size", "256MiB";
         session_rate: "size a second", "256KiB";
-    }
-    "policy" {
+    ["policy"]
         files: "list of paths, `*` in the last part", "none: everything is denied";
         rules: "Cedar policies", "none" project;
         allow: "list of hosts", "none" project;
         presets: "list of names", "none" project;
         logins: "list of names", "none" project;
-    }
-    "runtime" {
+    ["runtime"]
         threads: "number", "1" fixed;
-    }
-    "resolver" {
+    ["resolver"]
         servers: "list of addresses", "those of the system";
         hosts_file: "true or false", "true";
         stale: "duration", "24h";
-    }
-    "listener" {
+    ["listener"]
         kind: "`proxy` or `tls`", "required";
         address: "address and port", "required";
         session: "name", "default";
@@ -184,20 +178,16 @@ keys! {
         port: "number", "443";
         authentication: "table", "none";
         any_user: "true or false", "false";
-    }
-    "listener.authentication" {
+    ["listener.authentication"]
         user: "text", "required";
         password: "reference", "required";
-    }
-    "credential" {
+    ["credential"]
         name: "name", "required" project;
         from: "reference", "`env:` and the name" project;
-    }
-    "credential.from" {
+    ["credential.from"]
         command: "list of texts", "required";
         ttl: "duration", "5m";
-    }
-    "credential" {
+    ["credential"]
         preset: "name", "none" project;
         origins: "list of origins", "those of the preset" project;
         places: "list of places", "those of the preset, else the common ones" project;
@@ -221,14 +211,12 @@ keys! {
         buckets: "list of names, with a prefix or none", "all" project;
         actions: "list of actions", "all but those that return credentials" project;
         credential_actions: "list of actions", "none";
-    }
-    "credential.endpoints" {
+    ["credential.endpoints"]
         origin: "origin", "required";
         service: "name", "required";
         region: "name", "required";
         exact_paths: "true or false", "false";
-    }
-    "login" {
+    ["login"]
         name: "name", "required";
         grant: "`refresh`, `client_credentials`, `jwt_bearer`, `service_account` or `github_app`", "refresh";
         token_url: "URL", "that of GitHub, or in `file`";
@@ -251,8 +239,7 @@ keys! {
         places: "list of places", "those of its tokens";
         env: "list of variables", "the name, if it is one";
         shape: "shape of the phantom", "`[40 alnum]`";
-    }
-    "origin" {
+    ["origin"]
         match: "origin, or `*`", "required" project;
         roots: "list of paths", "none";
         replace_system_roots: "true or false", "false";
@@ -267,15 +254,13 @@ keys! {
         underscores: "true or false", "false" project;
         token_answers: "`replace` or `pass`", "replace";
         cleartext: "true or false", "false";
-    }
-    "fact" {
+    ["fact"]
         name: "name", "required" project;
         type: "`Long`, `String`, `Bool` or `Set<String>`", "required" project;
         origins: "list of origins", "required" project;
         json: "JSON Pointer", "`json` or `form` is required" project;
         form: "name in a form", "`json` or `form` is required" project;
-    }
-    "vault" {
+    ["vault"]
         addresses: "list of origins", "required";
         roots: "list of paths", "those of the system";
         namespace: "path", "none";
@@ -291,8 +276,7 @@ keys! {
         client_key: "reference", "none";
         ttl: "duration", "5m";
         max_stale: "duration", "1h";
-    }
-    "sandbox" {
+    ["sandbox"]
         see: "list of paths", "none" fixed;
         see_home: "list of sets and paths", "none" fixed;
         hide: "list of paths", "none" fixed project;
@@ -305,8 +289,7 @@ keys! {
         dns: "`explain` or `strict`", "explain" fixed project;
         publish: "list of `[HOST:]PORT[:INSIDE]`", "none" fixed;
         host_port: "list of ports", "none" fixed;
-    }
-    "limits" {
+    ["limits"]
         connections_per_session: "number", "1024";
         connections: "number", "10000";
         exchanges_per_session: "number", "1024";
@@ -321,23 +304,19 @@ keys! {
         max_buffered_request: "size", "16MiB";
         max_buffered_total: "size", "64MiB";
         max_decoder_memory: "size", "128MiB";
-    }
-    "control" {
+    ["control"]
         path: "path", "in the runtime directory" fixed;
         policy: "path", "none: the own user and root may all";
         metrics_address: "address and port", "none" fixed;
-    }
-    "export" {
+    ["export"]
         url: "URL", "required";
         format: "`otlp` or `ocsf`", "`otlp`";
         signals: "list of `logs`, `traces`", "both";
         token: "reference", "none";
         token_field: "name of a field", "`authorization: Bearer`";
         roots: "list of paths", "those of the system";
-    }
-    "phantoms" {
+    ["phantoms"]
         env_file: "path", "not written";
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::credential::SecretRef;
 use crate::credential::signing::recipe::ByRecipe;
 use crate::credential::signing::sigv4::{NAME, SigV4, SigV4Settings};
 use crate::files;
-use crate::recipe::{self, Algorithm, Recipe};
+use crate::recipe::{self, Recipe};
 use crate::session::{KnownPart, Signer};
 
 use super::diagnostic::Hint;
@@ -33,28 +33,10 @@ pub struct SigningCredential {
 /// Where one part of a signing credential is kept.
 #[derive(Debug, Clone)]
 pub struct PartSource {
-    /// Its name in the signing scheme.
-    pub name: String,
+    /// The part. Its variable is that of the workload, which holds its phantom.
+    pub part: KnownPart,
     /// Where it is kept.
     pub from: SecretRef,
-    /// The variable of the workload that holds its phantom.
-    pub variable: Option<String>,
-    /// Whether the credential works without it.
-    pub optional: bool,
-    /// The algorithm of its private key, if it is one.
-    pub private_key: Option<Algorithm>,
-}
-
-impl PartSource {
-    fn new(known: KnownPart, from: SecretRef) -> Self {
-        Self {
-            name: known.name,
-            from,
-            variable: known.variable,
-            optional: known.optional,
-            private_key: known.private_key,
-        }
-    }
 }
 
 impl SigningCredential {
@@ -66,14 +48,15 @@ impl SigningCredential {
             |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
         let signer = SigV4::new(SigV4Settings::default());
         let mut parts = Vec::new();
-        for known in signer.parts() {
-            let variable = known.variable.clone()?;
+        for mut part in signer.parts() {
+            let variable = part.variable.clone()?;
             match is_set(&variable) {
-                true => parts.push(PartSource {
-                    optional: false,
-                    ..PartSource::new(known, SecretRef::env(variable))
-                }),
-                false if known.optional => {}
+                true => {
+                    part.optional = false;
+                    let from = SecretRef::env(variable);
+                    parts.push(PartSource { part, from });
+                }
+                false if part.optional => {}
                 false => return None,
             }
         }
@@ -88,9 +71,9 @@ impl SigningCredential {
     #[must_use]
     pub fn of_program(program: &SecretRef) -> Self {
         let signer = SigV4::new(SigV4Settings::default());
-        let parts = signer.parts().into_iter().map(|known| {
-            let from = program.clone().field(known.member.unwrap_or_default());
-            PartSource::new(known, from)
+        let parts = signer.parts().into_iter().map(|part| {
+            let from = program.clone().field(part.member.unwrap_or_default());
+            PartSource { part, from }
         });
         Self {
             parts: parts.collect(),
@@ -102,7 +85,7 @@ impl SigningCredential {
     /// Returns the variables of the workload that hold its phantoms.
     #[must_use]
     pub fn variables(&self) -> Vec<String> {
-        let variables = self.parts.iter().map(|part| part.variable.clone());
+        let variables = self.parts.iter().map(|one| one.part.variable.clone());
         variables.flatten().collect()
     }
 }
@@ -178,7 +161,7 @@ fn parts(section: &Section<'_, '_>, signer: &dyn Signer) -> Option<Vec<PartSourc
     let program = program(section, &known)?;
     let mut parts = Vec::new();
     let mut whole = true;
-    for part in known {
+    for mut part in known {
         let given = named.iter().find(|(name, _)| *name == part.name);
         let from = match (given, &program) {
             (Some((_, text)), _) => {
@@ -192,15 +175,11 @@ fn parts(section: &Section<'_, '_>, signer: &dyn Signer) -> Option<Vec<PartSourc
             whole = false;
             continue;
         };
-        let variable = match section.has("env") {
-            true => variables.get(parts.len()).cloned(),
-            false => part.variable.clone(),
-        };
-        parts.push(PartSource {
-            optional: program.is_some() && part.optional,
-            variable,
-            ..PartSource::new(part, from)
-        });
+        if section.has("env") {
+            part.variable = variables.get(parts.len()).cloned();
+        }
+        part.optional &= program.is_some();
+        parts.push(PartSource { part, from });
     }
     if whole {
         check_variables(section, &parts, variables.len());
@@ -211,7 +190,7 @@ fn parts(section: &Section<'_, '_>, signer: &dyn Signer) -> Option<Vec<PartSourc
 
 /// Checks that `env` would accept the variables that a recipe names.
 fn check_harmless(section: &Section<'_, '_>, parts: &[PartSource]) {
-    for name in parts.iter().filter_map(|part| part.variable.as_deref()) {
+    for name in parts.iter().flat_map(|one| &one.part.variable) {
         if let Err(hint) = sandbox_variable(name) {
             section.error(
                 "sign",
@@ -252,10 +231,10 @@ fn usual_source(section: &Section<'_, '_>, part: &KnownPart) -> Option<SecretRef
 /// Checks that every part has a variable of the sandbox for its phantom. `named` is the number of
 /// variables in `env`.
 fn check_variables(section: &Section<'_, '_>, parts: &[PartSource], named: usize) {
-    let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+    let names: Vec<&str> = parts.iter().map(|one| &*one.part.name).collect();
     let names = names.join(", ");
-    let unheld = parts.iter().filter(|part| part.variable.is_none());
-    let unheld: Vec<&str> = unheld.map(|part| part.name.as_str()).collect();
+    let unheld = parts.iter().filter(|one| one.part.variable.is_none());
+    let unheld: Vec<&str> = unheld.map(|one| &*one.part.name).collect();
     if section.has("env") {
         let count = parts.len();
         if named != count {

@@ -35,8 +35,13 @@ pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
     sessions(document, config, spans);
     cleartext(document, config, spans);
     unproven(document, config, spans);
-    bindings(document, config, spans);
-    sandbox(document, config, spans);
+    let bound: Vec<_> = spans.credentials.iter().chain(&spans.logins).collect();
+    for (index, what, hint) in bind::mistakes(&config.credentials, &config.logins) {
+        document.error(bound[index], what, hint);
+    }
+    for (what, hint) in sandbox_contradictions(config) {
+        document.error(&spans.sandbox, what, hint);
+    }
     unreachable(document, config, spans);
     vaults(document, config, spans);
 }
@@ -146,21 +151,6 @@ fn unproven(document: &Document<'_>, config: &Config, spans: &Spans) {
                  that [[listener]], or `any_user = true` where there is one user alone; or write \
                  `inject = \"phantom\"`");
         }
-    }
-}
-
-/// Refuses bindings that the session would refuse.
-fn bindings(document: &Document<'_>, config: &Config, spans: &Spans) {
-    let spans = spans.credentials.iter().chain(&spans.logins);
-    let spans: Vec<_> = spans.collect();
-    for (index, what, hint) in bind::mistakes(&config.credentials, &config.logins) {
-        document.error(spans[index], what, hint);
-    }
-}
-
-fn sandbox(document: &Document<'_>, config: &Config, spans: &Spans) {
-    for (what, hint) in sandbox_contradictions(config) {
-        document.error(&spans.sandbox, what, hint);
     }
 }
 

@@ -254,7 +254,7 @@ mod tests {
     use crate::credential::login::LoginPlace;
     use crate::credential::login::file::show_all;
     use crate::message::HostPattern;
-    use crate::session::Bindings;
+    use crate::session::{Bindings, When};
 
     #[test]
     fn every_file_is_in_the_table_and_reads() {
@@ -340,7 +340,7 @@ mod tests {
                 let bind = |origins| credential.bind(credential.name.clone(), origins);
                 assert_eq!(bind(vec![]).is_err(), credential.origins.is_empty());
                 let mut binding = bind(given).unwrap();
-                binding.when = crate::session::When::Always;
+                binding.when = When::Always;
                 let loads = Bindings::new(vec![binding.clone()]);
                 let bare_basic = binding.basic_user.is_none()
                     && binding.places[0].to_string().starts_with("basic");
