@@ -18,6 +18,7 @@ struct Contents {
     room: Option<usize>,
     breaks: bool,
     syncs: u64,
+    writes: u64,
 }
 
 impl Memory {
@@ -56,6 +57,12 @@ impl Memory {
         self.contents().syncs
     }
 
+    /// How often something was written.
+    #[cfg(test)]
+    pub(super) fn writes(&self) -> u64 {
+        self.contents().writes
+    }
+
     fn contents(&self) -> MutexGuard<'_, Contents> {
         self.0.lock()
     }
@@ -64,6 +71,7 @@ impl Memory {
 impl Sink for Memory {
     fn append(&mut self, bytes: &[u8]) -> Result<(), Short> {
         let mut contents = self.contents();
+        contents.writes += 1;
         let room = contents.room.map_or(bytes.len(), |end| {
             end.saturating_sub(contents.bytes.len()).min(bytes.len())
         });

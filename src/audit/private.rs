@@ -111,7 +111,10 @@ pub(super) fn is_at(file: &File, path: &Path) -> bool {
 
 pub(super) fn opening(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
     let path = path.to_owned();
-    |source| Error::Open { path, source }
+    |source| Error::Open {
+        path,
+        source: source.into(),
+    }
 }
 
 /// How often the lock is tried for, and how long apart.

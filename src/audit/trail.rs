@@ -6,30 +6,43 @@ use std::time::Instant;
 
 use http::Version;
 
-use super::builder::{RecordBuilder, kept};
 use super::error::Error;
 use super::log::Log;
-use super::record::{Text, Word};
+use super::record::{Injected, Record, Text, Word};
 use super::redact::Redact;
 use super::share::Account;
+use super::texts::{
+    MOST_LISTED, MOST_METHOD, MOST_NAMES, MOST_PATH, is_trace, kept, listed, most_bytes, parameter,
+    push, show, texts,
+};
 use super::words::{Decision, End, Length, Outcome, Phase, protocol_name};
+use super::writer::Queued;
 use gateway_names::{CredentialName, ExchangeId, PolicyId, ReasonCode, SessionId};
 
 /// Builds the record of one exchange.
 ///
 /// If dropped before the answer, it records that the exchange was aborted.
+///
+/// Client text is kept unchanged until the record is made, because only then is it certain what
+/// must be redacted.
 pub struct Trail {
     log: Log,
     id: ExchangeId,
-    builder: Box<RecordBuilder>,
+    record: Box<Record>,
+    redact: Option<Arc<dyn Redact>>,
+    phase: Phase,
+    began: Instant,
     stage: Stage,
     promised: u64,
+    /// Held until the exchange has a record.
+    unrecorded: Option<Arc<()>>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Nothing is written yet.
     Open,
+    /// The record leaves with those that are ready in the same turn.
+    Queued(Length, Queued),
     /// The record is written; the content may still be in transit.
     Answered(Length),
     /// The log rejected the record: the client gets 503.
@@ -45,12 +58,21 @@ impl Trail {
     /// `connect`, `socks5` …).
     #[must_use]
     pub fn begin(log: &Log, id: ExchangeId, entry: &'static str) -> Self {
+        let record = Record {
+            id: std::str::from_utf8(&id.to_hex()).ok().map(Text::new),
+            entry: Some(entry.into()),
+            ..Record::now("exchange")
+        };
         Self {
             log: log.clone(),
             id,
-            builder: Box::new(RecordBuilder::new(id, entry)),
+            record: Box::new(record),
+            redact: None,
+            phase: Phase::Accept,
+            began: Instant::now(),
             stage: Stage::Open,
             promised: 0,
+            unrecorded: Some(log.unrecorded()),
         }
     }
 
@@ -63,13 +85,21 @@ impl Trail {
     /// When it began.
     #[must_use]
     pub fn began(&self) -> Instant {
-        self.builder.began
+        self.began
     }
 
     /// Records that a phase is reached now, and returns the time. An earlier phase than the current
     /// one is not recorded.
     pub fn reach(&mut self, phase: Phase) -> Instant {
-        self.builder.reach(phase)
+        let now = Instant::now();
+        if phase > self.phase {
+            self.phase = phase;
+            let after = self.us_until(now);
+            if let Some(time) = self.record.us.of(phase) {
+                *time = Some(after);
+            }
+        }
+        now
     }
 
     /// Sets the exchange's session, and what to redact for it. Call it as soon as the session is
@@ -77,8 +107,8 @@ impl Trail {
     ///
     /// Also covers what was noted before, because texts are redacted when the record is written.
     pub fn session(&mut self, session: &SessionId, redact: Arc<dyn Redact>) {
-        self.builder.record.session = Some(session.as_str().into());
-        self.builder.redact = Some(redact);
+        self.record.session = Some(session.as_str().into());
+        self.redact = Some(redact);
     }
 
     /// Checks that the session may write one more record. Call it once the session is set, before
@@ -93,7 +123,7 @@ impl Trail {
         let Some(account) = self.account() else {
             return Ok(());
         };
-        let admitted = self.log.admit(account, self.builder.began);
+        let admitted = self.log.admit(account, self.began);
         if admitted.is_err() {
             account.suppress(1);
             self.stage = Stage::Closed;
@@ -103,105 +133,124 @@ impl Trail {
 
     /// Notes where the client connected from.
     pub fn client(&mut self, address: Option<SocketAddr>) {
-        self.builder.record.client = address;
+        self.record.client = address;
     }
 
     /// Notes the client's protocol.
     pub fn protocol(&mut self, version: Version) {
-        self.builder.record.protocol = Some(protocol_name(version).into());
+        self.record.protocol = Some(protocol_name(version).into());
     }
 
     /// Notes the client's trace, if the field is well-formed.
     pub fn traceparent(&mut self, field: impl AsRef<[u8]>) {
-        self.builder.traceparent(field.as_ref());
+        let field = field.as_ref();
+        self.record.traceparent = kept(field).filter(|_| is_trace(field));
     }
 
     /// Notes the method, as bytes because a refused one may be anything.
     pub fn method(&mut self, method: impl AsRef<[u8]>) {
-        self.builder.record.method = kept(method.as_ref());
+        self.record.method = kept(method.as_ref());
     }
 
     /// Notes the target's scheme.
     pub fn scheme(&mut self, scheme: &'static str) {
-        self.builder.record.scheme = Some(scheme.into());
+        self.record.scheme = Some(scheme.into());
     }
 
     /// Notes the canonical host and the port.
     pub fn authority(&mut self, host: impl AsRef<[u8]>, port: u16) {
-        self.builder.record.host = kept(host.as_ref());
-        self.builder.record.port = Some(port);
+        self.record.host = kept(host.as_ref());
+        self.record.port = Some(port);
     }
 
     /// Notes the canonical path, without the query.
     pub fn path(&mut self, path: impl AsRef<[u8]>) {
-        self.builder.path(path.as_ref());
+        let path = path.as_ref();
+        self.record.path = kept(path);
+        self.record.path_bytes = (path.len() > MOST_PATH).then_some(path.len() as u64);
     }
 
     /// Returns the method and the path as the record shows them; `None` unless both were noted.
     #[must_use]
     pub fn request(&self) -> Option<(String, String)> {
-        self.builder.request()
+        let shown = |text: &Option<Text>, most| {
+            let mut text = text.clone()?;
+            show(&mut text, most, self.redact.as_deref());
+            Some(text.into())
+        };
+        let method = shown(&self.record.method, MOST_METHOD)?;
+        Some((method, shown(&self.record.path, MOST_PATH)?))
     }
 
     /// Notes the parameter names of a raw query (`a=1&b`), never a value.
     pub fn query(&mut self, query: impl AsRef<[u8]>) {
-        self.builder.query(query.as_ref());
+        let record = &mut self.record;
+        (record.query, record.query_more) = (Vec::new(), None);
+        let pairs = query.as_ref().split(|&byte| byte == b'&');
+        for pair in pairs.filter(|pair| !pair.is_empty()) {
+            let more = &mut record.query_more;
+            push(&mut record.query, more, MOST_NAMES, parameter(pair));
+        }
     }
 
     /// Notes policy's decision, the policies behind it and their generation.
     pub fn decide(&mut self, decision: Decision, policies: &Arc<[PolicyId]>, generation: u64) {
-        self.builder.record.decision = Some(decision.name().into());
-        self.builder.record.generation = Some(generation);
-        self.builder.policies(policies);
+        self.record.decision = Some(decision.name().into());
+        self.record.generation = Some(generation);
+        (self.record.policies, self.record.policies_more) = listed(policies, PolicyId::as_str);
     }
 
     /// Notes the names of the content facts that the decision read, never a value.
     pub fn facts(&mut self, names: &[String]) {
-        self.builder.facts(names);
+        (self.record.facts, self.record.facts_more) = listed(names, String::as_str);
     }
 
     /// Notes that a credential was placed in the request.
     pub fn lend(&mut self, credential: &CredentialName, place: &Text) {
-        self.builder.lend(credential, place);
+        let lent = Injected::new(credential, place.clone());
+        let record = &mut self.record;
+        push(&mut record.lent, &mut record.lent_more, MOST_LISTED, lent);
     }
 
     /// Notes that no policy lent a credential to the request.
     pub fn withhold(&mut self, credential: &CredentialName, place: &str) {
-        self.builder.withhold(credential, place);
+        let place = kept(place.as_bytes()).unwrap_or_default();
+        self.record.unlent = Some(Injected::new(credential, place));
     }
 
     /// Notes the address of the connection to the origin, and its protocol.
     pub fn dialled(&mut self, address: SocketAddr, protocol: Version) {
-        self.builder.record.dialled = Some(address);
-        self.builder.record.origin_protocol = Some(protocol_name(protocol).into());
+        self.record.dialled = Some(address);
+        self.record.origin_protocol = Some(protocol_name(protocol).into());
     }
 
     /// Notes the address of the connection that the answer came on: a second one, if the first
     /// failed before an answer.
     pub fn answered_by(&mut self, address: SocketAddr) {
-        self.builder.record.dialled = Some(address);
+        self.record.dialled = Some(address);
     }
 
     /// Notes the origin's status, and that [`Phase::Answer`] is reached now. Returns the time.
     pub fn origin_answered(&mut self, status: u16) -> Instant {
-        self.builder.record.origin_status = Some(status);
-        self.builder.reach(Phase::Answer)
+        self.record.origin_status = Some(status);
+        self.reach(Phase::Answer)
     }
 
     /// Notes why the exchange is refused, and who is at fault.
     pub fn refuse(&mut self, reason: ReasonCode) {
-        self.builder.record.reason = Some(reason.as_str().into());
-        self.builder.record.blame = Some(reason.blame().as_str().into());
+        self.record.reason = Some(reason.as_str().into());
+        self.record.blame = Some(reason.blame().as_str().into());
     }
 
     /// Notes in words what failed. They hold no text from the request or the origin.
-    pub fn cause(&mut self, words: String) {
-        self.builder.cause(words);
+    pub fn cause(&mut self, mut words: String) {
+        words.truncate(words.floor_char_boundary(MOST_CAUSE));
+        self.record.cause = Some(words.into());
     }
 
     /// Notes the length of the request content, as announced or counted.
     pub fn request_bytes(&mut self, bytes: u64) {
-        self.builder.record.request_bytes = Some(bytes);
+        self.record.request_bytes = Some(bytes);
     }
 
     /// Reserves room for this exchange's record. Call it before the first byte goes to the origin.
@@ -212,7 +261,7 @@ impl Trail {
     /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the log cannot take a record now.
     pub fn reserve(&mut self) -> Result<(), Error> {
         if self.promised == 0 {
-            let bytes = self.builder.most_bytes();
+            let bytes = most_bytes(&mut self.record);
             self.log.promise(bytes)?;
             self.promised = bytes;
         }
@@ -221,12 +270,15 @@ impl Trail {
 
     /// Writes the record. Once this returns `Ok`, the answer's head may be released.
     ///
+    /// If other exchanges have no record yet, it waits until the tasks that are ready have run: one
+    /// write takes all their records.
+    ///
     /// On an error, do not release the head: answer 503 `audit_unavailable`, even if a second call
     /// for that fails too. A trail without a record tries once more when dropped. Once the record
     /// is written, further calls do nothing.
     ///
-    /// Cancel safety: the record is written at the first poll, and stays written if the future is
-    /// dropped while it waits for the disk.
+    /// Cancel safety: the record is made at the first poll, and is written at the latest when the
+    /// trail is dropped.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the record is not kept.
@@ -235,16 +287,43 @@ impl Trail {
             return Ok(());
         }
         if let Length::Known(bytes) = length {
-            self.builder.record.response_bytes = Some(bytes);
+            self.record.response_bytes = Some(bytes);
         }
-        let seq = self
-            .write(Some(status), Outcome::Answered)
-            .inspect_err(|_| self.stage = Stage::Refused)?;
-        self.stage = Stage::Answered(length);
+        self.stage = Stage::Refused;
+        self.finish(Some(status), Outcome::Answered);
+        let refuses = self.record.reason.is_some();
+        self.stage = Stage::Queued(length, self.log.queue(&self.record, refuses)?);
+        let unrecorded = self.unrecorded.take();
+        // Those of the log and of this exchange.
+        if unrecorded.is_some_and(|all| Arc::strong_count(&all) > 2) {
+            tokio::task::yield_now().await;
+        }
+        let seq = self.written()?;
         self.log
             .settle(seq)
             .await
             .inspect_err(|_| self.stage = Stage::Unsettled)
+    }
+
+    /// What became of a queued record. Writes it, with all that are queued, if nobody else did.
+    fn written(&mut self) -> Result<u64, Error> {
+        let (length, queued) = match std::mem::replace(&mut self.stage, Stage::Refused) {
+            Stage::Queued(length, queued) => (length, queued),
+            other => {
+                self.stage = other;
+                return Ok(0);
+            }
+        };
+        let flushed = self.log.flushed(&queued);
+        if queued.place < flushed.kept {
+            self.charge(queued.bytes);
+            self.stage = Stage::Unsettled;
+        }
+        if let Some(error) = &flushed.failed {
+            return Err(error.clone());
+        }
+        self.stage = Stage::Answered(length);
+        Ok(flushed.first + queued.place)
     }
 
     /// Ends the trail. Writes an `end` record unless the answer's record already says everything.
@@ -253,20 +332,24 @@ impl Trail {
     /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the end is not recorded, and is
     /// counted as lost.
     pub fn end(&mut self, end: End) -> Result<(), Error> {
+        // What becomes of a queued record decides what its end must say.
+        let _ = self.written();
         let stage = std::mem::replace(&mut self.stage, Stage::Closed);
         let done = match stage {
             Stage::Closed => Ok(()),
             Stage::Open => {
-                let record = &mut self.builder.record;
+                let record = &mut self.record;
                 record.request_bytes = end.request_bytes.or(record.request_bytes);
                 record.reason = record.reason.take().or(end.reason.map(Word::Borrowed));
-                self.write(None, Outcome::Aborted).map(drop)
+                self.write(None, Outcome::Aborted)
             }
             Stage::Refused => {
                 self.refuse(ReasonCode::AuditUnavailable);
-                self.builder.record.response_bytes = None;
-                self.write(Some(503), Outcome::Answered).map(drop)
+                self.record.response_bytes = None;
+                self.write(Some(503), Outcome::Answered)
             }
+            Stage::Answered(length) if self.said_all(length, &end) => Ok(()),
+            Stage::Answered(_) | Stage::Queued(..) => self.write_end(None, end),
             Stage::Unsettled => self.write_end(
                 Some(503),
                 End {
@@ -275,8 +358,6 @@ impl Trail {
                     ..end
                 },
             ),
-            Stage::Answered(length) if self.builder.said_all(length, &end) => Ok(()),
-            Stage::Answered(_) => self.write_end(None, end),
         };
         if done.is_err() {
             self.log.lose();
@@ -284,36 +365,92 @@ impl Trail {
         done
     }
 
-    fn write(&mut self, status: Option<u16>, outcome: Outcome) -> Result<u64, Error> {
-        let record = self.builder.exchange(status, outcome);
-        self.append(&record, self.builder.record.reason.is_some())
+    fn write(&mut self, status: Option<u16>, outcome: Outcome) -> Result<(), Error> {
+        self.finish(status, outcome);
+        self.append(&self.record, self.record.reason.is_some())
     }
 
-    fn write_end(&mut self, status: Option<u16>, end: End) -> Result<(), Error> {
-        let record = self.builder.end(status, &end);
-        self.append(&record, end.reason.is_some()).map(drop)
+    /// Writes the `end` record. Unless the content was whole, it names the request.
+    fn write_end(&self, status: Option<u16>, end: End) -> Result<(), Error> {
+        let known = &self.record;
+        let about = match end.outcome {
+            Outcome::Whole => Record::now("end"),
+            _ => Record {
+                method: known.method.clone(),
+                host: known.host.clone(),
+                port: known.port,
+                path: known.path.clone(),
+                path_bytes: known.path_bytes,
+                ..Record::now("end")
+            },
+        };
+        let mut record = Record {
+            id: known.id.clone(),
+            session: known.session.clone(),
+            traceparent: known.traceparent.clone(),
+            outcome: Some(end.outcome.name().into()),
+            status,
+            reason: end.reason.map(Word::Borrowed),
+            request_bytes: end.request_bytes,
+            response_bytes: end.response_bytes,
+            scrubbed: Some(end.scrubbed),
+            ..about
+        };
+        record.us.total = Some(self.us_until(Instant::now()));
+        self.append(&record, end.reason.is_some())
     }
 
-    fn append(&self, record: &[u8], refuses: bool) -> Result<u64, Error> {
-        let seq = self.log.append(record, refuses)?;
-        if let Some(account) = self.account() {
-            self.log.charge(account, record.len() as u64 + FRAME_BYTES);
+    fn append(&self, record: &Record, refuses: bool) -> Result<(), Error> {
+        let bytes = self.log.append(record, refuses)?;
+        self.charge(bytes);
+        Ok(())
+    }
+
+    /// Completes the `exchange` record. Redacts each client text first, then cuts it.
+    fn finish(&mut self, status: Option<u16>, outcome: Outcome) {
+        for (text, most) in texts(&mut self.record) {
+            show(text, most, self.redact.as_deref());
         }
-        Ok(seq)
+        let total = self.us_until(Instant::now());
+        let record = &mut self.record;
+        record.phase = Some(self.phase.name().into());
+        record.status = status;
+        record.outcome = Some(outcome.name().into());
+        record.us.total = Some(total);
+    }
+
+    /// Whether the record made at the answer already describes this end.
+    fn said_all(&self, length: Length, end: &End) -> bool {
+        let as_announced =
+            |said: Option<u64>, counted: Option<u64>| counted.is_none() || counted == said;
+        let record = &self.record;
+        matches!(length, Length::Known(_))
+            && end.outcome == Outcome::Whole
+            && end.scrubbed == 0
+            && as_announced(record.response_bytes, end.response_bytes)
+            && as_announced(record.request_bytes.or(Some(0)), end.request_bytes)
+    }
+
+    fn us_until(&self, at: Instant) -> u64 {
+        u64::try_from((at - self.began).as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn charge(&self, bytes: u64) {
+        if let Some(account) = self.account() {
+            self.log.charge(account, bytes + FRAME_BYTES);
+        }
     }
 
     fn account(&self) -> Option<&Account> {
-        self.builder.redact.as_ref()?.account()
+        self.redact.as_ref()?.account()
     }
 }
 
 impl Drop for Trail {
     fn drop(&mut self) {
-        let nothing_left = self.stage == Stage::Answered(Length::Known(0));
-        let outcome = if nothing_left {
-            Outcome::Whole
-        } else {
-            Outcome::Aborted
+        let outcome = match self.stage {
+            Stage::Answered(Length::Known(0)) => Outcome::Whole,
+            _ => Outcome::Aborted,
         };
         let end = End {
             outcome,
@@ -332,6 +469,8 @@ impl Drop for Trail {
 
 /// Approximate bytes of a line beside its fields: version, number, two hashes.
 const FRAME_BYTES: u64 = 176;
+/// The cause of a refusal, in bytes.
+const MOST_CAUSE: usize = 400;
 
 #[cfg(test)]
 #[path = "trail_tests.rs"]
