@@ -828,7 +828,7 @@ fn the_document_names_every_key() {
     fs::File::open(path)
         .and_then(|mut file| file.read_to_string(&mut source))
         .expect("readable");
-    let (_, rest) = source.split_once("\nrecord! {").expect("the record");
+    let (_, rest) = source.split_once("\nRecord {").expect("the record");
     let (keys, _) = rest.split_once("\n}").expect("its end");
     let keys: Vec<&str> = keys
         .lines()

@@ -77,25 +77,21 @@ impl<T: Value> Value for &T {
     }
 }
 
-impl Value for String {
-    fn is_unset(&self) -> bool {
-        self.is_empty()
-    }
+macro_rules! texts {
+    ($($kind:ty)*) => {$(
+        impl Value for $kind {
+            fn is_unset(&self) -> bool {
+                self.is_empty()
+            }
 
-    fn write(&self, out: &mut Vec<u8>) {
-        text(self, out);
-    }
+            fn write(&self, out: &mut Vec<u8>) {
+                text(self, out);
+            }
+        }
+    )*};
 }
 
-impl Value for SmolStr {
-    fn is_unset(&self) -> bool {
-        self.is_empty()
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        text(self, out);
-    }
-}
+texts!(String SmolStr);
 
 impl Value for Cow<'static, str> {
     fn is_unset(&self) -> bool {

@@ -14,11 +14,12 @@ use tokio::sync::watch;
 
 use super::chain::Head;
 use super::error::Error;
-use super::file::{LogFile, OpenedChain};
+use super::file::LogFile;
 use super::lasting::Lasting;
 use super::memory::Memory;
 use super::record::{Record, Word};
 use super::refusals::{RefusalStop, Refusals};
+use super::scan::Scan;
 use super::share::{Account, Allowance, FreeSpace};
 use super::shared::{Durability, Promise, Shared, keep_synced};
 use super::sink::Sink;
@@ -115,7 +116,7 @@ impl Log {
         };
         let log = Self::begin(
             (None, Box::new(memory.clone())),
-            OpenedChain::none(),
+            (Scan::default(), false),
             sync,
             (unbounded, FreeSpace::of(None)),
         )?;
@@ -152,7 +153,7 @@ impl Log {
     /// `None` only if the chain's first record has not been written yet.
     #[must_use]
     pub fn head(&self) -> Option<Head> {
-        self.0.shared.lock().head()
+        self.0.shared.lock().head
     }
 
     /// Whether the log takes records now.
@@ -287,7 +288,7 @@ impl Log {
 
     fn begin(
         (path, sink): (Option<PathBuf>, Box<dyn Sink>),
-        past: OpenedChain,
+        (past, ended_elsewhere): (Scan, bool),
         sync: Durability,
         (allowance, disk): (Allowance, FreeSpace),
     ) -> Result<Self, Error> {
@@ -295,7 +296,7 @@ impl Log {
         let torn = past.torn.is_some();
         let kind = match past.head {
             None if !torn => "start",
-            _ if past.ended_elsewhere => "continue",
+            _ if ended_elsewhere => "continue",
             _ => "resume",
         };
         let writer = Writer::new(sink, chain, past.head, past.torn);
@@ -356,17 +357,6 @@ impl Drop for Handle {
         self.shared.wake.notify_one();
         if let Some(syncing) = self.syncing.take() {
             let _ = syncing.join();
-        }
-    }
-}
-
-impl OpenedChain {
-    fn none() -> Self {
-        Self {
-            chain: None,
-            head: None,
-            torn: None,
-            ended_elsewhere: false,
         }
     }
 }

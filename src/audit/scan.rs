@@ -42,6 +42,7 @@ pub(super) struct Torn {
 }
 
 /// What a file tells about its chain.
+#[derive(Default)]
 pub(super) struct Scan {
     /// The chain's id, from the first record that names it.
     pub(super) chain: Option<String>,

@@ -12,12 +12,14 @@ use super::record::Record;
 use super::refusals::RefusalTap;
 use super::scan::{TORN_END, Torn};
 use super::sink::Sink;
+use super::words::words;
 
 /// The only writer of a chain; [`super::Log`] keeps it under a lock.
 pub(super) struct Writer {
     pub(super) sink: Box<dyn Sink>,
     chain: String,
-    head: Option<Head>,
+    /// The last record written completely.
+    pub(super) head: Option<Head>,
     queue: Queue,
     line: Vec<u8>,
     torn: Option<Torn>,
@@ -104,11 +106,6 @@ impl Writer {
         }
     }
 
-    /// The last record written completely.
-    pub(super) fn head(&self) -> Option<Head> {
-        self.head
-    }
-
     /// Adds a record to the next write.
     ///
     /// # Errors
@@ -155,32 +152,32 @@ impl Writer {
 
     /// Writes all that is queued at once, after any records that the chain needs first.
     pub(super) fn flush(&mut self) {
-        let mut queue = mem::take(&mut self.queue);
-        if !queue.records.is_empty() {
-            let ready = self.prepare();
-            let first = self.next_seq();
-            let records = queue.records.iter().map(|(at, _)| &queue.bytes[at.clone()]);
-            let failed = ready.and_then(|()| self.put(records, false)).err();
-            let kept = self.next_seq() - first;
-            for (at, _) in queue
-                .records
-                .drain(..)
-                .take(kept as usize)
-                .filter(|(_, refuses)| *refuses)
-            {
-                self.refused.put(&queue.bytes[at]);
-            }
-            self.dirty |= kept > 0;
-            let flushed = Flushed {
-                first,
-                kept,
-                failed,
-            };
-            // It is new for each write.
-            let _ = mem::take(&mut queue.flushed).set(flushed);
-            queue.bytes.clear();
+        if self.queue.records.is_empty() {
+            return;
         }
-        self.queue = queue;
+        // Each write has an outcome of its own.
+        let Queue {
+            mut bytes,
+            mut records,
+            flushed,
+        } = mem::take(&mut self.queue);
+        let ready = self.prepare();
+        let first = self.next_seq();
+        let made = records.iter().map(|(at, _)| &bytes[at.clone()]);
+        let failed = ready.and_then(|()| self.put(made, false)).err();
+        let kept = self.next_seq() - first;
+        for (at, refuses) in records.drain(..).take(kept as usize) {
+            if refuses {
+                self.refused.put(&bytes[at]);
+            }
+        }
+        let _ = flushed.set(Flushed {
+            first,
+            kept,
+            failed,
+        });
+        bytes.clear();
+        (self.queue.bytes, self.queue.records) = (bytes, records);
     }
 
     /// Ensures that all promised bytes will fit later, and that the log works now.
@@ -243,9 +240,7 @@ impl Writer {
     fn put_own(&mut self, record: &Record, behind_torn: bool) -> Result<(), Error> {
         let mut bytes = Vec::new();
         record.write(&mut bytes);
-        self.put([&bytes[..]].into_iter(), behind_torn)?;
-        self.dirty = true;
-        Ok(())
+        self.put([&bytes[..]].into_iter(), behind_torn)
     }
 
     /// Seals records and writes them at once. If that fails, those that are whole are in the chain;
@@ -266,6 +261,7 @@ impl Writer {
         }
         let at = self.sink.position();
         let done = self.sink.append(&line);
+        self.dirty = true;
         match &done {
             Ok(()) => self.head = head,
             Err(short) => self.tear(at, &line[..short.written]),
@@ -331,15 +327,7 @@ impl Writer {
     }
 }
 
-impl Cause {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Unclean => "unclean",
-            Self::Refused => "refused",
-            Self::Unsynced => "unsynced",
-        }
-    }
-}
+words!(Cause { Unclean = "unclean", Refused = "refused", Unsynced = "unsynced" });
 
 /// Room for the rest of a line: more than its braces, version, number, two hashes and line feed
 /// need.
