@@ -32,6 +32,10 @@ pub mod session;
 pub mod control;
 pub mod export;
 
+pub mod config;
+
+// The gateway that runs: its sessions, listeners, logins and reloads.
+mod app;
+
 // The top: what a person types.
 pub mod cli;
-pub mod config;

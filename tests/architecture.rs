@@ -22,7 +22,7 @@ const LEAVES: [(&str, &[&str]); 8] = [
 ];
 
 /// The modules of the program, each with what it may use: of its modules, and of the crates.
-const MODULES: [(&str, &[&str]); 13] = [
+const MODULES: [(&str, &[&str]); 14] = [
     ("files", &["names", "launch"]),
     ("state", &["names", "files"]),
     ("intercept", &["names", "message", "body", "audit"]),
@@ -120,6 +120,29 @@ const MODULES: [(&str, &[&str]); 13] = [
         ],
     ),
     (
+        "app",
+        &[
+            "names",
+            "files",
+            "state",
+            "message",
+            "body",
+            "audit",
+            "intercept",
+            "session",
+            "policy",
+            "credential",
+            "origin",
+            "gateway",
+            "control",
+            "export",
+            "config",
+            "launch",
+            // Until the room `grant` has what it takes from there.
+            "cli",
+        ],
+    ),
+    (
         "cli",
         &[
             "names",
@@ -137,6 +160,7 @@ const MODULES: [(&str, &[&str]); 13] = [
             "control",
             "export",
             "config",
+            "app",
             "launch",
             "escape",
         ],

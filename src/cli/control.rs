@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::app::App;
 use super::failure::{Code, Failure};
 use super::reloading::Applied;
-use super::{client_environment, grant, granting, serving, settling};
+use super::{client_environment, generation, grant, granting, serving, settling};
 use crate::config::state;
 use crate::control::{
     About, AllowRequest, ClientEnvironment, Control, ControlRefusal, ControlSocket, GrantedRule,
@@ -23,7 +23,6 @@ use crate::control::{
 };
 use crate::gateway::chain;
 use crate::names::{CredentialName, SessionId};
-use crate::policy::{Operators, Source};
 use crate::session::SessionStatus;
 
 /// Where the outcome of a reload goes.
@@ -105,7 +104,7 @@ impl BoundControl {
         app: &Arc<App>,
         tell: Option<TellReload>,
     ) -> Result<Option<OpenControl>, Failure> {
-        let permitted = operators(app.config.control.policy.as_ref())?;
+        let permitted = generation::operators(app.config.control.policy.as_ref())?;
         app.operators.store(Arc::new(permitted));
         let Self { kind, socket, port } = self;
         if socket.is_none() && port.is_none() {
@@ -146,28 +145,6 @@ fn serve(
         stop: Some(stop),
         thread: Some(thread),
     }))
-}
-
-/// Reads the policies for operators.
-///
-/// # Errors
-/// Returns a [`Failure`] with every problem.
-pub(super) fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> {
-    let Some(path) = policy else {
-        return Ok(Operators::everything());
-    };
-    let refused = |problems: crate::policy::Problems| {
-        Failure::usage("the policies for operators are refused")
-            .because(problems.to_string())
-            .next("see docs/control.md")
-    };
-    let text: Vec<String> = Source::read(path)
-        .map_err(refused)?
-        .into_iter()
-        .map(|source| source.text)
-        .collect();
-    let source = Source::new(path.display().to_string(), text.join("\n"));
-    Operators::load(&source).map_err(refused)
 }
 
 fn bind_port(address: SocketAddr) -> Result<TcpListener, Failure> {

@@ -162,7 +162,7 @@ fn of(app: &App, denied: &Proposal) -> Denial {
 
 /// Leaves out of granted rules those that were granted elsewhere and permit what a person refused
 /// here, and says so. What `allowed` has is granted here. Returns whether there was one.
-pub(super) fn withhold(app: &App, granted: &mut [Source], allowed: &[Source]) -> bool {
+pub(crate) fn withhold(app: &App, granted: &mut [Source], allowed: &[Source]) -> bool {
     let mut denied = app.shared.proposals.all();
     denied.retain(|one| one.state == ProposalState::Refused);
     if denied.is_empty() {

@@ -13,6 +13,7 @@ use super::client_environment::no_proxy;
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
 use super::gateways::{ChosenGateway, in_path};
+use super::publishing::unquoted;
 use super::resolve::ResolvedConfig;
 use super::shell_loans::ShellLoans;
 use super::terminal::Terminal;
@@ -181,49 +182,6 @@ fn phantoms(file: &Path, known: &[&str]) -> Result<BTreeMap<String, String>, Fai
     lines.map(line).collect()
 }
 
-/// Returns one line for the phantom file. The value is written as it is, except a multi-line
-/// private key: it is in double quotes, with `\n` for each line end, as readers of such files
-/// expect.
-pub(super) fn quoted(name: &str, value: &str) -> String {
-    if !value.starts_with('"') && !value.contains(char::is_control) {
-        return format!("{name}={value}\n");
-    }
-    let escaped: String = value
-        .chars()
-        .map(|char| match char {
-            '\n' => String::from("\\n"),
-            '\r' => String::from("\\r"),
-            '\\' | '"' => format!("\\{char}"),
-            other => String::from(other),
-        })
-        .collect();
-    format!("{name}=\"{escaped}\"\n")
-}
-
-fn unquoted(value: &str) -> String {
-    let Some(inner) = value
-        .strip_prefix('"')
-        .and_then(|rest| rest.strip_suffix('"'))
-    else {
-        return value.to_owned();
-    };
-    let mut chars = inner.chars();
-    let mut text = String::with_capacity(inner.len());
-    while let Some(char) = chars.next() {
-        let char = match char {
-            '\\' => match chars.next() {
-                Some('n') => '\n',
-                Some('r') => '\r',
-                Some(other) => other,
-                None => '\\',
-            },
-            other => other,
-        };
-        text.push(char);
-    }
-    text
-}
-
 impl EnvFormat {
     fn line(self, name: &str, value: &str) -> Result<String, Failure> {
         let plain = name
@@ -332,19 +290,5 @@ mod tests {
             String::from_utf8(output.stdout).unwrap(),
             format!("{value}.")
         );
-    }
-
-    #[test]
-    fn a_line_of_the_file_of_phantoms_reads_as_it_was_written() {
-        for (value, wanted) in [
-            ("ghp_x\\n", "N=ghp_x\\n\n"),
-            ("a\n\\\"b\r\n", "N=\"a\\n\\\\\\\"b\\r\\n\"\n"),
-            ("\"", "N=\"\\\"\"\n"),
-        ] {
-            let line = quoted("N", value);
-            assert_eq!(line, wanted);
-            let (_, read) = line.trim_end().split_once('=').unwrap();
-            assert_eq!(unquoted(read), value);
-        }
     }
 }

@@ -245,7 +245,7 @@ impl Exec {
 
     /// Reads the configuration, with the project's file that `found` finds.
     fn config(&self, found: FindProjectFile) -> Result<Config, Failure> {
-        let known = &super::presets::known_variable;
+        let known = &super::flags::known_variable;
         let is_out = self.no_project || self.run.names_file();
         let file = match is_out {
             true => Ok(None),

@@ -151,7 +151,7 @@ pub(super) fn pruned(text: &str) -> String {
 }
 
 /// Leaves out of a source what has ended. All else stays where it is.
-pub(super) fn leave_out_ended(source: &mut Source) {
+pub(crate) fn leave_out_ended(source: &mut Source) {
     for ended in RuleGrant::all_ending(&source.text)
         .into_iter()
         .filter(RuleGrant::is_over)

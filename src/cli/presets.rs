@@ -42,13 +42,6 @@ impl Presets {
     }
 }
 
-/// Returns the preset of a variable that clients read a credential from, such as `github` for
-/// `GITHUB_TOKEN`.
-#[must_use]
-pub(super) fn known_variable(variable: &str) -> Option<String> {
-    preset::of_variable(variable).map(|(preset, _)| preset.name.clone())
-}
-
 fn list(terminal: &Terminal) {
     if terminal.json() {
         return terminal.document(&preset::all().map(document).collect::<Vec<_>>());

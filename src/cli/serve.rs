@@ -110,7 +110,7 @@ impl Serve {
     fn config(&self, terminal: &Terminal) -> Result<Config, Failure> {
         let mut config = self
             .run
-            .config(&SandboxFlags::default(), &super::presets::known_variable)?;
+            .config(&SandboxFlags::default(), &super::flags::known_variable)?;
         config.granted = config.file.as_deref().map(generation::granted_beside);
         terminal.warn(&config.warnings);
         note_former_grants(&config, terminal);

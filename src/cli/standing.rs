@@ -8,23 +8,23 @@ use crate::policy::Source;
 
 /// The granted rules that are in force here, and so stand whatever a person refuses afterwards.
 #[derive(Default)]
-pub(super) struct StandingRules(Mutex<HashSet<String>>);
+pub(crate) struct StandingRules(Mutex<HashSet<String>>);
 
 impl StandingRules {
     /// Those that are about to be in force.
-    pub(super) fn of(granted: &[Source]) -> Self {
+    pub(crate) fn of(granted: &[Source]) -> Self {
         let standing = Self::default();
         standing.follow(granted);
         standing
     }
 
     /// Follows the granted rules of a generation that is in force.
-    pub(super) fn follow(&self, granted: &[Source]) {
+    pub(crate) fn follow(&self, granted: &[Source]) {
         *self.0.lock() = rules(granted);
     }
 
     /// Whether a rule is among them.
-    pub(super) fn has(&self, rule: &str) -> bool {
+    pub(crate) fn has(&self, rule: &str) -> bool {
         self.0.lock().contains(rule)
     }
 }

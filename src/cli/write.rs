@@ -18,7 +18,7 @@ pub fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
 
 /// A file that was written as `NAME.new`, beside the one that it replaces. It is removed if it is
 /// dropped.
-pub(super) struct WrittenFile {
+pub(crate) struct WrittenFile {
     path: PathBuf,
     beside: PathBuf,
 }
@@ -30,7 +30,7 @@ impl WrittenFile {
     ///
     /// # Errors
     /// Returns a [`Failure`] that names the file.
-    pub(super) fn new(path: &Path, content: &[u8], mode: u32) -> Result<Option<Self>, Failure> {
+    pub(crate) fn new(path: &Path, content: &[u8], mode: u32) -> Result<Option<Self>, Failure> {
         if holds(path, content).is_ok_and(|holds| holds) {
             return Ok(None);
         }
@@ -68,7 +68,7 @@ impl WrittenFile {
     ///
     /// # Errors
     /// As [`WrittenFile::new`].
-    pub(super) fn replace(self) -> Result<(), Failure> {
+    pub(crate) fn replace(self) -> Result<(), Failure> {
         let replaced = std::fs::rename(&self.beside, &self.path);
         replaced.map_err(|error| unwritten(&self.path, &error))
     }

@@ -1,0 +1,6 @@
+//! The listeners of `serve`: bound, changed by a reload, and what their clients need.
+
+pub(crate) mod bind;
+pub(crate) mod change;
+pub(crate) mod listeners;
+pub(crate) mod publish;

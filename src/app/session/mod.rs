@@ -1,0 +1,7 @@
+//! Sessions that outlive the process: their records, their key, and their renewal.
+
+pub(crate) mod key;
+pub(crate) mod opened;
+pub(crate) mod recalled;
+pub(crate) mod renewal;
+pub(crate) mod store;
