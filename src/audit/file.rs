@@ -232,6 +232,10 @@ impl Durable for Directory {
     fn sync(&self) -> io::Result<()> {
         self.0.sync_all()
     }
+
+    fn is_moved(&self) -> bool {
+        false
+    }
 }
 
 /// Opens the file and finds the end of its chain.

@@ -16,6 +16,7 @@ mod file;
 mod find;
 mod lasting;
 mod log;
+#[cfg(test)]
 mod memory;
 mod private;
 mod read;
@@ -40,7 +41,6 @@ pub use error::Error;
 pub use file::files;
 pub use find::{Found, chain_of, find};
 pub use log::{Event, Log, Settings};
-pub use memory::Memory;
 pub use read::{Follower, read};
 pub use record::{Injected, PhaseTimes, Record, Text, Word};
 pub use redact::Redact;

@@ -16,7 +16,6 @@ use super::chain::Head;
 use super::error::Error;
 use super::file::LogFile;
 use super::lasting::Lasting;
-use super::memory::Memory;
 use super::record::{Record, Word};
 use super::refusals::{RefusalStop, Refusals};
 use super::scan::Scan;
@@ -64,7 +63,7 @@ pub struct Event<'a> {
 pub struct Log(Arc<Handle>);
 
 struct Handle {
-    /// The file; `None` in memory.
+    /// The file; `None` in a test's memory.
     path: Option<PathBuf>,
     shared: Arc<Shared>,
     syncing: Option<JoinHandle<()>>,
@@ -104,25 +103,6 @@ impl Log {
         )
     }
 
-    /// Creates a log in memory, and a view through which a test reads it.
-    ///
-    /// # Errors
-    /// [`Error::Start`] if the system provides no random bytes or no thread.
-    pub fn memory(sync: Durability) -> Result<(Self, Memory), Error> {
-        let memory = Memory::default();
-        let unbounded = Allowance {
-            burst: u64::MAX,
-            per_second: u64::MAX,
-        };
-        let log = Self::begin(
-            (None, Box::new(memory.clone())),
-            (Scan::default(), false),
-            sync,
-            (unbounded, FreeSpace::of(None)),
-        )?;
-        Ok((log, memory))
-    }
-
     /// Changes how durable records are, the size of files, and how much one session may write. The
     /// path stays.
     pub fn change(&self, settings: &Settings) {
@@ -135,7 +115,7 @@ impl Log {
         shared.lock().sink.rotate_at(rotate_bytes);
     }
 
-    /// The file that it appends to; `None` for a log in memory.
+    /// The file that it appends to; `None` for a test's log in memory.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
@@ -286,7 +266,7 @@ impl Log {
         self.0.shared.with(Writer::lose);
     }
 
-    fn begin(
+    pub(super) fn begin(
         (path, sink): (Option<PathBuf>, Box<dyn Sink>),
         (past, ended_elsewhere): (Scan, bool),
         sync: Durability,

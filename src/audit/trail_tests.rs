@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::*;
-use crate::{Durability, Memory, Record};
+use crate::memory::Memory;
+use crate::{Durability, Record};
 use proptest::prelude::*;
 
 fn wait<T>(work: impl Future<Output = T>) -> T {

@@ -238,20 +238,13 @@ impl Verifier<'_> {
     }
 
     fn recovery(&mut self, path: &Path, line: u64, record: &Record, gap: Option<Gap>) {
-        let claimed = record
-            .torn_at
-            .zip(record.torn_bytes)
-            .zip(record.torn_sha256.as_deref());
-        let stands = gap
-            .as_ref()
-            .map(|gap| ((gap.torn.at, gap.torn.bytes), gap.torn.sha256()));
-        let ends = gap.as_ref().is_some_and(|gap| gap.holds_back);
-        let accounted = match (claimed, &stands) {
-            (None, None) => true,
-            (Some((place, hash)), Some((found, sha256))) if ends => {
-                place == *found && hash == sha256
-            }
-            _ => false,
+        let claimed = record.torn_at.zip(record.torn_bytes);
+        let claimed = claimed.zip(record.torn_sha256.clone());
+        let accounted = match &gap {
+            Some(Gap {
+                torn, holds_back, ..
+            }) => *holds_back && claimed == Some(((torn.at, torn.bytes), torn.sha256())),
+            None => claimed.is_none(),
         };
         if !accounted {
             let at = gap.map_or(line, |gap| gap.line);
@@ -272,11 +265,8 @@ impl Verifier<'_> {
         if line == 0 {
             self.problem(last, 1, Fault::Empty);
         }
-        if let Some(head) = self
-            .expected
-            .head
-            .filter(|head| !self.head_seen && self.expected.base != Some(*head))
-        {
+        let Expected { base, head } = self.expected;
+        if let Some(head) = head.filter(|_| !self.head_seen && base != head) {
             self.problem(last, line, Fault::HeadMissing(head));
         }
         self.report
