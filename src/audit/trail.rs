@@ -28,7 +28,12 @@ use gateway_names::{CredentialName, ExchangeId, PolicyId, ReasonCode, SessionId}
 pub struct Trail {
     log: Log,
     id: ExchangeId,
-    record: Box<Record>,
+    draft: Box<Draft>,
+}
+
+/// What moves with an exchange only as a pointer.
+struct Draft {
+    record: Record,
     redact: Option<Arc<dyn Redact>>,
     phase: Phase,
     began: Instant,
@@ -63,16 +68,19 @@ impl Trail {
             entry: Some(entry.into()),
             ..Record::now("exchange")
         };
-        Self {
-            log: log.clone(),
-            id,
-            record: Box::new(record),
+        let draft = Draft {
+            record,
             redact: None,
             phase: Phase::Accept,
             began: Instant::now(),
             stage: Stage::Open,
             promised: 0,
             unrecorded: Some(log.unrecorded()),
+        };
+        Self {
+            log: log.clone(),
+            id,
+            draft: Box::new(draft),
         }
     }
 
@@ -85,17 +93,17 @@ impl Trail {
     /// When it began.
     #[must_use]
     pub fn began(&self) -> Instant {
-        self.began
+        self.draft.began
     }
 
     /// Records that a phase is reached now, and returns the time. An earlier phase than the current
     /// one is not recorded.
     pub fn reach(&mut self, phase: Phase) -> Instant {
         let now = Instant::now();
-        if phase > self.phase {
-            self.phase = phase;
+        if phase > self.draft.phase {
+            self.draft.phase = phase;
             let after = self.us_until(now);
-            if let Some(time) = self.record.us.of(phase) {
+            if let Some(time) = self.draft.record.us.of(phase) {
                 *time = Some(after);
             }
         }
@@ -107,8 +115,8 @@ impl Trail {
     ///
     /// Also covers what was noted before, because texts are redacted when the record is written.
     pub fn session(&mut self, session: &SessionId, redact: Arc<dyn Redact>) {
-        self.record.session = Some(session.as_str().into());
-        self.redact = Some(redact);
+        self.draft.record.session = Some(session.as_str().into());
+        self.draft.redact = Some(redact);
     }
 
     /// Checks that the session may write one more record. Call it once the session is set, before
@@ -123,51 +131,51 @@ impl Trail {
         let Some(account) = self.account() else {
             return Ok(());
         };
-        let admitted = self.log.admit(account, self.began);
+        let admitted = self.log.admit(account, self.draft.began);
         if admitted.is_err() {
             account.suppress(1);
-            self.stage = Stage::Closed;
+            self.draft.stage = Stage::Closed;
         }
         admitted
     }
 
     /// Notes where the client connected from.
     pub fn client(&mut self, address: Option<SocketAddr>) {
-        self.record.client = address;
+        self.draft.record.client = address;
     }
 
     /// Notes the client's protocol.
     pub fn protocol(&mut self, version: Version) {
-        self.record.protocol = Some(protocol_name(version).into());
+        self.draft.record.protocol = Some(protocol_name(version).into());
     }
 
     /// Notes the client's trace, if the field is well-formed.
     pub fn traceparent(&mut self, field: impl AsRef<[u8]>) {
         let field = field.as_ref();
-        self.record.traceparent = kept(field).filter(|_| is_trace(field));
+        self.draft.record.traceparent = kept(field).filter(|_| is_trace(field));
     }
 
     /// Notes the method, as bytes because a refused one may be anything.
     pub fn method(&mut self, method: impl AsRef<[u8]>) {
-        self.record.method = kept(method.as_ref());
+        self.draft.record.method = kept(method.as_ref());
     }
 
     /// Notes the target's scheme.
     pub fn scheme(&mut self, scheme: &'static str) {
-        self.record.scheme = Some(scheme.into());
+        self.draft.record.scheme = Some(scheme.into());
     }
 
     /// Notes the canonical host and the port.
     pub fn authority(&mut self, host: impl AsRef<[u8]>, port: u16) {
-        self.record.host = kept(host.as_ref());
-        self.record.port = Some(port);
+        self.draft.record.host = kept(host.as_ref());
+        self.draft.record.port = Some(port);
     }
 
     /// Notes the canonical path, without the query.
     pub fn path(&mut self, path: impl AsRef<[u8]>) {
         let path = path.as_ref();
-        self.record.path = kept(path);
-        self.record.path_bytes = (path.len() > MOST_PATH).then_some(path.len() as u64);
+        self.draft.record.path = kept(path);
+        self.draft.record.path_bytes = (path.len() > MOST_PATH).then_some(path.len() as u64);
     }
 
     /// Returns the method and the path as the record shows them; `None` unless both were noted.
@@ -175,16 +183,16 @@ impl Trail {
     pub fn request(&self) -> Option<(String, String)> {
         let shown = |text: &Option<Text>, most| {
             let mut text = text.clone()?;
-            show(&mut text, most, self.redact.as_deref());
+            show(&mut text, most, self.draft.redact.as_deref());
             Some(text.into())
         };
-        let method = shown(&self.record.method, MOST_METHOD)?;
-        Some((method, shown(&self.record.path, MOST_PATH)?))
+        let method = shown(&self.draft.record.method, MOST_METHOD)?;
+        Some((method, shown(&self.draft.record.path, MOST_PATH)?))
     }
 
     /// Notes the parameter names of a raw query (`a=1&b`), never a value.
     pub fn query(&mut self, query: impl AsRef<[u8]>) {
-        let record = &mut self.record;
+        let record = &mut self.draft.record;
         (record.query, record.query_more) = (Vec::new(), None);
         let pairs = query.as_ref().split(|&byte| byte == b'&');
         for pair in pairs.filter(|pair| !pair.is_empty()) {
@@ -195,62 +203,63 @@ impl Trail {
 
     /// Notes policy's decision, the policies behind it and their generation.
     pub fn decide(&mut self, decision: Decision, policies: &Arc<[PolicyId]>, generation: u64) {
-        self.record.decision = Some(decision.name().into());
-        self.record.generation = Some(generation);
-        (self.record.policies, self.record.policies_more) = listed(policies, PolicyId::as_str);
+        self.draft.record.decision = Some(decision.name().into());
+        self.draft.record.generation = Some(generation);
+        (self.draft.record.policies, self.draft.record.policies_more) =
+            listed(policies, PolicyId::as_str);
     }
 
     /// Notes the names of the content facts that the decision read, never a value.
     pub fn facts(&mut self, names: &[String]) {
-        (self.record.facts, self.record.facts_more) = listed(names, String::as_str);
+        (self.draft.record.facts, self.draft.record.facts_more) = listed(names, String::as_str);
     }
 
     /// Notes that a credential was placed in the request.
     pub fn lend(&mut self, credential: &CredentialName, place: &Text) {
         let lent = Injected::new(credential, place.clone());
-        let record = &mut self.record;
+        let record = &mut self.draft.record;
         push(&mut record.lent, &mut record.lent_more, MOST_LISTED, lent);
     }
 
     /// Notes that no policy lent a credential to the request.
     pub fn withhold(&mut self, credential: &CredentialName, place: &str) {
         let place = kept(place.as_bytes()).unwrap_or_default();
-        self.record.unlent = Some(Injected::new(credential, place));
+        self.draft.record.unlent = Some(Injected::new(credential, place));
     }
 
     /// Notes the address of the connection to the origin, and its protocol.
     pub fn dialled(&mut self, address: SocketAddr, protocol: Version) {
-        self.record.dialled = Some(address);
-        self.record.origin_protocol = Some(protocol_name(protocol).into());
+        self.draft.record.dialled = Some(address);
+        self.draft.record.origin_protocol = Some(protocol_name(protocol).into());
     }
 
     /// Notes the address of the connection that the answer came on: a second one, if the first
     /// failed before an answer.
     pub fn answered_by(&mut self, address: SocketAddr) {
-        self.record.dialled = Some(address);
+        self.draft.record.dialled = Some(address);
     }
 
     /// Notes the origin's status, and that [`Phase::Answer`] is reached now. Returns the time.
     pub fn origin_answered(&mut self, status: u16) -> Instant {
-        self.record.origin_status = Some(status);
+        self.draft.record.origin_status = Some(status);
         self.reach(Phase::Answer)
     }
 
     /// Notes why the exchange is refused, and who is at fault.
     pub fn refuse(&mut self, reason: ReasonCode) {
-        self.record.reason = Some(reason.as_str().into());
-        self.record.blame = Some(reason.blame().as_str().into());
+        self.draft.record.reason = Some(reason.as_str().into());
+        self.draft.record.blame = Some(reason.blame().as_str().into());
     }
 
     /// Notes in words what failed. They hold no text from the request or the origin.
     pub fn cause(&mut self, mut words: String) {
         words.truncate(words.floor_char_boundary(MOST_CAUSE));
-        self.record.cause = Some(words.into());
+        self.draft.record.cause = Some(words.into());
     }
 
     /// Notes the length of the request content, as announced or counted.
     pub fn request_bytes(&mut self, bytes: u64) {
-        self.record.request_bytes = Some(bytes);
+        self.draft.record.request_bytes = Some(bytes);
     }
 
     /// Reserves room for this exchange's record. Call it before the first byte goes to the origin.
@@ -260,10 +269,10 @@ impl Trail {
     /// # Errors
     /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the log cannot take a record now.
     pub fn reserve(&mut self) -> Result<(), Error> {
-        if self.promised == 0 {
-            let bytes = most_bytes(&mut self.record);
+        if self.draft.promised == 0 {
+            let bytes = most_bytes(&mut self.draft.record);
             self.log.promise(bytes)?;
-            self.promised = bytes;
+            self.draft.promised = bytes;
         }
         Ok(())
     }
@@ -283,17 +292,17 @@ impl Trail {
     /// # Errors
     /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the record is not kept.
     pub async fn answer(&mut self, status: u16, length: Length) -> Result<(), Error> {
-        if !matches!(self.stage, Stage::Open | Stage::Refused) {
+        if !matches!(self.draft.stage, Stage::Open | Stage::Refused) {
             return Ok(());
         }
         if let Length::Known(bytes) = length {
-            self.record.response_bytes = Some(bytes);
+            self.draft.record.response_bytes = Some(bytes);
         }
-        self.stage = Stage::Refused;
+        self.draft.stage = Stage::Refused;
         self.finish(Some(status), Outcome::Answered);
-        let refuses = self.record.reason.is_some();
-        self.stage = Stage::Queued(length, self.log.queue(&self.record, refuses)?);
-        let unrecorded = self.unrecorded.take();
+        let refuses = self.draft.record.reason.is_some();
+        self.draft.stage = Stage::Queued(length, self.log.queue(&self.draft.record, refuses)?);
+        let unrecorded = self.draft.unrecorded.take();
         // Those of the log and of this exchange.
         if unrecorded.is_some_and(|all| Arc::strong_count(&all) > 2) {
             tokio::task::yield_now().await;
@@ -302,27 +311,27 @@ impl Trail {
         self.log
             .settle(seq)
             .await
-            .inspect_err(|_| self.stage = Stage::Unsettled)
+            .inspect_err(|_| self.draft.stage = Stage::Unsettled)
     }
 
     /// What became of a queued record. Writes it, with all that are queued, if nobody else did.
     fn written(&mut self) -> Result<u64, Error> {
-        let (length, queued) = match std::mem::replace(&mut self.stage, Stage::Refused) {
+        let (length, queued) = match std::mem::replace(&mut self.draft.stage, Stage::Refused) {
             Stage::Queued(length, queued) => (length, queued),
             other => {
-                self.stage = other;
+                self.draft.stage = other;
                 return Ok(0);
             }
         };
         let flushed = self.log.flushed(&queued);
         if queued.place < flushed.kept {
             self.charge(queued.bytes);
-            self.stage = Stage::Unsettled;
+            self.draft.stage = Stage::Unsettled;
         }
         if let Some(error) = &flushed.failed {
             return Err(error.clone());
         }
-        self.stage = Stage::Answered(length);
+        self.draft.stage = Stage::Answered(length);
         Ok(flushed.first + queued.place)
     }
 
@@ -334,18 +343,18 @@ impl Trail {
     pub fn end(&mut self, end: End) -> Result<(), Error> {
         // What becomes of a queued record decides what its end must say.
         let _ = self.written();
-        let stage = std::mem::replace(&mut self.stage, Stage::Closed);
+        let stage = std::mem::replace(&mut self.draft.stage, Stage::Closed);
         let done = match stage {
             Stage::Closed => Ok(()),
             Stage::Open => {
-                let record = &mut self.record;
+                let record = &mut self.draft.record;
                 record.request_bytes = end.request_bytes.or(record.request_bytes);
                 record.reason = record.reason.take().or(end.reason.map(Word::Borrowed));
                 self.write(None, Outcome::Aborted)
             }
             Stage::Refused => {
                 self.refuse(ReasonCode::AuditUnavailable);
-                self.record.response_bytes = None;
+                self.draft.record.response_bytes = None;
                 self.write(Some(503), Outcome::Answered)
             }
             Stage::Answered(length) if self.said_all(length, &end) => Ok(()),
@@ -367,12 +376,12 @@ impl Trail {
 
     fn write(&mut self, status: Option<u16>, outcome: Outcome) -> Result<(), Error> {
         self.finish(status, outcome);
-        self.append(&self.record, self.record.reason.is_some())
+        self.append(&self.draft.record, self.draft.record.reason.is_some())
     }
 
     /// Writes the `end` record. Unless the content was whole, it names the request.
     fn write_end(&self, status: Option<u16>, end: End) -> Result<(), Error> {
-        let known = &self.record;
+        let known = &self.draft.record;
         let about = match end.outcome {
             Outcome::Whole => Record::now("end"),
             _ => Record {
@@ -408,12 +417,12 @@ impl Trail {
 
     /// Completes the `exchange` record. Redacts each client text first, then cuts it.
     fn finish(&mut self, status: Option<u16>, outcome: Outcome) {
-        for (text, most) in texts(&mut self.record) {
-            show(text, most, self.redact.as_deref());
+        for (text, most) in texts(&mut self.draft.record) {
+            show(text, most, self.draft.redact.as_deref());
         }
         let total = self.us_until(Instant::now());
-        let record = &mut self.record;
-        record.phase = Some(self.phase.name().into());
+        let record = &mut self.draft.record;
+        record.phase = Some(self.draft.phase.name().into());
         record.status = status;
         record.outcome = Some(outcome.name().into());
         record.us.total = Some(total);
@@ -423,7 +432,7 @@ impl Trail {
     fn said_all(&self, length: Length, end: &End) -> bool {
         let as_announced =
             |said: Option<u64>, counted: Option<u64>| counted.is_none() || counted == said;
-        let record = &self.record;
+        let record = &self.draft.record;
         matches!(length, Length::Known(_))
             && end.outcome == Outcome::Whole
             && end.scrubbed == 0
@@ -432,7 +441,7 @@ impl Trail {
     }
 
     fn us_until(&self, at: Instant) -> u64 {
-        u64::try_from((at - self.began).as_micros()).unwrap_or(u64::MAX)
+        u64::try_from((at - self.draft.began).as_micros()).unwrap_or(u64::MAX)
     }
 
     fn charge(&self, bytes: u64) {
@@ -442,13 +451,13 @@ impl Trail {
     }
 
     fn account(&self) -> Option<&Account> {
-        self.redact.as_ref()?.account()
+        self.draft.redact.as_ref()?.account()
     }
 }
 
 impl Drop for Trail {
     fn drop(&mut self) {
-        let outcome = match self.stage {
+        let outcome = match self.draft.stage {
             Stage::Answered(Length::Known(0)) => Outcome::Whole,
             _ => Outcome::Aborted,
         };
@@ -461,8 +470,8 @@ impl Drop for Trail {
         };
         // If the record cannot be written now, the next one that can be written counts it.
         let _ = self.end(end);
-        if self.promised > 0 {
-            self.log.release(self.promised);
+        if self.draft.promised > 0 {
+            self.log.release(self.draft.promised);
         }
     }
 }
