@@ -39,7 +39,7 @@ use crate::config::{self, Config, SandboxDns};
 use crate::credential::{IssueFailure, StoreError};
 use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::intercept::{CaSettings, SessionCa};
-use crate::launch::Entrance;
+use crate::launch::JoinSender;
 use crate::message::Host;
 use crate::names::{CredentialName, SessionId};
 use crate::origin::OriginRule;
@@ -68,7 +68,7 @@ pub struct App {
     /// What the command keeps of its home.
     pub(crate) kept_home: Option<KeptHome>,
     /// The way into the sandbox, once its command may run.
-    pub(crate) entrance: OnceLock<Entrance>,
+    pub(crate) join_sender: OnceLock<JoinSender>,
     /// The store of sessions, opened with the first of them.
     keeper: OnceCell<Keeper>,
     /// The granted rules that no refusal of a person leaves out.
@@ -119,7 +119,7 @@ impl App {
             exports: Exports::default(),
             keeping: Keeping::Nothing,
             kept_home: None,
-            entrance: OnceLock::new(),
+            join_sender: OnceLock::new(),
             keeper: OnceCell::new(),
             standing,
             revocations: KeptRevocations::default(),

@@ -287,11 +287,11 @@ impl Operations for AppOperations {
 
     async fn enter(&self, _session: &SessionId, socket: &Path) -> Result<(), ControlRefusal> {
         // A gateway with a sandbox has one session.
-        let entrance = self.app.entrance.get().ok_or_else(|| {
+        let join_sender = self.app.join_sender.get().ok_or_else(|| {
             ControlRefusal::new(StatusCode::CONFLICT, "the session has no sandbox to enter")
                 .because("it is one of `gateway serve`, or its command is not yet started")
         })?;
-        entrance.admit(socket).map_err(|error| {
+        join_sender.admit(socket).map_err(|error| {
             let what = "the sandbox cannot be entered";
             ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, what).because(chain(&error))
         })

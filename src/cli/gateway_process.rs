@@ -17,8 +17,8 @@ use crate::intercept::nss;
 use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
 use crate::launch::enroll::{GatewayEnd, Listeners, Ready};
 use crate::launch::home_files::HomeFile;
-use crate::launch::repository::Inspection;
-use crate::launch::{self, Entrance, First};
+use crate::launch::repository::RepositoryCheck;
+use crate::launch::{self, First, JoinSender};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
 use crate::session::Session;
 
@@ -39,9 +39,9 @@ pub fn serve_on(
     // process.
     rustix::process::setsid()
         .map_err(|error| Failure::new("cannot leave the terminal").because(error.to_string()))?;
-    let mut inspection = None;
+    let mut check = None;
     let served = app.map(Into::into).and_then(|app| {
-        match runtime.block_on(sandbox(&gateway, &app, &mut inspection)) {
+        match runtime.block_on(sandbox(&gateway, &app, &mut check)) {
             Ok(started) => Ok((app, started)),
             Err(failure) => {
                 runtime.block_on(serving::close(&app.shared));
@@ -50,8 +50,8 @@ pub fn serve_on(
             }
         }
     });
-    let sweep = |inspection: Option<Inspection>| {
-        let ended = inspection.map(Inspection::end);
+    let sweep = |check: Option<RepositoryCheck>| {
+        let ended = check.map(RepositoryCheck::end);
         ended.unwrap_or_default()
     };
     match served {
@@ -76,7 +76,7 @@ pub fn serve_on(
             lived?;
             launch::await_end(&first, END_WITHIN);
             // First of all: until then, git on the host may obey what the command wrote.
-            let left = sweep(inspection);
+            let left = sweep(check);
             terminal.iter().for_each(|terminal| terminal.reset());
             if let Some(kept) = &app.kept_home {
                 kept.end(&phantoms(&app), terminal);
@@ -96,7 +96,7 @@ pub fn serve_on(
             if gateway.refuse(&failure.sent()).is_ok() {
                 runtime.block_on(gone(gateway));
             }
-            sweep(inspection.or_else(|| Inspection::adopt(std::io::stdout())));
+            sweep(check.or_else(|| RepositoryCheck::adopt(std::io::stdout())));
             Ok(Code::Failed)
         }
     }
@@ -115,7 +115,7 @@ fn tell(outcome: Result<Applied, Failure>) {
 async fn sandbox(
     gateway: &GatewayEnd,
     app: &Arc<App>,
-    inspection: &mut Option<Inspection>,
+    check: &mut Option<RepositoryCheck>,
 ) -> Result<(First, Arc<Worker>, Option<control::OpenControl>), Failure> {
     let id = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
@@ -141,18 +141,18 @@ async fn sandbox(
     // Before anything can reload.
     app.exports.start(&app.shared, &app.config, false)?;
     let control = control::bind(app, "exec")?.serve(app, None)?;
-    *inspection = Inspection::adopt(std::io::stdout());
-    if let Some(inspection) = inspection {
+    *check = RepositoryCheck::adopt(std::io::stdout());
+    if let Some(check) = check {
         let sandbox = First::of(hello.pid)
             .map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
-        inspection.begin(move || sandbox.kill()).map_err(|error| {
+        check.begin(move || sandbox.kill()).map_err(|error| {
             Failure::new("the projects cannot be watched").because(error.to_string())
         })?;
     }
     let went = |error| Failure::new("the launcher went").because(chain(&error));
     gateway.ready(&ready).map_err(went)?;
     // Not before: the launcher takes what comes first for the answer.
-    let _ = app.entrance.set(Entrance::of(gateway).map_err(went)?);
+    let _ = app.join_sender.set(JoinSender::of(gateway).map_err(went)?);
     Ok((first, worker, control))
 }
 

@@ -8,7 +8,7 @@ use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway, in_path};
 use super::launching::not_launched;
 use super::operate::{OneSession, sessions};
-use crate::launch::{Doorway, LAUNCHER_FAILED};
+use crate::launch::{JoinListener, LAUNCHER_FAILED};
 
 /// Runs the command in the sandbox of a session, and ends as it does.
 ///
@@ -26,13 +26,13 @@ pub(super) fn enter(
         Failure::of("the sandbox cannot be entered", &error).coded(LAUNCHER_FAILED)
     };
     let folder = gateway.client.path().parent().unwrap_or("/".as_ref());
-    let doorway = Doorway::open(folder).map_err(unopened)?;
-    let asked = json!({ "socket": doorway.path() });
+    let listener = JoinListener::open(folder).map_err(unopened)?;
+    let asked = json!({ "socket": listener.path() });
     let path = format!("/v1/sessions/{}/enter", in_path(&id));
     gateway
         .post(&path, Some(&asked))
         .map_err(|failure| failure.coded(LAUNCHER_FAILED))?;
-    doorway.enter(command).map_err(not_launched)?.resume()
+    listener.join(command).map_err(not_launched)?.resume()
 }
 
 /// Returns the session's gateway and its id. A gateway's own name will do, as all sessions of

@@ -140,10 +140,10 @@ fn client(
 
 /// The secret of the client, if it has one.
 async fn secret(issuer: &Issuer) -> Result<Option<CachedSecret>, Failure> {
-    let Some(kept) = &issuer.secret else {
+    let Some(kept) = issuer.kept_secret() else {
         return Ok(None);
     };
-    let source = Stores::new([&kept.from]).source(&kept.from);
+    let source = Stores::new([kept]).source(kept);
     let read = source.resolve(None).await;
     read.map(Some).map_err(|error| {
         Failure::new("the client's secret cannot be read")

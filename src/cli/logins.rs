@@ -18,7 +18,7 @@ use super::terminal::{Terminal, safe};
 use super::{login_stores, serving};
 use crate::config::{self, Config};
 use crate::credential::login::{Issuer, Login, LoginPlace, TokenKind, Tokens, file};
-use crate::credential::{Logins, RowLogin, StoreError, Stores, preset};
+use crate::credential::{Logins, RowLogin, StoreError, Stores, UnreadRow, preset};
 use crate::files;
 use crate::names::CredentialName;
 use crate::state::{GrantId, RowName};
@@ -86,7 +86,7 @@ impl LoginsCommand {
 impl LoginName {
     async fn keep(&self, grant: Option<String>, terminal: &Terminal) -> Result<(), Failure> {
         let logins = opened(&config(&self.config)?, &[])?;
-        let (name, mut waiting) = (self.login()?, waiting(&logins).await?);
+        let (name, mut waiting) = (self.login()?, waiting(&logins, terminal).await?);
         waiting.retain(|row| {
             let of = row.name.grant.as_ref().map(ToString::to_string);
             row.login.name == name && (grant.is_none() || grant == of)
@@ -114,9 +114,9 @@ impl LoginName {
 
     async fn forget(&self, terminal: &Terminal) -> Result<(), Failure> {
         let (config, name) = (config(&self.config)?, self.login()?);
-        let rows = opened(&config, &[])?.rows().await.unwrap_or_default();
-        let mut issued: Vec<Login> = rows.into_iter().map(|row| row.login).collect();
-        issued.retain(|login| login.name == name);
+        let rows = opened(&config, &[])?.rows(|row| row.login == name).await;
+        let rows = rows.unwrap_or_default().into_iter().flatten();
+        let issued: Vec<Login> = rows.map(|row| row.login).collect();
         let forgotten = opened(&config, &issued)?.forget(&name).await;
         let forgotten = forgotten.map_err(|error| failed("nothing was forgotten", &error))?;
         if !forgotten.was_kept {
@@ -174,7 +174,7 @@ pub(super) fn offer(runtime: &Runtime, app: &App, made: &[RowName], terminal: &T
     let logins = app.shared.current().credentials.stores().logins();
     let waiting = match made.is_empty() {
         true => return,
-        false => runtime.block_on(waiting(&logins)),
+        false => runtime.block_on(waiting(&logins, terminal)),
     };
     let waiting = waiting.unwrap_or_else(|failure| {
         terminal.fail(&failure);
@@ -183,8 +183,8 @@ pub(super) fn offer(runtime: &Runtime, app: &App, made: &[RowName], terminal: &T
     for row in waiting.iter().filter(|row| made.contains(&row.name)) {
         let name = &row.login.name;
         let login = shown(name, row.tokens.account().as_deref());
-        let question =
-            format!("gateway  login    the command logged in: {login}. Keep it for later runs?");
+        let made = format!("the command logged in: {login}{}", at_issuer(&row.login));
+        let question = format!("gateway  login    {made}. Keep it for later runs?");
         match confirmed_aside(&question) {
             Some(true) => match runtime.block_on(logins.keep(&row.name)) {
                 Ok(_) => terminal.entry_of_peer("login", &format!("kept: {login}")),
@@ -199,16 +199,16 @@ pub(super) fn offer(runtime: &Runtime, app: &App, made: &[RowName], terminal: &T
                 let grant = row.name.grant.as_ref().filter(|_| same.count() > 1);
                 let grant = grant.map_or_else(String::new, |grant| format!(" --grant {grant}"));
                 let keeps = format!("`gateway logins keep {name}{grant}` keeps it for later runs");
-                let text = format!("the command logged in: {login}. {keeps}");
-                terminal.entry_of_peer("login", &text);
+                terminal.entry_of_peer("login", &format!("{made}. {keeps}"));
             }
         }
     }
 }
 
 async fn list(config: &Config, terminal: &Terminal) -> Result<(), Failure> {
-    let rows = opened(config, &[])?.rows().await;
+    let rows = opened(config, &[])?.rows(|_| true).await;
     let rows = rows.map_err(|error| failed("the logins cannot be listed", &error))?;
+    let rows = readable(rows, terminal);
     let mut all: Vec<ListedLogin> = rows.into_iter().map(ListedLogin::of_row).collect();
     all.extend(in_files(terminal));
     all.sort_by(|one, other| one.name.cmp(&other.name));
@@ -324,12 +324,28 @@ fn opened(config: &Config, issued: &[Login]) -> Result<Logins, Failure> {
 }
 
 /// What sessions logged in to and nobody kept, the oldest first.
-async fn waiting(logins: &Logins) -> Result<Vec<RowLogin>, Failure> {
-    let rows = logins.rows().await;
-    let mut rows = rows.map_err(|error| failed("the logins cannot be read", &error))?;
-    rows.retain(|row| row.name.grant.is_some());
+async fn waiting(logins: &Logins, terminal: &Terminal) -> Result<Vec<RowLogin>, Failure> {
+    let rows = logins.rows(|row| row.grant.is_some()).await;
+    let rows = rows.map_err(|error| failed("the logins cannot be read", &error))?;
+    let mut rows = readable(rows, terminal);
     rows.sort_by_key(|row| row.written);
     Ok(rows)
+}
+
+/// The rows that could be read. Says of each other why.
+fn readable(rows: Vec<Result<RowLogin, UnreadRow>>, terminal: &Terminal) -> Vec<RowLogin> {
+    let told = |why: UnreadRow| terminal.note(format!("gateway: {}", safe(&why.to_string())));
+    rows.into_iter()
+        .filter_map(|row| row.map_err(told).ok())
+        .collect()
+}
+
+/// Which server issued a login: a command may log in under any name.
+fn at_issuer(login: &Login) -> String {
+    let issuer = login.issuer.as_ref().map(|issuer| &issuer.endpoint.origin);
+    issuer.map_or_else(String::new, |origin| {
+        format!(", at {}", origin.host_field())
+    })
 }
 
 fn shown(name: &CredentialName, account: Option<&str>) -> String {
@@ -373,6 +389,15 @@ mod tests {
         let at = |seconds| moment(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(at(0).as_deref(), Some("1970-01-01T00:00:00Z"));
         assert_eq!(at(999_999_999_999_999), None);
+    }
+
+    #[test]
+    fn a_login_is_told_with_its_issuer() {
+        let login = preset::login_named("claude").and_then(|known| known.begun());
+        let login = login.unwrap();
+        assert_eq!(at_issuer(&login), ", at platform.claude.com");
+        let issuer = None;
+        assert_eq!(at_issuer(&Login { issuer, ..login }), "");
     }
 
     #[test]

@@ -84,10 +84,10 @@ impl Overview<'_> {
         lines.extend(registries::untold(self.resolved).map(|text| ("registry", text)));
         lines.extend(self.projects().map(|text| ("project", text)));
         lines.push(("home", self.home()));
-        lines.extend(listed(&self.plan.mounts.seen, " (to be read)").map(|text| ("sees", text)));
+        lines.extend(listed(&self.plan.mounts.seen, " (read-only)").map(|text| ("sees", text)));
         lines.extend(listed(&self.config.sandbox.hide, "").map(|text| ("hides", text)));
         lines.extend(self.user().map(|text| ("user", text)));
-        lines.extend(self.left_out().map(|text| ("left out", text)));
+        lines.extend(self.not_passed().map(|text| ("env", text)));
         lines
     }
 
@@ -300,15 +300,15 @@ impl Overview<'_> {
         std::iter::once(own).chain(further)
     }
 
-    /// What is visible of the home directory.
+    /// The home directory, with its visible parts.
     fn home(&self) -> String {
         let place = self.plan.mounts.home.path().display();
         let launch::Home::Own(_) = self.plan.mounts.home else {
             return format!("{place} (empty, in memory)");
         };
         let seen = match self.plan.mounts.seen_in_home_by_name().as_slice() {
-            [] => String::from("nothing of yours is seen"),
-            names => format!("of yours it sees {}, and nothing else", names.join(", ")),
+            [] => String::from("none of your files"),
+            names => format!("of your files only {}", names.join(", ")),
         };
         format!("{place} (in memory; {seen}: --see-home NAME)")
     }
@@ -321,7 +321,7 @@ impl Overview<'_> {
     }
 
     /// The variables that the command does not get and might miss.
-    fn left_out(&self) -> Option<String> {
+    fn not_passed(&self) -> Option<String> {
         let stored = &self.resolved.stored;
         let mut known = stored.iter().flat_map(|one| one.binding.variables.clone());
         let withheld = self.resolved.withheld.iter();
@@ -336,7 +336,7 @@ impl Overview<'_> {
                 VARIABLES_SHOWN
             };
             let shown = some_of(&names, most, ", ");
-            format!("{shown}; --pass-env NAME passes a variable")
+            format!("not passed: {shown}; --pass-env NAME passes a variable")
         })
     }
 

@@ -30,7 +30,7 @@ use crate::names::CredentialName;
 use crate::policy::Operation;
 use crate::session::{HasEnded, SessionStatus};
 
-/// A page of metrics, with its place among those that are being read.
+/// A page of metrics, with its place among the pages that are being read.
 struct MetricsPage {
     text: String,
     _place: OwnedSemaphorePermit,
@@ -70,7 +70,7 @@ impl<O: Operations> Control<O> {
         if head.uri.query().is_some() {
             return Err(bad("a query has no meaning here"));
         }
-        // The server has dropped a length beside it.
+        // The server has dropped a length that came with it.
         if head.headers.contains_key(TRANSFER_ENCODING) {
             return Err(bad("the content has no one length").next("send `Content-Length` alone"));
         }
@@ -228,7 +228,7 @@ impl<O: Operations> Control<O> {
                 let kept = self.operations.keep_status(id, SessionStatus::Active).await;
                 self.followed(&act, kept).await?;
                 if session.was_idle() {
-                    // What was issued to it was given back when it ended.
+                    // Its leases were given back when it ended.
                     self.shared.current().credentials.begin(id);
                 }
                 let resumed = session.resume().map_err(ended);

@@ -38,7 +38,7 @@ pub trait Operations: Send + Sync + 'static {
         is_revoked: bool,
     ) -> impl Future<Output = Result<usize, ControlRefusal>> + Send;
 
-    /// Finds the narrowest rule that allows what was refused.
+    /// Finds the narrowest rule that allows the refused request.
     fn rule(
         &self,
         asked: AllowRequest,
@@ -72,7 +72,7 @@ pub struct ClientEnvironment {
 pub struct Reloaded {
     /// The generation now in force.
     pub generation: u64,
-    /// What changed beside the policies, in words.
+    /// The changes other than those of policies, in words.
     pub changes: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ pub struct AllowRequest {
     pub policy: Option<String>,
 }
 
-/// A rule that allows what was refused.
+/// A rule that allows a refused request.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct GrantedRule {
     /// The rule, in Cedar.
@@ -122,7 +122,7 @@ pub struct GrantedRule {
     pub needs: Option<String>,
 }
 
-/// Why the gateway does not do what was asked.
+/// Why the gateway refuses an act.
 #[derive(Clone, Debug)]
 pub struct ControlRefusal {
     /// The status of the answer.

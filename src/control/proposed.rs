@@ -56,7 +56,7 @@ impl<O: Operations> Control<O> {
             let proposals = &shared.proposals;
             proposals.settle((&one.session, one.id), (from, to))
         });
-        // Somebody may have answered it meanwhile.
+        // Somebody may have answered it.
         let settled = settled
             .await
             .and_then(|one| one.ok_or_else(|| unknown(from)));

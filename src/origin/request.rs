@@ -20,7 +20,7 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// The most informational answers (1xx) to one request.
 const MOST_INFORMATIONAL: u32 = 16;
 
-/// Builds the request to write. Its framing and routing fields are made anew from what was judged.
+/// Builds the request to write. Its framing and routing fields are made from the judged request.
 /// `flooded` is cancelled when the origin sends more informational answers than that.
 pub(super) fn written(
     mut head: RequestHead,

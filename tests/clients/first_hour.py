@@ -101,19 +101,16 @@ def agent(hour, name):
     gateway = [line for line in shown.splitlines() if re.match(r"gateway  |  {10}", line) and "refused" not in line]
     hour.typed(f"export {variable}=…\n$ gateway exec -- " + " ".join(about["once"]), "\n".join([*gateway, "…" * (name == "codex"), SAYS]).replace("\n\n", "\n"))
     hour.say(f"In a terminal, in a fresh home: `gateway exec -- {' '.join(about['talk'])}`. {about.get('note', '')}".rstrip())
-    hour.say("The screens before the prompt, and what was typed:\n")
     typist = hour.sit_down(hour.command(about["talk"]), [variable])
     following = [text for text, _ in about["first"][1:]] + [about["ready"]]
     for (text, keys), then in zip(about["first"], following):
         typist.answer_screen(text, keys, then)
-        hour.say(f"- {text.lstrip('> ')}: {named(keys)}")
     talk(hour, typist, about)
     typist = hour.sit_down(hour.command(about["talk"]), [variable])
     asked = typist.see(about["ready"])
     for text, _ in about["first"]:
         assert text not in asked, f"{name} asked again: {asked}"
     talk(hour, typist, about)
-    hour.say("The second run asks nothing of this: it begins with its prompt.\n")
 
 
 def talk(hour, typist, about):
@@ -126,11 +123,6 @@ def talk(hour, typist, about):
     typist.type(about["leave"] + ENTER)
     assert typist.end() is not None
     assert not any(secret.encode() in typist.raw for secret in SECRETS.values()), "a secret was shown"
-
-
-def named(keys):
-    names = {DOWN: "Down", UP: "Up", ENTER: "Enter"}
-    return ", ".join(f"`{names[key]}`" for key in re.findall(r"\x1b\[.|\r", keys))
 
 
 def refused(hour):
@@ -183,7 +175,7 @@ What a new user types and sees: played by `tests/clients/first_hour.py` with the
 terminal, as an ordinary user with an empty home. The services are stand-ins on this machine, which
 take only the real keys; the one thing that is not shown is the `--config` that says where they are.
 `GATEWAY_WRITE=1 cargo test --test first_hour` writes this page; without it, the test compares it.
-The agents' own screens are left out.
+The agents' own screens are left out; their questions come in the first run in a terminal alone.
 """
 
 
@@ -220,7 +212,7 @@ def main():
     if failed:
         sys.exit(1)
     text = HEAD + "\n" + "\n\n".join(line for name in parts for line in pages[name])
-    text = re.sub(r"\n{3,}", "\n\n", re.sub(r"(^- .*)\n\n(?=- )", r"\1\n", text, flags=re.M)) + "\n"
+    text = re.sub(r"\n{3,}", "\n\n", text) + "\n"
     if "--write" in sys.argv:
         page.write_text(text)
     elif (written := page.read_text()) != text:

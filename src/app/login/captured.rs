@@ -256,8 +256,7 @@ fn unknown_login(asked: &AskedTokens) -> Option<Login> {
             endpoint: asked.endpoint.clone(),
             revocation: None,
             client: request.client.clone(),
-            client_secret: request.secret.clone().map(ClientSecret),
-            secret: None,
+            secret: request.secret.clone().map(ClientSecret::Known),
             scopes: Vec::new(),
             grant: TokenGrant::Refresh,
             requests: match request.is_json {

@@ -24,18 +24,19 @@ pub(crate) fn kept(config: &Config) -> Result<Vec<Login>, Failure> {
         return Ok(Vec::new());
     }
     // On a thread of its own: a reload is on a runtime already.
-    let read = std::thread::scope(|scope| scope.spawn(|| rows_of(config)).join());
-    let mut rows = read.map_err(|_| Failure::new("the kept logins cannot be read"))??;
-    rows.retain(|row| is_own(&row.name));
+    let read = std::thread::scope(|scope| scope.spawn(|| rows_of(config, is_own)).join());
+    let rows = read.map_err(|_| Failure::new("the kept logins cannot be read"))??;
     Ok(rows.into_iter().map(|row| row.login).collect())
 }
 
-fn rows_of(config: &Config) -> Result<Vec<RowLogin>, Failure> {
+fn rows_of(config: &Config, is_own: impl Fn(&RowName) -> bool) -> Result<Vec<RowLogin>, Failure> {
     let settings = login_stores::settings(config, &[], |_| None)?;
     let logins = Stores::new([]).with_logins(settings, None).logins();
-    let rows = async { logins.rows().await };
+    let rows = async { logins.rows(is_own).await };
     let rows = serving::runtime()?.block_on(rows);
-    rows.map_err(|error| unread(&error))
+    let rows = rows.map_err(|error| unread(&error))?.into_iter();
+    rows.collect::<Result<_, _>>()
+        .map_err(|error| unread(&error))
 }
 
 /// The cause says what to do.

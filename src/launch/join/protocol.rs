@@ -1,5 +1,4 @@
-//! A second command in a running sandbox: what its caller and the sandbox's first process say to
-//! each other.
+//! The packets between the caller of a second command and the sandbox's first process.
 //!
 //! The caller listens on a socket of its own. The gateway connects to it and passes the connection
 //! through the launcher to the first process. No packet of it is seen by the gateway.
@@ -11,12 +10,12 @@ use std::path::{Path, PathBuf};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
-use super::identity::User;
 use crate::enroll::{self, GatewayEnd};
+use crate::identity::User;
 
 /// What the caller wants to run; its three standard streams are with the packet.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct EntryRequest {
+pub(crate) struct JoinRequest {
     /// The command and its arguments.
     pub arguments: Vec<OsString>,
     /// Where the caller is. It counts if it lies in a project.
@@ -29,7 +28,7 @@ pub(super) struct EntryRequest {
 
 /// A signal for the command.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Forwarded {
+pub(crate) struct Forwarded {
     /// Its number.
     pub signal: i32,
     /// Whether it is for the whole process group.
@@ -38,7 +37,7 @@ pub(super) struct Forwarded {
 
 /// What the first process answers.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum EntryReply {
+pub(crate) enum JoinReply {
     /// The sandbox is ready for the command, and this user runs it.
     Welcome(User),
     /// The command was not started, for this reason.
@@ -49,13 +48,13 @@ pub(super) enum EntryReply {
     Ended(i32),
 }
 
-/// The gateway's way to the launcher of its sandbox, for callers that want in.
+/// Passes connections of callers from the gateway to the launcher of its sandbox.
 #[derive(Debug)]
-pub struct Entrance(OwnedFd);
+pub struct JoinSender(OwnedFd);
 
 /// Why no connection was passed to the sandbox.
 #[derive(Debug, thiserror::Error)]
-pub enum NotPassed {
+pub enum JoinError {
     /// Nobody listens at the caller's socket.
     #[error("the caller's socket cannot be reached")]
     Unreachable(#[source] std::io::Error),
@@ -67,7 +66,7 @@ pub enum NotPassed {
     Gone(#[source] enroll::Error),
 }
 
-impl Entrance {
+impl JoinSender {
     /// Will speak through the gateway's end of the enrolment socket, over which the sandbox must be
     /// served already.
     ///
@@ -80,41 +79,41 @@ impl Entrance {
     /// Connects with a caller of this very user, and passes the connection on.
     ///
     /// # Errors
-    /// [`NotPassed`] by cause.
-    pub fn admit(&self, caller: &Path) -> Result<(), NotPassed> {
-        let unreachable = |error: rustix::io::Errno| NotPassed::Unreachable(error.into());
+    /// [`JoinError`] by cause.
+    pub fn admit(&self, caller: &Path) -> Result<(), JoinError> {
+        let unreachable = |error: rustix::io::Errno| JoinError::Unreachable(error.into());
         let socket = packet_socket(SocketFlags::NONBLOCK).map_err(unreachable)?;
         let address = SocketAddrUnix::new(caller).map_err(unreachable)?;
         rustix::net::connect(&socket, &address).map_err(unreachable)?;
         let peer = rustix::net::sockopt::socket_peercred(&socket).map_err(unreachable)?;
         if peer.uid != rustix::process::geteuid() {
-            return Err(NotPassed::Stranger(peer.uid.as_raw()));
+            return Err(JoinError::Stranger(peer.uid.as_raw()));
         }
         rustix::io::ioctl_fionbio(&socket, false).map_err(unreachable)?;
         // A launcher that is stopped reads nothing: the gateway does not wait for it.
         enroll::send_with(
             SendFlags::DONTWAIT,
             self.0.as_fd(),
-            &EnterPacket {},
+            &JoinPacket {},
             &[socket.as_fd()],
         )
-        .map_err(NotPassed::Gone)
+        .map_err(JoinError::Gone)
     }
 }
 
-/// Receives a connection that [`Entrance::admit`] passed; any error means that the gateway has
+/// Receives a connection that [`JoinSender::admit`] passed; any error means that the gateway has
 /// gone, or speaks out of turn.
-pub(super) fn receive(gateway: BorrowedFd<'_>) -> Option<OwnedFd> {
-    let (_, mut files) = enroll::receive_packet::<EnterPacket>(gateway).ok()?;
+pub(crate) fn receive(gateway: BorrowedFd<'_>) -> Option<OwnedFd> {
+    let (_, mut files) = enroll::receive_packet::<JoinPacket>(gateway).ok()?;
     files.pop().filter(|_| files.is_empty())
 }
 
 /// Makes a packet socket, close-on-exec.
-pub(super) fn packet_socket(flags: SocketFlags) -> rustix::io::Result<OwnedFd> {
+pub(crate) fn packet_socket(flags: SocketFlags) -> rustix::io::Result<OwnedFd> {
     let flags = flags | SocketFlags::CLOEXEC;
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EnterPacket {}
+struct JoinPacket {}

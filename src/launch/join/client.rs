@@ -8,26 +8,26 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{SocketAddrUnix, SocketFlags};
 
-use super::entry::{EntryReply, EntryRequest, Forwarded, packet_socket};
-use super::error::Error;
-use super::exit::Exit;
-use super::failure::{At, Step};
-use super::pty::Pty;
-use super::refuse;
-use super::streams::Streams;
-use super::syscall::{self, FORWARDED, SignalSet};
-use super::wait::{fired, timespec};
+use super::protocol::{Forwarded, JoinReply, JoinRequest, packet_socket};
 use crate::enroll::{self, receive_packet, send_packet};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::failure::{At, Step};
+use crate::pty::Pty;
+use crate::refuse;
+use crate::streams::Streams;
+use crate::syscall::{self, FORWARDED, SignalSet};
+use crate::wait::{fired, timespec};
 
-/// A socket at which the gateway of a sandbox connects this process with it. Dropping it removes
-/// its file.
+/// A socket at which the gateway of a sandbox connects this process to it. Dropping it removes its
+/// file.
 #[derive(Debug)]
-pub struct Doorway {
+pub struct JoinListener {
     socket: OwnedFd,
     path: PathBuf,
 }
 
-impl Doorway {
+impl JoinListener {
     /// Listens in this folder, which must be the user's alone.
     ///
     /// # Errors
@@ -38,9 +38,9 @@ impl Doorway {
         let _ = std::fs::remove_file(&path);
         let socket = packet_socket(SocketFlags::empty())?;
         rustix::net::bind(&socket, &SocketAddrUnix::new(&path)?)?;
-        let doorway = Self { socket, path };
-        rustix::net::listen(&doorway.socket, 1)?;
-        Ok(doorway)
+        let listener = Self { socket, path };
+        rustix::net::listen(&listener.socket, 1)?;
+        Ok(listener)
     }
 
     /// Where it is.
@@ -54,7 +54,7 @@ impl Doorway {
     ///
     /// # Errors
     /// [`Error`] if the command was not started, or could not end by itself.
-    pub fn enter(self, arguments: Vec<OsString>) -> Result<Exit, Error> {
+    pub fn join(self, arguments: Vec<OsString>) -> Result<Exit, Error> {
         refuse::directories_as_standard_streams()?;
         let signals = SignalSet::of(&[&FORWARDED[..], &[libc::SIGWINCH, libc::SIGCONT]].concat());
         let (mask, arrivals) = signals.block().at(Step::Prepare, "signals")?;
@@ -62,27 +62,27 @@ impl Doorway {
         // A launcher that is stopped passes nobody on.
         await_readable(&socket)?;
         let user = match answer(&socket) {
-            Ok(EntryReply::Welcome(user)) => user,
+            Ok(JoinReply::Welcome(user)) => user,
             Ok(other) => return ended(other, &arguments),
             Err(Error::SandboxEnded) => {
-                return Err(Error::Entry(
+                return Err(Error::Join(
                     "it let nobody in, or has just ended".to_owned(),
                 ));
             }
             Err(error) => return Err(error),
         };
         let pty = Pty::open().at(Step::Prepare, "terminal")?;
-        let mut visitor = Visitor {
+        let mut joined = JoinedCommand {
             streams: Streams::open(user)?,
             pty,
             socket,
             arrivals,
         };
-        let outcome = visitor
+        let outcome = joined
             .begin(&arguments)
-            .and_then(|()| visitor.supervise())
+            .and_then(|()| joined.supervise())
             .and_then(|told| ended(told, &arguments));
-        let written = visitor.finish();
+        let written = joined.finish();
         mask.restore();
         let exit = outcome?;
         written?;
@@ -97,29 +97,29 @@ impl Doorway {
         let peer = rustix::net::sockopt::socket_peercred(&accepted).at(Step::Prepare, "peer")?;
         match peer.uid == rustix::process::geteuid() {
             true => Ok(accepted),
-            // What runs must run where this user asked, and with nobody else's eyes on its streams.
-            false => Err(Error::Entry(format!("user {} answered", peer.uid.as_raw()))),
+            // Another user's gateway could run the command elsewhere, and read its streams.
+            false => Err(Error::Join(format!("user {} answered", peer.uid.as_raw()))),
         }
     }
 }
 
-impl Drop for Doorway {
+impl Drop for JoinListener {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-struct Visitor {
+struct JoinedCommand {
     socket: OwnedFd,
     arrivals: OwnedFd,
     streams: Streams,
     pty: Option<Pty>,
 }
 
-impl Visitor {
+impl JoinedCommand {
     /// Sends the command with its streams.
     fn begin(&mut self, arguments: &[OsString]) -> Result<(), Error> {
-        let entry = EntryRequest {
+        let request = JoinRequest {
             arguments: arguments.to_vec(),
             directory: std::env::current_dir().ok(),
             term: std::env::var_os("TERM"),
@@ -130,17 +130,17 @@ impl Visitor {
             Some(slave) if rustix::termios::isatty(stream) => slave,
             _ => stream,
         });
-        send_packet(self.socket.as_fd(), &entry, &files).map_err(|error| match error {
+        send_packet(self.socket.as_fd(), &request, &files).map_err(|error| match error {
             enroll::Error::Gone => Error::SandboxEnded,
-            other => Error::Entry(other.to_string()),
+            other => Error::Join(other.to_string()),
         })?;
         self.streams.keep_own_ends();
         self.pty.iter_mut().for_each(Pty::passed);
         Ok(())
     }
 
-    /// Copies and forwards until the first process tells how the command ended.
-    fn supervise(&mut self) -> Result<EntryReply, Error> {
+    /// Copies and forwards until the first process reports the end of the command.
+    fn supervise(&mut self) -> Result<JoinReply, Error> {
         loop {
             let (signals, told) = self.wait()?;
             if signals {
@@ -184,8 +184,8 @@ impl Visitor {
         }
     }
 
-    /// Copies what is left.
-    fn finish(&mut self) -> Result<(), super::streams::LostOutput> {
+    /// Copies the rest.
+    fn finish(&mut self) -> Result<(), crate::streams::LostOutput> {
         if let Some(mut pty) = self.pty.take() {
             let mut pieces = 0;
             while pieces < MOST_LEFT && pty.copy_output() {
@@ -207,34 +207,34 @@ fn await_readable(socket: &OwnedFd) -> Result<(), Error> {
     }
 }
 
-fn answer(socket: &OwnedFd) -> Result<EntryReply, Error> {
-    match receive_packet::<EntryReply>(socket.as_fd()) {
+fn answer(socket: &OwnedFd) -> Result<JoinReply, Error> {
+    match receive_packet::<JoinReply>(socket.as_fd()) {
         Ok((answer, _)) => Ok(answer),
         Err(enroll::Error::Gone) => Err(Error::SandboxEnded),
-        Err(error) => Err(Error::Entry(error.to_string())),
+        Err(error) => Err(Error::Join(error.to_string())),
     }
 }
 
-fn ended(told: EntryReply, arguments: &[OsString]) -> Result<Exit, Error> {
+fn ended(told: JoinReply, arguments: &[OsString]) -> Result<Exit, Error> {
     let command = || {
         let name = arguments.first().map(|name| name.to_string_lossy());
         name.unwrap_or_default().into_owned()
     };
     match told {
-        EntryReply::Ended(status) => Ok(Exit::from_status(status)),
-        EntryReply::NotExecuted(libc::ENOENT) => Err(Error::NotFound { command: command() }),
-        EntryReply::NotExecuted(errno) => Err(Error::NotExecutable {
+        JoinReply::Ended(status) => Ok(Exit::from_status(status)),
+        JoinReply::NotExecuted(libc::ENOENT) => Err(Error::NotFound { command: command() }),
+        JoinReply::NotExecuted(errno) => Err(Error::NotExecutable {
             command: command(),
             source: std::io::Error::from_raw_os_error(errno),
         }),
-        EntryReply::Refused(why) => Err(Error::Entry(why)),
-        EntryReply::Welcome(_) => Err(Error::Entry("the sandbox spoke out of turn".to_owned())),
+        JoinReply::Refused(why) => Err(Error::Join(why)),
+        JoinReply::Welcome(_) => Err(Error::Join("the sandbox spoke out of turn".to_owned())),
     }
 }
 
 fn silent() -> Error {
     let seconds = ANSWERS_WITHIN.as_secs();
-    Error::Entry(format!(
+    Error::Join(format!(
         "it did not answer within {seconds} s; its first command may be stopped or not yet started"
     ))
 }

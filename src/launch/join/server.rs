@@ -1,8 +1,8 @@
 //! The further commands of a sandbox, as its first process starts and ends them.
 //!
 //! Each is a fork of the first process, which has lost its capabilities and has the filter already.
-//! So a further command has the floor of the first one by inheritance, and none is applied anew but
-//! the two that the first process itself is without: the limit of processes, and Landlock's scopes.
+//! So a further command inherits the confinement of the first one. Only the limit of processes and
+//! Landlock's scopes are set again, because the first process is without them.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,19 +13,19 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 use rustix::process::{Pid, Signal};
 
-use super::bounds::Bounds;
-use super::entry::{EntryReply, EntryRequest, Forwarded};
-use super::failure::{At, Failure, Step};
-use super::identity::User;
-use super::mount_plan::MountPlan;
-use super::paths::enter_first;
-use super::syscall::{self, Side, SignalSet};
-use super::wait::timespec;
-use super::{command, confine, environment};
+use super::protocol::{Forwarded, JoinReply, JoinRequest};
+use crate::bounds::Bounds;
 use crate::enroll::{receive_packet, send_packet};
+use crate::failure::{At, Failure, Step};
+use crate::identity::User;
+use crate::mount_plan::MountPlan;
+use crate::paths::enter_first;
+use crate::syscall::{self, Side, SignalSet};
+use crate::wait::timespec;
+use crate::{command, confine, environment};
 
-/// The commands that entered, and what they are started with.
-pub(super) struct Entered<'a> {
+/// The further commands, and the settings that they are started with.
+pub(crate) struct JoinedCommands<'a> {
     pub user: User,
     pub plan: &'a MountPlan,
     pub bounds: Bounds,
@@ -35,19 +35,19 @@ pub(super) struct Entered<'a> {
 }
 
 /// One caller, connected to this process.
-pub(super) struct Caller {
+pub(crate) struct Caller {
     socket: OwnedFd,
     since: Instant,
     /// Its command, once it runs.
     command: Option<(Pid, OwnedFd)>,
 }
 
-impl Entered<'_> {
+impl JoinedCommands<'_> {
     /// Takes a connection, if there is a place.
     pub fn admit(&mut self, socket: OwnedFd) {
         let answer = match self.callers.len() < MOST {
-            true => EntryReply::Welcome(self.user),
-            false => EntryReply::Refused(format!("{MOST} commands have entered it already")),
+            true => JoinReply::Welcome(self.user),
+            false => JoinReply::Refused(format!("{MOST} commands have entered it already")),
         };
         if send_packet(socket.as_fd(), &answer, &[]).is_ok() && self.callers.len() < MOST {
             self.callers.push(Caller {
@@ -70,13 +70,13 @@ impl Entered<'_> {
         is_awaited.then(|| timespec(LOOKS_EVERY))
     }
 
-    /// Drops the callers that have not said for long what they want to run.
+    /// Drops the callers that have named no command for too long.
     pub fn drop_silent(&mut self) {
         self.callers
             .retain(|caller| caller.command.is_some() || caller.since.elapsed() < ASKED_WITHIN);
     }
 
-    /// Hears the callers for whom there is an event, in the order of [`Entered::events`].
+    /// Serves the callers for whom there is an event, in the order of [`JoinedCommands::events`].
     pub fn hear(&mut self, fired: &[bool]) {
         let mut fired = fired.iter();
         let callers = std::mem::take(&mut self.callers);
@@ -102,7 +102,7 @@ impl Entered<'_> {
         if let Some(at) = self.callers.iter().position(is_of) {
             let caller = self.callers.remove(at);
             // A caller that has gone needs no answer.
-            let _ = send_packet(caller.socket.as_fd(), &EntryReply::Ended(status), &[]);
+            let _ = send_packet(caller.socket.as_fd(), &JoinReply::Ended(status), &[]);
         }
     }
 
@@ -115,16 +115,16 @@ impl Entered<'_> {
             forward(*pid, pidfd, wanted);
             return true;
         }
-        let Ok((entry, files)) = receive_packet::<EntryRequest>(caller.socket.as_fd()) else {
+        let Ok((request, files)) = receive_packet::<JoinRequest>(caller.socket.as_fd()) else {
             return false;
         };
-        match self.start(caller, &entry, files) {
+        match self.start(caller, &request, files) {
             Ok(command) => {
                 caller.command = Some(command);
                 true
             }
             Err(failure) => {
-                let refused = EntryReply::Refused(failure.to_string());
+                let refused = JoinReply::Refused(failure.to_string());
                 let _ = send_packet(caller.socket.as_fd(), &refused, &[]);
                 false
             }
@@ -134,7 +134,7 @@ impl Entered<'_> {
     fn start(
         &self,
         caller: &Caller,
-        entry: &EntryRequest,
+        request: &JoinRequest,
         files: Vec<OwnedFd>,
     ) -> Result<(Pid, OwnedFd), Failure> {
         let streams = <[OwnedFd; 3]>::try_from(files)
@@ -144,8 +144,8 @@ impl Entered<'_> {
             Side::Parent { pid, pidfd } => Ok((pid, pidfd)),
             Side::Child => {
                 let socket = caller.socket.as_fd();
-                if let Err(failure) = self.become_command(entry, &streams, socket) {
-                    let refused = EntryReply::Refused(failure.to_string());
+                if let Err(failure) = self.become_command(request, &streams, socket) {
+                    let refused = JoinReply::Refused(failure.to_string());
                     let _ = send_packet(socket, &refused, &[]);
                 }
                 syscall::exit_now(125)
@@ -156,22 +156,22 @@ impl Entered<'_> {
     /// Returns only if the command cannot be executed.
     fn become_command(
         &self,
-        entry: &EntryRequest,
+        request: &JoinRequest,
         streams: &[OwnedFd; 3],
         socket: BorrowedFd<'_>,
     ) -> Result<(), Failure> {
         rustix::process::setsid().at(Step::Process, "session")?;
         place(streams).at(Step::Files, "streams")?;
-        if entry.terminal {
+        if request.terminal {
             rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())
                 .at(Step::Process, "terminal")?;
         }
         self.bounds.limit_processes()?;
         confine::scope_by_landlock()?;
-        let directory = self.go_to(entry)?;
+        let directory = self.go_to(request)?;
         let mut variables = self.variables.to_vec();
         environment::set(&mut variables, "PWD", directory);
-        if let Some(term) = &entry.term {
+        if let Some(term) = &request.term {
             environment::set(&mut variables, "TERM", term);
         }
         syscall::close_range(3, libc::CLOSE_RANGE_CLOEXEC).at(Step::Files, "close on exec")?;
@@ -181,16 +181,16 @@ impl Entered<'_> {
         for signal in [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT] {
             syscall::default_action(signal);
         }
-        let error = command::execute(&entry.arguments, &variables);
+        let error = command::execute(&request.arguments, &variables);
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
-        let _ = send_packet(socket, &EntryReply::NotExecuted(errno), &[]);
+        let _ = send_packet(socket, &JoinReply::NotExecuted(errno), &[]);
         syscall::exit_now(127)
     }
 
     /// Goes where the caller is if that lies in a project, else to where the first command began.
-    fn go_to<'e>(&'e self, entry: &'e EntryRequest) -> Result<&'e Path, Failure> {
+    fn go_to<'e>(&'e self, request: &'e JoinRequest) -> Result<&'e Path, Failure> {
         let plan = self.plan;
-        let wanted = entry.directory.as_deref();
+        let wanted = request.directory.as_deref();
         let wanted = wanted.filter(|wanted| plan.in_project(wanted));
         let home = plan.home.path();
         let own = [plan.working_directory.as_path(), home];
@@ -212,7 +212,7 @@ impl Caller {
     }
 }
 
-/// Sends a signal; the command may have ended meanwhile, or not yet have a group of its own.
+/// Sends a signal; the command may have ended, or not yet have a group of its own.
 fn forward(pid: Pid, pidfd: &OwnedFd, wanted: Forwarded) {
     let group = Signal::from_named_raw(wanted.signal).filter(|_| wanted.group);
     let sent = group.is_some_and(|signal| rustix::process::kill_process_group(pid, signal).is_ok());
@@ -239,9 +239,9 @@ fn place([input, output, error]: &[OwnedFd; 3]) -> rustix::io::Result<()> {
     rustix::stdio::dup2_stderr(error)
 }
 
-/// How long a caller may take to say what it wants to run.
+/// How long a caller may take to name its command.
 const ASKED_WITHIN: Duration = Duration::from_secs(10);
-/// How often it is looked whether one took longer.
+/// How often silent callers are looked for.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
-/// How many commands may be in a sandbox beside its first.
+/// How many further commands may be in a sandbox.
 const MOST: usize = 16;
