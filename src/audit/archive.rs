@@ -109,7 +109,17 @@ pub fn prune(folder: &Path, keep: Keep, dry: bool) -> Result<Pruned, Error> {
         if log.live || dry && is_kept {
             continue;
         }
-        if let Err(cause) = pruned.take(&directory, &log, is_kept, dry) {
+        let done = if is_kept {
+            mend(&log).map(|bytes| pruned.given_back += bytes)
+        } else {
+            let gone = if dry {
+                Ok(true)
+            } else {
+                remove(&directory, &log)
+            };
+            gone.map(|is_gone| pruned.removed.extend(is_gone.then(|| log.clone())))
+        };
+        if let Err(cause) = done {
             pruned.failed.push((log.path, cause.to_string()));
         }
     }
@@ -129,24 +139,6 @@ impl Keep {
         self.bytes.is_none()
             && self.logs.is_none()
             && regular(path).is_some_and(|about| is_recent(&about) && reserved(&about) == 0)
-    }
-}
-
-impl Pruned {
-    /// Removes a closed log, or mends one that is kept.
-    fn take(
-        &mut self,
-        directory: &File,
-        log: &StoredLog,
-        is_kept: bool,
-        dry: bool,
-    ) -> io::Result<()> {
-        if is_kept {
-            self.given_back += mend(log)?;
-        } else if dry || remove(directory, log)? {
-            self.removed.push(log.clone());
-        }
-        Ok(())
     }
 }
 

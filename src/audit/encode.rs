@@ -67,16 +67,6 @@ macro_rules! number {
 
 number!(u8 u16 u32 u64);
 
-impl<T: Value> Value for &T {
-    fn is_unset(&self) -> bool {
-        T::is_unset(self)
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        T::write(self, out);
-    }
-}
-
 macro_rules! texts {
     ($($kind:ty)*) => {$(
         impl Value for $kind {

@@ -240,9 +240,11 @@ impl Value for Injected {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let mut object = Object::new(out);
-        object.member(",\"credential\":", &Some(&self.credential));
-        object.member(",\"place\":", &Some(&self.place));
-        object.end();
+        // Both are written even if they are empty.
+        out.extend_from_slice(b"{\"credential\":");
+        self.credential.write(out);
+        out.extend_from_slice(b",\"place\":");
+        self.place.write(out);
+        out.push(b'}');
     }
 }
