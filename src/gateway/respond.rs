@@ -18,6 +18,7 @@ use super::proposals::ProposedAccess;
 use super::propose::after_refusal;
 use super::recent::RecentRefusal;
 use super::refusal::Refusal;
+use super::route::LatestRoute;
 use super::worker::Worker;
 use crate::audit::{End, Length, Outcome, Trail};
 use crate::body::TransformFault;
@@ -34,6 +35,7 @@ impl Exchange {
         guard: &Arc<ConnectionGuard>,
         violations: Option<ViolationHandle>,
         ca: Arc<SessionCa>,
+        latest: Arc<LatestRoute>,
     ) -> Self {
         let (log, id) = (&worker.shared.log, worker.shared.ids.next());
         let watched = worker.watchdog.exchange(guard);
@@ -46,6 +48,7 @@ impl Exchange {
             violations,
             error_format: ErrorFormat::default(),
             ca,
+            latest,
             waited: OriginTime::begin(trail.began()),
             entry: connection.entry,
             trail,

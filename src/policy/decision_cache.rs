@@ -77,7 +77,7 @@ fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<Vec<u
         }
     }
     for input in set.inputs.iter() {
-        input.write(facts, &mut key)?;
+        input.write(facts, &set.whole.paths, &mut key)?;
         if key.bytes.len() > MOST_BYTES {
             return None;
         }
@@ -244,9 +244,21 @@ mod tests {
 
     #[test]
     fn made_up_paths_do_not_grow_the_cache_beyond_its_bound() {
-        let text = "permit(principal, action, resource) when { context.path like \"/*\" };";
-        let generation = policies(text).current();
+        let of = |condition: &str| {
+            policies(&format!(
+                "permit(principal, action, resource) when {{ {condition} }};"
+            ))
+            .current()
+        };
+        let generation = of(r#"context.path like "/*" && context.depth < 8"#);
         let mut request = owned();
+        for nth in 0..100 {
+            let path = format!("/{nth}");
+            request.target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap();
+            assert!(generation.ask(&request.facts()).allowed());
+        }
+        assert_eq!(generation.decisions.0.lock().len(), 1);
+        let generation = of("context.path != context.method");
         for nth in 0..MOST_VERDICTS + 100 {
             let path = format!("/{nth}");
             request.target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap();

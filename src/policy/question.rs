@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, Method};
 
+use super::applicable::ApplicableRules;
 use super::content::ContentFacts;
 use crate::audit::Text;
 use crate::intercept::{ConnectionContext, Request};
@@ -52,6 +53,8 @@ pub struct Facts<'a> {
     /// The AWS actions that a signed request asks for, by the names used in pins. Empty without a
     /// signature.
     pub actions: &'a [String],
+    /// The rules that can apply, where they are known: those of this session and host.
+    pub(super) rules: Option<&'a ApplicableRules>,
 }
 
 impl Facts<'_> {
@@ -84,12 +87,15 @@ pub(super) struct KeptFacts {
     /// The place of each credential.
     pub(super) places: Box<[Text]>,
     actions: Box<[String]>,
+    /// The rules that can apply in the generation that judged it first.
+    pub(super) rules: Option<Arc<ApplicableRules>>,
 }
 
 impl KeptFacts {
     pub(super) fn new(
         request: &Request,
         session: Arc<Session>,
+        rules: Arc<ApplicableRules>,
         presented: &DetectedCredentials,
     ) -> Self {
         let lends = presented.lends();
@@ -106,6 +112,7 @@ impl KeptFacts {
             credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
             places: lends.iter().map(|lend| lend.place_text().clone()).collect(),
             actions: lends.iter().flat_map(CredentialUse::actions).collect(),
+            rules: Some(rules),
         }
     }
 
@@ -128,6 +135,7 @@ impl KeptFacts {
             credentials: &self.credentials,
             batch: self.batch,
             actions: &self.actions,
+            rules: self.rules.as_deref(),
         }
     }
 }
@@ -199,6 +207,7 @@ impl OwnedFacts {
             credentials: &self.credentials,
             batch: self.batch || is_batch(&self.host, &self.target),
             actions: &self.actions,
+            rules: None,
         }
     }
 }
@@ -247,6 +256,7 @@ pub(super) mod tests {
             credentials: Arc::from([CredentialName::new("github").unwrap()]),
             places: [Text::new("header:authorization:Bearer")].into(),
             actions: [].into(),
+            rules: None,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::body::{Content, HoldBudget, HoldFault, Limit};
 use crate::intercept::Request;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
-use crate::session::{BoundIndices, CredentialUse, FormWatch, Session};
+use crate::session::{CredentialUse, FormWatch, OriginBindings, Session};
 
 /// Permission to lend one credential to one request, in one place, at one origin. It cannot be
 /// copied or stored.
@@ -54,7 +54,7 @@ pub struct Authorized {
     judged: Arc<JudgedRequest>,
     grants: Vec<Grant>,
     watch: Option<FormWatch>,
-    bound: BoundIndices,
+    here: Arc<OriginBindings>,
     identity: Identity,
     verdict: Verdict,
     facts_read: Vec<String>,
@@ -110,7 +110,7 @@ impl Policies {
         Decision::Allow(Authorized {
             grants: presented.lends.into_iter().map(grant).collect(),
             watch: presented.watch,
-            bound: presented.bound,
+            here: presented.here,
             identity,
             verdict,
             facts_read,
@@ -196,9 +196,9 @@ impl Authorized {
         self.judged.session()
     }
 
-    /// The credentials bound to its origin, in the generation that judged it.
-    pub(crate) fn bound(&self) -> &[usize] {
-        &self.bound
+    /// The bindings of its origin, in the generation that judged it.
+    pub(crate) fn here(&self) -> &Arc<OriginBindings> {
+        &self.here
     }
 
     /// What its content must not contain.

@@ -11,12 +11,11 @@ use super::clash::{BindingMalformed, mistakes};
 use super::phantom::Phantoms;
 use super::signing::Role;
 use crate::audit::Text;
-use crate::message::{
-    EncodedSlash, Host, HostPattern, Origin, OriginPattern, Place, TakenPart, named_paths,
-};
+use crate::message::{Host, HostPattern, Origin, OriginPattern, Place, TakenPart, named_paths};
 use crate::names::{CredentialName, Map};
 
 /// A binding in use.
+#[derive(Debug)]
 pub(super) struct Bound {
     pub(super) binding: Binding,
     /// Its position in the configuration, which `credential` uses to identify it.
@@ -105,25 +104,11 @@ impl Bindings {
         self.all.iter().map(|bound| &bound.binding)
     }
 
-    /// Whether a credential that is injected is bound to the origin, so that the origin may know a
-    /// secret. Signing credentials do not count: they are never sent.
-    #[must_use]
-    pub fn manages(&self, origin: &Origin) -> bool {
-        self.of_each(&origin.authority.host)
-            .any(|bound| matches!(bound.binding.role, Role::Place) && bound.is_for(origin))
-    }
-
     /// Whether a credential is bound to any of these origins, which take no other.
     #[must_use]
     pub fn guard(&self, origins: &OriginPattern) -> bool {
         let mut guarding = self.all().filter(|one| one.foreign != Foreign::Pass);
         guarding.any(|one| one.origins.iter().any(|bound| bound.overlaps(origins)))
-    }
-
-    /// The credentials bound to an origin.
-    #[cfg(test)]
-    pub(crate) fn bound_to(&self, origin: &Origin) -> super::BoundIndices {
-        self.of(origin).iter().map(|bound| bound.index).collect()
     }
 
     /// The binding at a position in the configuration.
@@ -160,42 +145,6 @@ impl Bindings {
                 && bound.lends(method, path)
                 && bound.lends_to_named(fields, origin)
         })
-    }
-
-    /// How the origin reads the path of a signed request, if that differs from other requests.
-    #[must_use]
-    pub fn signed_paths(&self, origin: &Origin) -> Option<EncodedSlash> {
-        if !self.signs {
-            return None;
-        }
-        // If two bindings disagree, the path is resolved. A signature over a different path then
-        // fails to match.
-        self.of(origin)
-            .iter()
-            .filter_map(|bound| bound.binding.signing()?.signer.paths(origin))
-            .reduce(|one, other| {
-                if one == other {
-                    one
-                } else {
-                    EncodedSlash::Keep
-                }
-            })
-    }
-
-    /// Whether a credential signs for an origin.
-    pub(crate) fn signs_for(&self, origin: &Origin) -> bool {
-        self.signs
-            && self
-                .of(origin)
-                .iter()
-                .any(|bound| bound.binding.signing().is_some())
-    }
-
-    /// The bindings that apply to an origin, in configuration order.
-    pub(super) fn of(&self, origin: &Origin) -> BoundHere<'_> {
-        let mut found = self.of_host(&origin.authority.host);
-        found.retain(|bound| bound.is_for(origin));
-        found
     }
 
     /// The bindings that apply to a host, whatever the scheme and port.
@@ -245,7 +194,7 @@ impl Bound {
     }
 
     /// Whether the origin is one of the binding's.
-    fn is_for(&self, origin: &Origin) -> bool {
+    pub(super) fn is_for(&self, origin: &Origin) -> bool {
         let mut origins = self.binding.origins.iter();
         origins.any(|pattern| pattern.matches(origin))
             && match &self.binding.role {

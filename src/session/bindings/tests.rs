@@ -93,7 +93,7 @@ fn paths_stand_as_they_are_only_where_every_signer_takes_them_so() {
         ),
     ] {
         let bindings = load(signers).unwrap();
-        assert_eq!(bindings.signed_paths(&origin), Some(paths));
+        assert_eq!(bindings.at_origin(&origin).signed_paths(), Some(paths));
     }
 }
 

@@ -1,0 +1,76 @@
+//! The bindings that apply to one origin, looked up once for all of its requests.
+
+use std::sync::Arc;
+
+use super::bindings::{Bindings, Bound};
+use super::signing::Role;
+use crate::message::{EncodedSlash, Origin};
+
+/// The bindings that apply to an origin, in the order of the configuration, and what follows from
+/// them for each request.
+#[derive(Debug)]
+pub struct OriginBindings {
+    origin: Origin,
+    pub(super) bound: Vec<Arc<Bound>>,
+    signed_paths: Option<EncodedSlash>,
+    is_managed: bool,
+    is_signed_for: bool,
+}
+
+impl Bindings {
+    /// Finds the bindings of an origin.
+    #[must_use]
+    pub fn at_origin(&self, origin: &Origin) -> OriginBindings {
+        let mut bound = self.of_host(&origin.authority.host);
+        bound.retain(|bound| bound.is_for(origin));
+        let signers = || bound.iter().filter_map(|bound| bound.binding.signing());
+        // If two bindings disagree, the path is resolved. A signature over a different path then
+        // fails to match.
+        let signed_paths = signers()
+            .filter_map(|signing| signing.signer.paths(origin))
+            .reduce(|one, other| match one == other {
+                true => one,
+                false => EncodedSlash::Keep,
+            });
+        OriginBindings {
+            origin: origin.clone(),
+            signed_paths,
+            is_managed: bound
+                .iter()
+                .any(|bound| matches!(bound.binding.role, Role::Place)),
+            is_signed_for: signers().next().is_some(),
+            bound: bound.into_iter().cloned().collect(),
+        }
+    }
+}
+
+impl OriginBindings {
+    /// The origin.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// How the origin reads the path of a signed request, if that differs from other requests.
+    #[must_use]
+    pub fn signed_paths(&self) -> Option<EncodedSlash> {
+        self.signed_paths
+    }
+
+    /// Whether a credential that is injected is bound to the origin, so that the origin may know a
+    /// secret. Signing credentials do not count: they are never sent.
+    pub(crate) fn is_managed(&self) -> bool {
+        self.is_managed
+    }
+
+    /// Whether a credential signs for the origin.
+    pub(crate) fn is_signed_for(&self) -> bool {
+        self.is_signed_for
+    }
+
+    /// The credentials, including parts of signing credentials, by their positions in the
+    /// configuration.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = usize> {
+        self.bound.iter().map(|bound| bound.index)
+    }
+}
