@@ -11,6 +11,7 @@ use std::num::NonZeroUsize;
 use foldhash::quality::RandomState;
 use lru::LruCache;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::decision_key::DecisionKey;
 use super::question::{Facts, Loan};
@@ -54,15 +55,15 @@ impl DecisionCache {
         // Judge outside the lock, so that other questions need not wait.
         let verdict = judge();
         if verdict.policies.len() <= MOST_POLICIES {
-            self.0.lock().put(key.into(), verdict.clone());
+            self.0.lock().put(key.into_vec().into(), verdict.clone());
         }
         verdict
     }
 }
 
 /// The key: everything the verdict depends on. `None` if the verdict must not be cached.
-fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<Vec<u8>> {
-    let mut key = DecisionKey::new();
+fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<SmallVec<[u8; 256]>> {
+    let mut key = DecisionKey::default();
     key.number(set.number);
     key.text(facts.host.as_str());
     match loan {

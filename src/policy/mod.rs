@@ -47,5 +47,6 @@ pub use question::{Facts, OwnedFacts};
 
 pub use schema::schema_text;
 pub use source::{GRANTED, Problem, Problems, Settings, Source};
+pub(crate) use stages::Grants;
 pub use stages::{Authorized, Decision, Denied, Grant};
 pub(crate) use verdict::Verdict;

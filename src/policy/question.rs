@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::{HeaderMap, Method};
+use smallvec::SmallVec;
 
 use super::applicable::ApplicableRules;
 use super::content::ContentFacts;
@@ -85,7 +86,7 @@ pub(super) struct KeptFacts {
     batch: bool,
     pub(super) credentials: Arc<[CredentialName]>,
     /// The place of each credential.
-    pub(super) places: Box<[Text]>,
+    pub(super) places: SmallVec<[Text; 1]>,
     actions: Box<[String]>,
     /// The rules that can apply in the generation that judged it first.
     pub(super) rules: Option<Arc<ApplicableRules>>,
@@ -254,7 +255,7 @@ pub(super) mod tests {
             websocket: false,
             batch: false,
             credentials: Arc::from([CredentialName::new("github").unwrap()]),
-            places: [Text::new("header:authorization:Bearer")].into(),
+            places: SmallVec::from([Text::new("header:authorization:Bearer")]),
             actions: [].into(),
             rules: None,
         }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::explain::Explanation;
 use super::gather::Gathered;
 use super::generation::Generation;
@@ -35,6 +37,9 @@ impl Grant {
     }
 }
 
+/// The grants of one request: usually one.
+pub(crate) type Grants = SmallVec<[Grant; 1]>;
+
 /// Policy's decision about a request.
 ///
 /// A future obligation (a person's consent, a budget) would be a variant of its own, from which
@@ -52,7 +57,7 @@ pub enum Decision {
 pub struct Authorized {
     request: Box<Request>,
     judged: Arc<JudgedRequest>,
-    grants: Vec<Grant>,
+    grants: Grants,
     watch: Option<FormWatch>,
     here: Arc<OriginBindings>,
     identity: Identity,
@@ -234,7 +239,7 @@ impl Authorized {
     }
 
     /// Takes the proof apart, for the stage that lends credentials.
-    pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, Vec<Grant>, Identity) {
+    pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, Grants, Identity) {
         let session = self.judged.session().clone();
         (self.request, session, self.grants, self.identity)
     }

@@ -51,7 +51,7 @@ impl Bindings {
                 batch: is_batch(&head.origin.authority.host, &head.target)
                     || bound.iter().any(|bound| bound.batches(head.target.path())),
                 here: here.clone(),
-                lends: Vec::new(),
+                lends: SmallVec::new(),
                 strip: SmallVec::new(),
                 cookies: None,
                 watch: None,

@@ -24,7 +24,7 @@ use crate::names::CredentialName;
 /// yet: policy judges this first.
 #[derive(Debug)]
 pub struct DetectedCredentials {
-    pub(crate) lends: Vec<CredentialUse>,
+    pub(crate) lends: SmallVec<[CredentialUse; 1]>,
     pub(super) strip: SmallVec<[HeaderName; 1]>,
     /// The cookies that are sent on, if the origin is managed.
     pub(super) cookies: Option<HeaderValue>,
