@@ -256,7 +256,7 @@ mod tests {
                 worker.conversation(listener, context, None).http1(stream)
             },
         );
-        let exchange = size(|exchange: Exchange, connection, request| {
+        let exchange = size(|exchange: Box<Exchange>, connection, request| {
             exchange.respond(connection, request, None)
         });
         assert!(connection <= 4096, "{connection}");

@@ -4,7 +4,7 @@ use super::super::binding::{Foreign, MAX_PLACES, When};
 use super::super::signing::Signing;
 use super::*;
 use crate::credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
-use crate::message::{Authority, OriginPattern, Scheme};
+use crate::message::{Authority, EncodedSlash, OriginPattern, Scheme};
 
 fn binding(name: &str, origin: &str, place: &str) -> Binding {
     Binding {
