@@ -1,18 +1,16 @@
-//! All bindings of a configuration, looked up by the origin of a request.
+//! All bindings of a configuration.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, Method};
-use smallvec::SmallVec;
 
 use super::binding::{Binding, Foreign, is_below};
 use super::clash::{BindingMalformed, mistakes};
 use super::phantom::Phantoms;
 use super::signing::Role;
 use crate::audit::Text;
-use crate::message::{Host, HostPattern, Origin, OriginPattern, Place, TakenPart, named_paths};
-use crate::names::{CredentialName, Map};
+use crate::message::{Host, Origin, OriginPattern, Place, TakenPart, named_paths};
+use crate::names::CredentialName;
 
 /// A binding in use.
 #[derive(Debug)]
@@ -26,16 +24,9 @@ pub(super) struct Bound {
     pub(super) fields: Vec<HeaderName>,
 }
 
-/// The bindings that apply to an origin: few, so that they need no allocation.
-type BoundHere<'a> = SmallVec<[&'a Arc<Bound>; 4]>;
-
-/// All bindings of a configuration, by origin.
+/// All bindings of a configuration, in its order.
 pub struct Bindings {
-    all: Vec<Arc<Bound>>,
-    exact: Map<Host, Vec<Arc<Bound>>>,
-    below: Map<Box<str>, Vec<Arc<Bound>>>,
-    /// Whether any credential signs requests.
-    pub(super) signs: bool,
+    pub(super) all: Vec<Arc<Bound>>,
 }
 
 impl Bindings {
@@ -47,40 +38,9 @@ impl Bindings {
         if let Some((_, mistake)) = mistakes(&bindings).into_iter().next() {
             return Err(mistake);
         }
-        let all: Vec<Arc<Bound>> = bindings
-            .into_iter()
-            .enumerate()
-            .map(|(index, binding)| Arc::new(Bound::new(binding, index)))
-            .collect();
-        let mut exact: Map<Host, Vec<Arc<Bound>>> = Map::default();
-        let mut below: Map<Box<str>, Vec<Arc<Bound>>> = Map::default();
-        for bound in &all {
-            let hosts: HashSet<&HostPattern> = bound
-                .binding
-                .origins
-                .iter()
-                .map(|origin| &origin.hosts)
-                .collect();
-            for pattern in hosts {
-                match pattern {
-                    HostPattern::Exact(host) => exact
-                        .entry(host.clone())
-                        .or_default()
-                        .push(Arc::clone(bound)),
-                    HostPattern::Below(host) => below
-                        .entry(host.as_str().into())
-                        .or_default()
-                        .push(Arc::clone(bound)),
-                }
-            }
-        }
-        let signs = all.iter().any(|bound| bound.binding.signing().is_some());
-        Ok(Self {
-            all,
-            exact,
-            below,
-            signs,
-        })
+        let all = bindings.into_iter().enumerate();
+        let all = all.map(|(index, binding)| Arc::new(Bound::new(binding, index)));
+        Ok(Self { all: all.collect() })
     }
 
     /// The environment variables that hold a session's phantoms in its sandbox.
@@ -138,33 +98,13 @@ impl Bindings {
         (path, fields): (&str, &HeaderMap),
         (credential, place): (&CredentialName, &str),
     ) -> bool {
-        self.of_each(&origin.authority.host).any(|bound| {
+        self.all.iter().any(|bound| {
             bound.binding.credential == *credential
                 && bound.place_texts.iter().any(|text| text == place)
                 && bound.is_for(origin)
                 && bound.lends(method, path)
                 && bound.lends_to_named(fields, origin)
         })
-    }
-
-    /// The bindings that apply to a host, whatever the scheme and port.
-    pub(super) fn of_host(&self, host: &Host) -> BoundHere<'_> {
-        let mut found = BoundHere::new();
-        for bound in self.of_each(host) {
-            // The list is short, so comparing is cheaper than hashing.
-            if !found.iter().any(|known| Arc::ptr_eq(known, bound)) {
-                found.push(bound);
-            }
-        }
-        found
-    }
-
-    /// Like [`Self::of_host`], but may yield a binding more than once.
-    fn of_each<'a>(&'a self, host: &Host) -> impl Iterator<Item = &'a Arc<Bound>> {
-        let domains = (!self.below.is_empty()).then(|| host.domains().skip(1));
-        let below = domains.into_iter().flatten();
-        let below = below.filter_map(|domain| self.below.get(domain));
-        self.exact.get(host).into_iter().chain(below).flatten()
     }
 }
 
@@ -191,6 +131,12 @@ impl Bound {
             index,
             fields,
         }
+    }
+
+    /// Whether one of its origins has this host.
+    pub(super) fn is_at(&self, host: &Host) -> bool {
+        let mut origins = self.binding.origins.iter();
+        origins.any(|origin| origin.hosts.matches(host))
     }
 
     /// Whether the origin is one of the binding's.

@@ -237,11 +237,9 @@ impl<'a> Search<'a> {
         }
         let origin = &self.head.origin;
         let cleartext = origin.scheme == Scheme::Http
-            && self
-                .bindings
-                .of_host(&origin.authority.host)
-                .iter()
-                .any(|bound| bound.binding.credential == credential);
+            && self.bindings.all.iter().any(|bound| {
+                bound.binding.credential == credential && bound.is_at(&origin.authority.host)
+            });
         match sighting.form {
             Form::Base64 | Form::Hex | Form::Escaped => {
                 CredentialRefusal::Disguised { credential, part }

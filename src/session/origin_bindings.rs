@@ -12,6 +12,8 @@ use crate::message::{EncodedSlash, Origin};
 pub struct OriginBindings {
     origin: Origin,
     pub(super) bound: Vec<Arc<Bound>>,
+    /// Those that sign for its host, on whatever port.
+    pub(super) host_signers: Vec<Arc<Bound>>,
     signed_paths: Option<EncodedSlash>,
     is_managed: bool,
     is_signed_for: bool,
@@ -21,8 +23,8 @@ impl Bindings {
     /// Finds the bindings of an origin.
     #[must_use]
     pub fn at_origin(&self, origin: &Origin) -> OriginBindings {
-        let mut bound = self.of_host(&origin.authority.host);
-        bound.retain(|bound| bound.is_for(origin));
+        let all = self.all.iter().filter(|bound| bound.is_for(origin));
+        let bound: Vec<_> = all.cloned().collect();
         let signers = || bound.iter().filter_map(|bound| bound.binding.signing());
         // If two bindings disagree, the path is resolved. A signature over a different path then
         // fails to match.
@@ -32,14 +34,17 @@ impl Bindings {
                 true => one,
                 false => EncodedSlash::Keep,
             });
+        let host = &origin.authority.host;
+        let signs = |bound: &&Arc<Bound>| bound.binding.signing().is_some() && bound.is_at(host);
         OriginBindings {
             origin: origin.clone(),
+            host_signers: self.all.iter().filter(signs).cloned().collect(),
             signed_paths,
             is_managed: bound
                 .iter()
                 .any(|bound| matches!(bound.binding.role, Role::Place)),
             is_signed_for: signers().next().is_some(),
-            bound: bound.into_iter().cloned().collect(),
+            bound,
         }
     }
 }
