@@ -29,6 +29,7 @@ mod recent;
 mod refusal;
 mod refusal_counts;
 mod respond;
+mod route;
 mod serve;
 mod shared;
 mod snapshot;
