@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::{HeaderMap, Method};
-use smallvec::SmallVec;
 
 use super::applicable::ApplicableRules;
 use super::content::ContentFacts;
@@ -86,7 +85,7 @@ pub(super) struct KeptFacts {
     batch: bool,
     pub(super) credentials: Arc<[CredentialName]>,
     /// The place of each credential.
-    pub(super) places: SmallVec<[Text; 1]>,
+    pub(super) places: Box<[Text]>,
     actions: Box<[String]>,
     /// The rules that can apply in the generation that judged it first.
     pub(super) rules: Option<Arc<ApplicableRules>>,
@@ -255,7 +254,7 @@ pub(super) mod tests {
             websocket: false,
             batch: false,
             credentials: Arc::from([CredentialName::new("github").unwrap()]),
-            places: SmallVec::from([Text::new("header:authorization:Bearer")]),
+            places: [Text::new("header:authorization:Bearer")].into(),
             actions: [].into(),
             rules: None,
         }
