@@ -1,15 +1,12 @@
 //! Builds the request that is written to an origin.
 
-use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
-use atomic_waker::AtomicWaker;
 use http::header::{CONNECTION, EXPECT, HOST, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, Request, StatusCode, Uri, Version};
 use http_body::Body as _;
+use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use super::sender::host_field;
@@ -23,6 +20,7 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// The most informational answers (1xx) to one request.
 const MOST_INFORMATIONAL: u32 = 16;
 
+<<<<<<< HEAD
 /// Counts the informational answers to one request, and tells the task that waits for its answer
 /// when there are more than that.
 #[derive(Default)]
@@ -52,12 +50,16 @@ impl Informational {
 }
 
 /// Builds the request to write. Its framing and routing fields are made from the judged request.
+=======
+/// Builds the request to write. Its framing and routing fields are made anew from what was judged.
+/// `flooded` is cancelled when the origin sends more informational answers than that.
+>>>>>>> w-path
 pub(super) fn written(
     mut head: RequestHead,
     content: Outgoing,
     upgrade: bool,
     host: Option<&HeaderValue>,
-    informational: &Arc<Informational>,
+    flooded: &CancellationToken,
 ) -> Result<Request<Outgoing>, Error> {
     let http1 = host.is_some();
     if !http1 {
@@ -107,7 +109,7 @@ pub(super) fn written(
             gate.open();
         });
     }
-    let informational = informational.clone();
+    let (flooded, count) = (flooded.clone(), AtomicU32::new(0));
     // hyper drops them. What it passes on to clients is the final answer alone.
     hyper::ext::on_informational(&mut request, move |answer| {
         if let Some(gate) = gate
@@ -116,7 +118,9 @@ pub(super) fn written(
         {
             gate.open();
         }
-        informational.add();
+        if count.fetch_add(1, Ordering::Relaxed) >= MOST_INFORMATIONAL {
+            flooded.cancel();
+        }
     });
     Ok(request)
 }
