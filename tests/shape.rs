@@ -35,7 +35,7 @@ const LIMITS: [(&str, usize); 10] = [
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 21] = [
     ("all", 89_353),
-    ("audit", 3_446),
+    ("audit", 3_225),
     ("body", 2_289),
     ("cli", 16_904),
     ("config", 5_833),
