@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use gateway::message::{EncodedSlash, Host, RequestTarget, Scheme};
 use gateway::names::{CredentialName, SessionId};
-use gateway::policy::{Declared, Facts, OwnedFacts, Policies, Source};
+use gateway::policy::{Declared, OwnedFacts, Policies, Source};
 
 /// One session and one host a policy, as a fleet has; and one policy for a domain.
 fn load(count: usize, condition: &str) -> Policies {

@@ -20,7 +20,6 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// The most informational answers (1xx) to one request.
 const MOST_INFORMATIONAL: u32 = 16;
 
-<<<<<<< HEAD
 /// Counts the informational answers to one request, and tells the task that waits for its answer
 /// when there are more than that.
 #[derive(Default)]
@@ -50,10 +49,6 @@ impl Informational {
 }
 
 /// Builds the request to write. Its framing and routing fields are made from the judged request.
-=======
-/// Builds the request to write. Its framing and routing fields are made anew from what was judged.
-/// `flooded` is cancelled when the origin sends more informational answers than that.
->>>>>>> w-path
 pub(super) fn written(
     mut head: RequestHead,
     content: Outgoing,
