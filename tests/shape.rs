@@ -35,7 +35,7 @@ const LIMITS: [(&str, usize); 10] = [
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 23] = [
     ("all", 89_353),
-    ("app", 6_520),
+    ("app", 6_559),
     ("audit", 3_446),
     ("body", 2_289),
     ("cli", 8_500),
