@@ -33,11 +33,12 @@ const LIMITS: [(&str, usize); 10] = [
 ];
 
 /// The most code lines of each room, a folder of `src`.
-const ROOMS: [(&str, usize); 22] = [
+const ROOMS: [(&str, usize); 23] = [
     ("all", 89_353),
-    ("audit", 3_225),
+    ("app", 6_559),
+    ("audit", 3_446),
     ("body", 2_289),
-    ("cli", 16_904),
+    ("cli", 8_500),
     ("config", 5_833),
     ("control", 1_843),
     ("credential", 12_927),
@@ -60,9 +61,8 @@ const ROOMS: [(&str, usize); 22] = [
 
 /// The most files of a folder below `src`, and the folders that have more: to be brought down.
 const FILES: usize = 25;
-const FULL: [(&str, usize); 8] = [
+const FULL: [(&str, usize); 7] = [
     ("src/audit", 28),
-    ("src/cli", 109),
     ("src/config", 35),
     ("src/gateway", 38),
     ("src/launch", 59),
