@@ -9,8 +9,8 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 
-use super::super::head::{Framing, HeadReader};
 use super::*;
+use crate::wire::{Framing, HeadReader};
 
 #[test]
 fn hyper_answers_a_malformed_request_through_the_service_and_closes() {

@@ -6,11 +6,11 @@ use super::lines::{
     Lines, has_control, is_plain_target_byte, is_token_byte, spaces_trimmed, split_field, trimmed,
 };
 use super::malformed::WireMalformed;
-use crate::message::Authority;
+use gateway_message::Authority;
 
 /// What marks the end of a request's content (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Framing {
+pub enum Framing {
     /// There is no content.
     #[default]
     None,
@@ -18,15 +18,6 @@ pub(super) enum Framing {
     Length(u64),
     /// Until the last chunk.
     Chunked,
-}
-
-/// Whether the bytes contain a whole head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status<T> {
-    /// They do.
-    Complete(T),
-    /// The bytes are well-formed so far; more must arrive.
-    Partial,
 }
 
 /// A well-formed request head, borrowed from the bytes it was parsed from.
@@ -57,16 +48,14 @@ impl<'b> ParsedHead<'b> {
 ///
 /// Accepts what RFC 9112 says a client must send, and nothing that it lets a server tolerate: only
 /// CRLF ends a line, no empty line comes first, one `Host`, one `Content-Length` in plain digits or
-/// one `Transfer-Encoding: chunked`.
+/// one `Transfer-Encoding: chunked`. `None` if the bytes are well-formed so far and more must arrive.
 ///
 /// # Errors
 /// [`WireMalformed`] by cause, as soon as the faulty line is complete.
-pub fn parse_head(bytes: &[u8]) -> Result<Status<ParsedHead<'_>>, WireMalformed> {
+pub fn parse_head(bytes: &[u8]) -> Result<Option<ParsedHead<'_>>, WireMalformed> {
     let mut reader = HeadReader::default();
-    Ok(match reader.read(bytes)? {
-        Some(length) => Status::Complete(reader.head(bytes, length)),
-        None => Status::Partial,
-    })
+    let length = reader.read(bytes)?;
+    Ok(length.map(|length| reader.head(bytes, length)))
 }
 
 /// Refuses what no method begins with before its line is complete: binary protocols have no lines.
@@ -81,7 +70,7 @@ fn check_start(bytes: &[u8]) -> Result<(), WireMalformed> {
 /// An incremental head parser. It takes ever longer prefixes of the same bytes, and reads each byte
 /// once.
 #[derive(Debug, Clone, Default)]
-pub(super) struct HeadReader {
+pub struct HeadReader {
     lines: Lines,
     /// The bytes before this offset contain no control.
     clean: usize,
@@ -101,7 +90,10 @@ pub(super) struct HeadReader {
 
 impl HeadReader {
     /// The head's length once it is complete.
-    pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireMalformed> {
+    ///
+    /// # Errors
+    /// [`WireMalformed`] by cause, as soon as the faulty line is complete.
+    pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireMalformed> {
         let outcome = self.read_lines(bytes);
         // Only complete lines are checked, and this fault comes before any other in them, so that
         // the cause does not depend on how reads were split.
@@ -133,7 +125,8 @@ impl HeadReader {
     }
 
     /// How the content ends.
-    pub(super) fn framing(&self) -> Framing {
+    #[must_use]
+    pub fn framing(&self) -> Framing {
         match self.length {
             _ if self.chunked => Framing::Chunked,
             // Later stages do not distinguish no content from empty content.
@@ -143,7 +136,8 @@ impl HeadReader {
     }
 
     /// Whether another protocol may follow: CONNECT, or `Upgrade: websocket` without content.
-    pub(super) fn switches(&self) -> bool {
+    #[must_use]
+    pub fn switches(&self) -> bool {
         self.connect || (self.upgrade && !self.http10 && self.framing() == Framing::None)
     }
 

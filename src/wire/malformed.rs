@@ -1,7 +1,7 @@
 //! Why a request is not well-formed HTTP/1.1.
 
-use crate::message::AuthorityMalformed;
-use crate::names::ReasonCode;
+use gateway_message::AuthorityMalformed;
+use gateway_names::ReasonCode;
 
 /// Why a request is not well-formed HTTP/1.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

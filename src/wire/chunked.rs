@@ -2,11 +2,15 @@
 
 use super::lines::{Lines, has_control, split_field};
 use super::malformed::WireMalformed;
-use crate::message::fields::is_forbidden_trailer;
+use gateway_message::fields::is_forbidden_trailer;
+
+/// Follows chunked content, however cut.
+#[derive(Debug, Clone, Default)]
+pub struct Chunked(Position);
 
 /// The position within chunked content.
 #[derive(Debug, Clone)]
-pub(super) enum Chunked {
+enum Position {
     /// In the hexadecimal size of a chunk.
     Size { digits: u8, size: u64 },
     /// After the carriage return that ends a size.
@@ -23,9 +27,9 @@ pub(super) enum Chunked {
     End,
 }
 
-impl Default for Chunked {
-    fn default() -> Chunked {
-        Chunked::Size { digits: 0, size: 0 }
+impl Default for Position {
+    fn default() -> Position {
+        Position::Size { digits: 0, size: 0 }
     }
 }
 
@@ -34,59 +38,68 @@ impl Chunked {
     ///
     /// Framing and data are passed on as they arrive. A trailer section is passed on whole or not
     /// at all, so bytes that are not counted must be shown again, with more after them.
-    pub(super) fn follow(&mut self, bytes: &[u8]) -> (usize, Result<(), WireMalformed>) {
+    pub fn follow(&mut self, bytes: &[u8]) -> (usize, Result<(), WireMalformed>) {
+        let position = &mut self.0;
         let mut at = 0;
         while at < bytes.len() {
-            let step = match self {
-                Chunked::Data { left } => Ok(skip(left, bytes.len() - at)),
-                Chunked::Trailers { lines, fields } => {
+            let step = match position {
+                Position::Data { left } => Ok(skip(left, bytes.len() - at)),
+                Position::Trailers { lines, fields } => {
                     match trailers(lines, fields, &bytes[at..]) {
                         Ok(None) => return (at, Ok(())),
                         Ok(Some(length)) => {
-                            *self = Chunked::End;
+                            *position = Position::End;
                             Ok(length)
                         }
                         Err(malformed) => Err(malformed),
                     }
                 }
-                Chunked::End => return (at, Ok(())),
-                _ => self.framing_byte(bytes[at]),
+                Position::End => return (at, Ok(())),
+                _ => position.framing_byte(bytes[at]),
             };
             match step {
                 Ok(length) => at += length,
                 Err(malformed) => return (at, Err(malformed)),
             }
-            if matches!(self, Chunked::Data { left: 0 }) {
-                *self = Chunked::DataReturn;
+            if matches!(position, Position::Data { left: 0 }) {
+                *position = Position::DataReturn;
             }
         }
         (at, Ok(()))
     }
 
+    /// Whether the empty line that ends the content was passed.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        matches!(self.0, Position::End)
+    }
+}
+
+impl Position {
     /// Follows one byte of framing. Extensions, white space, signs and prefixes are refused: no
     /// honest client sends them, and parsers differ on all of them.
     fn framing_byte(&mut self, byte: u8) -> Result<usize, WireMalformed> {
         *self = match (&*self, byte) {
-            (Chunked::Size { digits, size }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
+            (Position::Size { digits, size }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
                 if *digits < MOST_DIGITS =>
             {
                 let digit = char::from(byte).to_digit(16).ok_or(WireMalformed::Chunk)?;
                 let size = size.checked_mul(16).ok_or(WireMalformed::Chunk)? + u64::from(digit);
-                Chunked::Size {
+                Position::Size {
                     digits: digits + 1,
                     size: Some(size)
                         .filter(|s| *s <= LARGEST)
                         .ok_or(WireMalformed::Chunk)?,
                 }
             }
-            (Chunked::Size { digits: 1.., size }, b'\r') => Chunked::SizeFeed { size: *size },
-            (Chunked::SizeFeed { size: 0 }, b'\n') => Chunked::Trailers {
+            (Position::Size { digits: 1.., size }, b'\r') => Position::SizeFeed { size: *size },
+            (Position::SizeFeed { size: 0 }, b'\n') => Position::Trailers {
                 lines: Lines::default(),
                 fields: 0,
             },
-            (Chunked::SizeFeed { size }, b'\n') => Chunked::Data { left: *size },
-            (Chunked::DataReturn, b'\r') => Chunked::DataFeed,
-            (Chunked::DataFeed, b'\n') => Chunked::default(),
+            (Position::SizeFeed { size }, b'\n') => Position::Data { left: *size },
+            (Position::DataReturn, b'\r') => Position::DataFeed,
+            (Position::DataFeed, b'\n') => Position::default(),
             _ => return Err(WireMalformed::Chunk),
         };
         Ok(1)
