@@ -101,7 +101,7 @@ fn served(script: Pieces) -> (Vec<Got>, String) {
 /// content.
 fn expected(mut bytes: &[u8]) -> Vec<Got> {
     let mut all = Vec::new();
-    while let Ok(Status::Complete(head)) = parse_head(bytes) {
+    while let Ok(Some(head)) = parse_head(bytes) {
         let rest = &bytes[head.length..];
         let mut reader = HeadReader::default();
         reader.read(bytes).unwrap();
