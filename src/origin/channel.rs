@@ -311,7 +311,7 @@ fn has_two_lengths(fields: &HeaderMap) -> bool {
     fields.contains_key(CONTENT_LENGTH) && !fields.get_all(TRANSFER_ENCODING).iter().all(is_chunked)
 }
 
-/// A response, and what is kept until its content has ended.
+/// A response, and the values that are kept until its content has ended.
 struct OriginAnswer {
     response: Response<Incoming>,
     back: Option<Return>,

@@ -20,8 +20,40 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// The most informational answers (1xx) to one request.
 const MOST_INFORMATIONAL: u32 = 16;
 
+<<<<<<< HEAD
+/// Counts the informational answers to one request, and tells the task that waits for its answer
+/// when there are more than that.
+#[derive(Default)]
+pub(super) struct Informational {
+    count: AtomicU32,
+    waits: AtomicWaker,
+}
+
+impl Informational {
+    fn add(&self) {
+        if self.count.fetch_add(1, Ordering::Relaxed) >= MOST_INFORMATIONAL {
+            self.waits.wake();
+        }
+    }
+
+    /// Completes when there were too many.
+    pub(super) async fn flooded(&self) {
+        poll_fn(|cx| {
+            self.waits.register(cx.waker());
+            match self.count.load(Ordering::Relaxed) > MOST_INFORMATIONAL {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+/// Builds the request to write. Its framing and routing fields are made from the judged request.
+=======
 /// Builds the request to write. Its framing and routing fields are made anew from what was judged.
 /// `flooded` is cancelled when the origin sends more informational answers than that.
+>>>>>>> w-path
 pub(super) fn written(
     mut head: RequestHead,
     content: Outgoing,

@@ -6,9 +6,10 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, Method};
 
+use super::applicable::ApplicableRules;
 use super::content::ContentFacts;
 use crate::audit::Text;
-use crate::intercept::{ConnectionContext, Request};
+use crate::intercept::{Entry, Request};
 use crate::message::{Host, Origin, RequestTarget, Scheme, is_batch, named_paths};
 use crate::names::{CredentialName, SessionId};
 use crate::session::{CredentialUse, DetectedCredentials, Session};
@@ -52,6 +53,8 @@ pub struct Facts<'a> {
     /// The AWS actions that a signed request asks for, by the names used in pins. Empty without a
     /// signature.
     pub actions: &'a [String],
+    /// The rules that can apply, where they are known: those of this session and host.
+    pub(super) rules: Option<&'a ApplicableRules>,
 }
 
 impl Facts<'_> {
@@ -70,7 +73,7 @@ impl Facts<'_> {
 
 /// [`Facts`] of a request in progress, without its fields.
 pub(super) struct KeptFacts {
-    connection: Arc<ConnectionContext>,
+    entry: Entry,
     pub(super) session: Arc<Session>,
     pub(super) origin: Origin,
     pub(super) method: Method,
@@ -84,17 +87,20 @@ pub(super) struct KeptFacts {
     /// The place of each credential.
     pub(super) places: Box<[Text]>,
     actions: Box<[String]>,
+    /// The rules that can apply in the generation that judged it first.
+    pub(super) rules: Option<Arc<ApplicableRules>>,
 }
 
 impl KeptFacts {
     pub(super) fn new(
         request: &Request,
         session: Arc<Session>,
+        rules: Arc<ApplicableRules>,
         presented: &DetectedCredentials,
     ) -> Self {
         let lends = presented.lends();
         Self {
-            connection: request.connection.clone(),
+            entry: request.connection.entry,
             session,
             origin: request.head.origin.clone(),
             method: request.head.method.clone(),
@@ -106,6 +112,7 @@ impl KeptFacts {
             credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
             places: lends.iter().map(|lend| lend.place_text().clone()).collect(),
             actions: lends.iter().flat_map(CredentialUse::actions).collect(),
+            rules: Some(rules),
         }
     }
 
@@ -114,7 +121,7 @@ impl KeptFacts {
         Facts {
             session: self.session.id(),
             groups,
-            entry: self.connection.entry.as_str(),
+            entry: self.entry.as_str(),
             now: SystemTime::now(),
             scheme: self.origin.scheme,
             host: &self.origin.authority.host,
@@ -128,6 +135,7 @@ impl KeptFacts {
             credentials: &self.credentials,
             batch: self.batch,
             actions: &self.actions,
+            rules: self.rules.as_deref(),
         }
     }
 }
@@ -199,6 +207,7 @@ impl OwnedFacts {
             credentials: &self.credentials,
             batch: self.batch || is_batch(&self.host, &self.target),
             actions: &self.actions,
+            rules: None,
         }
     }
 }
@@ -214,7 +223,6 @@ pub(super) struct Loan<'a> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::intercept::Entry;
     use crate::message::{Authority, EncodedSlash};
     use crate::session::phantom::{Issue, PhantomKey};
 
@@ -222,17 +230,9 @@ pub(super) mod tests {
     pub(in crate::policy) fn kept(path: &str) -> KeptFacts {
         let id = SessionId::new("s1").unwrap();
         let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
-        let session = Session::new(id.clone(), Vec::new(), phantoms, None);
+        let session = Session::new(id, Vec::new(), phantoms, None);
         KeptFacts {
-            connection: Arc::new(ConnectionContext {
-                session: id,
-                entry: Entry::Connect,
-                scheme: Scheme::Https,
-                named: None,
-                sni: None,
-                destination: None,
-                client: None,
-            }),
+            entry: Entry::Connect,
             session: Arc::new(session),
             origin: Origin {
                 scheme: Scheme::Https,
@@ -247,6 +247,7 @@ pub(super) mod tests {
             credentials: Arc::from([CredentialName::new("github").unwrap()]),
             places: [Text::new("header:authorization:Bearer")].into(),
             actions: [].into(),
+            rules: None,
         }
     }
 }

@@ -6,12 +6,15 @@ use cedar_policy::pst::{BinaryOp, Expr, Literal, Var};
 
 use super::context::Reads;
 use super::fact::Fact;
+use super::path_test::PathTest;
 
 /// What an expression reads.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Read {
     /// The facts it reads from the context.
     pub facts: Reads,
+    /// What it asks about the path.
+    pub paths: BTreeSet<PathTest>,
     /// The facts it reads from the content, by name.
     pub content: BTreeSet<String>,
     /// The entities whose ancestors it asks about.
@@ -86,6 +89,7 @@ impl Read {
     /// Adds what another expression reads.
     pub fn join(&mut self, other: &Self) {
         self.facts.extend(&other.facts);
+        self.paths.extend(other.paths.iter().cloned());
         self.content.extend(other.content.iter().cloned());
         self.hierarchy = self.hierarchy.or(other.hierarchy);
         self.session |= other.session;
@@ -107,6 +111,11 @@ pub(super) fn reads_of(expr: &Expr) -> Result<Read, NotRead> {
 fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
     if let Some(path) = path_of(expr) {
         return take(&path, read);
+    }
+    if let Some((fact, tests)) = path_tests(expr) {
+        read.facts.extend(Fact::named(fact));
+        read.paths.extend(tests);
+        return Ok(());
     }
     match expr {
         Expr::Literal(literal) => {
@@ -183,7 +192,26 @@ fn path_of(expr: &Expr) -> Option<Vec<&str>> {
     Some(path)
 }
 
+/// What an expression asks about the path, if it only tests that, and the fact it reads.
+fn path_tests(expr: &Expr) -> Option<(&str, Vec<PathTest>)> {
+    match expr {
+        Expr::BinaryOp { op, left, right } => {
+            let path = path_of(left)?;
+            Some((*path.first()?, PathTest::of(&path, *op, right)?))
+        }
+        Expr::Like { expr, pattern } if path_of(expr)? == ["path"] => {
+            Some(("path", vec![PathTest::like(pattern)]))
+        }
+        _ => None,
+    }
+}
+
 fn take(path: &[&str], read: &mut Read) -> Result<(), NotRead> {
+    match path {
+        ["depth"] => drop(read.paths.insert(PathTest::Depth)),
+        ["path" | "prefixes" | "segments", ..] => drop(read.paths.insert(PathTest::Whole)),
+        _ => {}
+    }
     match path {
         ["content"] => return Err(WHOLE_CONTENT),
         ["content", name, ..] => {

@@ -1,6 +1,9 @@
 //! Compares judging with few rules and facts against Cedar with all rules and facts.
 
 use super::*;
+use crate::policy::applicable::KnownRules;
+use crate::session::Session;
+use crate::session::phantom::Phantoms;
 
 fn scopes() -> impl Strategy<Value = String> {
     let who = prop_oneof![
@@ -69,6 +72,8 @@ fn scopes() -> impl Strategy<Value = String> {
         1 => Just(r#"when { context.groups.contains("g1") }"#),
         1 => Just(r#"when { context.prefixes.contains("/a") && context.depth < 3 }"#),
         1 => Just(r#"unless { context.segments.contains("1:b") }"#),
+        1 => Just(r#"when { context.segments.containsAll(["0:a", "2:c"]) || context.path like "/a*" }"#),
+        1 => Just(r#"unless { context.prefixes.containsAny(["/ab", "/a/b"]) || context.path == "/" }"#),
         1 => Just(r#"when { context.query.any.contains("x=1") }"#),
         1 => Just(r#"when { context.query.unique.contains("x=1") && ["x"].containsAll(context.query.names) }"#),
         1 => Just(r#"when { context.fields.unique.contains("accept: b") || context.fields.names.isEmpty() }"#),
@@ -259,12 +264,27 @@ proptest! {
         let text = numbered(&texts);
         let policies = policies(&text);
         let generation = policies.current();
+        let known = KnownRules::default();
         for (request, credential) in requests.iter().chain(&requests) {
             let facts = request.facts();
             let name = credential.map(|name| CredentialName::new(name).unwrap());
             let loan = name.as_ref().map(|credential| Loan { credential, place: "basic:user" });
             let verdict = generation.judge(&facts, loan);
             prop_assert_eq!((verdict.outcome, sorted(&verdict)), whole(&text, &facts, loan), "{}\n{:?}", text, request);
+            let session = Session::new(
+                request.session.clone(),
+                request.groups.clone(),
+                Phantoms::none(),
+                None,
+            );
+            // Twice, so that each set is looked up and then known.
+            for method in METHODS.into_iter().chain(METHODS) {
+                let rules = known.of(&generation, &session, &request.host);
+                let facts = Facts { method, ..facts };
+                let by_route = generation.judge(&Facts { rules: Some(&rules), ..facts }, loan);
+                let verdict = generation.judge(&facts, loan);
+                prop_assert_eq!((by_route.outcome, sorted(&by_route)), (verdict.outcome, sorted(&verdict)));
+            }
             if generation.ask(&facts).allowed() {
                 prop_assert!(generation.may_resolve(&request.session, &request.groups, &request.host));
             }
