@@ -62,11 +62,7 @@ fn read(bytes: &[u8], ends: impl IntoIterator<Item = usize>) -> Result<Hello, &'
 /// The name in a hello, if it has one; `None` if it is not a hello.
 fn sni(mut records: &[u8]) -> Option<Option<Vec<u8>>> {
     let mut message = Vec::new();
-    while !records.is_empty() {
-        take(&mut records, 3)?;
-        let Some(part) = counted(&mut records, 2) else {
-            break;
-        };
+    while let Some(part) = take(&mut records, 3).and_then(|_| counted(&mut records, 2)) {
         message.extend_from_slice(part);
     }
     let message = &mut &message[..];

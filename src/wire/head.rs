@@ -48,7 +48,8 @@ impl<'b> ParsedHead<'b> {
 ///
 /// Accepts what RFC 9112 says a client must send, and nothing that it lets a server tolerate: only
 /// CRLF ends a line, no empty line comes first, one `Host`, one `Content-Length` in plain digits or
-/// one `Transfer-Encoding: chunked`. `None` if the bytes are well-formed so far and more must arrive.
+/// one `Transfer-Encoding: chunked`. `None` if the bytes are well-formed so far, and more must
+/// arrive.
 ///
 /// # Errors
 /// [`WireMalformed`] by cause, as soon as the faulty line is complete.
