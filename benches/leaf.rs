@@ -9,10 +9,11 @@ use std::sync::Arc;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use criterion::{Criterion, criterion_group, criterion_main};
-use gateway::intercept::dns::{Transport, answer};
+use gateway::intercept::dns::answer;
 use gateway::intercept::{CaSettings, SessionCa, Synthetic};
 use gateway::message::Host;
 use gateway::names::SessionId;
+use gateway::wire::dns::Transport;
 
 fn ca() -> SessionCa {
     let settings = CaSettings {

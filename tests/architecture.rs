@@ -10,10 +10,11 @@ use source::{Source, WithoutTests, every_file, parse, sources, top};
 use syn::visit_mut::VisitMut;
 
 /// The crates under `src`, by the folder of each, and those among them that it may use.
-const LEAVES: [(&str, &[&str]); 8] = [
+const LEAVES: [(&str, &[&str]); 9] = [
     ("names", &[]),
     ("message", &["names"]),
     ("body", &["names", "message"]),
+    ("wire", &["names", "message"]),
     ("signature/sigv4", &["names", "message"]),
     ("signature/recipe", &["names", "message"]),
     ("audit", &["names"]),
@@ -25,7 +26,7 @@ const LEAVES: [(&str, &[&str]); 8] = [
 const MODULES: [(&str, &[&str]); 15] = [
     ("files", &["names", "launch"]),
     ("state", &["names", "files"]),
-    ("intercept", &["names", "message", "body", "audit"]),
+    ("intercept", &["names", "message", "wire", "body", "audit"]),
     (
         "session",
         &["names", "recipe", "message", "body", "audit", "intercept"],
@@ -76,6 +77,7 @@ const MODULES: [(&str, &[&str]); 15] = [
         &[
             "names",
             "message",
+            "wire",
             "body",
             "audit",
             "intercept",
@@ -190,7 +192,7 @@ const RESERVED: [(&str, &[&str]); 11] = [
     ("cedar_policy", &["policy"]),
     ("rcgen", &["intercept", "launch", "cli"]),
     ("hickory_resolver", &["origin"]),
-    ("hickory_proto", &["intercept", "origin"]),
+    ("hickory_proto", &["wire", "intercept", "origin"]),
     (
         "hyper",
         &["body", "intercept", "origin", "gateway", "control", "cli"],

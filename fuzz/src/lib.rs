@@ -3,6 +3,15 @@
 use gateway_message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
+/// Where to cut bytes, by what they are: each end of a piece, in order, and last the end of all.
+pub fn ends(bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
+    let length = bytes.len();
+    let step = 1 + bytes
+        .iter()
+        .fold(0, |sum, byte| (sum + usize::from(*byte)) % 97);
+    (step..length).step_by(step).chain([length])
+}
+
 /// The secret key of AWS's examples.
 pub const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram, UnixStream};
 use std::path::PathBuf;
 
-use gateway_launch::netlink::{ACK, Netlink, REQUEST};
+use gateway_launch::netlink::{ACK, Batch, REQUEST};
 use libc::{AF_INET, AF_INET6, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_STREAM, SYS_setsockopt};
 
 use super::probe::{
@@ -96,24 +96,21 @@ pub fn options(_: &Targets) -> Verdict {
 }
 
 pub fn routes(_: &Targets) -> Verdict {
-    let down = Netlink::open(None).and_then(|mut netlink| {
-        // struct ifinfomsg for index 1: no flag, IFF_UP to change
-        let mut header = [0; 16];
-        header[4] = 1;
-        header[12] = libc::IFF_UP as u8;
-        netlink.message(libc::RTM_NEWLINK, ACK, &header, |_| {});
-        netlink.commit()
-    });
-    all_refused([("loopback is down", down)])
+    let mut batch = Batch::default();
+    // struct ifinfomsg for index 1: no flag, IFF_UP to change
+    let mut header = [0; 16];
+    header[4] = 1;
+    header[12] = libc::IFF_UP as u8;
+    batch.message(libc::RTM_NEWLINK, ACK, &header, |_| {});
+    all_refused([("loopback is down", batch.commit(None))])
 }
 
 pub fn nftables(_: &Targets) -> Verdict {
-    let flushed = Netlink::open(Some(rustix::net::netlink::NETFILTER)).and_then(|mut netlink| {
-        netlink.message(16, REQUEST, &[0, 0, 0, 10], |_| {});
-        netlink.message((10 << 8) | 2, ACK, &[0, 0, 0, 0], |_| {}); // NFT_MSG_DELTABLE, of all families
-        netlink.message(17, REQUEST, &[0, 0, 0, 10], |_| {});
-        netlink.commit()
-    });
+    let mut batch = Batch::default();
+    batch.message(16, REQUEST, &[0, 0, 0, 10], |_| {});
+    batch.message((10 << 8) | 2, ACK, &[0, 0, 0, 0], |_| {}); // NFT_MSG_DELTABLE, of all families
+    batch.message(17, REQUEST, &[0, 0, 0, 10], |_| {});
+    let flushed = batch.commit(Some(rustix::net::netlink::NETFILTER));
     all_refused([("the rules are flushed", flushed)])
 }
 

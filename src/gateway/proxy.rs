@@ -12,9 +12,9 @@ use super::tunnel::TunnelTarget;
 use super::worker::Worker;
 use crate::intercept::explicit::{self, Asked};
 use crate::intercept::prefixed::Prefixed;
-use crate::intercept::socks::{self, SocksTarget};
 use crate::intercept::{ConnectionContext, Entry};
 use crate::message::Scheme;
+use crate::wire::socks::{Reply, SocksTarget};
 
 impl Worker {
     /// Serves a connection to the proxy port.
@@ -57,7 +57,7 @@ impl Worker {
                         SocksTarget::Named(authority) => (Some(authority), None),
                         SocksTarget::Address(address) => (None, Some(address)),
                     };
-                    let opened = socks::reply(&mut io, socks::Reply::Succeeded).await;
+                    let opened = io.write_all(&Reply::Succeeded.message()).await;
                     opened.map(|()| (Entry::Socks, named, destination))
                 }
             };

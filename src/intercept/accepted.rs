@@ -50,7 +50,7 @@ pub enum Rejected {
     Disagreement(#[from] Disagreement),
     /// The head was malformed on the wire.
     #[error(transparent)]
-    Wire(#[from] super::strict::WireMalformed),
+    Wire(#[from] crate::wire::WireMalformed),
     /// A WebSocket that is not asked for as RFC 6455 and RFC 8441 say, or another protocol in an
     /// extended CONNECT.
     #[error("the request for a WebSocket is malformed, or asks for another protocol")]

@@ -4,22 +4,13 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
-use hickory_proto::rr::rdata::{A, AAAA, SOA};
-use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
-use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::rdata::{A, AAAA};
+use hickory_proto::rr::{DNSClass, RData, RecordType};
 
 use super::synthetic::{Addresses, GATEWAY, GATEWAY_NAME, Synthetic};
 use crate::message::Host;
-
-/// The transport of a query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
-    /// One query per datagram.
-    Udp,
-    /// Length-prefixed (RFC 7766).
-    Tcp,
-}
+use crate::wire::dns::{Transport, Unread, host, read, reply};
 
 /// The outcome of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,40 +86,16 @@ pub fn answer(
     allowed: &dyn Fn(&Host) -> bool,
     pool: &mut Synthetic,
 ) -> Answer {
-    let Some(header) = Header::read(query) else {
-        return Answer {
-            reply: None,
-            verdict: DnsVerdict::Malformed,
-            host: None,
-        };
+    let (verdict, reply) = match read(query, transport) {
+        Ok(message) => return judge(&message, allowed, pool),
+        Err(Unread::Silent) => (DnsVerdict::Malformed, None),
+        Err(Unread::Operation(reply)) => (DnsVerdict::Refused, reply),
+        Err(Unread::Malformed(reply)) => (DnsVerdict::Malformed, reply),
     };
-    if header.is_response {
-        // Never answer an answer (RFC 5452 §3), or two servers could talk for ever.
-        return Answer {
-            reply: None,
-            verdict: DnsVerdict::Malformed,
-            host: None,
-        };
-    }
-    if header.op_code != OpCode::Query {
-        return bare(&header, ResponseCode::NotImp, DnsVerdict::Refused);
-    }
-    let bound = match transport {
-        Transport::Udp => UDP_QUESTION_MAX,
-        Transport::Tcp => TCP_QUESTION_MAX,
-    };
-    // Resolvers send one question and no answers, followed by an OPT and at most a TSIG. Checked
-    // before decoding, so that the counts cannot demand work.
-    let usual = header.counts[0] == 1 && header.counts[1..3] == [0, 0] && header.counts[3] <= 2;
-    if !usual || query.len() > bound {
-        return bare(&header, ResponseCode::FormErr, DnsVerdict::Malformed);
-    }
-    let mut decoder = BinDecoder::new(query);
-    match Message::read(&mut decoder) {
-        Ok(message) if decoder.is_empty() && message.queries.len() == 1 => {
-            judge(&message, allowed, pool)
-        }
-        _ => bare(&header, ResponseCode::FormErr, DnsVerdict::Malformed),
+    Answer {
+        reply,
+        verdict,
+        host: None,
     }
 }
 
@@ -215,27 +182,6 @@ fn addressed(message: &Message, addresses: Addresses, verdict: DnsVerdict, host:
     )
 }
 
-/// The host that a DNS name spells; `None` if a label contains anything but letters, digits, hyphen
-/// and underscore.
-///
-/// Checks label by label: a label may contain a dot, which must not become a border between labels.
-fn host(name: &Name) -> Option<Host> {
-    let mut text = Vec::with_capacity(name.len());
-    for label in name.iter() {
-        if !label
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-        {
-            return None;
-        }
-        if !text.is_empty() {
-            text.push(b'.');
-        }
-        text.extend_from_slice(label);
-    }
-    Host::parse(&text).ok()
-}
-
 /// The addresses of `localhost` (RFC 6761 §6.3) and of the gateway's own name.
 fn local(host: &Host) -> Option<Addresses> {
     match host.as_str() {
@@ -248,7 +194,6 @@ fn local(host: &Host) -> Option<Addresses> {
     }
 }
 
-/// A reply to a decoded message. It repeats the message's question and EDNS.
 fn full(
     message: &Message,
     code: ResponseCode,
@@ -256,90 +201,11 @@ fn full(
     host: Option<Host>,
     data: Option<RData>,
 ) -> Answer {
-    let question: &Query = &message.queries[0];
-    let mut reply = Message::new(message.metadata.id, MessageType::Response, OpCode::Query);
-    reply.metadata.recursion_desired = message.metadata.recursion_desired;
-    reply.metadata.checking_disabled = message.metadata.checking_disabled;
-    reply.metadata.recursion_available = true;
-    reply.metadata.response_code = code;
-    reply.add_query(question.clone());
-    match data {
-        Some(data) => {
-            reply.add_answer(Record::from_rdata(
-                question.name().clone(),
-                TTL_SECONDS,
-                data,
-            ));
-        }
-        None if matches!(code, ResponseCode::NXDomain | ResponseCode::NoError) => {
-            reply.add_authority(Record::from_rdata(
-                Name::root(),
-                NEGATIVE_TTL_SECONDS,
-                RData::SOA(negative()),
-            ));
-        }
-        None => {}
-    }
-    if let Some(asked) = &message.edns {
-        let mut edns = Edns::new();
-        edns.set_max_payload(UDP_PAYLOAD);
-        edns.set_dnssec_ok(asked.flags().dnssec_ok);
-        edns.set_rcode_high((u16::from(code) >> 4) as u8);
-        reply.set_edns(edns);
-    }
-    match reply.to_vec() {
-        Ok(bytes) => Answer {
-            reply: Some(bytes),
-            verdict,
-            host,
-        },
-        Err(_) => Answer {
-            reply: None,
-            verdict: DnsVerdict::Malformed,
-            host,
-        },
-    }
-}
-
-/// Makes a negative answer cacheable (RFC 2308), but only for one second, so that a changed policy
-/// takes effect at once.
-fn negative() -> SOA {
-    SOA::new(Name::root(), Name::root(), 1, 1, 1, 1, NEGATIVE_TTL_SECONDS)
-}
-
-/// A reply to a message that was not decoded: only a header.
-fn bare(header: &Header, code: ResponseCode, verdict: DnsVerdict) -> Answer {
-    let mut reply = Message::new(header.id, MessageType::Response, header.op_code);
-    reply.metadata.recursion_desired = header.recursion_desired;
-    reply.metadata.response_code = code;
+    let reply = reply(message, code, data);
     Answer {
-        reply: reply.to_vec().ok(),
-        verdict,
-        host: None,
-    }
-}
-
-/// The header of RFC 1035 §4.1.1. It is parsed by hand, so that a message can be refused before the
-/// rest of it is read.
-struct Header {
-    id: u16,
-    is_response: bool,
-    op_code: OpCode,
-    recursion_desired: bool,
-    counts: [u16; 4],
-}
-
-impl Header {
-    fn read(message: &[u8]) -> Option<Self> {
-        let (header, _) = message.split_first_chunk::<12>()?;
-        let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        Some(Self {
-            id: word(0),
-            is_response: header[2] & 0x80 != 0,
-            op_code: OpCode::from_u8((header[2] >> 3) & 0x0f),
-            recursion_desired: header[2] & 1 != 0,
-            counts: [word(4), word(6), word(8), word(10)],
-        })
+        verdict: reply.as_ref().map_or(DnsVerdict::Malformed, |_| verdict),
+        reply,
+        host,
     }
 }
 
@@ -348,13 +214,6 @@ const CANARY: &str = "use-application-dns.net";
 /// Top-level domains that never have an address: reverse lookups (RFC 1035 §3.5), and names that
 /// resolvers must not know (RFC 6761 §6.4, RFC 7686).
 const NOWHERE: [&str; 3] = ["arpa", "invalid", "onion"];
-/// Short, so that a program that outlives the session notices the change.
-const TTL_SECONDS: u32 = 30;
-const NEGATIVE_TTL_SECONDS: u32 = 1;
-/// A size that fits every network path (DNS flag day 2020).
-const UDP_PAYLOAD: u16 = 1232;
-const UDP_QUESTION_MAX: usize = 1232;
-const TCP_QUESTION_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests;

@@ -11,10 +11,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroizing;
 
 use super::prefixed::Prefixed;
-use super::socks::{self, SocksTarget};
-use super::strict::{Status, WireMalformed, parse_head};
+use super::socks;
 use crate::message::{Authority, AuthorityMalformed};
 use crate::names::ReasonCode;
+use crate::wire::socks::SocksTarget;
+use crate::wire::{WireMalformed, parse_head};
 
 /// The longest head of a CONNECT, in bytes.
 const CONNECT_HEAD: usize = 16 << 10;
@@ -152,7 +153,7 @@ async fn connect<IO: AsyncRead + AsyncWrite + Unpin>(
     authentication: Option<&Authentication>,
 ) -> Result<Asked, OpeningRefused> {
     loop {
-        if let Status::Complete(head) = parse_head(io.ahead())? {
+        if let Some(head) = parse_head(io.ahead())? {
             if head.method != b"CONNECT" {
                 return Ok(Asked::Requests);
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rustls::ServerConfig;
-use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
+use rustls::server::Accepted;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::StartHandshake;
@@ -20,6 +20,7 @@ use super::mint::MintRefused;
 use super::synthetic::is_synthetic;
 use crate::message::{Host, HostMalformed};
 use crate::names::ReasonCode;
+use crate::wire::hello::{Hello, HelloFault, HelloReader};
 
 /// What is known about the destination before the client's hello.
 #[derive(Debug, Clone, Copy)]
@@ -48,18 +49,15 @@ pub struct Terminated<IO> {
 /// Why a client's TLS handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
-    /// The first byte does not start a TLS handshake record.
-    #[error("the client does not speak TLS")]
-    NotTls,
+    /// There is no hello.
+    #[error(transparent)]
+    Hello(#[from] HelloFault),
     /// The client ended the connection inside the handshake.
     #[error("the client left during the handshake")]
     Left,
     /// The deadline passed.
     #[error("the handshake took too long")]
     Timeout,
-    /// The hello is longer than 64 KiB.
-    #[error("the client hello is too long")]
-    TooLong,
     /// No SNI, and neither a name nor an address instead.
     #[error("the client names no host")]
     NoSni,
@@ -88,35 +86,41 @@ impl HandshakeError {
     #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
-            Self::NotTls => ReasonCode::UnknownProtocol,
-            Self::Left => ReasonCode::ClientLeft,
+            Self::Hello(HelloFault::NotTls) => ReasonCode::UnknownProtocol,
+            Self::Hello(HelloFault::TooLong) => ReasonCode::HelloTooLong,
+            Self::Hello(HelloFault::Left) | Self::Left => ReasonCode::ClientLeft,
+            Self::Hello(HelloFault::Tls(..)) | Self::Tls(_) => ReasonCode::TlsHandshake,
+            Self::Hello(HelloFault::Io(_)) | Self::Io(_) => ReasonCode::ClientIo,
             Self::Timeout => ReasonCode::ClientTimeout,
-            Self::TooLong => ReasonCode::HelloTooLong,
             Self::NoSni => ReasonCode::NoSni,
             Self::SniMalformed(cause) => cause.reason(),
             Self::SniMismatch => ReasonCode::SniConnectMismatch,
             Self::Alpn => ReasonCode::Alpn,
             Self::Mint(cause) => cause.reason(),
-            Self::Tls(_) => ReasonCode::TlsHandshake,
-            Self::Io(_) => ReasonCode::ClientIo,
         }
     }
 
     /// The alert for the client, if we have to write it. For [`HandshakeError::Tls`], rustls wrote
     /// its own.
-    fn alert(&self) -> Option<Alert> {
-        match self {
+    fn alert(&self) -> Option<Vec<u8>> {
+        let ours = match self {
+            Self::Hello(HelloFault::Tls(_, alert)) if !alert.is_empty() => {
+                return Some(alert.clone());
+            }
             Self::NoSni
             | Self::SniMalformed(_)
             | Self::SniMismatch
-            | Self::Mint(MintRefused::OutsideConstraints) => Some(Alert::UnrecognizedName),
+            | Self::Mint(MintRefused::OutsideConstraints) => Alert::UnrecognizedName,
             Self::Mint(MintRefused::Throttled | MintRefused::Ended | MintRefused::Failed) => {
-                Some(Alert::InternalError)
+                Alert::InternalError
             }
-            Self::Alpn => Some(Alert::NoApplicationProtocol),
-            Self::TooLong => Some(Alert::DecodeError),
-            Self::NotTls | Self::Left | Self::Timeout | Self::Tls(_) | Self::Io(_) => None,
-        }
+            Self::Alpn => Alert::NoApplicationProtocol,
+            Self::Hello(HelloFault::TooLong | HelloFault::Tls(..)) => Alert::DecodeError,
+            Self::Hello(_) | Self::Left | Self::Timeout | Self::Tls(_) | Self::Io(_) => {
+                return None;
+            }
+        };
+        Some(ours.record().to_vec())
     }
 }
 
@@ -157,16 +161,17 @@ where
 {
     let chosen = match read_hello(&mut io).await {
         Ok(accepted) => {
-            choose(&accepted.client_hello(), ca, destination, said).map(|chosen| (accepted, chosen))
+            let hello = Hello::of(&accepted.client_hello());
+            choose(hello, ca, destination, said).map(|chosen| (accepted, chosen))
         }
-        Err(error) => Err(error),
+        Err(fault) => Err(fault.into()),
     };
     let (accepted, chosen) = match chosen {
         Ok(chosen) => chosen,
         Err(error) => {
             if let Some(alert) = error.alert() {
                 // The verdict stands whether or not the client still reads.
-                let _ = send(&mut io, &alert.record()).await;
+                let _ = send(&mut io, &alert).await;
             }
             return Err(error);
         }
@@ -192,22 +197,15 @@ struct Chosen {
 
 /// Checks the hello: one host, and a protocol that we speak.
 fn choose(
-    hello: &ClientHello<'_>,
+    hello: Hello,
     ca: &SessionCa,
     destination: Destination<'_>,
     said: &mut Option<Host>,
 ) -> Result<Chosen, HandshakeError> {
-    if let Some(mut offered) = hello.alpn()
-        && !offered.any(|protocol| protocol == b"h2" || protocol == b"http/1.1")
-    {
+    if !hello.is_http {
         return Err(HandshakeError::Alpn);
     }
-    // rustls returns no name for an SNI that is an IP literal, which RFC 6066 §3 forbids.
-    let sni = hello
-        .server_name()
-        .map(|name| Host::parse(name.as_bytes()))
-        .transpose()
-        .map_err(HandshakeError::SniMalformed)?;
+    let sni = hello.name.map_err(HandshakeError::SniMalformed)?;
     said.clone_from(&sni);
     match (sni, destination) {
         (Some(sni), Destination::Named(host)) if sni != *host => Err(HandshakeError::SniMismatch),
@@ -249,61 +247,29 @@ fn unnamed(host: Host, ca: &SessionCa) -> Result<Chosen, HandshakeError> {
     })
 }
 
-/// Reads the whole client hello, in any number of segments and records.
-async fn read_hello<IO>(io: &mut IO) -> Result<Accepted, HandshakeError>
-where
-    IO: AsyncRead + AsyncWrite + Unpin,
-{
-    let mut acceptor = Acceptor::default();
-    let mut taken = 0;
-    loop {
-        let mut first = None;
-        // rustls takes as much as it can buffer, so nothing that is read gets lost.
-        let read = poll_fn(|cx| {
-            let mut reader = Polled {
-                io: &mut *io,
-                cx,
-                first: &mut first,
-            };
-            match acceptor.read_tls(&mut reader) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-                done => Poll::Ready(done),
-            }
-        })
-        .await
-        // No socket returns this kind: rustls does when its buffer for one message is full.
-        .map_err(|error| {
-            if error.kind() == io::ErrorKind::InvalidData {
-                HandshakeError::TooLong
-            } else {
-                HandshakeError::Io(error)
-            }
-        })?;
-        if read == 0 {
-            return Err(HandshakeError::Left);
-        }
-        if taken == 0 && first != Some(HANDSHAKE_RECORD) {
-            return Err(HandshakeError::NotTls);
-        }
-        taken += read;
-        match acceptor.accept() {
-            Ok(Some(accepted)) => return Ok(accepted),
-            Ok(None) if taken > HELLO_MAX => return Err(HandshakeError::TooLong),
-            Ok(None) => {}
-            Err((error, alert)) => {
-                // The verdict stands whether or not the client still reads.
-                let _ = send(io, &plain(alert)).await;
-                return Err(HandshakeError::Tls(error));
+/// Reads the whole client hello.
+async fn read_hello<IO: AsyncRead + Unpin>(io: &mut IO) -> Result<Accepted, HelloFault> {
+    let mut reader = HelloReader::default();
+    poll_fn(|cx| {
+        loop {
+            let mut source = Polled { io: &mut *io, cx };
+            match reader.read(&mut source) {
+                Ok(None) => {}
+                Ok(Some(accepted)) => return Poll::Ready(Ok(accepted)),
+                Err(HelloFault::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Poll::Pending;
+                }
+                Err(fault) => return Poll::Ready(Err(fault)),
             }
         }
-    }
+    })
+    .await
 }
 
 /// A reader for rustls over a socket that is being polled.
 struct Polled<'a, 'b, IO> {
     io: &'a mut IO,
     cx: &'a mut Context<'b>,
-    first: &'a mut Option<u8>,
 }
 
 impl<IO: AsyncRead + Unpin> Read for Polled<'_, '_, IO> {
@@ -312,10 +278,7 @@ impl<IO: AsyncRead + Unpin> Read for Polled<'_, '_, IO> {
         match Pin::new(&mut *self.io).poll_read(self.cx, &mut buffer) {
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
             Poll::Ready(Err(error)) => Err(error),
-            Poll::Ready(Ok(())) => {
-                *self.first = self.first.or(buffer.filled().first().copied());
-                Ok(buffer.filled().len())
-            }
+            Poll::Ready(Ok(())) => Ok(buffer.filled().len()),
         }
     }
 }
@@ -324,15 +287,6 @@ async fn send<IO: AsyncWrite + Unpin>(io: &mut IO, bytes: &[u8]) -> io::Result<(
     io.write_all(bytes).await?;
     io.flush().await?;
     io.shutdown().await
-}
-
-/// The alert that rustls made, or ours if it made none.
-fn plain(mut alert: AcceptedAlert) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    match alert.write_all(&mut bytes) {
-        Ok(()) if !bytes.is_empty() => bytes,
-        _ => Alert::DecodeError.record().to_vec(),
-    }
 }
 
 /// The cause of a failed handshake.
@@ -362,9 +316,6 @@ impl Alert {
         [21, 3, 3, 0, 2, 2, self as u8]
     }
 }
-
-const HANDSHAKE_RECORD: u8 = 22;
-const HELLO_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -14,9 +14,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::budget::Budget;
-use super::dns::{Answer, Transport, answer};
+use super::dns::{Answer, answer};
 use super::synthetic::Synthetic;
 use crate::message::Host;
+use crate::wire::dns::Transport;
 
 /// Decides whether a name gets an answer, because some policy could permit a request to it.
 pub type MayResolve = Box<dyn Fn(&Host) -> bool + Send + Sync>;

@@ -1,42 +1,16 @@
 //! SOCKS5 (RFC 1928, RFC 1929): CONNECT only.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::prefixed::Prefixed;
-use crate::message::{Authority, Host};
 use crate::names::ReasonCode;
-
-const VERSION: u8 = 5;
-const NO_AUTHENTICATION: u8 = 0;
-const USER_PASSWORD: u8 = 2;
-const NO_METHOD: u8 = 0xff;
-const CONNECT: u8 = 1;
-
-/// A reply's code (RFC 1928 §6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
-    /// The tunnel is open.
-    Succeeded = 0,
-    /// Policy does not allow the destination.
-    NotAllowed = 2,
-    /// Only CONNECT is supported.
-    CommandNotSupported = 7,
-    /// The kind of address is unknown.
-    AddressNotSupported = 8,
-}
-
-/// Where the client wants to go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SocksTarget {
-    /// A name: the gateway resolves it after authorization.
-    Named(Authority),
-    /// An address that the client resolved itself. It is never dialled; the TLS handshake or the
-    /// Host field names the host.
-    Address(SocketAddr),
-}
+use crate::wire::Cursor;
+use crate::wire::socks::{
+    CONNECT, Greeting, Login, NO_AUTHENTICATION, Reply, SocksFault, SocksRequest, SocksTarget,
+    USER_PASSWORD,
+};
 
 /// Checks a user and a password.
 pub type Accepts<'a> = dyn Fn(&[u8], &[u8]) -> bool + Sync + 'a;
@@ -75,7 +49,7 @@ impl Error {
     }
 }
 
-/// Speaks SOCKS5 up to the request; the caller answers that with [`reply`].
+/// Speaks SOCKS5 up to the request; the caller answers that with a [`Reply`].
 ///
 /// `accepts` checks a user and password; `None` if the listener requires none.
 ///
@@ -86,38 +60,37 @@ pub async fn negotiate<IO: AsyncRead + AsyncWrite + Unpin>(
     accepts: Option<&Accepts<'_>>,
 ) -> Result<SocksTarget, Error> {
     greet(io, accepts).await?;
-    need(io, 4).await?;
-    let [version, command, _, kind] = *io.ahead().first_chunk::<4>().ok_or(Error::Malformed)?;
-    if version != VERSION {
-        return Err(Error::Malformed);
-    }
-    let target = match kind {
-        1 => address::<4, _>(io).await?,
-        3 => named(io).await?,
-        4 => address::<16, _>(io).await?,
-        _ => {
-            reply(io, Reply::AddressNotSupported).await?;
-            return Err(Error::Malformed);
-        }
+    let (reply, error) = match message(io, SocksRequest::read).await? {
+        Ok(request) if request.command != CONNECT => (Reply::CommandNotSupported, Error::Command),
+        Ok(SocksRequest { target, .. }) => match target {
+            Some(target) => return Ok(target),
+            None => (Reply::NotAllowed, Error::Destination),
+        },
+        Err(SocksFault::AddressKind) => (Reply::AddressNotSupported, Error::Malformed),
+        Err(_) => return Err(Error::Malformed),
     };
-    if command != CONNECT {
-        reply(io, Reply::CommandNotSupported).await?;
-        return Err(Error::Command);
-    }
-    match target {
-        Some(target) => Ok(target),
-        None => {
-            reply(io, Reply::NotAllowed).await?;
-            Err(Error::Destination)
-        }
-    }
+    io.write_all(&reply.message()).await?;
+    Err(error)
 }
 
-async fn need<IO: AsyncRead + Unpin>(io: &mut Prefixed<IO>, count: usize) -> Result<(), Error> {
-    if io.ensure(count).await? {
-        Ok(())
-    } else {
-        Err(Error::Io(io::ErrorKind::UnexpectedEof.into()))
+/// Reads ahead until a message is complete, and takes it from the stream.
+async fn message<IO: AsyncRead + Unpin, T>(
+    io: &mut Prefixed<IO>,
+    read: impl Fn(&mut Cursor<'_>) -> Result<T, SocksFault>,
+) -> Result<Result<T, SocksFault>, io::Error> {
+    loop {
+        let mut cursor = Cursor::new(io.ahead());
+        match read(&mut cursor) {
+            Err(SocksFault::Incomplete(_)) => {}
+            outcome => {
+                let length = io.ahead().len() - cursor.left();
+                io.consume(length);
+                return Ok(outcome);
+            }
+        }
+        if !io.read_ahead(usize::MAX).await? {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
     }
 }
 
@@ -125,96 +98,32 @@ async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
     accepts: Option<&Accepts<'_>>,
 ) -> Result<(), Error> {
-    need(io, 2).await?;
-    let (version, count) = (io.ahead()[0], usize::from(io.ahead()[1]));
-    if version != VERSION {
-        return Err(Error::Malformed);
-    }
-    need(io, 2 + count).await?;
-    let wanted = if accepts.is_some() {
-        USER_PASSWORD
-    } else {
-        NO_AUTHENTICATION
+    let wanted = match accepts {
+        Some(_) => USER_PASSWORD,
+        None => NO_AUTHENTICATION,
     };
-    let offered = io.ahead()[2..2 + count].contains(&wanted);
-    io.consume(2 + count);
-    io.write_all(&[VERSION, if offered { wanted } else { NO_METHOD }])
-        .await?;
-    if !offered {
-        return Err(Error::Unauthenticated);
-    }
-    match accepts {
-        Some(accepts) => authenticate(io, accepts).await,
-        None => Ok(()),
-    }
-}
-
-/// Checks the client's user and password (RFC 1929 §2).
-async fn authenticate<IO: AsyncRead + AsyncWrite + Unpin>(
-    io: &mut Prefixed<IO>,
-    accepts: &Accepts<'_>,
-) -> Result<(), Error> {
-    need(io, 2).await?;
-    if io.ahead()[0] != 1 {
-        return Err(Error::Malformed);
-    }
-    let user = usize::from(io.ahead()[1]);
-    need(io, 3 + user).await?;
-    let password = usize::from(io.ahead()[2 + user]);
-    need(io, 3 + user + password).await?;
-    let message = io.ahead();
-    let good = accepts(
-        &message[2..2 + user],
-        &message[3 + user..3 + user + password],
-    );
-    io.consume(3 + user + password);
-    io.write_all(&[1, u8::from(!good)]).await?;
-    if good {
-        Ok(())
-    } else {
-        Err(Error::Unauthenticated)
-    }
-}
-
-async fn address<const N: usize, IO: AsyncRead + Unpin>(
-    io: &mut Prefixed<IO>,
-) -> Result<Option<SocksTarget>, Error>
-where
-    [u8; N]: Into<IpAddr>,
-{
-    need(io, 4 + N + 2).await?;
-    let bytes: [u8; N] = io.ahead()[4..4 + N]
-        .try_into()
-        .map_err(|_| Error::Malformed)?;
-    let port = u16::from_be_bytes([io.ahead()[4 + N], io.ahead()[5 + N]]);
-    io.consume(4 + N + 2);
-    Ok((port != 0).then(|| SocksTarget::Address(SocketAddr::new(bytes.into(), port))))
-}
-
-async fn named<IO: AsyncRead + Unpin>(io: &mut Prefixed<IO>) -> Result<Option<SocksTarget>, Error> {
-    need(io, 5).await?;
-    let length = usize::from(io.ahead()[4]);
-    need(io, 5 + length + 2).await?;
-    let host = Host::parse(&io.ahead()[5..5 + length]).ok();
-    let port = u16::from_be_bytes([io.ahead()[5 + length], io.ahead()[6 + length]]);
-    io.consume(5 + length + 2);
-    Ok(host
-        .filter(|_| port != 0)
-        .map(|host| SocksTarget::Named(Authority { host, port })))
-}
-
-/// Answers the request. Reports no bound address, because nothing was bound.
-///
-/// # Errors
-/// Those of the stream.
-pub async fn reply<IO: AsyncWrite + Unpin>(io: &mut IO, reply: Reply) -> io::Result<()> {
-    io.write_all(&[VERSION, reply as u8, 0, 1, 0, 0, 0, 0, 0, 0])
-        .await
+    let offers = |cursor: &mut Cursor<'_>| Ok(Greeting::read(cursor)?.methods.contains(&wanted));
+    let offered = message(io, offers).await?.map_err(|_| Error::Malformed)?;
+    let answer = Greeting::answer(offered.then_some(wanted));
+    io.write_all(&answer).await?;
+    let good = match accepts.filter(|_| offered) {
+        Some(accepts) => {
+            let login = |cursor: &mut Cursor<'_>| {
+                Login::read(cursor).map(|login| accepts(login.user, login.password))
+            };
+            let good = message(io, login).await?.map_err(|_| Error::Malformed)?;
+            io.write_all(&Login::answer(good)).await?;
+            good
+        }
+        None => offered,
+    };
+    good.then_some(()).ok_or(Error::Unauthenticated)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{Authority, Host};
     use tokio::io::AsyncReadExt;
 
     /// Runs a negotiation with known client bytes; returns the outcome and what the client read.

@@ -1,20 +1,18 @@
-//! A netlink socket and the encoding of its messages and attributes, as far as the launcher needs
+//! Netlink messages: written, sent, and their acknowledgements read, as far as the launcher needs
 //! them.
 
 use std::io;
-use std::os::fd::OwnedFd;
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use super::syscall;
 
-/// A batch of netlink messages under construction, and the socket that will take it.
-#[derive(Debug)]
-pub struct Netlink {
-    socket: OwnedFd,
-    sequence: u32,
-    buffer: Vec<u8>,
+/// A batch of netlink messages under construction.
+#[derive(Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    messages: u32,
     acknowledgements: usize,
 }
 
@@ -29,44 +27,21 @@ pub const CREATE: u16 = 0x400;
 /// `NLM_F_APPEND`.
 pub const APPEND: u16 = 0x800;
 
-impl Netlink {
-    /// Opens a socket for rtnetlink (`None`: its protocol number is 0) or another family.
-    ///
-    /// # Errors
-    /// The error of `socket`: `EPROTONOSUPPORT` if the kernel lacks the family.
-    pub fn open(protocol: Option<Protocol>) -> io::Result<Self> {
-        let socket = rustix::net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            protocol,
-        )?;
-        // Short acknowledgements, and the kernel's own explanation of an error. Both are only
-        // conveniences.
-        let _ = syscall::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1);
-        let _ = syscall::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1);
-        Ok(Self {
-            socket,
-            sequence: 1,
-            buffer: Vec::with_capacity(4096),
-            acknowledgements: 0,
-        })
-    }
-
+impl Batch {
     /// Adds one message: its type, flags, family header, and whatever `body` appends.
     pub fn message(&mut self, kind: u16, flags: u16, header: &[u8], body: impl FnOnce(&mut Self)) {
-        let start = self.buffer.len();
-        self.buffer.extend_from_slice(&[0; 4]);
-        self.buffer.extend_from_slice(&kind.to_ne_bytes());
-        self.buffer.extend_from_slice(&flags.to_ne_bytes());
-        self.buffer.extend_from_slice(&self.sequence.to_ne_bytes());
-        self.buffer.extend_from_slice(&[0; 4]);
-        self.buffer.extend_from_slice(header);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        self.bytes.extend_from_slice(&flags.to_ne_bytes());
+        self.messages += 1;
+        self.bytes.extend_from_slice(&self.messages.to_ne_bytes());
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.bytes.extend_from_slice(header);
         self.align();
         body(self);
-        let length = (self.buffer.len() - start) as u32;
-        self.buffer[start..start + 4].copy_from_slice(&length.to_ne_bytes());
-        self.sequence += 1;
+        let length = (self.bytes.len() - start) as u32;
+        self.bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
         if flags & ACK == ACK {
             self.acknowledgements += 1;
         }
@@ -74,10 +49,10 @@ impl Netlink {
 
     /// Adds an attribute.
     pub fn attribute(&mut self, kind: u16, data: &[u8]) {
-        self.buffer
+        self.bytes
             .extend_from_slice(&((data.len() + 4) as u16).to_ne_bytes());
-        self.buffer.extend_from_slice(&kind.to_ne_bytes());
-        self.buffer.extend_from_slice(data);
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        self.bytes.extend_from_slice(data);
         self.align();
     }
 
@@ -95,58 +70,69 @@ impl Netlink {
 
     /// Adds a nested attribute that contains whatever `body` appends.
     pub fn nest(&mut self, kind: u16, body: impl FnOnce(&mut Self)) {
-        let start = self.buffer.len();
-        self.buffer.extend_from_slice(&[0; 2]);
-        self.buffer
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 2]);
+        self.bytes
             .extend_from_slice(&(kind | NLA_F_NESTED).to_ne_bytes());
         body(self);
-        let length = (self.buffer.len() - start) as u16;
-        self.buffer[start..start + 2].copy_from_slice(&length.to_ne_bytes());
+        let length = (self.bytes.len() - start) as u16;
+        self.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
     }
 
-    /// Sends all messages as one datagram and waits for every acknowledgement.
+    /// The messages in the order in which they were added.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Sends all messages as one datagram and waits for every acknowledgement. The socket is one of
+    /// rtnetlink (`None`: its protocol number is 0) or of another family.
     ///
     /// # Errors
-    /// The first errno that the kernel returns, with its own explanation if it has one.
-    pub fn commit(&mut self) -> io::Result<()> {
+    /// `EPROTONOSUPPORT` if the kernel lacks the family, or the first errno that it returns.
+    pub fn commit(&self, protocol: Option<Protocol>) -> io::Result<()> {
+        let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?;
+        // Short acknowledgements. This is only a convenience.
+        let _ = syscall::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1);
         let kernel = SocketAddrNetlink::new(0, 0);
-        rustix::net::sendto(&self.socket, &self.buffer, SendFlags::empty(), &kernel)?;
-        self.buffer.clear();
+        rustix::net::sendto(&socket, &self.bytes, SendFlags::empty(), &kernel)?;
         let mut datagram = vec![0; 16 * 1024];
-        while self.acknowledgements > 0 {
-            let (bytes, _) =
-                rustix::net::recv(&self.socket, &mut datagram[..], RecvFlags::empty())?;
-            self.judge(&datagram[..bytes])?;
-        }
-        Ok(())
-    }
-
-    fn judge(&mut self, mut datagram: &[u8]) -> io::Result<()> {
-        while let Some(header) = datagram.first_chunk::<HEADER_BYTES>() {
-            let length = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
-            let kind = u16::from_ne_bytes([header[4], header[5]]);
-            if length < HEADER_BYTES || length > datagram.len() {
-                return Err(io::Error::from_raw_os_error(libc::EBADMSG));
-            }
-            if kind == NLMSG_ERROR {
-                let code = datagram[HEADER_BYTES..length]
-                    .first_chunk()
-                    .map_or(-libc::EBADMSG, |c| i32::from_ne_bytes(*c));
-                if code != 0 {
-                    return Err(io::Error::from_raw_os_error(-code));
-                }
-                self.acknowledgements = self.acknowledgements.saturating_sub(1);
-            }
-            datagram = datagram
-                .get(length.next_multiple_of(4)..)
-                .unwrap_or_default();
+        let mut acknowledged = 0;
+        while acknowledged < self.acknowledgements {
+            let (length, _) = rustix::net::recv(&socket, &mut datagram[..], RecvFlags::empty())?;
+            acknowledged += read(&datagram[..length])?;
         }
         Ok(())
     }
 
     fn align(&mut self) {
-        self.buffer.resize(self.buffer.len().next_multiple_of(4), 0);
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
+}
+
+/// How many messages a datagram of the kernel's acknowledges.
+///
+/// # Errors
+/// The first errno in it; `EBADMSG` if a length is wrong.
+pub fn read(mut datagram: &[u8]) -> io::Result<usize> {
+    let malformed = || io::Error::from_raw_os_error(libc::EBADMSG);
+    let mut acknowledged = 0;
+    while let Some((length, rest)) = datagram.split_first_chunk() {
+        let length = u32::from_ne_bytes(*length) as usize;
+        let (kind, body) = (rest.first_chunk(), datagram.get(HEADER_BYTES..length));
+        let (kind, body) = kind.zip(body).ok_or_else(malformed)?;
+        if u16::from_ne_bytes(*kind) == NLMSG_ERROR {
+            let code = body.first_chunk().ok_or_else(malformed)?;
+            match i32::from_ne_bytes(*code) {
+                0 => acknowledged += 1,
+                code => return Err(io::Error::from_raw_os_error(code.wrapping_neg())),
+            }
+        }
+        let next = length.next_multiple_of(4);
+        datagram = datagram.get(next..).unwrap_or_default();
+    }
+    Ok(acknowledged)
 }
 
 const HEADER_BYTES: usize = 16;
@@ -155,29 +141,54 @@ const NLA_F_NESTED: u16 = 0x8000;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn lengths_cover_padding_and_nesting() {
-        let mut netlink = Netlink::open(None).unwrap();
-        netlink.message(16, ACK, &[0; 4], |n| {
+        let mut batch = Batch::default();
+        batch.message(16, ACK, &[0; 4], |n| {
             n.nest(1, |n| n.text(2, "ab"));
         });
-        assert_eq!(netlink.buffer.len(), 16 + 4 + 4 + 8);
-        assert_eq!(netlink.buffer[0], 32);
-        assert_eq!(&netlink.buffer[20..24], &[12, 0, 1, 0x80]);
-        assert_eq!(&netlink.buffer[24..], &[7, 0, 2, 0, b'a', b'b', 0, 0]);
+        let bytes = batch.bytes();
+        assert_eq!(bytes.len(), 16 + 4 + 4 + 8);
+        assert_eq!(bytes[0], 32);
+        assert_eq!(&bytes[20..24], &[12, 0, 1, 0x80]);
+        assert_eq!(&bytes[24..], &[7, 0, 2, 0, b'a', b'b', 0, 0]);
     }
 
     #[test]
     fn the_kernels_errno_is_reported() {
-        let mut netlink = Netlink::open(None).unwrap();
+        let mut batch = Batch::default();
         let mut header = [0; 16];
         header[4..8].copy_from_slice(&i32::MAX.to_ne_bytes());
-        netlink.message(18, ACK, &header, |_| {}); // RTM_GETLINK of an interface that is not there
-        assert_eq!(
-            netlink.commit().unwrap_err().raw_os_error(),
-            Some(libc::ENODEV)
-        );
+        batch.message(18, ACK, &header, |_| {}); // RTM_GETLINK of an interface that is not there
+        let refused = batch.commit(None).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::ENODEV));
+    }
+
+    proptest! {
+        #[test]
+        fn acknowledgements_that_are_written_are_read(
+            codes in proptest::collection::vec(prop_oneof![Just(0), any::<i32>()], 0..9), cut in 1..99_usize,
+        ) {
+            let mut batch = Batch::default();
+            for code in &codes {
+                batch.message(NLMSG_ERROR, 0, &code.to_ne_bytes(), |n| n.text(1, "ab"));
+                batch.message(3, 0, &[], |_| {}); // NLMSG_DONE
+            }
+            let bytes = batch.bytes();
+            let fault = codes.iter().find(|code| **code != 0);
+            let outcome = read(bytes).map_err(|error| error.raw_os_error());
+            prop_assert_eq!(outcome, match fault {
+                Some(code) => Err(Some(code.wrapping_neg())),
+                None => Ok(codes.len()),
+            });
+            let cut = bytes.len().saturating_sub(cut % 16);
+            if cut < bytes.len() && fault.is_none() && cut % 16 > 3 {
+                prop_assert!(read(&bytes[..cut]).is_err());
+            }
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::failure::{At, Failure, Step};
-use super::netlink::{ACK, CREATE, EXCL, Netlink};
+use super::netlink::{ACK, Batch, CREATE, EXCL};
 use super::ports::{BACKLOG, DNS_PORT, Ports, TCP_PORT};
 use super::{ruleset, syscall};
 use crate::enroll::{Capture, Listeners};
@@ -86,14 +86,14 @@ fn install_rules(wanted: Option<Capture>) -> Result<Capture, Failure> {
 }
 
 fn raise_loopback() -> io::Result<()> {
-    let mut netlink = Netlink::open(None)?;
+    let mut batch = Batch::default();
     // struct ifinfomsg: family, type, index, flags, change
     let mut header = [0; 16];
     header[4..8].copy_from_slice(&LOOPBACK.to_ne_bytes());
     header[8..12].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
     header[12..16].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
-    netlink.message(libc::RTM_NEWLINK, ACK, &header, |_| {});
-    netlink.commit()
+    batch.message(libc::RTM_NEWLINK, ACK, &header, |_| {});
+    batch.commit(None)
 }
 
 fn add_addresses(family: AddressFamily) -> io::Result<()> {
@@ -103,11 +103,11 @@ fn add_addresses(family: AddressFamily) -> io::Result<()> {
         _ => (ADDRESS_V6.octets().to_vec(), libc::IFA_F_NODAD as u8),
     };
     let family = family.as_raw() as u8;
-    let mut netlink = Netlink::open(None)?;
+    let mut batch = Batch::default();
     // struct ifaddrmsg: family, prefix length, flags, scope, index
     let mut header = vec![family, (address.len() * 8) as u8, flags, 0];
     header.extend_from_slice(&LOOPBACK.to_ne_bytes());
-    netlink.message(libc::RTM_NEWADDR, ACK | CREATE | EXCL, &header, |n| {
+    batch.message(libc::RTM_NEWADDR, ACK | CREATE | EXCL, &header, |n| {
         n.attribute(libc::IFA_LOCAL, &address);
         n.attribute(libc::IFA_ADDRESS, &address);
     });
@@ -118,11 +118,11 @@ fn add_addresses(family: AddressFamily) -> io::Result<()> {
     let mut header = [0; 12];
     header[0] = family;
     header[4..8].copy_from_slice(&[table, libc::RTPROT_STATIC, scope, libc::RTN_LOCAL]);
-    netlink.message(libc::RTM_NEWROUTE, ACK | CREATE | EXCL, &header, |n| {
+    batch.message(libc::RTM_NEWROUTE, ACK | CREATE | EXCL, &header, |n| {
         n.attribute(libc::RTA_OIF, &LOOPBACK.to_ne_bytes());
         n.attribute(libc::RTA_PREFSRC, &address);
     });
-    netlink.commit()
+    batch.commit(None)
 }
 
 fn listen(capture: Capture, ipv6: bool) -> Result<Listeners, Failure> {

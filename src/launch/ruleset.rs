@@ -6,7 +6,7 @@
 
 use std::io;
 
-use super::netlink::{ACK, APPEND, CREATE, Netlink, REQUEST};
+use super::netlink::{ACK, APPEND, Batch, CREATE, REQUEST};
 use crate::enroll::Capture;
 
 /// Installs the rules into the caller's network namespace.
@@ -15,8 +15,8 @@ use crate::enroll::Capture;
 /// The kernel's errno: `ENOENT` if an expression (TPROXY) is not built in, `EPERM` without
 /// `CAP_NET_ADMIN`.
 pub fn install(capture: Capture, tcp_port: u16) -> io::Result<()> {
-    let mut netlink = Netlink::open(Some(rustix::net::netlink::NETFILTER))?;
-    let n = &mut netlink;
+    let mut batch = Batch::default();
+    let n = &mut batch;
     n.message(NFNL_MSG_BATCH_BEGIN, REQUEST, &BATCH, |_| {});
     n.message(NFT_NEWTABLE, ACK | CREATE, &INET, |n| {
         n.text(NFTA_TABLE_NAME, TABLE)
@@ -27,10 +27,10 @@ pub fn install(capture: Capture, tcp_port: u16) -> io::Result<()> {
     }
     refuse_the_rest(n);
     n.message(NFNL_MSG_BATCH_END, REQUEST, &BATCH, |_| {});
-    n.commit()
+    n.commit(Some(rustix::net::netlink::NETFILTER))
 }
 
-fn tproxy(n: &mut Netlink, tcp_port: u16) {
+fn tproxy(n: &mut Batch, tcp_port: u16) {
     chain(n, "pre", "filter", Hook::Prerouting, -150);
     for family in FAMILIES {
         rule(n, "pre", |n| {
@@ -45,7 +45,7 @@ fn tproxy(n: &mut Netlink, tcp_port: u16) {
     }
 }
 
-fn redirect(n: &mut Netlink, tcp_port: u16) {
+fn redirect(n: &mut Batch, tcp_port: u16) {
     chain(n, "out", "nat", Hook::Output, -100);
     for family in FAMILIES {
         rule(n, "out", |n| {
@@ -60,7 +60,7 @@ fn redirect(n: &mut Netlink, tcp_port: u16) {
 
 /// Rejects at once, with an error, what the gateway does not serve: UDP except DNS (so that QUIC
 /// falls back), and transport protocols other than TCP, UDP and ICMP.
-fn refuse_the_rest(n: &mut Netlink) {
+fn refuse_the_rest(n: &mut Batch) {
     chain(n, "flt", "filter", Hook::Output, 0);
     for family in FAMILIES {
         rule(n, "flt", |n| {
@@ -92,7 +92,7 @@ enum Hook {
     Output = 3,
 }
 
-fn chain(n: &mut Netlink, name: &str, kind: &str, hook: Hook, priority: i32) {
+fn chain(n: &mut Batch, name: &str, kind: &str, hook: Hook, priority: i32) {
     n.message(NFT_NEWCHAIN, ACK | CREATE, &INET, |n| {
         n.text(1, TABLE);
         n.text(3, name);
@@ -105,7 +105,7 @@ fn chain(n: &mut Netlink, name: &str, kind: &str, hook: Hook, priority: i32) {
     });
 }
 
-fn rule(n: &mut Netlink, chain: &str, body: impl FnOnce(&mut Netlink)) {
+fn rule(n: &mut Batch, chain: &str, body: impl FnOnce(&mut Batch)) {
     n.message(NFT_NEWRULE, ACK | CREATE | APPEND, &INET, |n| {
         n.text(1, TABLE);
         n.text(2, chain);
@@ -113,7 +113,7 @@ fn rule(n: &mut Netlink, chain: &str, body: impl FnOnce(&mut Netlink)) {
     });
 }
 
-fn expression(n: &mut Netlink, name: &str, body: impl FnOnce(&mut Netlink)) {
+fn expression(n: &mut Batch, name: &str, body: impl FnOnce(&mut Batch)) {
     n.nest(1, |n| {
         n.text(1, name);
         n.nest(2, body);
@@ -121,7 +121,7 @@ fn expression(n: &mut Netlink, name: &str, body: impl FnOnce(&mut Netlink)) {
 }
 
 /// Goes on only if a number of one byte that belongs to the packet compares like that.
-fn meta(n: &mut Netlink, key: u32, operation: u32, value: i32) {
+fn meta(n: &mut Batch, key: u32, operation: u32, value: i32) {
     expression(n, "meta", |n| {
         n.be32(1, REGISTER);
         n.be32(2, key);
@@ -129,7 +129,7 @@ fn meta(n: &mut Netlink, key: u32, operation: u32, value: i32) {
     compare(n, operation, &[value as u8]);
 }
 
-fn payload(n: &mut Netlink, base: u32, offset: u32, length: u32) {
+fn payload(n: &mut Batch, base: u32, offset: u32, length: u32) {
     expression(n, "payload", |n| {
         n.be32(1, REGISTER);
         n.be32(2, base);
@@ -138,7 +138,7 @@ fn payload(n: &mut Netlink, base: u32, offset: u32, length: u32) {
     });
 }
 
-fn compare(n: &mut Netlink, operation: u32, data: &[u8]) {
+fn compare(n: &mut Batch, operation: u32, data: &[u8]) {
     expression(n, "cmp", |n| {
         n.be32(1, REGISTER);
         n.be32(2, operation);
@@ -148,7 +148,7 @@ fn compare(n: &mut Netlink, operation: u32, data: &[u8]) {
 
 /// Goes on only with what the gateway takes: TCP of this family, but DNS and what stays on the
 /// loopback. Loads the port that takes it.
-fn taken(n: &mut Netlink, family: i32, tcp_port: u16) {
+fn taken(n: &mut Batch, family: i32, tcp_port: u16) {
     meta(n, META_NFPROTO, EQUAL, family);
     meta(n, META_L4PROTO, EQUAL, libc::IPPROTO_TCP);
     not_to_dns(n);
@@ -157,12 +157,12 @@ fn taken(n: &mut Netlink, family: i32, tcp_port: u16) {
 }
 
 /// TCP and UDP have the destination port at the same place.
-fn not_to_dns(n: &mut Netlink) {
+fn not_to_dns(n: &mut Batch) {
     payload(n, TRANSPORT_HEADER, 2, 2);
     compare(n, DIFFERENT, &DNS_PORT.to_be_bytes());
 }
 
-fn not_to_loopback(n: &mut Netlink, family: i32) {
+fn not_to_loopback(n: &mut Batch, family: i32) {
     if family == libc::AF_INET6 {
         payload(n, NETWORK_HEADER, 24, 16);
         return compare(n, DIFFERENT, &std::net::Ipv6Addr::LOCALHOST.octets());
@@ -178,21 +178,21 @@ fn not_to_loopback(n: &mut Netlink, family: i32) {
     compare(n, DIFFERENT, &[127, 0, 0, 0]);
 }
 
-fn load(n: &mut Netlink, data: &[u8]) {
+fn load(n: &mut Batch, data: &[u8]) {
     expression(n, "immediate", |n| {
         n.be32(1, REGISTER);
         n.nest(2, |n| n.attribute(1, data));
     });
 }
 
-fn accept(n: &mut Netlink) {
+fn accept(n: &mut Batch) {
     expression(n, "immediate", |n| {
         n.be32(1, VERDICT_REGISTER);
         n.nest(2, |n| n.nest(2, |n| n.be32(1, NF_ACCEPT)));
     });
 }
 
-fn reject(n: &mut Netlink) {
+fn reject(n: &mut Batch) {
     expression(n, "reject", |n| {
         n.be32(1, NFT_REJECT_ICMPX_UNREACH);
         n.attribute(2, &[NFT_REJECT_ICMPX_PORT_UNREACH]);

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use hickory_proto::op::{Edns, MessageType, OpCode, Query};
+use hickory_proto::rr::Name;
 use hickory_proto::rr::rdata::OPT;
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use proptest::prelude::*;

@@ -340,7 +340,7 @@ async fn what_is_not_tls_or_never_ends_is_cut() {
     ] {
         let (verdict, answer) = raw(&ca, ANY, opening.as_bytes(), 4096).await;
         assert!(
-            matches!(verdict, Some(HandshakeError::NotTls)),
+            matches!(verdict, Some(HandshakeError::Hello(HelloFault::NotTls))),
             "{opening:?} {verdict:?}"
         );
         assert!(answer.is_empty(), "{opening:?}");
@@ -369,7 +369,9 @@ async fn a_hello_without_an_end_is_cut_at_its_bound() {
         assert!(
             matches!(
                 verdict,
-                Some(HandshakeError::TooLong | HandshakeError::Tls(_))
+                Some(HandshakeError::Hello(
+                    HelloFault::TooLong | HelloFault::Tls(..)
+                ))
             ),
             "{verdict:?}"
         );
@@ -380,7 +382,9 @@ async fn a_hello_without_an_end_is_cut_at_its_bound() {
     assert!(
         matches!(
             verdict,
-            Some(HandshakeError::TooLong | HandshakeError::Tls(_))
+            Some(HandshakeError::Hello(
+                HelloFault::TooLong | HelloFault::Tls(..)
+            ))
         ),
         "{verdict:?}"
     );

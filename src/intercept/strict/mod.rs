@@ -5,15 +5,9 @@
 //! the difference. So [`Strict`] stands between the socket and hyper, follows the framing of every
 //! request on the connection, and lets through only bytes with one reading.
 
-mod content;
-mod head;
-mod lines;
-mod malformed;
 mod progress;
 mod violations;
 
-pub use head::{ParsedHead, Status, parse_head};
-pub use malformed::WireMalformed;
 pub use violations::ViolationHandle;
 
 use std::future::Future;

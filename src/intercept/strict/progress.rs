@@ -1,9 +1,7 @@
 //! Tracks a connection's bytes: a head, content, or what follows a switch of protocols.
 
-use super::content::Chunked;
-use super::head::{Framing, HeadReader};
-use super::malformed::WireMalformed;
 use super::violations::{Violation, ViolationState};
+use crate::wire::{Chunked, Framing, HeadReader, WireMalformed};
 
 /// The position in the connection's bytes.
 #[derive(Debug, Default)]
@@ -66,13 +64,13 @@ impl Progress {
                 Phase::Chunked(chunked) => {
                     let (length, outcome) = chunked.follow(rest);
                     at += length;
-                    match (outcome, chunked) {
-                        (Err(malformed), _) => {
+                    match outcome {
+                        Err(malformed) => {
                             self.violated(shared, malformed, true);
                             return at;
                         }
-                        (Ok(()), Chunked::End) => self.phase = Phase::default(),
-                        (Ok(()), _) => return at,
+                        Ok(()) if chunked.is_complete() => self.phase = Phase::default(),
+                        Ok(()) => return at,
                     }
                 }
                 Phase::Switching | Phase::Placeholder { .. } | Phase::Failed => return at,

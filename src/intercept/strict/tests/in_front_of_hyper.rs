@@ -9,8 +9,8 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 
-use super::super::head::{Framing, HeadReader};
 use super::*;
+use crate::wire::{Framing, HeadReader};
 
 #[test]
 fn hyper_answers_a_malformed_request_through_the_service_and_closes() {
@@ -101,7 +101,7 @@ fn served(script: Pieces) -> (Vec<Got>, String) {
 /// content.
 fn expected(mut bytes: &[u8]) -> Vec<Got> {
     let mut all = Vec::new();
-    while let Ok(Status::Complete(head)) = parse_head(bytes) {
+    while let Ok(Some(head)) = parse_head(bytes) {
         let rest = &bytes[head.length..];
         let mut reader = HeadReader::default();
         reader.read(bytes).unwrap();

@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::*;
+use crate::wire::{WireMalformed, parse_head};
 
 /// A connection on which the client's bytes arrive in these pieces and then end.
 struct Pieces {

@@ -1,0 +1,231 @@
+//! The messages of a SOCKS5 client (RFC 1928, RFC 1929), and the answers to them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use gateway_message::{Authority, Host};
+
+use super::cursor::{Cursor, Incomplete};
+
+/// The version of every message but the login.
+pub const VERSION: u8 = 5;
+/// The method of a client that needs no login.
+pub const NO_AUTHENTICATION: u8 = 0;
+/// The method of a client that has a user and a password.
+pub const USER_PASSWORD: u8 = 2;
+/// The only command that the gateway serves.
+pub const CONNECT: u8 = 1;
+const NO_METHOD: u8 = 0xff;
+const LOGIN_VERSION: u8 = 1;
+
+/// Why bytes are no message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SocksFault {
+    /// More bytes must arrive.
+    #[error(transparent)]
+    Incomplete(#[from] Incomplete),
+    /// It is of another version.
+    #[error("the message is of another version")]
+    Version,
+    /// The kind of address is unknown, and with it the length of the message.
+    #[error("the kind of address is unknown")]
+    AddressKind,
+}
+
+/// A client's first message: the ways in which it can log in (RFC 1928 §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Greeting<'b> {
+    /// The numbers of these ways.
+    pub methods: &'b [u8],
+}
+
+impl<'b> Greeting<'b> {
+    /// Reads a greeting.
+    ///
+    /// # Errors
+    /// [`SocksFault`]
+    pub fn read(cursor: &mut Cursor<'b>) -> Result<Self, SocksFault> {
+        version(cursor, VERSION)?;
+        let methods = cursor.vec8()?;
+        Ok(Self { methods })
+    }
+
+    /// The answer: this way, or none.
+    #[must_use]
+    pub fn answer(method: Option<u8>) -> [u8; 2] {
+        [VERSION, method.unwrap_or(NO_METHOD)]
+    }
+}
+
+/// A user and a password (RFC 1929 §2).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Login<'b> {
+    /// The user.
+    pub user: &'b [u8],
+    /// The password.
+    pub password: &'b [u8],
+}
+
+impl<'b> Login<'b> {
+    /// Reads a login.
+    ///
+    /// # Errors
+    /// [`SocksFault`]
+    pub fn read(cursor: &mut Cursor<'b>) -> Result<Self, SocksFault> {
+        version(cursor, LOGIN_VERSION)?;
+        let (user, password) = (cursor.vec8()?, cursor.vec8()?);
+        Ok(Self { user, password })
+    }
+
+    /// The answer: whether they are good.
+    #[must_use]
+    pub fn answer(good: bool) -> [u8; 2] {
+        [LOGIN_VERSION, u8::from(!good)]
+    }
+}
+
+/// Where the client wants to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SocksTarget {
+    /// A name: the gateway resolves it after authorization.
+    Named(Authority),
+    /// An address that the client resolved itself. It is never dialled; the TLS handshake or the
+    /// Host field names the host.
+    Address(SocketAddr),
+}
+
+/// A client's request (RFC 1928 §4).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SocksRequest {
+    /// The number of what it asks for.
+    pub command: u8,
+    /// The destination; `None` if the host or port is not a canonical authority.
+    pub target: Option<SocksTarget>,
+}
+
+impl SocksRequest {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// [`SocksFault`]
+    pub fn read(cursor: &mut Cursor<'_>) -> Result<Self, SocksFault> {
+        version(cursor, VERSION)?;
+        let [command, _, kind] = cursor.array()?;
+        let address = |ip: IpAddr, port| Some(SocksTarget::Address(SocketAddr::new(ip, port)));
+        let (target, port) = match kind {
+            1 => {
+                let (ip, port) = (cursor.array::<4>()?, cursor.u16()?);
+                (address(ip.into(), port), port)
+            }
+            3 => {
+                let (host, port) = (Host::parse(cursor.vec8()?), cursor.u16()?);
+                let named = |host| SocksTarget::Named(Authority { host, port });
+                (host.ok().map(named), port)
+            }
+            4 => {
+                let (ip, port) = (cursor.array::<16>()?, cursor.u16()?);
+                (address(ip.into(), port), port)
+            }
+            _ => return Err(SocksFault::AddressKind),
+        };
+        let target = target.filter(|_| port != 0);
+        Ok(Self { command, target })
+    }
+}
+
+/// A reply's code (RFC 1928 §6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    /// The tunnel is open.
+    Succeeded = 0,
+    /// Policy does not allow the destination.
+    NotAllowed = 2,
+    /// Only CONNECT is supported.
+    CommandNotSupported = 7,
+    /// The kind of address is unknown.
+    AddressNotSupported = 8,
+}
+
+impl Reply {
+    /// The message, without a bound address, because nothing was bound.
+    #[must_use]
+    pub fn message(self) -> [u8; 10] {
+        [VERSION, self as u8, 0, 1, 0, 0, 0, 0, 0, 0]
+    }
+}
+
+fn version(cursor: &mut Cursor<'_>, expected: u8) -> Result<(), SocksFault> {
+    match cursor.u8()? {
+        version if version == expected => Ok(()),
+        _ => Err(SocksFault::Version),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn counted(bytes: &[u8]) -> Vec<u8> {
+        [&[bytes.len() as u8][..], bytes].concat()
+    }
+
+    fn written(command: u8, target: &SocksTarget) -> Vec<u8> {
+        let (kind, address, port) = match target {
+            SocksTarget::Named(to) => (3, counted(to.host.as_str().as_bytes()), to.port),
+            SocksTarget::Address(SocketAddr::V4(to)) => (1, to.ip().octets().to_vec(), to.port()),
+            SocksTarget::Address(SocketAddr::V6(to)) => (4, to.ip().octets().to_vec(), to.port()),
+        };
+        [
+            &[VERSION, command, 0, kind][..],
+            &address,
+            &port.to_be_bytes(),
+        ]
+        .concat()
+    }
+
+    /// What is read from a message and what follows it; nothing less than the whole message reads.
+    fn whole<T>(
+        message: &[u8],
+        behind: &[u8],
+        read: impl Fn(&mut Cursor<'_>) -> Result<T, SocksFault>,
+    ) -> T {
+        for end in 0..message.len() {
+            let cut = read(&mut Cursor::new(&message[..end])).err();
+            assert_eq!(cut, Some(SocksFault::Incomplete(Incomplete)), "{end}");
+        }
+        let all = [message, behind].concat();
+        let mut cursor = Cursor::new(&all);
+        let value = read(&mut cursor).unwrap();
+        assert_eq!(cursor.left(), behind.len());
+        value
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            methods in vec(any::<u8>(), 0..256), user in vec(any::<u8>(), 0..256),
+            command: u8, v4: [u8; 4], v6: [u8; 16], port in 1_u16.., behind in vec(any::<u8>(), 0..9),
+        ) {
+            let greeting = [&[VERSION][..], &counted(&methods)].concat();
+            let read = whole(&greeting, &behind, |c| Ok(Greeting::read(c)?.methods.to_vec()));
+            prop_assert_eq!(read, methods);
+            let login = [&[LOGIN_VERSION][..], &counted(&user), &counted(b"right")].concat();
+            let read = whole(&login, &behind, |c| {
+                let Login { user, password } = Login::read(c)?;
+                Ok((user.to_vec(), password.to_vec()))
+            });
+            prop_assert_eq!(read, (user, b"right".to_vec()));
+            let host = Host::parse(b"good.example").unwrap();
+            for target in [
+                SocksTarget::Named(Authority { host, port }),
+                SocksTarget::Address(SocketAddr::new(v4.into(), port)),
+                SocksTarget::Address(SocketAddr::new(v6.into(), port)),
+            ] {
+                let read = whole(&written(command, &target), &behind, SocksRequest::read);
+                prop_assert_eq!(read, SocksRequest { command, target: Some(target) });
+            }
+        }
+    }
+}
