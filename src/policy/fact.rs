@@ -78,7 +78,8 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// Adds this part of a request to a key; of the path what rules ask about it. `None` if a verdict that depends on it is not cached.
+    /// Adds this part of a request to a key; of the path, what rules ask about it. `None` if a
+    /// verdict that depends on it is not cached.
     pub fn write(
         self,
         facts: &Facts<'_>,
