@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use super::generation::Generation;
+use super::question::Facts;
 use super::rule_set::{Question, RuleSet};
 use super::schema::Action;
 use crate::message::Host;
@@ -44,6 +45,20 @@ impl KnownRules {
         });
         *known = Some(rules.clone());
         rules
+    }
+}
+
+/// Facts to judge, with the rules that can apply where they are known: those of this session and
+/// host.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) facts: &'a Facts<'a>,
+    pub(super) rules: Option<&'a ApplicableRules>,
+}
+
+impl<'a> From<&'a Facts<'a>> for Asked<'a> {
+    fn from(facts: &'a Facts<'a>) -> Self {
+        Self { facts, rules: None }
     }
 }
 

@@ -265,7 +265,7 @@ impl Case {
         let facts = self.request.facts();
         let loan = self.loan.as_ref();
         let verdict = generation.judge(
-            &facts,
+            (&facts).into(),
             loan.map(|(credential, place)| Loan { credential, place }),
         );
         if self.is_met_by(&verdict) {

@@ -63,8 +63,11 @@ impl Generation {
         let policies = listed(verdict.policies.iter().map(PolicyId::as_str));
         let is_unpermitted = verdict.outcome == Outcome::Unpermitted;
         // A rule for the request would permit every content.
-        let by_content =
-            is_unpermitted && self.by_content(facts, loan).iter().any(|rule| rule.permits);
+        let by_content = is_unpermitted
+            && self
+                .by_content(facts.into(), loan)
+                .iter()
+                .any(|rule| rule.permits);
         let (reason, next_step) = match verdict.outcome {
             Outcome::Allowed => (format!("{policies} allows this"), String::new()),
             Outcome::Forbidden => (

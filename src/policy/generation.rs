@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use cedar_policy::{AuthorizationError, Authorizer, Decision, Request, Response};
 
+use super::applicable::{ApplicableRules, Asked};
 use super::content::Declared;
 use super::context::{Reads, context};
 use super::decision_cache::DecisionCache;
@@ -101,7 +102,7 @@ impl Generation {
     /// A batch is allowed only if every other request to the host would be too: with any method,
     /// and by rules that read nothing that differs between requests to one host.
     pub fn ask(&self, facts: &Facts<'_>) -> Verdict {
-        self.judge(facts, None)
+        self.judge(facts.into(), None)
     }
 
     /// Judges whether the request may carry a credential at a place, given in the text form of
@@ -109,7 +110,7 @@ impl Generation {
     ///
     /// This does not cover the request itself, which [`Self::ask`] must have allowed.
     pub fn lend(&self, facts: &Facts<'_>, credential: &CredentialName, place: &str) -> Verdict {
-        self.judge(facts, Some(Loan { credential, place }))
+        self.judge(facts.into(), Some(Loan { credential, place }))
     }
 
     /// Whether some permit's scope lets the session send the host any request. A name server inside
@@ -146,10 +147,11 @@ impl Generation {
     }
 
     /// Whether a rule that can apply to this question reads any of these facts.
-    pub(super) fn reads(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>, wanted: &[Fact]) -> bool {
+    pub(super) fn reads(&self, asked: Asked<'_>, loan: Option<Loan<'_>>, wanted: &[Fact]) -> bool {
+        let facts = asked.facts;
         let any = |reads: &Reads| wanted.iter().any(|fact| reads.contains(fact));
         let reads = |facts: &Facts<'_>| {
-            let set = self.set(&Question::new(facts, loan));
+            let set = self.set(&Question::new(facts, loan), asked.rules);
             set.is_some_and(|set| any(&set.whole.reads))
         };
         // A batch is allowed only if every method is.
@@ -158,7 +160,11 @@ impl Generation {
     }
 
     /// The rules that can apply to a question. `None` if there are none.
-    fn set(&self, question: &Question<'_>) -> Option<Arc<RuleSet>> {
+    fn set(
+        &self,
+        question: &Question<'_>,
+        rules: Option<&ApplicableRules>,
+    ) -> Option<Arc<RuleSet>> {
         let facts = question.facts();
         let find = || {
             let (session, groups) = (facts.session.as_str(), facts.groups);
@@ -166,21 +172,22 @@ impl Generation {
             let matching = self.index.matching(session, groups, action, target);
             (!matching.is_empty()).then(|| self.sets.get(&matching, &self.rules))
         };
-        match facts.rules.filter(|rules| rules.generation == self.number) {
+        match rules.filter(|rules| rules.generation == self.number) {
             Some(rules) => rules.set(question, find),
             None => find(),
         }
     }
 
     /// Judges a request, or the loan of a credential.
-    pub(super) fn judge(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
-        let verdict = self.judge_readings(facts, loan);
+    pub(super) fn judge(&self, asked: Asked<'_>, loan: Option<Loan<'_>>) -> Verdict {
+        let verdict = self.judge_readings(asked, loan);
+        let Asked { facts, rules } = asked;
         if !facts.batch || loan.is_some() || !verdict.allowed() {
             return verdict;
         }
         let is_whole = METHODS.iter().all(|method| {
-            let facts = Facts { method, ..*facts };
-            self.judge_alone(&facts, None).allowed()
+            let facts = &Facts { method, ..*facts };
+            self.judge_alone(Asked { facts, rules }, None).allowed()
         });
         if is_whole {
             verdict
@@ -191,9 +198,10 @@ impl Generation {
 
     /// Judges every reading that an origin may have of the path, and every path that a field names.
     /// All must be allowed.
-    fn judge_readings(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
-        let verdict = self.judge_alone(facts, loan);
-        if !verdict.allowed() || !self.reads(facts, loan, &OF_PATH) {
+    fn judge_readings(&self, asked: Asked<'_>, loan: Option<Loan<'_>>) -> Verdict {
+        let verdict = self.judge_alone(asked, loan);
+        let Asked { facts, rules } = asked;
+        if !verdict.allowed() || !self.reads(asked, loan, &OF_PATH) {
             return verdict;
         }
         let readings = facts.target.other_readings().into_iter();
@@ -208,7 +216,8 @@ impl Generation {
             others.extend(readings.map(|one| (one, Fault::NamedPath)));
         }
         let denied = |(target, doubt): &(RequestTarget, Fault)| {
-            let other = self.judge_alone(&Facts { target, ..*facts }, loan);
+            let facts = &Facts { target, ..*facts };
+            let other = self.judge_alone(Asked { facts, rules }, loan);
             match other.outcome {
                 Outcome::Allowed => None,
                 Outcome::Unpermitted => Some(self.nobodys(Outcome::Unjudged(*doubt))),
@@ -218,8 +227,9 @@ impl Generation {
         others.iter().find_map(denied).unwrap_or(verdict)
     }
 
-    fn judge_alone(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
-        let Some(set) = self.set(&Question::new(facts, loan)) else {
+    fn judge_alone(&self, asked: Asked<'_>, loan: Option<Loan<'_>>) -> Verdict {
+        let facts = asked.facts;
+        let Some(set) = self.set(&Question::new(facts, loan), asked.rules) else {
             return self.nobodys(Outcome::Unpermitted);
         };
         if facts.batch && set.tells_apart {
@@ -277,20 +287,21 @@ impl Generation {
 
     /// The names of the facts of content that the answer to a question depends on: those read by
     /// rules whose conditions on the head are met.
-    pub(super) fn content_read(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Vec<&str> {
-        let rules = self.by_content(facts, loan);
+    pub(super) fn content_read(&self, asked: Asked<'_>, loan: Option<Loan<'_>>) -> Vec<&str> {
+        let rules = self.by_content(asked, loan);
         let names = rules.into_iter().flat_map(|rule| &rule.reads.content);
         names.map(String::as_str).collect()
     }
 
     /// The rules of which the content decides whether they hold: they read it, and their conditions
     /// on the head are met.
-    pub(super) fn by_content(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Vec<&Rule> {
+    pub(super) fn by_content(&self, asked: Asked<'_>, loan: Option<Loan<'_>>) -> Vec<&Rule> {
+        let facts = asked.facts;
         // A batch is not judged by content.
         if facts.content.is_none() || facts.batch {
             return Vec::new();
         }
-        let set = self.set(&Question::new(facts, loan));
+        let set = self.set(&Question::new(facts, loan), asked.rules);
         let Some(head) = set.as_ref().and_then(|set| set.head.as_ref()) else {
             return Vec::new();
         };

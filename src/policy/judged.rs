@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use http::HeaderMap;
 
-use super::applicable::ApplicableRules;
+use super::applicable::{ApplicableRules, Asked};
 use super::content::ContentFacts;
 use super::fact::{Fact, OF_FIELDS};
 use super::fault::Fault;
@@ -25,6 +25,8 @@ use crate::session::{Bindings, DetectedCredentials, Session};
 /// judged. They alone share the client's read buffer.
 pub struct JudgedRequest {
     kept: KeptFacts,
+    /// The rules that can apply in the generation that judged it first.
+    rules: Option<Arc<ApplicableRules>>,
     fields: Option<Box<HeaderMap>>,
 }
 
@@ -45,7 +47,8 @@ impl JudgedRequest {
         presented: &DetectedCredentials,
     ) -> Self {
         Self {
-            kept: KeptFacts::new(request, session, rules, presented),
+            kept: KeptFacts::new(request, session, presented),
+            rules: Some(rules),
             fields: None,
         }
     }
@@ -104,19 +107,25 @@ impl JudgedRequest {
         let groups = self.groups(generation);
         let facts = self.facts(&groups, &NONE);
         let mut loans = self.loans();
-        generation.reads(&facts, None, wanted)
+        let asked = self.asked(&facts);
+        generation.reads(asked, None, wanted)
             || loans.any(|(credential, place)| {
-                generation.reads(&facts, Some(Loan { credential, place }), wanted)
+                generation.reads(asked, Some(Loan { credential, place }), wanted)
             })
     }
 
     /// The groups of its session in a generation.
     pub(super) fn groups(&self, generation: &Generation) -> Arc<[Arc<str>]> {
         let number = generation.number();
-        match &self.kept.rules {
+        match &self.rules {
             Some(rules) if rules.generation == number => rules.groups.clone(),
             _ => self.kept.session.groups(number),
         }
+    }
+
+    fn asked<'a>(&'a self, facts: &'a Facts<'a>) -> Asked<'a> {
+        let rules = self.rules.as_deref();
+        Asked { facts, rules }
     }
 
     pub(super) fn facts<'a>(&'a self, groups: &'a [Arc<str>], fields: &'a HeaderMap) -> Facts<'a> {
@@ -170,7 +179,7 @@ impl Generation {
             Some(Some(nth)) => nth + 2,
         };
         let questions = std::iter::once(None).chain(loans).take(asked);
-        let names = questions.flat_map(|loan| self.content_read(&facts, loan));
+        let names = questions.flat_map(|loan| self.content_read(judged.asked(&facts), loan));
         let names: BTreeSet<&str> = names.collect();
         names.into_iter().map(str::to_owned).collect()
     }
@@ -184,7 +193,8 @@ impl Generation {
     ) -> Result<Verdict, Refused> {
         let groups = judged.groups(self);
         let facts = judged.facts(&groups, fields);
-        let asked = self.ask(&facts);
+        let known = judged.asked(&facts);
+        let asked = self.judge(known, None);
         if !asked.allowed() {
             return Err(Refused {
                 verdict: asked,
@@ -192,7 +202,7 @@ impl Generation {
             });
         }
         for (nth, (credential, place)) in judged.loans().enumerate() {
-            let lent = self.lend(&facts, credential, place);
+            let lent = self.judge(known, Some(Loan { credential, place }));
             if !lent.allowed() {
                 return Err(Refused {
                     verdict: lent,
@@ -213,6 +223,7 @@ mod tests {
     fn judged(path: &str) -> JudgedRequest {
         JudgedRequest {
             kept: kept(path),
+            rules: None,
             fields: None,
         }
     }

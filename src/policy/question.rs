@@ -6,7 +6,6 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, Method};
 
-use super::applicable::ApplicableRules;
 use super::content::ContentFacts;
 use crate::audit::Text;
 use crate::intercept::{Entry, Request};
@@ -53,8 +52,6 @@ pub struct Facts<'a> {
     /// The AWS actions that a signed request asks for, by the names used in pins. Empty without a
     /// signature.
     pub actions: &'a [String],
-    /// The rules that can apply, where they are known: those of this session and host.
-    pub(super) rules: Option<&'a ApplicableRules>,
 }
 
 impl Facts<'_> {
@@ -87,15 +84,12 @@ pub(super) struct KeptFacts {
     /// The place of each credential.
     pub(super) places: Box<[Text]>,
     actions: Box<[String]>,
-    /// The rules that can apply in the generation that judged it first.
-    pub(super) rules: Option<Arc<ApplicableRules>>,
 }
 
 impl KeptFacts {
     pub(super) fn new(
         request: &Request,
         session: Arc<Session>,
-        rules: Arc<ApplicableRules>,
         presented: &DetectedCredentials,
     ) -> Self {
         let lends = presented.lends();
@@ -112,7 +106,6 @@ impl KeptFacts {
             credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
             places: lends.iter().map(|lend| lend.place_text().clone()).collect(),
             actions: lends.iter().flat_map(CredentialUse::actions).collect(),
-            rules: Some(rules),
         }
     }
 
@@ -135,7 +128,6 @@ impl KeptFacts {
             credentials: &self.credentials,
             batch: self.batch,
             actions: &self.actions,
-            rules: self.rules.as_deref(),
         }
     }
 }
@@ -207,7 +199,6 @@ impl OwnedFacts {
             credentials: &self.credentials,
             batch: self.batch || is_batch(&self.host, &self.target),
             actions: &self.actions,
-            rules: None,
         }
     }
 }
@@ -247,7 +238,6 @@ pub(super) mod tests {
             credentials: Arc::from([CredentialName::new("github").unwrap()]),
             places: [Text::new("header:authorization:Bearer")].into(),
             actions: [].into(),
-            rules: None,
         }
     }
 }

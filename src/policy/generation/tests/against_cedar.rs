@@ -1,7 +1,7 @@
 //! Compares judging with few rules and facts against Cedar with all rules and facts.
 
 use super::*;
-use crate::policy::applicable::KnownRules;
+use crate::policy::applicable::{Asked, KnownRules};
 use crate::session::Session;
 use crate::session::phantom::Phantoms;
 
@@ -269,7 +269,7 @@ proptest! {
             let facts = request.facts();
             let name = credential.map(|name| CredentialName::new(name).unwrap());
             let loan = name.as_ref().map(|credential| Loan { credential, place: "basic:user" });
-            let verdict = generation.judge(&facts, loan);
+            let verdict = generation.judge((&facts).into(), loan);
             prop_assert_eq!((verdict.outcome, sorted(&verdict)), whole(&text, &facts, loan), "{}\n{:?}", text, request);
             let session = Session::new(
                 request.session.clone(),
@@ -281,8 +281,8 @@ proptest! {
             for method in METHODS.into_iter().chain(METHODS) {
                 let rules = known.of(&generation, &session, &request.host);
                 let facts = Facts { method, ..facts };
-                let by_route = generation.judge(&Facts { rules: Some(&rules), ..facts }, loan);
-                let verdict = generation.judge(&facts, loan);
+                let by_route = generation.judge(Asked { facts: &facts, rules: Some(&rules) }, loan);
+                let verdict = generation.judge((&facts).into(), loan);
                 prop_assert_eq!((by_route.outcome, sorted(&by_route)), (verdict.outcome, sorted(&verdict)));
             }
             if generation.ask(&facts).allowed() {
@@ -304,12 +304,12 @@ proptest! {
             let name = credential.map(|name| CredentialName::new(name).unwrap());
             let loan = name.as_ref().map(|credential| Loan { credential, place: "basic:user" });
             let cedar = whole(&text, &request.facts(), loan);
-            let full = generation.judge(&request.facts(), loan);
+            let full = generation.judge((&request.facts()).into(), loan);
             prop_assert_eq!((full.outcome, sorted(&full)), cedar, "{}\n{:?}", text, request);
             // Content does not change what the head decides. An earlier `no` may name fewer
             // policies.
             let head = unread(&request);
-            let head = generation.judge(&head.facts(), loan);
+            let head = generation.judge((&head.facts()).into(), loan);
             match head.outcome {
                 Outcome::Unjudged(Fault::ContentUnread) => {}
                 Outcome::Allowed | Outcome::Unpermitted => prop_assert_eq!(head, full),
