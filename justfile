@@ -26,6 +26,6 @@ shape:
 compile-fail:
     COMPILE_FAIL=overwrite cargo test --test compile_fail
 
-# One fuzz target (`ls fuzz/targets`), for so many seconds. Needs cargo-fuzz, and a sanitizer that stable Rust keeps behind this name.
+# One fuzz target (`ls fuzz/targets`), for so many seconds.
 fuzz target='sigv4_chunks' seconds='60':
-    RUSTC_BOOTSTRAP=1 cargo fuzz run {{target}} -- -max_total_time={{seconds}}
+    .ci/fuzz {{seconds}} {{target}}

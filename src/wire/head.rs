@@ -3,7 +3,7 @@
 use http::Uri;
 
 use super::lines::{
-    Lines, has_control, is_plain_target_byte, is_token_byte, spaces_trimmed, split_field, trimmed,
+    Lines, has_control, is_plain_target_byte, is_token_byte, spaces_trimmed, split_field,
 };
 use super::malformed::WireMalformed;
 use gateway_message::Authority;
@@ -39,7 +39,7 @@ impl<'b> ParsedHead<'b> {
         self.lines.split(|b| *b == b'\n').filter_map(|line| {
             let line = line.strip_suffix(b"\r")?;
             let colon = memchr::memchr(b':', line)?;
-            Some((&line[..colon], trimmed(&line[colon + 1..])))
+            Some((&line[..colon], line[colon + 1..].trim_ascii()))
         })
     }
 }
@@ -48,7 +48,8 @@ impl<'b> ParsedHead<'b> {
 ///
 /// Accepts what RFC 9112 says a client must send, and nothing that it lets a server tolerate: only
 /// CRLF ends a line, no empty line comes first, one `Host`, one `Content-Length` in plain digits or
-/// one `Transfer-Encoding: chunked`. `None` if the bytes are well-formed so far and more must arrive.
+/// one `Transfer-Encoding: chunked`. `None` if the bytes are well-formed so far, and more must
+/// arrive.
 ///
 /// # Errors
 /// [`WireMalformed`] by cause, as soon as the faulty line is complete.
@@ -207,7 +208,7 @@ impl HeadReader {
 
     /// Accepts one non-empty `Host` (RFC 9112 §3.2).
     fn host(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
-        if self.host || trimmed(value).is_empty() {
+        if self.host || value.trim_ascii().is_empty() {
             return Err(WireMalformed::HostCount);
         }
         self.host = true;
@@ -215,7 +216,7 @@ impl HeadReader {
     }
 
     fn expect(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
-        if self.expects_continue || !trimmed(value).eq_ignore_ascii_case(b"100-continue") {
+        if self.expects_continue || !value.trim_ascii().eq_ignore_ascii_case(b"100-continue") {
             return Err(WireMalformed::Expectation);
         }
         self.expects_continue = true;
@@ -225,7 +226,7 @@ impl HeadReader {
     /// Only an upgrade to `websocket` is taken. Any other is ignored (RFC 9110 §7.8): the request
     /// stays HTTP/1.1.
     fn upgrade(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
-        self.upgrade |= trimmed(value).eq_ignore_ascii_case(b"websocket");
+        self.upgrade |= value.trim_ascii().eq_ignore_ascii_case(b"websocket");
         Ok(())
     }
 
