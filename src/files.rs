@@ -15,6 +15,6 @@ pub use folders::{check_folders, trusted};
 pub use judged::{read, to_show};
 pub use private::{check_private, create_private, private_folder, replace_if, replace_private};
 pub use state_folder::{absolute, granted_directory, home, real, state_directory};
-pub use text::{shown, traced};
+pub use text::{open, shown, traced};
 pub use unfit::{Replaceable, Unfit, WritableEntry};
 pub use written::{check_program, check_written, note_writable};

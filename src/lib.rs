@@ -32,7 +32,12 @@ pub mod session;
 // What an operator of a running gateway asks of it, and where its records go.
 pub mod control;
 pub mod export;
+pub mod grant;
+
+pub mod config;
+
+// The gateway that runs: its sessions, listeners, logins and reloads.
+mod app;
 
 // The top: what a person types.
 pub mod cli;
-pub mod config;

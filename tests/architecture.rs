@@ -23,7 +23,7 @@ const LEAVES: [(&str, &[&str]); 9] = [
 ];
 
 /// The modules of the program, each with what it may use: of its modules, and of the crates.
-const MODULES: [(&str, &[&str]); 13] = [
+const MODULES: [(&str, &[&str]); 14] = [
     ("files", &["names", "launch"]),
     ("state", &["names", "files"]),
     ("intercept", &["names", "message", "wire", "body", "audit"]),
@@ -88,8 +88,25 @@ const MODULES: [(&str, &[&str]); 13] = [
         ],
     ),
     (
+        "grant",
+        &[
+            "names",
+            "files",
+            "message",
+            "audit",
+            "intercept",
+            "session",
+            "policy",
+            "credential",
+            "origin",
+            "gateway",
+        ],
+    ),
+    (
         "control",
-        &["names", "files", "audit", "policy", "session", "gateway"],
+        &[
+            "names", "files", "audit", "policy", "session", "gateway", "grant",
+        ],
     ),
     (
         "export",
@@ -122,6 +139,28 @@ const MODULES: [(&str, &[&str]); 13] = [
         ],
     ),
     (
+        "app",
+        &[
+            "names",
+            "files",
+            "state",
+            "message",
+            "body",
+            "audit",
+            "intercept",
+            "session",
+            "policy",
+            "credential",
+            "origin",
+            "gateway",
+            "grant",
+            "control",
+            "export",
+            "config",
+            "launch",
+        ],
+    ),
+    (
         "cli",
         &[
             "names",
@@ -136,9 +175,11 @@ const MODULES: [(&str, &[&str]); 13] = [
             "credential",
             "origin",
             "gateway",
+            "grant",
             "control",
             "export",
             "config",
+            "app",
             "launch",
             "escape",
         ],

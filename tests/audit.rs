@@ -9,7 +9,6 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gateway::audit::{
@@ -17,6 +16,7 @@ use gateway::audit::{
     find, prune, stored, verify,
 };
 use gateway::names::ExchangeId;
+use tokio::task::JoinSet;
 
 fn wait<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
@@ -38,12 +38,16 @@ fn id(number: u64) -> ExchangeId {
     ExchangeId::from_bytes(bytes)
 }
 
-/// Answers one exchange; returns whether the log took its record.
-fn answer(log: &Log, number: u64) -> Result<(), Error> {
+fn begin(log: &Log, number: u64) -> Trail {
     let mut trail = Trail::begin(log, id(number), "transparent");
     trail.authority("api.example.test", 443);
     trail.path("/v1/things");
-    wait(trail.answer(200, Length::Known(0)))
+    trail
+}
+
+/// Answers one exchange; returns whether the log took its record.
+fn answer(log: &Log, number: u64) -> Result<(), Error> {
+    wait(begin(log, number).answer(200, Length::Known(0)))
 }
 
 fn files(path: &Path) -> Vec<PathBuf> {
@@ -78,33 +82,36 @@ fn kill(mut child: Child) {
     child.wait().expect("our child");
 }
 
-/// Writes from four threads, and prints an exchange's number only after its response was allowed.
+/// Answers six clients at once on each of four threads, and prints an exchange's number only after
+/// its response was allowed.
 fn write_and_acknowledge(path: &Path) {
     let settings = Settings {
         rotate_bytes: 64 << 10,
         ..Settings::at(path)
     };
     let log = Log::open(&settings).expect("a log");
-    let out = Arc::new(Mutex::new(std::io::stdout()));
     let round = u64::from(std::process::id()) << 32;
-    let threads = (0..4u64).map(|thread| {
-        let (log, out) = (log.clone(), Arc::clone(&out));
-        std::thread::spawn(move || {
+    let client = |client: u64| {
+        let log = log.clone();
+        async move {
             for number in 0..1_000_000 {
-                let number = round | thread << 24 | number;
-                answer(&log, number).expect("room");
-                let line = format!("ack {number}\n");
-                out.lock()
-                    .expect("no panic")
-                    .write_all(line.as_bytes())
-                    .expect("the parent reads");
+                let number = round | client << 24 | number;
+                let mut trail = begin(&log, number);
+                trail.answer(200, Length::Known(0)).await.expect("room");
+                println!("ack {number}");
             }
+        }
+    };
+    let threads = (0..4u64).map(|thread| {
+        let clients: Vec<_> = (0..6).map(|n| client(thread * 6 + n)).collect();
+        std::thread::spawn(|| {
+            wait(async { clients.into_iter().collect::<JoinSet<_>>().join_all().await })
         })
     });
+    let threads: Vec<_> = threads.collect();
     threads
-        .collect::<Vec<_>>()
         .into_iter()
-        .for_each(|thread| thread.join().expect("no panic"));
+        .for_each(|thread| drop(thread.join().expect("no panic")));
 }
 
 #[test]
@@ -223,6 +230,13 @@ fn fill_and_free(disk: &Path) {
         refused += u64::from(matches!(answer(&log, number), Err(Error::Full(_))));
     }
     assert!(refused > 50, "only {refused} refused");
+    let clients = (90..96).map(|number| {
+        let mut trail = begin(&log, number);
+        async move { trail.answer(200, Length::Known(0)).await }
+    });
+    let clients: Vec<_> = clients.collect();
+    let done = wait(async { clients.into_iter().collect::<JoinSet<_>>().join_all().await });
+    assert!(done.iter().all(Result::is_err), "all of a turn are refused");
     assert!(
         Trail::begin(&log, id(100), "t").reserve().is_err(),
         "no room is known before sending"
@@ -814,7 +828,7 @@ fn the_document_names_every_key() {
     fs::File::open(path)
         .and_then(|mut file| file.read_to_string(&mut source))
         .expect("readable");
-    let (_, rest) = source.split_once("\nrecord! {").expect("the record");
+    let (_, rest) = source.split_once("\nRecord {").expect("the record");
     let (keys, _) = rest.split_once("\n}").expect("its end");
     let keys: Vec<&str> = keys
         .lines()

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -196,6 +196,30 @@ fn a_code_is_typed_on_another_device() {
         said.contains("crm, as me@example.org  kept  until 2"),
         "{said}"
     );
+    // What cannot be read keeps nobody from the others, and what nobody keeps is forgotten.
+    let mut files = walk(folder.path()).into_iter();
+    let row = files.find(|path| path.ends_with("crm.row")).unwrap();
+    let [broken, old, new] = [
+        "broken.row",
+        "crm@0123456789abcdef.row",
+        "crm@fedcba9876543210.row",
+    ]
+    .map(|name| row.with_file_name(name));
+    for path in [&broken, &old, &new] {
+        fs::copy(&row, path).unwrap();
+    }
+    let long_ago = SystemTime::now() - Duration::from_secs(31 * 86_400);
+    for path in [&row, &old] {
+        let file = fs::File::options().append(true).open(path).unwrap();
+        file.set_modified(long_ago).unwrap();
+    }
+    let said = ends(gateway(folder.path(), &["logins"]), 0);
+    assert!(said.contains("crm, as me@example.org  kept"), "{said}");
+    assert!(said.contains("the login `broken` cannot be read"), "{said}");
+    assert!(!old.exists() && new.exists() && row.exists());
+    for path in [&broken, &new] {
+        fs::remove_file(path).unwrap();
+    }
     let said = ends(gateway(folder.path(), &["logins", "keep", "crm"]), 1);
     assert!(said.contains("no login `crm` waits to be kept"), "{said}");
     let said = ends(gateway(folder.path(), &["logins", "forget", "crm"]), 0);

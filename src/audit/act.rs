@@ -1,8 +1,5 @@
 //! Records what an operator of the gateway did.
 
-use std::time::SystemTime;
-
-use super::encode::timestamp;
 use super::error::Error;
 use super::log::Log;
 use super::record::Record;
@@ -36,17 +33,15 @@ impl Log {
     pub fn act(&self, act: Act<'_>) -> Result<(), Error> {
         let shown = act.subject.floor_char_boundary(MOST_SUBJECT);
         let record = Record {
-            kind: "act".into(),
-            time: Some(timestamp(SystemTime::now()).into()),
             name: Some(act.name.into()),
             operator: Some(act.operator.into()),
             session: act.session.map(|session| session.as_str().into()),
             subject: (shown > 0).then(|| act.subject[..shown].into()),
             decision: Some(act.decision.name().into()),
             outcome: act.failed.then(|| "failed".into()),
-            ..Record::default()
+            ..Record::now("act")
         };
-        self.append(&record.encode(), false).map(drop)
+        self.append(&record, false).map(drop)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The logs in a folder: which are in use, what they take, and the removal of closed ones.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, unlinkat};
 
 use super::error::Error;
 use super::file::{give_back, siblings_of};
-use super::private::{is_at, lock, opening, options, private_directory};
+use super::private::{is_at, is_ours, lock, opening, options, private_directory};
 
 /// One log of a folder, with the files that it was rotated into.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,14 +56,11 @@ pub struct Pruned {
 /// # Errors
 /// [`Error::Exposed`] if others can reach the folder, [`Error::Open`] if it cannot be read.
 pub fn stored(folder: &Path) -> Result<Vec<StoredLog>, Error> {
-    stored_but(folder, |_, _| false)
+    stored_but(folder, |_| false)
 }
 
-/// Lists the logs but those that are `left_out`, by their paths and the names in the folder.
-fn stored_but(
-    folder: &Path,
-    left_out: impl Fn(&Path, &BTreeSet<OsString>) -> bool,
-) -> Result<Vec<StoredLog>, Error> {
+/// Lists the logs but those that are `left_out`, by their paths.
+fn stored_but(folder: &Path, left_out: impl Fn(&Path) -> bool) -> Result<Vec<StoredLog>, Error> {
     let mut logs = Vec::new();
     if !folder.exists() {
         return Ok(logs);
@@ -75,7 +72,7 @@ fn stored_but(
     for name in &names {
         let text = name.as_encoded_bytes();
         let path = folder.join(name);
-        if !text.starts_with(b".") && text.ends_with(b".jsonl") && !left_out(&path, &names) {
+        if !text.starts_with(b".") && text.ends_with(b".jsonl") && !left_out(&path) {
             logs.extend(look(&path, &names));
         }
     }
@@ -94,7 +91,7 @@ fn stored_but(
 pub fn prune(folder: &Path, keep: Keep, dry: bool) -> Result<Pruned, Error> {
     let mut pruned = Pruned::default();
     let (mut bytes, now) = (0, SystemTime::now());
-    let logs = stored_but(folder, |path, names| keep.keeps_as_it_is(path, names, now))?;
+    let logs = stored_but(folder, |path| keep.keeps_as_it_is(path, now))?;
     if logs.is_empty() {
         return Ok(pruned);
     }
@@ -112,7 +109,17 @@ pub fn prune(folder: &Path, keep: Keep, dry: bool) -> Result<Pruned, Error> {
         if log.live || dry && is_kept {
             continue;
         }
-        if let Err(cause) = pruned.take(&directory, &log, is_kept, dry) {
+        let done = if is_kept {
+            mend(&log).map(|bytes| pruned.given_back += bytes)
+        } else {
+            let gone = if dry {
+                Ok(true)
+            } else {
+                remove(&directory, &log)
+            };
+            gone.map(|is_gone| pruned.removed.extend(is_gone.then(|| log.clone())))
+        };
+        if let Err(cause) = done {
             pruned.failed.push((log.path, cause.to_string()));
         }
     }
@@ -122,7 +129,7 @@ pub fn prune(folder: &Path, keep: Keep, dry: bool) -> Result<Pruned, Error> {
 impl Keep {
     /// Whether nothing is to be done about a log, by what can be seen without opening it. There are
     /// many, and each `exec` looks.
-    fn keeps_as_it_is(self, path: &Path, names: &BTreeSet<OsString>, now: SystemTime) -> bool {
+    fn keeps_as_it_is(self, path: &Path, now: SystemTime) -> bool {
         let is_recent = |about: &Metadata| {
             let written = about.modified().ok();
             let age = written.and_then(|written| now.duration_since(written).ok());
@@ -131,26 +138,7 @@ impl Keep {
         };
         self.bytes.is_none()
             && self.logs.is_none()
-            && !names.contains(&lock_name(path))
             && regular(path).is_some_and(|about| is_recent(&about) && reserved(&about) == 0)
-    }
-}
-
-impl Pruned {
-    /// Removes a closed log, or mends one that is kept.
-    fn take(
-        &mut self,
-        directory: &File,
-        log: &StoredLog,
-        is_kept: bool,
-        dry: bool,
-    ) -> io::Result<()> {
-        if is_kept {
-            self.given_back += mend(directory, log)?;
-        } else if dry || remove(directory, log)? {
-            self.removed.push(log.clone());
-        }
-        Ok(())
     }
 }
 
@@ -174,7 +162,7 @@ fn look(path: &Path, names: &BTreeSet<OsString>) -> Option<StoredLog> {
     let mut files = siblings_of(path, names);
     // An empty file beside full ones is a log that turns over just now.
     let turns = about.len() == 0 && !files.is_empty();
-    let live = turns || lock(&file).is_err() || is_locked_as_before(path);
+    let live = turns || lock(&file).is_err();
     let older: Vec<Metadata> = files.iter().filter_map(|file| regular(file)).collect();
     files.push(path.to_owned());
     let all = || older.iter().chain([&about]);
@@ -191,13 +179,13 @@ fn look(path: &Path, names: &BTreeSet<OsString>) -> Option<StoredLog> {
 #[must_use]
 pub fn is_live(path: &Path) -> bool {
     let is_held = |(file, _): (File, Metadata)| lock(&file).is_err();
-    own_file(path).is_ok_and(is_held) || is_locked_as_before(path)
+    own_file(path).is_ok_and(is_held)
 }
 
 fn own_file(path: &Path) -> io::Result<(File, Metadata)> {
     let file = options().open(path)?;
     let about = file.metadata()?;
-    if about.is_file() && about.uid() == rustix::process::geteuid().as_raw() {
+    if about.is_file() && is_ours(&about) {
         Ok((file, about))
     } else {
         Err(io::ErrorKind::InvalidInput.into())
@@ -212,16 +200,8 @@ fn regular(path: &Path) -> Option<Metadata> {
 /// Takes the lock of a closed log; `None` if it is in use or gone by now.
 fn close_off(log: &StoredLog) -> io::Result<Option<File>> {
     let (file, _) = own_file(&log.path)?;
-    let is_closed = lock(&file).is_ok() && is_at(&file, &log.path);
-    Ok((is_closed && !is_locked_as_before(&log.path)).then_some(file))
-}
-
-/// Whether a gateway of an earlier version writes the log: it locks a file beside it.
-fn is_locked_as_before(path: &Path) -> bool {
-    let before = path.with_file_name(lock_name(path));
-    options()
-        .open(before)
-        .is_ok_and(|file| lock(&file).is_err())
+    let is_closed = lock(&file).is_ok() && is_at(&file, &log.path)?;
+    Ok(is_closed.then_some(file))
 }
 
 /// Removes a log, its oldest file first, so that what a crash leaves is still found as this log.
@@ -229,8 +209,6 @@ fn remove(directory: &File, log: &StoredLog) -> io::Result<bool> {
     let Some(_held) = close_off(log)? else {
         return Ok(false);
     };
-    // What an earlier version locked.
-    let _ = unlinkat(directory, lock_name(&log.path), AtFlags::empty());
     for file in &log.files {
         let name = file.file_name().unwrap_or_default();
         unlinkat(directory, name, AtFlags::empty())?;
@@ -239,21 +217,16 @@ fn remove(directory: &File, log: &StoredLog) -> io::Result<bool> {
 }
 
 /// Gives back what a crash left reserved behind a log's end. Its age stays.
-fn mend(directory: &File, log: &StoredLog) -> io::Result<u64> {
+fn mend(log: &StoredLog) -> io::Result<u64> {
     let about = fs::symlink_metadata(&log.path)?;
-    let reserved = reserved(&about);
-    if reserved == 0 && fs::symlink_metadata(log.path.with_file_name(lock_name(&log.path))).is_err()
-    {
+    if reserved(&about) == 0 {
         return Ok(0);
     }
     let Some(file) = close_off(log)? else {
         return Ok(0);
     };
-    let _ = unlinkat(directory, lock_name(&log.path), AtFlags::empty());
-    if reserved > 0 {
-        give_back(&file)?;
-        file.set_modified(about.modified()?)?;
-    }
+    give_back(&file)?;
+    file.set_modified(about.modified()?)?;
     let now = file.metadata()?.blocks();
     Ok((about.blocks().saturating_sub(now)) * BLOCK)
 }
@@ -261,14 +234,6 @@ fn mend(directory: &File, log: &StoredLog) -> io::Result<u64> {
 /// How many bytes are reserved behind the end of a file.
 fn reserved(about: &Metadata) -> u64 {
     (about.blocks() * BLOCK).saturating_sub(about.len() + SLACK)
-}
-
-/// The name of the lock that earlier versions left beside a log.
-fn lock_name(path: &Path) -> OsString {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or(OsStr::new("")));
-    name.push(".lock");
-    name
 }
 
 /// The unit of `st_blocks`.

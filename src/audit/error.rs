@@ -2,9 +2,10 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What the log could not do. Never repeats a record's text.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The file, its directory or its lock could not be opened, created or read.
     #[error("cannot open the audit log `{}`", path.display())]
@@ -12,7 +13,7 @@ pub enum Error {
         /// The path that could not be opened.
         path: PathBuf,
         /// The operating system's error.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// Another process is using the log. Two writers would split the chain.
     #[error("the audit log `{}` belongs to another running process", path.display())]
@@ -36,10 +37,10 @@ pub enum Error {
     },
     /// The disk, the quota or the file size limit has no room for the record.
     #[error("no room for the audit record")]
-    Full(#[source] io::Error),
+    Full(#[source] Arc<io::Error>),
     /// The record could not be written, for a reason other than lack of room.
     #[error("cannot write the audit record")]
-    Write(#[source] io::Error),
+    Write(#[source] Arc<io::Error>),
     /// The device did not store what was written. The log refuses records until a sync succeeds.
     #[error("the audit log did not reach the disk")]
     Unsynced,
@@ -60,7 +61,7 @@ pub enum Error {
     },
     /// The system provided no random bytes for the chain's id, or no thread for the sync.
     #[error("cannot start the audit log")]
-    Start(#[source] io::Error),
+    Start(#[source] Arc<io::Error>),
 }
 
 impl Error {
@@ -69,8 +70,8 @@ impl Error {
         match source.kind() {
             io::ErrorKind::StorageFull
             | io::ErrorKind::QuotaExceeded
-            | io::ErrorKind::FileTooLarge => Self::Full(source),
-            _ => Self::Write(source),
+            | io::ErrorKind::FileTooLarge => Self::Full(source.into()),
+            _ => Self::Write(source.into()),
         }
     }
 }

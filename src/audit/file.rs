@@ -2,19 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use super::chain::{Head, MAX_LINE_BYTES};
+use super::chain::MAX_LINE_BYTES;
 use super::error::Error;
-use super::private::{lock, lock_at, opening, options, private_directory, private_file};
-use super::scan::{Scan, Torn, scan};
+use super::private::{is_at, lock, lock_at, opening, options, private_directory, private_file};
+use super::scan::{Scan, scan};
 use super::sink::{Durable, Short, Sink, write_counted};
 
 /// The file that the log appends to. A lock on it keeps other processes out, and shows them that
@@ -32,22 +31,14 @@ pub(super) struct LogFile {
     reserves: bool,
 }
 
-/// What an opened log contained, and where its chain continues.
-pub(super) struct OpenedChain {
-    pub(super) chain: Option<String>,
-    pub(super) head: Option<Head>,
-    pub(super) torn: Option<Torn>,
-    /// The chain ended in an older file, and the current file is empty.
-    pub(super) ended_elsewhere: bool,
-}
-
 impl LogFile {
-    /// Opens or creates the log, and finds the end of its chain.
+    /// Opens or creates the log, and finds the end of its chain. With true, that is in an older
+    /// file, and the current one is empty.
     ///
     /// # Errors
     /// [`Error::Exposed`] if other users can reach it, [`Error::Locked`] if another process uses
     /// it, [`Error::Foreign`] if the file is not a log, [`Error::Open`] otherwise.
-    pub(super) fn open(path: &Path, rotate_bytes: u64) -> Result<(Self, OpenedChain), Error> {
+    pub(super) fn open(path: &Path, rotate_bytes: u64) -> Result<(Self, (Scan, bool)), Error> {
         let directory = private_directory(folder_of(path))?;
         let (file, found, ended_elsewhere) = find_end(path)?;
         if found.head.is_none()
@@ -70,15 +61,7 @@ impl LogFile {
             reserved_to: 0,
             reserves: true,
         };
-        Ok((
-            log,
-            OpenedChain {
-                chain: found.chain,
-                head: found.head,
-                torn: found.torn,
-                ended_elsewhere,
-            },
-        ))
+        Ok((log, (found, ended_elsewhere)))
     }
 
     /// The log's folder.
@@ -238,14 +221,7 @@ impl Durable for OnDisk {
     }
 
     fn is_moved(&self) -> bool {
-        let same = |ours: &Metadata, there: &Metadata| {
-            (ours.dev(), ours.ino()) == (there.dev(), there.ino())
-        };
-        match (self.file.metadata(), fs::symlink_metadata(&self.path)) {
-            (Ok(ours), Ok(there)) => !same(&ours, &there),
-            (_, Err(cause)) => cause.kind() == io::ErrorKind::NotFound,
-            (Err(_), _) => false,
-        }
+        is_at(&self.file, &self.path).is_ok_and(|is_there| !is_there)
     }
 }
 
@@ -255,6 +231,10 @@ struct Directory(Arc<File>);
 impl Durable for Directory {
     fn sync(&self) -> io::Result<()> {
         self.0.sync_all()
+    }
+
+    fn is_moved(&self) -> bool {
+        false
     }
 }
 

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::chain::unseal;
 use super::error::Error;
 use super::record::Record;
-use super::scan::{Lines, open};
+use super::scan::find_in;
 use gateway_names::ExchangeId;
 
 /// The records that a log holds about one exchange.
@@ -35,22 +34,16 @@ pub fn find(paths: &[PathBuf], id: ExchangeId) -> Result<Option<Found>, Error> {
     let finder = memchr::memmem::Finder::new(&mark);
     let (mut exchange, mut end) = (None, None);
     for path in paths {
-        let mut lines = Lines::new(open(path)?);
-        while let Some(piece) = lines.next().map_err(|source| Error::Open {
-            path: path.clone(),
-            source,
-        })? {
-            if finder.find(piece.bytes).is_none() || unseal(piece.bytes).is_err() {
-                continue;
-            }
-            match serde_json::from_slice::<Record>(piece.bytes) {
-                Ok(record) if record.kind == "exchange" => {
-                    exchange = Some((path.clone(), piece.number, record))
-                }
-                Ok(record) if record.kind == "end" => end = Some(record),
+        find_in(path, |piece| -> Option<()> {
+            finder.find(piece.bytes)?;
+            let record = piece.record()?;
+            match &*record.kind {
+                "exchange" => exchange = Some((path.clone(), piece.number, record)),
+                "end" => end = Some(record),
                 _ => {}
             }
-        }
+            None
+        })?;
     }
     Ok(exchange.map(|(file, line, exchange)| Found {
         file,
@@ -65,18 +58,5 @@ pub fn find(paths: &[PathBuf], id: ExchangeId) -> Result<Option<Found>, Error> {
 /// # Errors
 /// [`Error::Open`] if the file cannot be read.
 pub fn chain_of(path: &Path) -> Result<Option<String>, Error> {
-    let mut lines = Lines::new(open(path)?);
-    let unreadable = |source| Error::Open {
-        path: path.to_owned(),
-        source,
-    };
-    while let Some(piece) = lines.next().map_err(unreadable)? {
-        if unseal(piece.bytes).is_ok()
-            && let Ok(record) = serde_json::from_slice::<Record>(piece.bytes)
-            && record.chain.is_some()
-        {
-            return Ok(record.chain);
-        }
-    }
-    Ok(None)
+    find_in(path, |piece| piece.record()?.chain)
 }

@@ -9,7 +9,6 @@
 
 mod act;
 mod archive;
-mod builder;
 mod chain;
 mod encode;
 mod error;
@@ -17,8 +16,8 @@ mod file;
 mod find;
 mod lasting;
 mod log;
+#[cfg(test)]
 mod memory;
-mod phase_times;
 mod private;
 mod read;
 mod record;
@@ -28,6 +27,7 @@ mod scan;
 mod share;
 mod shared;
 mod sink;
+mod texts;
 mod trail;
 mod verified;
 mod verify;
@@ -41,10 +41,8 @@ pub use error::Error;
 pub use file::files;
 pub use find::{Found, chain_of, find};
 pub use log::{Event, Log, Settings};
-pub use memory::Memory;
-pub use phase_times::PhaseTimes;
 pub use read::{Follower, read};
-pub use record::{Injected, Record, Text, Word};
+pub use record::{Injected, PhaseTimes, Record, Text, Word};
 pub use redact::Redact;
 pub use refusals::{NextRefusal, RefusalStop, Refusals};
 pub use share::{Account, Allowance};

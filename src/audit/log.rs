@@ -6,24 +6,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::chain::Head;
-use super::encode::timestamp;
 use super::error::Error;
-use super::file::{LogFile, OpenedChain};
+use super::file::LogFile;
 use super::lasting::Lasting;
-use super::memory::Memory;
 use super::record::{Record, Word};
-use super::refusals::{RefusalStop, RefusalTap, Refusals};
+use super::refusals::{RefusalStop, Refusals};
+use super::scan::Scan;
 use super::share::{Account, Allowance, FreeSpace};
 use super::shared::{Durability, Promise, Shared, keep_synced};
 use super::sink::Sink;
-use super::writer::Writer;
+use super::writer::{Flushed, Queued, Writer};
 use gateway_names::{ReasonCode, SessionId};
 
 /// Where the log is and how durable it is: the audit section of the configuration.
@@ -64,11 +63,10 @@ pub struct Event<'a> {
 pub struct Log(Arc<Handle>);
 
 struct Handle {
-    /// The file; `None` in memory.
+    /// The file; `None` in a test's memory.
     path: Option<PathBuf>,
     shared: Arc<Shared>,
     syncing: Option<JoinHandle<()>>,
-    refused: RefusalTap,
     /// Whether it has its last record.
     closed: AtomicBool,
 }
@@ -105,25 +103,6 @@ impl Log {
         )
     }
 
-    /// Creates a log in memory, and a view through which a test reads it.
-    ///
-    /// # Errors
-    /// [`Error::Start`] if the system provides no random bytes or no thread.
-    pub fn memory(sync: Durability) -> Result<(Self, Memory), Error> {
-        let memory = Memory::default();
-        let unbounded = Allowance {
-            burst: u64::MAX,
-            per_second: u64::MAX,
-        };
-        let log = Self::begin(
-            (None, Box::new(memory.clone())),
-            OpenedChain::none(),
-            sync,
-            (unbounded, FreeSpace::of(None)),
-        )?;
-        Ok((log, memory))
-    }
-
     /// Changes how durable records are, the size of files, and how much one session may write. The
     /// path stays.
     pub fn change(&self, settings: &Settings) {
@@ -136,7 +115,7 @@ impl Log {
         shared.lock().sink.rotate_at(rotate_bytes);
     }
 
-    /// The file that it appends to; `None` for a log in memory.
+    /// The file that it appends to; `None` for a test's log in memory.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
@@ -154,7 +133,7 @@ impl Log {
     /// `None` only if the chain's first record has not been written yet.
     #[must_use]
     pub fn head(&self) -> Option<Head> {
-        self.0.shared.lock().head()
+        self.0.shared.lock().head
     }
 
     /// Whether the log takes records now.
@@ -166,7 +145,7 @@ impl Log {
     /// How many written records would not survive a loss of power now.
     #[must_use]
     pub fn backlog(&self) -> u64 {
-        let next = self.head().map_or(0, |head| head.seq() + 1);
+        let next = self.0.shared.lock().next_seq();
         self.0.shared.lasting.borrow().behind(next)
     }
 
@@ -179,17 +158,14 @@ impl Log {
     pub fn event(&self, event: Event<'_>) -> Result<(), Error> {
         let subject = &event.subject[..event.subject.len().min(MAX_SUBJECT_BYTES)];
         let record = Record {
-            kind: "event".into(),
-            time: Some(timestamp(SystemTime::now()).into()),
             name: Some(event.name.into()),
             session: event.session.map(|session| session.as_str().into()),
             subject: Some(String::from_utf8_lossy(subject).into()),
             reason: event.reason.map(Word::Borrowed),
             count: Some(event.count),
-            ..Record::default()
+            ..Record::now("event")
         };
-        self.append(&record.encode(), event.reason.is_some())
-            .map(drop)
+        self.append(&record, event.reason.is_some()).map(drop)
     }
 
     /// Whether a session may write one more record.
@@ -230,16 +206,31 @@ impl Log {
     /// were asked for before.
     #[must_use]
     pub fn refusals(&self) -> Option<(Refusals, RefusalStop)> {
-        self.0.refused.open()
+        self.0.shared.lock().refused.open()
     }
 
-    /// Writes one record and returns its number.
-    pub(super) fn append(&self, record: &[u8], refuses: bool) -> Result<u64, Error> {
-        let seq = self.0.shared.append(record)?;
-        if refuses {
-            self.0.refused.put(record);
+    /// Adds a record to the next write. [`Log::flushed`] tells what became of it.
+    pub(super) fn queue(&self, record: &Record, refuses: bool) -> Result<Queued, Error> {
+        self.0.shared.with(|writer| writer.queue(record, refuses))
+    }
+
+    /// What became of a queued record. If nobody has written it yet, writes all that are queued.
+    pub(super) fn flushed<'a>(&self, queued: &'a Queued) -> &'a Flushed {
+        if queued.flushed.get().is_none() {
+            self.0.shared.with(Writer::flush);
         }
-        Ok(seq)
+        queued.flushed.get().expect("a write tells its outcome")
+    }
+
+    /// Writes one record, with all that are queued, and returns its length.
+    pub(super) fn append(&self, record: &Record, refuses: bool) -> Result<u64, Error> {
+        self.0.shared.with(|writer| writer.append(record, refuses))
+    }
+
+    /// What an exchange holds until it has its record. If others hold it too, records can leave
+    /// together.
+    pub(super) fn unrecorded(&self) -> Arc<()> {
+        self.0.shared.unrecorded.clone()
     }
 
     /// Waits until the record `seq` survives a power loss, if the settings require that before an
@@ -263,9 +254,7 @@ impl Log {
         if promised <= shared.room.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let mut writer = shared.lock();
-        let done = writer.promise(promised);
-        shared.tell_room(&writer);
+        let done = shared.with(|writer| writer.promise(promised));
         done.inspect_err(|_| self.release(bytes))
     }
 
@@ -274,14 +263,12 @@ impl Log {
     }
 
     pub(super) fn lose(&self) {
-        let mut writer = self.0.shared.lock();
-        writer.lose();
-        self.0.shared.tell_room(&writer);
+        self.0.shared.with(Writer::lose);
     }
 
-    fn begin(
+    pub(super) fn begin(
         (path, sink): (Option<PathBuf>, Box<dyn Sink>),
-        past: OpenedChain,
+        (past, ended_elsewhere): (Scan, bool),
         sync: Durability,
         (allowance, disk): (Allowance, FreeSpace),
     ) -> Result<Self, Error> {
@@ -289,7 +276,7 @@ impl Log {
         let torn = past.torn.is_some();
         let kind = match past.head {
             None if !torn => "start",
-            _ if past.ended_elsewhere => "continue",
+            _ if ended_elsewhere => "continue",
             _ => "resume",
         };
         let writer = Writer::new(sink, chain, past.head, past.torn);
@@ -302,22 +289,24 @@ impl Log {
             lasting,
             promise: RwLock::new(Promise { sync, allowance }),
             disk,
+            unrecorded: Arc::default(),
         });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("audit-sync".to_owned());
         let syncing = Some(
             thread
                 .spawn(move || keep_synced(&theirs))
-                .map_err(Error::Start)?,
+                .map_err(|error| Error::Start(error.into()))?,
         );
         let log = Self(Arc::new(Handle {
             path,
             shared,
             syncing,
-            refused: RefusalTap::default(),
             closed: AtomicBool::new(false),
         }));
-        log.0.shared.append_own(kind)?;
+        log.0
+            .shared
+            .with(|writer| writer.append(&writer.own(kind), false))?;
         Ok(log)
     }
 }
@@ -335,7 +324,8 @@ impl Handle {
     /// closed properly.
     fn close(&self) {
         if !self.closed.swap(true, Ordering::Relaxed) {
-            let _ = self.shared.append_own("stop");
+            let stop = |writer: &mut Writer| writer.append(&writer.own("stop"), false);
+            let _ = self.shared.with(stop);
         }
     }
 }
@@ -351,21 +341,10 @@ impl Drop for Handle {
     }
 }
 
-impl OpenedChain {
-    fn none() -> Self {
-        Self {
-            chain: None,
-            head: None,
-            torn: None,
-            ended_elsewhere: false,
-        }
-    }
-}
-
 fn random_id() -> Result<String, Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
-        .map_err(|source| Error::Start(io::Error::other(source.to_string())))?;
+        .map_err(|source| Error::Start(io::Error::other(source.to_string()).into()))?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 

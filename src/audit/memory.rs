@@ -1,16 +1,39 @@
-//! A log in memory for tests, which can read it and make its disk full or broken.
+//! A log in memory for the tests of this crate, which can read it and make its disk full or broken.
 
 use std::io;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::error::Error;
+use super::log::Log;
 use super::record::Record;
+use super::scan::Scan;
+use super::share::{Allowance, FreeSpace};
+use super::shared::Durability;
 use super::sink::{Durable, Short, Sink};
+
+impl Log {
+    /// Creates a log in memory, and a view through which a test reads it.
+    pub(super) fn memory(sync: Durability) -> Result<(Self, Memory), Error> {
+        let memory = Memory::default();
+        let unbounded = Allowance {
+            burst: u64::MAX,
+            per_second: u64::MAX,
+        };
+        let log = Self::begin(
+            (None, Box::new(memory.clone())),
+            (Scan::default(), false),
+            sync,
+            (unbounded, FreeSpace::of(None)),
+        )?;
+        Ok((log, memory))
+    }
+}
 
 /// Shows what a log in memory received, and limits how much more it accepts.
 #[derive(Clone, Default)]
-pub struct Memory(Arc<Mutex<Contents>>);
+pub(super) struct Memory(Arc<Mutex<Contents>>);
 
 #[derive(Default)]
 struct Contents {
@@ -18,18 +41,17 @@ struct Contents {
     room: Option<usize>,
     breaks: bool,
     syncs: u64,
+    writes: u64,
 }
 
 impl Memory {
     /// Everything written so far, byte for byte.
-    #[must_use]
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         self.contents().bytes.clone()
     }
 
     /// The records written so far, without the lines that are not records.
-    #[must_use]
-    pub fn records(&self) -> Vec<Record> {
+    pub(super) fn records(&self) -> Vec<Record> {
         let bytes = self.bytes();
         bytes
             .split(|&byte| byte == b'\n')
@@ -38,22 +60,24 @@ impl Memory {
     }
 
     /// Leaves room for this many further bytes; `None` means no limit.
-    #[cfg(test)]
     pub(super) fn leave_room(&self, bytes: Option<usize>) {
         let mut contents = self.contents();
         contents.room = bytes.map(|more| contents.bytes.len() + more);
     }
 
     /// Makes every sync fail, or succeed again.
-    #[cfg(test)]
     pub(super) fn break_sync(&self, breaks: bool) {
         self.contents().breaks = breaks;
     }
 
     /// How often the log was synced.
-    #[cfg(test)]
     pub(super) fn syncs(&self) -> u64 {
         self.contents().syncs
+    }
+
+    /// How often something was written.
+    pub(super) fn writes(&self) -> u64 {
+        self.contents().writes
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
@@ -64,6 +88,7 @@ impl Memory {
 impl Sink for Memory {
     fn append(&mut self, bytes: &[u8]) -> Result<(), Short> {
         let mut contents = self.contents();
+        contents.writes += 1;
         let room = contents.room.map_or(bytes.len(), |end| {
             end.saturating_sub(contents.bytes.len()).min(bytes.len())
         });
@@ -91,6 +116,24 @@ impl Sink for Memory {
         }
     }
 
+    fn room(&self) -> u64 {
+        0
+    }
+
+    fn is_due(&self) -> bool {
+        false
+    }
+
+    fn is_away(&self) -> bool {
+        true
+    }
+
+    fn turn(&mut self, _seq: u64, _moved: bool) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn rotate_at(&mut self, _bytes: u64) {}
+
     fn durable(&mut self) -> Vec<Arc<dyn Durable>> {
         vec![Arc::new(self.clone())]
     }
@@ -105,5 +148,8 @@ impl Durable for Memory {
         } else {
             Ok(())
         }
+    }
+    fn is_moved(&self) -> bool {
+        false
     }
 }

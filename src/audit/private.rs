@@ -1,6 +1,6 @@
 //! Opens files that belong to the gateway's user alone, and locks them.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -21,17 +21,14 @@ pub(super) fn private_directory(path: &Path) -> Result<File, Error> {
     let found = directory.metadata().map_err(opening(path))?;
     let why = if !found.is_dir() {
         "it is no directory"
-    } else if found.uid() != rustix::process::geteuid().as_raw() {
+    } else if !is_ours(&found) {
         "its directory belongs to another user"
     } else if found.mode() & 0o077 != 0 {
         "its directory is open to other users (chmod 700 it)"
     } else {
         return Ok(directory);
     };
-    Err(Error::Exposed {
-        path: path.to_owned(),
-        why,
-    })
+    Err(exposed(path, why))
 }
 
 /// Opens a file that only the gateway's user can read or write. Creates it if it is missing.
@@ -40,7 +37,7 @@ pub(super) fn private_file(path: &Path) -> Result<File, Error> {
     let found = file.metadata().map_err(opening(path))?;
     let why = if !found.is_file() {
         "it is no regular file"
-    } else if found.uid() != rustix::process::geteuid().as_raw() {
+    } else if !is_ours(&found) {
         "it belongs to another user"
     } else if found.mode() & 0o077 != 0 {
         "it is open to other users (chmod 600 it)"
@@ -49,10 +46,16 @@ pub(super) fn private_file(path: &Path) -> Result<File, Error> {
     } else {
         return Ok(file);
     };
-    Err(Error::Exposed {
-        path: path.to_owned(),
-        why,
-    })
+    Err(exposed(path, why))
+}
+
+fn exposed(path: &Path, why: &'static str) -> Error {
+    let path = path.to_owned();
+    Error::Exposed { path, why }
+}
+
+pub(super) fn is_ours(about: &Metadata) -> bool {
+    about.uid() == rustix::process::geteuid().as_raw()
 }
 
 /// Options to read and append. They never follow a symbolic link, and never wait for the other end
@@ -77,7 +80,7 @@ pub(super) fn lock_at(path: &Path) -> Result<File, Error> {
     for _ in 0..TRIES {
         let file = private_file(path)?;
         match lock(&file) {
-            Ok(()) if is_at(&file, path) => return Ok(file),
+            Ok(()) if is_at(&file, path).unwrap_or(false) => return Ok(file),
             Ok(()) => {}
             Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {
                 std::thread::sleep(PAUSE);
@@ -102,16 +105,24 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
 }
 
 /// Whether the path names this very file.
-pub(super) fn is_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::symlink_metadata(path)) {
-        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
-        _ => false,
+///
+/// # Errors
+/// The I/O error if that cannot be known.
+pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let ours = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(there) => Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino())),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(cause) => Err(cause),
     }
 }
 
 pub(super) fn opening(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
     let path = path.to_owned();
-    |source| Error::Open { path, source }
+    |source| Error::Open {
+        path,
+        source: source.into(),
+    }
 }
 
 /// How often the lock is tried for, and how long apart.

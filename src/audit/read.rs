@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use super::chain::{Head, MAX_LINE_BYTES, unseal};
 use super::error::Error;
 use super::file::files;
+use super::private::opening;
 use super::record::Record;
-use super::scan::{Lines, open, scan};
+use super::scan::{Lines, find_in, open, scan};
 
 /// Hands over each record of the files, in their order. Lines that do not match their hash are left
 /// out: [`super::verify()`] tells of those.
@@ -18,14 +19,10 @@ use super::scan::{Lines, open, scan};
 /// [`Error::Open`] for the first file that cannot be read.
 pub fn read(paths: &[PathBuf], mut each: impl FnMut(Record)) -> Result<(), Error> {
     for path in paths {
-        let mut lines = Lines::new(open(path)?);
-        while let Some(piece) = lines.next().map_err(|source| unreadable(path, source))? {
-            if unseal(piece.bytes).is_ok()
-                && let Ok(record) = serde_json::from_slice(piece.bytes)
-            {
-                each(record);
-            }
-        }
+        find_in(path, |piece| -> Option<()> {
+            piece.record().map(&mut each);
+            None
+        })?;
     }
     Ok(())
 }
@@ -47,8 +44,7 @@ impl Follower {
     /// [`Error::Open`] if the file cannot be read.
     pub fn at_end(path: &Path) -> Result<Self, Error> {
         let mut file = open(path)?;
-        file.seek(SeekFrom::End(0))
-            .map_err(|source| unreadable(path, source))?;
+        file.seek(SeekFrom::End(0)).map_err(opening(path))?;
         Ok(Self::of(path, file, None))
     }
 
@@ -81,14 +77,13 @@ impl Follower {
         steady(path, |all| {
             for one in all.iter().rev() {
                 let mut file = open(one)?;
-                let unreadable = |source| unreadable(one, source);
-                let found = scan(&file).map_err(unreadable)?;
+                let found = scan(&file).map_err(opening(one))?;
                 if found.first_seq.is_none_or(|first| first > head.seq) {
                     continue;
                 }
-                let end = end_of(&file, head).map_err(unreadable)?;
+                let end = end_of(&file, head).map_err(opening(one))?;
                 let Some(end) = end else { break };
-                file.seek(SeekFrom::Start(end)).map_err(unreadable)?;
+                file.seek(SeekFrom::Start(end)).map_err(opening(one))?;
                 return Ok(Some(Self::of(path, file, Some(head.seq))));
             }
             Ok(None)
@@ -198,17 +193,12 @@ fn first_of(path: &Path) -> Option<u64> {
 /// Where a record of a file ends; `None` if the file does not have it.
 fn end_of(mut file: &File, head: Head) -> io::Result<Option<u64>> {
     file.rewind()?;
-    let mut lines = Lines::new(file);
-    while let Some(piece) = lines.next()? {
-        // Only what has the hash's digits is hashed.
-        if piece.at_start
-            && memchr::memmem::find(piece.bytes, head.hash().as_bytes()).is_some()
-            && unseal(piece.bytes).is_ok_and(|link| link.head == head)
-        {
-            return Ok(Some(piece.offset + piece.bytes.len() as u64));
-        }
-    }
-    Ok(None)
+    // Only what has the hash's digits is hashed.
+    let digits = memchr::memmem::Finder::new(head.hash());
+    Lines::new(file).find(|piece| {
+        digits.find(piece.bytes)?;
+        (piece.link()?.head == head).then(|| piece.offset + piece.bytes.len() as u64)
+    })
 }
 
 /// How often the files of a log may change while one is looked for.
@@ -216,13 +206,6 @@ const MOST_CHANGES: usize = 8;
 
 fn inode(file: &File) -> Option<u64> {
     file.metadata().ok().map(|about| about.ino())
-}
-
-fn unreadable(path: &Path, source: io::Error) -> Error {
-    Error::Open {
-        path: path.to_owned(),
-        source,
-    }
 }
 
 const READ_BYTES: u64 = 64 << 10;

@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::time::SystemTime;
 
+use gateway_names::CredentialName;
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 use smol_str::SmolStr;
 
 use super::chain::Head;
-use super::encode::{Object, Value};
-use super::phase_times::PhaseTimes;
+use super::encode::{Object, Value, timestamp};
+use super::words::Phase;
 
 /// A word of this program: borrowed when written, owned when read.
 pub type Word = Cow<'static, str>;
@@ -17,32 +19,35 @@ pub type Word = Cow<'static, str>;
 /// Any other text. Short ones, which most are, need no allocation.
 pub type Text = SmolStr;
 
-macro_rules! record {
-    ($($(#[$about:meta])* $key:ident: $kind:ty,)*) => {
-        /// One log record of any kind; `docs/audit.md` explains each key.
-        ///
-        /// An unset key is absent. Until the record is placed in the chain, `v`, `seq`, `prev` and
-        /// `hash` are unset.
+/// A JSON object. Its one list of keys both writes and reads it; an unset key is absent.
+macro_rules! object {
+    ($(#[$about_it:meta])* $name:ident { $($(#[$about:meta])* $key:ident: $kind:ty,)* }) => {
+        $(#[$about_it])*
         #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
         #[serde(deny_unknown_fields, default)]
-        pub struct Record {
+        pub struct $name {
             $($(#[$about])* pub $key: $kind,)*
         }
 
-        impl Record {
-            /// Encodes the record as one JSON object without a line feed.
-            pub(super) fn encode(&self) -> Vec<u8> {
-                let mut out = Vec::with_capacity(USUAL_BYTES);
-                let mut object = Object::new(&mut out);
+        impl Value for $name {
+            fn is_unset(&self) -> bool {
+                $(self.$key.is_unset())&&*
+            }
+
+            fn write(&self, out: &mut Vec<u8>) {
+                let mut object = Object::new(out);
                 $(object.member(concat!(",\"", stringify!($key), "\":"), &self.$key);)*
                 object.end();
-                out
             }
         }
     };
 }
 
-record! {
+object! {
+/// One log record of any kind; `docs/audit.md` explains each key.
+///
+/// Until the record is placed in the chain, `v`, `seq`, `prev` and `hash` are unset.
+Record {
     /// Version of the format.
     v: u32,
     /// Number in the chain.
@@ -150,8 +155,50 @@ record! {
     /// Hash of this record.
     hash: String,
 }
+}
+
+object! {
+/// Microseconds from accept to each phase that was reached.
+PhaseTimes {
+    /// The client was identified.
+    identify: Option<u64>,
+    /// Policy was evaluated.
+    authorize: Option<u64>,
+    /// The connection to the origin was opened.
+    open: Option<u64>,
+    /// Credentials were attached.
+    attach: Option<u64>,
+    /// The origin answered.
+    answer: Option<u64>,
+    /// The record was made.
+    total: Option<u64>,
+}
+}
+
+impl PhaseTimes {
+    /// The time of a phase; nobody reaches the first one, which is where time begins.
+    pub(super) fn of(&mut self, phase: Phase) -> Option<&mut Option<u64>> {
+        Some(match phase {
+            Phase::Accept => return None,
+            Phase::Identify => &mut self.identify,
+            Phase::Authorize => &mut self.authorize,
+            Phase::Open => &mut self.open,
+            Phase::Attach => &mut self.attach,
+            Phase::Answer => &mut self.answer,
+        })
+    }
+}
 
 impl Record {
+    /// A record that is made now.
+    pub(super) fn now(kind: &'static str) -> Self {
+        Self {
+            kind: kind.into(),
+            time: Some(timestamp(SystemTime::now()).into()),
+            ..Self::default()
+        }
+    }
+
     /// The number and the hash of a record that was read; `None` if it is not placed in a chain.
     #[must_use]
     pub fn head(&self) -> Option<Head> {
@@ -162,7 +209,9 @@ impl Record {
 /// Serializes the record as it appears in the log.
 impl Serialize for Record {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serde_json::from_slice::<serde_json::Value>(&self.encode())
+        let mut json = Vec::new();
+        self.write(&mut json);
+        serde_json::from_slice::<serde_json::Value>(&json)
             .map_err(S::Error::custom)?
             .serialize(serializer)
     }
@@ -178,18 +227,24 @@ pub struct Injected {
     pub place: Text,
 }
 
+impl Injected {
+    pub(super) fn new(credential: &CredentialName, place: Text) -> Self {
+        let credential = credential.as_str().into();
+        Self { credential, place }
+    }
+}
+
 impl Value for Injected {
     fn is_unset(&self) -> bool {
         false
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let mut object = Object::new(out);
-        object.member(",\"credential\":", &Some(&self.credential));
-        object.member(",\"place\":", &Some(&self.place));
-        object.end();
+        // Both are written even if they are empty.
+        out.extend_from_slice(b"{\"credential\":");
+        self.credential.write(out);
+        out.extend_from_slice(b",\"place\":");
+        self.place.write(out);
+        out.push(b'}');
     }
 }
-
-/// Enough for a typical record, so that the buffer does not grow.
-const USUAL_BYTES: usize = 1024;

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::chain::{Head, MAX_LINE_BYTES, unseal};
+use super::chain::{Head, Link, MAX_LINE_BYTES, unseal};
 use super::error::Error;
+use super::private::opening;
 use super::record::Record;
 
 /// Yields the lines of a file; a line longer than any record comes in pieces.
@@ -41,6 +42,7 @@ pub(super) struct Torn {
 }
 
 /// What a file tells about its chain.
+#[derive(Default)]
 pub(super) struct Scan {
     /// The chain's id, from the first record that names it.
     pub(super) chain: Option<String>,
@@ -91,6 +93,37 @@ impl<R: Read> Lines<R> {
     }
 }
 
+impl<R: Read> Lines<R> {
+    /// Returns the first thing that is found in a line or piece.
+    ///
+    /// # Errors
+    /// The I/O error if the file cannot be read.
+    pub(super) fn find<T>(
+        mut self,
+        mut look: impl FnMut(&Piece<'_>) -> Option<T>,
+    ) -> io::Result<Option<T>> {
+        while let Some(piece) = self.next()? {
+            if let Some(found) = look(&piece) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Piece<'_> {
+    /// What the line says about its place in the chain; `None` if it does not match its hash.
+    pub(super) fn link(&self) -> Option<Link<'_>> {
+        unseal(self.bytes).ok().filter(|_| self.at_start)
+    }
+
+    /// The record of a line that matches its hash.
+    pub(super) fn record(&self) -> Option<Record> {
+        self.link()?;
+        serde_json::from_slice(self.bytes).ok()
+    }
+}
+
 impl Torn {
     pub(super) fn at(at: u64) -> Self {
         Self {
@@ -115,10 +148,18 @@ impl Torn {
 /// # Errors
 /// [`Error::Open`].
 pub(super) fn open(path: &Path) -> Result<File, Error> {
-    File::open(path).map_err(|source| Error::Open {
-        path: path.to_owned(),
-        source,
-    })
+    File::open(path).map_err(opening(path))
+}
+
+/// Returns the first thing that is found in a line of a file.
+///
+/// # Errors
+/// [`Error::Open`] if the file cannot be read.
+pub(super) fn find_in<T>(
+    path: &Path,
+    look: impl FnMut(&Piece<'_>) -> Option<T>,
+) -> Result<Option<T>, Error> {
+    Lines::new(open(path)?).find(look).map_err(opening(path))
 }
 
 /// Finds where a file's chain begins and ends.
@@ -130,25 +171,17 @@ pub(super) fn open(path: &Path) -> Result<File, Error> {
 pub(super) fn scan(file: &File) -> io::Result<Scan> {
     let len = file.metadata()?.len();
     let (chain, first_seq) = beginning(file)?;
-    if let Some(head) = last_line(file, len)? {
-        return Ok(Scan {
-            chain,
-            first_seq,
-            head: Some(head),
-            torn: None,
-            len,
-        });
-    }
-    let mut head = None;
-    let mut torn = None;
-    let mut lines = Lines::new(rewound(file, 0)?);
-    while let Some(piece) = lines.next()? {
-        match unseal(piece.bytes) {
-            Ok(link) if piece.at_start => (head, torn) = (Some(link.head), None),
-            _ => torn
-                .get_or_insert_with(|| Torn::at(piece.offset))
-                .push(piece.bytes),
-        }
+    let (mut head, mut torn) = (last_line(file, len)?, None::<Torn>);
+    if head.is_none() {
+        Lines::new(rewound(file, 0)?).find(|piece| -> Option<()> {
+            match piece.link() {
+                Some(link) => (head, torn) = (Some(link.head), None),
+                None => torn
+                    .get_or_insert_with(|| Torn::at(piece.offset))
+                    .push(piece.bytes),
+            }
+            None
+        })?;
     }
     Ok(Scan {
         chain,
@@ -160,21 +193,12 @@ pub(super) fn scan(file: &File) -> io::Result<Scan> {
 }
 
 fn beginning(file: &File) -> io::Result<(Option<String>, Option<u64>)> {
-    let mut lines = Lines::new(rewound(file, 0)?);
     let mut first_seq = None;
-    while let Some(piece) = lines.next()? {
-        let Ok(link) = unseal(piece.bytes) else {
-            continue;
-        };
-        first_seq.get_or_insert(link.head.seq);
-        let chain = serde_json::from_slice::<Record>(piece.bytes)
-            .ok()
-            .and_then(|record| record.chain);
-        if chain.is_some() {
-            return Ok((chain, first_seq));
-        }
-    }
-    Ok((None, first_seq))
+    let chain = Lines::new(rewound(file, 0)?).find(|piece| {
+        first_seq.get_or_insert(piece.link()?.head.seq);
+        piece.record()?.chain
+    })?;
+    Ok((chain, first_seq))
 }
 
 fn last_line(file: &File, len: u64) -> io::Result<Option<Head>> {

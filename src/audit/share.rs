@@ -132,9 +132,8 @@ pub(super) struct FreeSpace {
     /// The log's folder; `None` for a log in memory, whose room is unlimited.
     folder: Option<Arc<File>>,
     free: AtomicU64,
-    /// The number of the current shortage; 0 if there is none.
-    shortage: AtomicU64,
-    shortages: AtomicU64,
+    /// How often a shortage began or ended: odd while there is one.
+    changes: AtomicU64,
 }
 
 impl FreeSpace {
@@ -142,8 +141,7 @@ impl FreeSpace {
         let disk = Self {
             folder,
             free: AtomicU64::new(u64::MAX),
-            shortage: AtomicU64::new(0),
-            shortages: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
         };
         disk.look();
         disk
@@ -169,13 +167,11 @@ impl FreeSpace {
     fn saw(&self, free: u64, size: u64) {
         self.free.store(free, Ordering::Relaxed);
         let short = free < (size / SHORT_PART).min(SHORT_BYTES);
-        match (short, self.shortage.load(Ordering::Relaxed)) {
-            (true, 0) => {
-                let number = self.shortages.fetch_add(1, Ordering::Relaxed) + 1;
-                self.shortage.store(number, Ordering::Relaxed);
-            }
-            (false, 1..) => self.shortage.store(0, Ordering::Relaxed),
-            _ => {}
+        let known = self.changes.load(Ordering::Relaxed);
+        if short != (known % 2 == 1) {
+            // Otherwise, another thread saw it too.
+            let (now, order) = (known + 1, Ordering::Relaxed);
+            let _ = self.changes.compare_exchange(known, now, order, order);
         }
     }
 
@@ -183,8 +179,10 @@ impl FreeSpace {
         self.free.load(Ordering::Relaxed)
     }
 
+    /// The number of the current shortage; 0 if there is none.
     fn shortage(&self) -> u64 {
-        self.shortage.load(Ordering::Relaxed)
+        let changes = self.changes.load(Ordering::Relaxed);
+        if changes % 2 == 1 { changes } else { 0 }
     }
 }
 

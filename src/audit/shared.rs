@@ -2,6 +2,7 @@
 //!
 //! Because of this thread, an exchange waits for a sync only if configured to.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -9,7 +10,6 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use super::error::Error;
 use super::lasting::Lasting;
 use super::share::{Allowance, FreeSpace};
 use super::writer::Writer;
@@ -42,6 +42,8 @@ pub(super) struct Shared {
     pub(super) lasting: watch::Sender<Lasting>,
     pub(super) promise: RwLock<Promise>,
     pub(super) disk: FreeSpace,
+    /// Each exchange that has no record yet holds one.
+    pub(super) unrecorded: Arc<()>,
 }
 
 impl Shared {
@@ -51,34 +53,21 @@ impl Shared {
         self.writer.lock()
     }
 
-    pub(super) fn append(&self, record: &[u8]) -> Result<u64, Error> {
+    /// Changes the writer, then tells the others what that changed.
+    pub(super) fn with<T>(&self, change: impl FnOnce(&mut Writer) -> T) -> T {
         let mut writer = self.lock();
-        let done = writer.append(record);
+        let was_dirty = writer.dirty;
+        let done = change(&mut writer);
         self.tell_room(&writer);
-        let seq = done?;
-        self.mark(&mut writer);
-        Ok(seq)
-    }
-
-    pub(super) fn append_own(&self, kind: &'static str) -> Result<u64, Error> {
-        let mut writer = self.lock();
-        let done = writer.append_own(kind);
-        self.tell_room(&writer);
-        let seq = done?;
-        self.mark(&mut writer);
-        Ok(seq)
-    }
-
-    /// Publishes the room. Call it after every change to the writer, before the lock is released.
-    pub(super) fn tell_room(&self, writer: &Writer) {
-        self.room.store(writer.room(), Ordering::SeqCst);
-    }
-
-    fn mark(&self, writer: &mut Writer) {
-        if !writer.dirty {
-            writer.dirty = true;
+        if writer.dirty && !was_dirty {
             self.wake.notify_one();
         }
+        done
+    }
+
+    /// Publishes the room, before the lock is released.
+    fn tell_room(&self, writer: &Writer) {
+        self.room.store(writer.room(), Ordering::SeqCst);
     }
 }
 
@@ -97,7 +86,7 @@ pub(super) fn keep_synced(shared: &Shared) {
                 .wait_while_for(&mut writer, |writer| !writer.closing, INTERVAL);
         }
         let closing = writer.closing;
-        let until = writer.head().map_or(0, |head| head.seq() + 1);
+        let until = writer.next_seq();
         let turns = writer.turns;
         let files = writer.sink.durable();
         writer.dirty = false;

@@ -1,4 +1,4 @@
-//! Where sealed lines are written: a file, or the memory that tests read.
+//! Where sealed lines are written: a file, or the memory of a test.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,34 +14,24 @@ pub(super) trait Sink: Send {
     fn position(&self) -> u64;
 
     /// Ensures that this many further bytes will fit.
-    fn reserve(&mut self, _bytes: u64) -> io::Result<()> {
-        Ok(())
-    }
+    fn reserve(&mut self, bytes: u64) -> io::Result<()>;
 
     /// How many further bytes are certain to fit now; 0 if only [`Sink::reserve`] can tell.
-    fn room(&self) -> u64 {
-        0
-    }
+    fn room(&self) -> u64;
 
     /// Whether the next record belongs in a new file.
-    fn is_due(&self) -> bool {
-        false
-    }
+    fn is_due(&self) -> bool;
 
     /// Whether a file that somebody else took away is still away.
-    fn is_away(&self) -> bool {
-        true
-    }
+    fn is_away(&self) -> bool;
 
     /// Begins a new file for the record `seq`. If that fails, the old file stays in use.
     ///
     /// `moved` means that somebody else took the file away from its path.
-    fn turn(&mut self, _seq: u64, _moved: bool) -> Result<(), Error> {
-        Ok(())
-    }
+    fn turn(&mut self, seq: u64, moved: bool) -> Result<(), Error>;
 
     /// Begins new files at this size from now on.
-    fn rotate_at(&mut self, _bytes: u64) {}
+    fn rotate_at(&mut self, bytes: u64);
 
     /// What must be synced, in order, to make everything appended so far durable.
     fn durable(&mut self) -> Vec<Arc<dyn Durable>>;
@@ -53,9 +43,7 @@ pub(super) trait Durable: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 
     /// Whether somebody took the file away from its path.
-    fn is_moved(&self) -> bool {
-        false
-    }
+    fn is_moved(&self) -> bool;
 }
 
 /// A write that stopped partway.

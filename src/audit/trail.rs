@@ -6,30 +6,48 @@ use std::time::Instant;
 
 use http::Version;
 
-use super::builder::{RecordBuilder, kept};
 use super::error::Error;
 use super::log::Log;
-use super::record::{Text, Word};
+use super::record::{Injected, Record, Text, Word};
 use super::redact::Redact;
 use super::share::Account;
+use super::texts::{
+    MOST_LISTED, MOST_METHOD, MOST_NAMES, MOST_PATH, is_trace, kept, listed, most_bytes, parameter,
+    push, show, texts,
+};
 use super::words::{Decision, End, Length, Outcome, Phase, protocol_name};
+use super::writer::Queued;
 use gateway_names::{CredentialName, ExchangeId, PolicyId, ReasonCode, SessionId};
 
 /// Builds the record of one exchange.
 ///
 /// If dropped before the answer, it records that the exchange was aborted.
+///
+/// Client text is kept unchanged until the record is made, because only then is it certain what
+/// must be redacted.
 pub struct Trail {
     log: Log,
     id: ExchangeId,
-    builder: Box<RecordBuilder>,
-    stage: Stage,
-    promised: u64,
+    draft: Box<Draft>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// What moves with an exchange only as a pointer.
+struct Draft {
+    record: Record,
+    redact: Option<Arc<dyn Redact>>,
+    phase: Phase,
+    began: Instant,
+    stage: Stage,
+    promised: u64,
+    /// Held until the exchange has a record.
+    unrecorded: Option<Arc<()>>,
+}
+
 enum Stage {
     /// Nothing is written yet.
     Open,
+    /// The record leaves with those that are ready in the same turn.
+    Queued(Length, Queued),
     /// The record is written; the content may still be in transit.
     Answered(Length),
     /// The log rejected the record: the client gets 503.
@@ -45,12 +63,24 @@ impl Trail {
     /// `connect`, `socks5` …).
     #[must_use]
     pub fn begin(log: &Log, id: ExchangeId, entry: &'static str) -> Self {
+        let record = Record {
+            id: std::str::from_utf8(&id.to_hex()).ok().map(Text::new),
+            entry: Some(entry.into()),
+            ..Record::now("exchange")
+        };
+        let draft = Draft {
+            record,
+            redact: None,
+            phase: Phase::Accept,
+            began: Instant::now(),
+            stage: Stage::Open,
+            promised: 0,
+            unrecorded: Some(log.unrecorded()),
+        };
         Self {
             log: log.clone(),
             id,
-            builder: Box::new(RecordBuilder::new(id, entry)),
-            stage: Stage::Open,
-            promised: 0,
+            draft: Box::new(draft),
         }
     }
 
@@ -63,13 +93,21 @@ impl Trail {
     /// When it began.
     #[must_use]
     pub fn began(&self) -> Instant {
-        self.builder.began
+        self.draft.began
     }
 
     /// Records that a phase is reached now, and returns the time. An earlier phase than the current
     /// one is not recorded.
     pub fn reach(&mut self, phase: Phase) -> Instant {
-        self.builder.reach(phase)
+        let now = Instant::now();
+        if phase > self.draft.phase {
+            self.draft.phase = phase;
+            let after = self.us_until(now);
+            if let Some(time) = self.draft.record.us.of(phase) {
+                *time = Some(after);
+            }
+        }
+        now
     }
 
     /// Sets the exchange's session, and what to redact for it. Call it as soon as the session is
@@ -77,8 +115,8 @@ impl Trail {
     ///
     /// Also covers what was noted before, because texts are redacted when the record is written.
     pub fn session(&mut self, session: &SessionId, redact: Arc<dyn Redact>) {
-        self.builder.record.session = Some(session.as_str().into());
-        self.builder.redact = Some(redact);
+        self.draft.record.session = Some(session.as_str().into());
+        self.draft.redact = Some(redact);
     }
 
     /// Checks that the session may write one more record. Call it once the session is set, before
@@ -93,115 +131,135 @@ impl Trail {
         let Some(account) = self.account() else {
             return Ok(());
         };
-        let admitted = self.log.admit(account, self.builder.began);
+        let admitted = self.log.admit(account, self.draft.began);
         if admitted.is_err() {
             account.suppress(1);
-            self.stage = Stage::Closed;
+            self.draft.stage = Stage::Closed;
         }
         admitted
     }
 
     /// Notes where the client connected from.
     pub fn client(&mut self, address: Option<SocketAddr>) {
-        self.builder.record.client = address;
+        self.draft.record.client = address;
     }
 
     /// Notes the client's protocol.
     pub fn protocol(&mut self, version: Version) {
-        self.builder.record.protocol = Some(protocol_name(version).into());
+        self.draft.record.protocol = Some(protocol_name(version).into());
     }
 
     /// Notes the client's trace, if the field is well-formed.
     pub fn traceparent(&mut self, field: impl AsRef<[u8]>) {
-        self.builder.traceparent(field.as_ref());
+        let field = field.as_ref();
+        self.draft.record.traceparent = kept(field).filter(|_| is_trace(field));
     }
 
     /// Notes the method, as bytes because a refused one may be anything.
     pub fn method(&mut self, method: impl AsRef<[u8]>) {
-        self.builder.record.method = kept(method.as_ref());
+        self.draft.record.method = kept(method.as_ref());
     }
 
     /// Notes the target's scheme.
     pub fn scheme(&mut self, scheme: &'static str) {
-        self.builder.record.scheme = Some(scheme.into());
+        self.draft.record.scheme = Some(scheme.into());
     }
 
     /// Notes the canonical host and the port.
     pub fn authority(&mut self, host: impl AsRef<[u8]>, port: u16) {
-        self.builder.record.host = kept(host.as_ref());
-        self.builder.record.port = Some(port);
+        self.draft.record.host = kept(host.as_ref());
+        self.draft.record.port = Some(port);
     }
 
     /// Notes the canonical path, without the query.
     pub fn path(&mut self, path: impl AsRef<[u8]>) {
-        self.builder.path(path.as_ref());
+        let path = path.as_ref();
+        self.draft.record.path = kept(path);
+        self.draft.record.path_bytes = (path.len() > MOST_PATH).then_some(path.len() as u64);
     }
 
     /// Returns the method and the path as the record shows them; `None` unless both were noted.
     #[must_use]
     pub fn request(&self) -> Option<(String, String)> {
-        self.builder.request()
+        let shown = |text: &Option<Text>, most| {
+            let mut text = text.clone()?;
+            show(&mut text, most, self.draft.redact.as_deref());
+            Some(text.into())
+        };
+        let method = shown(&self.draft.record.method, MOST_METHOD)?;
+        Some((method, shown(&self.draft.record.path, MOST_PATH)?))
     }
 
     /// Notes the parameter names of a raw query (`a=1&b`), never a value.
     pub fn query(&mut self, query: impl AsRef<[u8]>) {
-        self.builder.query(query.as_ref());
+        let record = &mut self.draft.record;
+        (record.query, record.query_more) = (Vec::new(), None);
+        let pairs = query.as_ref().split(|&byte| byte == b'&');
+        for pair in pairs.filter(|pair| !pair.is_empty()) {
+            let more = &mut record.query_more;
+            push(&mut record.query, more, MOST_NAMES, parameter(pair));
+        }
     }
 
     /// Notes policy's decision, the policies behind it and their generation.
     pub fn decide(&mut self, decision: Decision, policies: &Arc<[PolicyId]>, generation: u64) {
-        self.builder.record.decision = Some(decision.name().into());
-        self.builder.record.generation = Some(generation);
-        self.builder.policies(policies);
+        self.draft.record.decision = Some(decision.name().into());
+        self.draft.record.generation = Some(generation);
+        (self.draft.record.policies, self.draft.record.policies_more) =
+            listed(policies, PolicyId::as_str);
     }
 
     /// Notes the names of the content facts that the decision read, never a value.
     pub fn facts(&mut self, names: &[String]) {
-        self.builder.facts(names);
+        (self.draft.record.facts, self.draft.record.facts_more) = listed(names, String::as_str);
     }
 
     /// Notes that a credential was placed in the request.
     pub fn lend(&mut self, credential: &CredentialName, place: &Text) {
-        self.builder.lend(credential, place);
+        let lent = Injected::new(credential, place.clone());
+        let record = &mut self.draft.record;
+        push(&mut record.lent, &mut record.lent_more, MOST_LISTED, lent);
     }
 
     /// Notes that no policy lent a credential to the request.
     pub fn withhold(&mut self, credential: &CredentialName, place: &str) {
-        self.builder.withhold(credential, place);
+        let place = kept(place.as_bytes()).unwrap_or_default();
+        self.draft.record.unlent = Some(Injected::new(credential, place));
     }
 
     /// Notes the address of the connection to the origin, and its protocol.
     pub fn dialled(&mut self, address: SocketAddr, protocol: Version) {
-        self.builder.record.dialled = Some(address);
-        self.builder.record.origin_protocol = Some(protocol_name(protocol).into());
+        self.draft.record.dialled = Some(address);
+        self.draft.record.origin_protocol = Some(protocol_name(protocol).into());
     }
 
     /// Notes the address of the connection that the answer came on: a second one, if the first
     /// failed before an answer.
     pub fn answered_by(&mut self, address: SocketAddr) {
-        self.builder.record.dialled = Some(address);
+        self.draft.record.dialled = Some(address);
     }
 
     /// Notes the origin's status, and that [`Phase::Answer`] is reached now. Returns the time.
     pub fn origin_answered(&mut self, status: u16) -> Instant {
-        self.builder.record.origin_status = Some(status);
-        self.builder.reach(Phase::Answer)
+        self.draft.record.origin_status = Some(status);
+        self.reach(Phase::Answer)
     }
 
     /// Notes why the exchange is refused, and who is at fault.
     pub fn refuse(&mut self, reason: ReasonCode) {
-        self.builder.record.reason = Some(reason.as_str().into());
-        self.builder.record.blame = Some(reason.blame().as_str().into());
+        self.draft.record.reason = Some(reason.as_str().into());
+        self.draft.record.blame = Some(reason.blame().as_str().into());
     }
 
     /// Notes in words what failed. They hold no text from the request or the origin.
-    pub fn cause(&mut self, words: String) {
-        self.builder.cause(words);
+    pub fn cause(&mut self, mut words: String) {
+        words.truncate(words.floor_char_boundary(MOST_CAUSE));
+        self.draft.record.cause = Some(words.into());
     }
 
     /// Notes the length of the request content, as announced or counted.
     pub fn request_bytes(&mut self, bytes: u64) {
-        self.builder.record.request_bytes = Some(bytes);
+        self.draft.record.request_bytes = Some(bytes);
     }
 
     /// Reserves room for this exchange's record. Call it before the first byte goes to the origin.
@@ -211,40 +269,70 @@ impl Trail {
     /// # Errors
     /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the log cannot take a record now.
     pub fn reserve(&mut self) -> Result<(), Error> {
-        if self.promised == 0 {
-            let bytes = self.builder.most_bytes();
+        if self.draft.promised == 0 {
+            let bytes = most_bytes(&mut self.draft.record);
             self.log.promise(bytes)?;
-            self.promised = bytes;
+            self.draft.promised = bytes;
         }
         Ok(())
     }
 
     /// Writes the record. Once this returns `Ok`, the answer's head may be released.
     ///
+    /// If other exchanges have no record yet, it waits until the tasks that are ready have run: one
+    /// write takes all their records.
+    ///
     /// On an error, do not release the head: answer 503 `audit_unavailable`, even if a second call
     /// for that fails too. A trail without a record tries once more when dropped. Once the record
     /// is written, further calls do nothing.
     ///
-    /// Cancel safety: the record is written at the first poll, and stays written if the future is
-    /// dropped while it waits for the disk.
+    /// Cancel safety: the record is made at the first poll, and is written at the latest when the
+    /// trail is dropped.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the record is not kept.
     pub async fn answer(&mut self, status: u16, length: Length) -> Result<(), Error> {
-        if !matches!(self.stage, Stage::Open | Stage::Refused) {
+        if !matches!(self.draft.stage, Stage::Open | Stage::Refused) {
             return Ok(());
         }
         if let Length::Known(bytes) = length {
-            self.builder.record.response_bytes = Some(bytes);
+            self.draft.record.response_bytes = Some(bytes);
         }
-        let seq = self
-            .write(Some(status), Outcome::Answered)
-            .inspect_err(|_| self.stage = Stage::Refused)?;
-        self.stage = Stage::Answered(length);
+        self.draft.stage = Stage::Refused;
+        self.finish(Some(status), Outcome::Answered);
+        let refuses = self.draft.record.reason.is_some();
+        self.draft.stage = Stage::Queued(length, self.log.queue(&self.draft.record, refuses)?);
+        let unrecorded = self.draft.unrecorded.take();
+        // Those of the log and of this exchange.
+        if unrecorded.is_some_and(|all| Arc::strong_count(&all) > 2) {
+            tokio::task::yield_now().await;
+        }
+        let seq = self.written()?;
         self.log
             .settle(seq)
             .await
-            .inspect_err(|_| self.stage = Stage::Unsettled)
+            .inspect_err(|_| self.draft.stage = Stage::Unsettled)
+    }
+
+    /// What became of a queued record. Writes it, with all that are queued, if nobody else did.
+    fn written(&mut self) -> Result<u64, Error> {
+        let (length, queued) = match std::mem::replace(&mut self.draft.stage, Stage::Refused) {
+            Stage::Queued(length, queued) => (length, queued),
+            other => {
+                self.draft.stage = other;
+                return Ok(0);
+            }
+        };
+        let flushed = self.log.flushed(&queued);
+        if queued.place < flushed.kept {
+            self.charge(queued.bytes);
+            self.draft.stage = Stage::Unsettled;
+        }
+        if let Some(error) = &flushed.failed {
+            return Err(error.clone());
+        }
+        self.draft.stage = Stage::Answered(length);
+        Ok(flushed.first + queued.place)
     }
 
     /// Ends the trail. Writes an `end` record unless the answer's record already says everything.
@@ -253,20 +341,24 @@ impl Trail {
     /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the end is not recorded, and is
     /// counted as lost.
     pub fn end(&mut self, end: End) -> Result<(), Error> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Closed);
+        // What becomes of a queued record decides what its end must say.
+        let _ = self.written();
+        let stage = std::mem::replace(&mut self.draft.stage, Stage::Closed);
         let done = match stage {
             Stage::Closed => Ok(()),
             Stage::Open => {
-                let record = &mut self.builder.record;
+                let record = &mut self.draft.record;
                 record.request_bytes = end.request_bytes.or(record.request_bytes);
                 record.reason = record.reason.take().or(end.reason.map(Word::Borrowed));
-                self.write(None, Outcome::Aborted).map(drop)
+                self.write(None, Outcome::Aborted)
             }
             Stage::Refused => {
                 self.refuse(ReasonCode::AuditUnavailable);
-                self.builder.record.response_bytes = None;
-                self.write(Some(503), Outcome::Answered).map(drop)
+                self.draft.record.response_bytes = None;
+                self.write(Some(503), Outcome::Answered)
             }
+            Stage::Answered(length) if self.said_all(length, &end) => Ok(()),
+            Stage::Answered(_) | Stage::Queued(..) => self.write_end(None, end),
             Stage::Unsettled => self.write_end(
                 Some(503),
                 End {
@@ -275,8 +367,6 @@ impl Trail {
                     ..end
                 },
             ),
-            Stage::Answered(length) if self.builder.said_all(length, &end) => Ok(()),
-            Stage::Answered(_) => self.write_end(None, end),
         };
         if done.is_err() {
             self.log.lose();
@@ -284,36 +374,92 @@ impl Trail {
         done
     }
 
-    fn write(&mut self, status: Option<u16>, outcome: Outcome) -> Result<u64, Error> {
-        let record = self.builder.exchange(status, outcome);
-        self.append(&record, self.builder.record.reason.is_some())
+    fn write(&mut self, status: Option<u16>, outcome: Outcome) -> Result<(), Error> {
+        self.finish(status, outcome);
+        self.append(&self.draft.record, self.draft.record.reason.is_some())
     }
 
-    fn write_end(&mut self, status: Option<u16>, end: End) -> Result<(), Error> {
-        let record = self.builder.end(status, &end);
-        self.append(&record, end.reason.is_some()).map(drop)
+    /// Writes the `end` record. Unless the content was whole, it names the request.
+    fn write_end(&self, status: Option<u16>, end: End) -> Result<(), Error> {
+        let known = &self.draft.record;
+        let about = match end.outcome {
+            Outcome::Whole => Record::now("end"),
+            _ => Record {
+                method: known.method.clone(),
+                host: known.host.clone(),
+                port: known.port,
+                path: known.path.clone(),
+                path_bytes: known.path_bytes,
+                ..Record::now("end")
+            },
+        };
+        let mut record = Record {
+            id: known.id.clone(),
+            session: known.session.clone(),
+            traceparent: known.traceparent.clone(),
+            outcome: Some(end.outcome.name().into()),
+            status,
+            reason: end.reason.map(Word::Borrowed),
+            request_bytes: end.request_bytes,
+            response_bytes: end.response_bytes,
+            scrubbed: Some(end.scrubbed),
+            ..about
+        };
+        record.us.total = Some(self.us_until(Instant::now()));
+        self.append(&record, end.reason.is_some())
     }
 
-    fn append(&self, record: &[u8], refuses: bool) -> Result<u64, Error> {
-        let seq = self.log.append(record, refuses)?;
-        if let Some(account) = self.account() {
-            self.log.charge(account, record.len() as u64 + FRAME_BYTES);
+    fn append(&self, record: &Record, refuses: bool) -> Result<(), Error> {
+        let bytes = self.log.append(record, refuses)?;
+        self.charge(bytes);
+        Ok(())
+    }
+
+    /// Completes the `exchange` record. Redacts each client text first, then cuts it.
+    fn finish(&mut self, status: Option<u16>, outcome: Outcome) {
+        for (text, most) in texts(&mut self.draft.record) {
+            show(text, most, self.draft.redact.as_deref());
         }
-        Ok(seq)
+        let total = self.us_until(Instant::now());
+        let record = &mut self.draft.record;
+        record.phase = Some(self.draft.phase.name().into());
+        record.status = status;
+        record.outcome = Some(outcome.name().into());
+        record.us.total = Some(total);
+    }
+
+    /// Whether the record made at the answer already describes this end.
+    fn said_all(&self, length: Length, end: &End) -> bool {
+        let as_announced =
+            |said: Option<u64>, counted: Option<u64>| counted.is_none() || counted == said;
+        let record = &self.draft.record;
+        matches!(length, Length::Known(_))
+            && end.outcome == Outcome::Whole
+            && end.scrubbed == 0
+            && as_announced(record.response_bytes, end.response_bytes)
+            && as_announced(record.request_bytes.or(Some(0)), end.request_bytes)
+    }
+
+    fn us_until(&self, at: Instant) -> u64 {
+        u64::try_from((at - self.draft.began).as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn charge(&self, bytes: u64) {
+        if let Some(account) = self.account() {
+            self.log.charge(account, bytes + FRAME_BYTES);
+        }
     }
 
     fn account(&self) -> Option<&Account> {
-        self.builder.redact.as_ref()?.account()
+        self.draft.redact.as_ref()?.account()
     }
 }
 
 impl Drop for Trail {
     fn drop(&mut self) {
-        let nothing_left = self.stage == Stage::Answered(Length::Known(0));
-        let outcome = if nothing_left {
-            Outcome::Whole
-        } else {
-            Outcome::Aborted
+        let outcome = match self.draft.stage {
+            Stage::Answered(Length::Known(0)) => Outcome::Whole,
+            _ => Outcome::Aborted,
         };
         let end = End {
             outcome,
@@ -324,14 +470,16 @@ impl Drop for Trail {
         };
         // If the record cannot be written now, the next one that can be written counts it.
         let _ = self.end(end);
-        if self.promised > 0 {
-            self.log.release(self.promised);
+        if self.draft.promised > 0 {
+            self.log.release(self.draft.promised);
         }
     }
 }
 
 /// Approximate bytes of a line beside its fields: version, number, two hashes.
 const FRAME_BYTES: u64 = 176;
+/// The cause of a refusal, in bytes.
+const MOST_CAUSE: usize = 400;
 
 #[cfg(test)]
 #[path = "trail_tests.rs"]

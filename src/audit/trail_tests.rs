@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::*;
-use crate::{Durability, Memory, Record};
+use crate::memory::Memory;
+use crate::{Durability, Record};
 use proptest::prelude::*;
 
 fn wait<T>(work: impl Future<Output = T>) -> T {
@@ -147,11 +148,8 @@ fn an_answer_writes_all_that_is_known() {
         (told("request_bytes"), told("response_bytes")),
         ("3".into(), "5".into())
     );
-    assert!(
-        ["identify", "answer", "total"]
-            .iter()
-            .all(|phase| record.us.get(phase).is_some())
-    );
+    let us = &record.us;
+    assert!(us.identify.is_some() && us.answer.is_some() && us.total.is_some());
     assert!(!String::from_utf8_lossy(&memory.bytes()).contains("VALUE"));
 }
 
@@ -357,6 +355,87 @@ fn a_full_disk_refuses_the_answer_and_recovers_by_itself() {
             .all(|line| line.matches("\"total\"").count() <= 1)
     );
     assert_eq!(of(&memory, "recover").len(), 4);
+}
+
+/// Six exchanges whose answers are ready in one turn of the loop, and what became of each.
+fn turn(log: &Log, first: u8) -> Vec<(Trail, Result<(), Error>)> {
+    let answers = (first..first + 6).map(|number| {
+        let mut trail = Trail::begin(log, ExchangeId::from_bytes([number; 10]), "connect");
+        async move {
+            let done = trail.answer(200, Length::Known(4)).await;
+            (trail, done)
+        }
+    });
+    let answers: Vec<_> = answers.collect();
+    wait(async {
+        let tasks: tokio::task::JoinSet<_> = answers.into_iter().collect();
+        tasks.join_all().await
+    })
+}
+
+#[test]
+fn records_that_are_ready_together_leave_in_one_write() {
+    let (log, memory) = log();
+    let before = memory.writes();
+    let done = turn(&log, 0);
+    assert!(done.iter().all(|(_, done)| done.is_ok()));
+    assert_eq!(
+        (memory.writes(), of(&memory, "exchange").len()),
+        (before + 1, 6)
+    );
+    // One that is alone does not wait for others.
+    let mut trail = begin(&log);
+    let mut alone = std::pin::pin!(trail.answer(200, Length::Known(4)));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(alone.as_mut().poll(&mut context).is_ready());
+    assert_eq!(of(&memory, "exchange").len(), 7);
+}
+
+#[test]
+fn an_answer_that_nobody_waits_for_any_more_has_its_record() {
+    let (log, memory) = log();
+    let _another = begin(&log);
+    let mut trail = begin(&log);
+    {
+        let mut answer = std::pin::pin!(trail.answer(200, Length::Known(4)));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(answer.as_mut().poll(&mut context).is_pending());
+        assert_eq!(of(&memory, "exchange").len(), 0, "it waits for others");
+    }
+    drop(trail);
+    let (records, ends) = (of(&memory, "exchange"), of(&memory, "end"));
+    assert_eq!(records[0].outcome.as_deref(), Some("answered"));
+    assert_eq!(ends[0].outcome.as_deref(), Some("aborted"));
+}
+
+#[test]
+fn a_failed_write_refuses_all_of_its_turn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let paths = [folder.path().join("log")];
+    for room in (0..2000).step_by(29) {
+        let (log, memory) = log();
+        memory.leave_room(Some(room));
+        let done = turn(&log, 0);
+        let is_refused =
+            |(_, done): &(Trail, Result<(), Error>)| matches!(done, Err(Error::Full(_)));
+        assert!(done.iter().all(is_refused), "room {room}");
+        memory.leave_room(None);
+        drop(done);
+        // Those that were written whole say in a second record that they were not answered.
+        let records = memory.records().into_iter();
+        let refused =
+            records.filter(|record| record.reason.as_deref() == Some("audit_unavailable"));
+        let ids: std::collections::BTreeSet<_> = refused.filter_map(|record| record.id).collect();
+        assert_eq!(ids.len(), 6, "room {room}");
+        assert!(turn(&log, 10).iter().all(|(_, done)| done.is_ok()));
+        std::fs::write(&paths[0], memory.bytes()).expect("room");
+        let expected = crate::Expected {
+            head: log.head(),
+            base: None,
+        };
+        let report = crate::verify(&paths, expected).expect("readable");
+        assert!(report.holds(), "room {room}: {:?}", report.problems);
+    }
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::chain::{GENESIS, Head, Link, LinkBroken, unseal};
 use super::error::Error;
+use super::private::opening;
 use super::record::Record;
-use super::scan::{Lines, Piece, TORN_END, Torn, open};
+use super::scan::{Lines, Piece, TORN_END, Torn, find_in, open};
 
 /// What the caller already knows about the log.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -146,10 +147,7 @@ pub(super) fn verify_each(
     let files = in_order(paths)?;
     for (at, path) in files.iter().enumerate() {
         let last = at + 1 == files.len();
-        verifier.file(path, last).map_err(|source| Error::Open {
-            path: path.clone(),
-            source,
-        })?;
+        verifier.file(path, last)?;
     }
     Ok(verifier.finish(files.last().map_or(Path::new(""), PathBuf::as_path)))
 }
@@ -172,13 +170,10 @@ struct Gap {
 }
 
 impl Verifier<'_> {
-    fn file(&mut self, path: &Path, last: bool) -> std::io::Result<()> {
-        let mut lines = Lines::new(open(path).map_err(|error| match error {
-            Error::Open { source, .. } => source,
-            other => std::io::Error::other(other),
-        })?);
+    fn file(&mut self, path: &Path, last: bool) -> Result<(), Error> {
+        let mut lines = Lines::new(open(path)?);
         let mut gap: Option<Gap> = None;
-        while let Some(piece) = lines.next()? {
+        while let Some(piece) = lines.next().map_err(opening(path))? {
             match unseal(piece.bytes) {
                 Ok(link) if piece.at_start => self.record(path, &piece, &link, gap.take()),
                 Ok(_) => Gap::widen(&mut gap, &piece, LinkBroken::Malformed),
@@ -186,16 +181,11 @@ impl Verifier<'_> {
             }
         }
         if let Some(gap) = gap {
-            let torn = last && gap.unterminated;
-            self.problem(
-                path,
-                gap.line,
-                if torn {
-                    Fault::TornEnd
-                } else {
-                    Fault::Broken(gap.broken)
-                },
-            );
+            let fault = match last && gap.unterminated {
+                true => Fault::TornEnd,
+                false => Fault::Broken(gap.broken),
+            };
+            self.problem(path, gap.line, fault);
         }
         Ok(())
     }
@@ -213,21 +203,23 @@ impl Verifier<'_> {
         self.report.stopped = link.kind == b"stop";
         self.before = Some(link.head);
         self.head_seen |= self.expected.head == Some(link.head);
-        self.hand_over(path, piece);
-        if recovers {
-            self.recovery(path, piece, gap);
-        } else if self.report.chain.is_none() {
-            self.report.chain = serde_json::from_slice::<Record>(piece.bytes)
-                .ok()
-                .and_then(|record| record.chain);
+        if !(recovers || self.each.is_some() || self.report.chain.is_none()) {
+            return;
         }
-    }
-
-    fn hand_over(&mut self, path: &Path, piece: &Piece<'_>) {
-        let Some(each) = &mut self.each else { return };
-        match serde_json::from_slice(piece.bytes) {
-            Ok(record) => each(record),
-            Err(_) => self.problem(path, piece.number, Fault::Unreadable),
+        match serde_json::from_slice::<Record>(piece.bytes) {
+            Ok(record) => {
+                if recovers {
+                    self.recovery(path, piece.number, &record, gap);
+                }
+                self.report.chain = self.report.chain.take().or(record.chain.clone());
+                if let Some(each) = &mut self.each {
+                    each(record);
+                }
+            }
+            Err(_) if recovers || self.each.is_some() => {
+                self.problem(path, piece.number, Fault::Unreadable);
+            }
+            Err(_) => {}
         }
     }
 
@@ -245,40 +237,26 @@ impl Verifier<'_> {
         }
     }
 
-    fn recovery(&mut self, path: &Path, piece: &Piece<'_>, gap: Option<Gap>) {
-        let Ok(record) = serde_json::from_slice::<Record>(piece.bytes) else {
-            return self.problem(path, piece.number, Fault::Unreadable);
-        };
-        let claimed = record
-            .torn_at
-            .zip(record.torn_bytes)
-            .zip(record.torn_sha256.as_deref());
-        let stands = gap
-            .as_ref()
-            .map(|gap| ((gap.torn.at, gap.torn.bytes), gap.torn.sha256()));
-        let ends = gap.as_ref().is_some_and(|gap| gap.holds_back);
-        let accounted = match (claimed, &stands) {
-            (None, None) => true,
-            (Some((place, hash)), Some((found, sha256))) if ends => {
-                place == *found && hash == sha256
-            }
-            _ => false,
+    fn recovery(&mut self, path: &Path, line: u64, record: &Record, gap: Option<Gap>) {
+        let claimed = record.torn_at.zip(record.torn_bytes);
+        let claimed = claimed.zip(record.torn_sha256.clone());
+        let accounted = match &gap {
+            Some(Gap {
+                torn, holds_back, ..
+            }) => *holds_back && claimed == Some(((torn.at, torn.bytes), torn.sha256())),
+            None => claimed.is_none(),
         };
         if !accounted {
-            self.problem(
-                path,
-                gap.map_or(piece.number, |gap| gap.line),
-                Fault::Unaccounted,
-            );
+            let at = gap.map_or(line, |gap| gap.line);
+            self.problem(path, at, Fault::Unaccounted);
         }
         let recovery = Recovery {
             file: path.to_owned(),
-            line: piece.number,
-            cause: record.cause.unwrap_or_default().into_owned(),
+            line,
+            cause: record.cause.as_deref().unwrap_or_default().to_owned(),
             torn_bytes: record.torn_bytes.unwrap_or(0),
             lost: record.lost.unwrap_or(0),
         };
-        self.report.chain = self.report.chain.take().or(record.chain);
         push_bounded(&mut self.report.recoveries, recovery, &mut self.report.more);
     }
 
@@ -287,11 +265,8 @@ impl Verifier<'_> {
         if line == 0 {
             self.problem(last, 1, Fault::Empty);
         }
-        if let Some(head) = self
-            .expected
-            .head
-            .filter(|head| !self.head_seen && self.expected.base != Some(*head))
-        {
+        let Expected { base, head } = self.expected;
+        if let Some(head) = head.filter(|_| !self.head_seen && base != head) {
             self.problem(last, line, Fault::HeadMissing(head));
         }
         self.report
@@ -328,21 +303,11 @@ impl Gap {
 
 /// Sorts the files by the number of their first record; files without records come last.
 fn in_order(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
-    let mut keyed = Vec::new();
-    for path in paths {
-        let mut lines = Lines::new(open(path)?);
-        let mut first = u64::MAX;
-        while let Some(piece) = lines.next().map_err(|source| Error::Open {
-            path: path.clone(),
-            source,
-        })? {
-            if let Ok(link) = unseal(piece.bytes) {
-                first = link.head.seq();
-                break;
-            }
-        }
-        keyed.push((first, path.clone()));
-    }
+    let keyed = |path: &PathBuf| {
+        let first = find_in(path, |piece| Some(piece.link()?.head.seq()))?;
+        Ok((first.unwrap_or(u64::MAX), path.clone()))
+    };
+    let mut keyed: Vec<_> = paths.iter().map(keyed).collect::<Result<_, Error>>()?;
     keyed.sort_by_key(|(first, _)| *first);
     Ok(keyed.into_iter().map(|(_, path)| path).collect())
 }

@@ -68,38 +68,26 @@ pub struct End {
     pub scrubbed: u64,
 }
 
-impl Phase {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Accept => "accept",
-            Self::Identify => "identify",
-            Self::Authorize => "authorize",
-            Self::Open => "open",
-            Self::Attach => "attach",
-            Self::Answer => "answer",
+/// The words of an enumeration.
+macro_rules! words {
+    ($kind:ident { $($word:ident = $name:literal),+ $(,)? }) => {
+        impl $kind {
+            pub(super) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$word => $name,)+
+                }
+            }
         }
-    }
+    };
 }
+pub(super) use words;
 
-impl Decision {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-        }
-    }
-}
-
-impl Outcome {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Answered => "answered",
-            Self::Whole => "whole",
-            Self::Cut => "cut",
-            Self::Aborted => "aborted",
-        }
-    }
-}
+words!(Phase {
+    Accept = "accept", Identify = "identify", Authorize = "authorize",
+    Open = "open", Attach = "attach", Answer = "answer",
+});
+words!(Decision { Allow = "allow", Deny = "deny" });
+words!(Outcome { Answered = "answered", Whole = "whole", Cut = "cut", Aborted = "aborted" });
 
 pub(super) fn protocol_name(version: Version) -> &'static str {
     match version {

@@ -2,20 +2,25 @@
 //! writes.
 
 use std::mem;
-use std::time::SystemTime;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
-use super::chain::{Head, MAX_LINE_BYTES, seal};
-use super::encode::timestamp;
+use super::chain::{Head, MAX_LINE_BYTES, seal, unseal};
+use super::encode::Value;
 use super::error::Error;
 use super::record::Record;
+use super::refusals::RefusalTap;
 use super::scan::{TORN_END, Torn};
 use super::sink::Sink;
+use super::words::words;
 
 /// The only writer of a chain; [`super::Log`] keeps it under a lock.
 pub(super) struct Writer {
     pub(super) sink: Box<dyn Sink>,
     chain: String,
-    head: Option<Head>,
+    /// The last record written completely.
+    pub(super) head: Option<Head>,
+    queue: Queue,
     line: Vec<u8>,
     torn: Option<Torn>,
     failed: Option<Cause>,
@@ -31,6 +36,36 @@ pub(super) struct Writer {
     pub(super) moved: bool,
     /// The last handle to the log is gone.
     pub(super) closing: bool,
+    /// Where written refusals go besides.
+    pub(super) refused: RefusalTap,
+}
+
+/// Records that leave in the next write, as they were made: their place in the chain is not known.
+#[derive(Default)]
+struct Queue {
+    bytes: Vec<u8>,
+    /// Where each is, and whether it tells of a refusal.
+    records: Vec<(Range<usize>, bool)>,
+    flushed: Arc<OnceLock<Flushed>>,
+}
+
+/// A record that waits for its write.
+pub(super) struct Queued {
+    pub(super) flushed: Arc<OnceLock<Flushed>>,
+    /// Its place among those of the same write.
+    pub(super) place: u64,
+    /// Its length.
+    pub(super) bytes: u64,
+}
+
+/// What became of the records of one write.
+pub(super) struct Flushed {
+    /// The number of the first one.
+    pub(super) first: u64,
+    /// How many are in the chain now.
+    pub(super) kept: u64,
+    /// Why not all of them are. None of their answers may leave then.
+    pub(super) failed: Option<Error>,
 }
 
 /// Why a `recover` record was written.
@@ -56,6 +91,7 @@ impl Writer {
             sink,
             chain,
             head,
+            queue: Queue::default(),
             line: Vec::new(),
             torn,
             failed,
@@ -66,27 +102,82 @@ impl Writer {
             turns: 0,
             moved: false,
             closing: false,
+            refused: RefusalTap::default(),
         }
     }
 
-    /// The last record written completely.
-    pub(super) fn head(&self) -> Option<Head> {
-        self.head
-    }
-
-    /// Seals and writes one record, after any that the chain needs first, and returns its number.
-    pub(super) fn append(&mut self, record: &[u8]) -> Result<u64, Error> {
-        if record.len() + FRAME_BYTES > MAX_LINE_BYTES {
-            return Err(Error::Oversize {
-                bytes: record.len() + FRAME_BYTES,
-            });
+    /// Adds a record to the next write.
+    ///
+    /// # Errors
+    /// [`Error::Oversize`] if it would be longer than a verifier reads.
+    pub(super) fn queue(&mut self, record: &Record, refuses: bool) -> Result<Queued, Error> {
+        let Queue {
+            bytes,
+            records,
+            flushed,
+        } = &mut self.queue;
+        let start = bytes.len();
+        record.write(bytes);
+        let made = start..bytes.len();
+        let line = made.len() + FRAME_BYTES;
+        if line > MAX_LINE_BYTES {
+            bytes.truncate(start);
+            return Err(Error::Oversize { bytes: line });
         }
-        self.write(Some(record))
+        let queued = Queued {
+            flushed: flushed.clone(),
+            place: records.len() as u64,
+            bytes: made.len() as u64,
+        };
+        records.push((made, refuses));
+        if bytes.len() > MOST_QUEUED {
+            self.flush();
+        }
+        Ok(queued)
     }
 
-    /// Writes a record about the log itself: `start`, `resume`, `continue` or `stop`.
-    pub(super) fn append_own(&mut self, kind: &'static str) -> Result<u64, Error> {
-        self.append(&self.own(kind).encode())
+    /// Writes one record, with all that are queued, and returns its length.
+    pub(super) fn append(&mut self, record: &Record, refuses: bool) -> Result<u64, Error> {
+        let queued = self.queue(record, refuses)?;
+        self.flush();
+        match queued.flushed.get() {
+            Some(Flushed {
+                kept,
+                failed: Some(error),
+                ..
+            }) if queued.place >= *kept => Err(error.clone()),
+            _ => Ok(queued.bytes),
+        }
+    }
+
+    /// Writes all that is queued at once, after any records that the chain needs first.
+    pub(super) fn flush(&mut self) {
+        if self.queue.records.is_empty() {
+            return;
+        }
+        // Each write has an outcome of its own.
+        let Queue {
+            mut bytes,
+            mut records,
+            flushed,
+        } = mem::take(&mut self.queue);
+        let ready = self.prepare();
+        let first = self.next_seq();
+        let made = records.iter().map(|(at, _)| &bytes[at.clone()]);
+        let failed = ready.and_then(|()| self.put(made, false)).err();
+        let kept = self.next_seq() - first;
+        for (at, refuses) in records.drain(..).take(kept as usize) {
+            if refuses {
+                self.refused.put(&bytes[at]);
+            }
+        }
+        let _ = flushed.set(Flushed {
+            first,
+            kept,
+            failed,
+        });
+        bytes.clear();
+        (self.queue.bytes, self.queue.records) = (bytes, records);
     }
 
     /// Ensures that all promised bytes will fit later, and that the log works now.
@@ -95,9 +186,14 @@ impl Writer {
             return Err(Error::Unsynced);
         }
         if self.failed.is_some() {
-            self.write(None)?;
+            self.prepare()?;
         }
         self.sink.reserve(promised).map_err(Error::from_write)
+    }
+
+    /// The number of the next record.
+    pub(super) fn next_seq(&self) -> u64 {
+        self.head.map_or(0, |head| head.seq + 1)
     }
 
     /// How many bytes [`Writer::promise`] could grant without further work.
@@ -122,54 +218,72 @@ impl Writer {
         self.unsynced = !well;
     }
 
-    /// Writes the records that the chain needs first, each in its own write, then the requested
-    /// one.
-    fn write(&mut self, record: Option<&[u8]>) -> Result<u64, Error> {
+    /// Writes the records that the chain needs first, each in its own write.
+    fn prepare(&mut self) -> Result<(), Error> {
         if self.unsynced {
             return Err(Error::Unsynced);
         }
         self.turn()?;
         if let Some(cause) = self.failed {
-            self.put(&self.recovery(cause), self.torn.is_some())?;
+            let recovery = self.recovery(cause);
+            self.put_own(&recovery, self.torn.is_some())?;
             (self.torn, self.failed, self.lost) = (None, None, 0);
         }
         if self.begins_file {
-            self.put(&self.own("continue").encode(), false)?;
+            let goes_on = self.own("continue");
+            self.put_own(&goes_on, false)?;
             self.begins_file = false;
         }
-        if let Some(record) = record {
-            self.put(record, false)?;
-        }
-        Ok(self.head.map_or(0, |head| head.seq))
+        Ok(())
     }
 
-    /// Seals and writes one record. Bytes left by a failed write are remembered as torn.
-    fn put(&mut self, record: &[u8], behind_torn: bool) -> Result<(), Error> {
+    fn put_own(&mut self, record: &Record, behind_torn: bool) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        record.write(&mut bytes);
+        self.put([&bytes[..]].into_iter(), behind_torn)
+    }
+
+    /// Seals records and writes them at once. If that fails, those that are whole are in the chain;
+    /// the bytes behind them are remembered as torn.
+    fn put<'a>(
+        &mut self,
+        records: impl Iterator<Item = &'a [u8]>,
+        behind_torn: bool,
+    ) -> Result<(), Error> {
         let mut line = mem::take(&mut self.line);
         line.clear();
         if behind_torn {
             line.extend_from_slice(TORN_END);
         }
-        let head = seal(&mut line, self.head, record);
+        let mut head = self.head;
+        for record in records {
+            head = Some(seal(&mut line, head, record));
+        }
         let at = self.sink.position();
         let done = self.sink.append(&line);
+        self.dirty = true;
         match &done {
-            Ok(()) => self.head = Some(head),
-            Err(short) => {
-                self.failed.get_or_insert(Cause::Refused);
-                if short.written > 0 {
-                    self.torn
-                        .get_or_insert_with(|| Torn::at(at))
-                        .push(&line[..short.written]);
-                }
-            }
+            Ok(()) => self.head = head,
+            Err(short) => self.tear(at, &line[..short.written]),
         }
         self.line = line;
         done.map_err(|short| Error::from_write(short.cause))
     }
 
+    /// Takes note of a write that stopped behind these bytes.
+    fn tear(&mut self, mut at: u64, written: &[u8]) {
+        self.failed.get_or_insert(Cause::Refused);
+        for line in written.split_inclusive(|byte| *byte == b'\n') {
+            match unseal(line) {
+                Ok(link) => self.head = Some(link.head),
+                Err(_) => self.torn.get_or_insert_with(|| Torn::at(at)).push(line),
+            }
+            at += line.len() as u64;
+        }
+    }
+
     /// The record that accounts for a failure.
-    fn recovery(&self, cause: Cause) -> Vec<u8> {
+    fn recovery(&self, cause: Cause) -> Record {
         Record {
             cause: Some(cause.name().into()),
             torn_at: self.torn.as_ref().map(|torn| torn.at),
@@ -178,7 +292,6 @@ impl Writer {
             lost: Some(self.lost),
             ..self.own("recover")
         }
-        .encode()
     }
 
     /// Begins a new file if the old one is full or gone.
@@ -191,8 +304,7 @@ impl Writer {
         if !(self.moved || self.sink.is_due() && sound) {
             return Ok(());
         }
-        let seq = self.head.map_or(0, |head| head.seq + 1);
-        match self.sink.turn(seq, self.moved) {
+        match self.sink.turn(self.next_seq(), self.moved) {
             // Torn bytes stay in the old file, where the verifier reports them.
             Ok(()) => {
                 (self.moved, self.begins_file, self.torn) = (false, true, None);
@@ -204,28 +316,21 @@ impl Writer {
         Ok(())
     }
 
-    fn own(&self, kind: &'static str) -> Record {
+    /// A record about the log itself: `start`, `resume`, `continue`, `recover` or `stop`.
+    pub(super) fn own(&self, kind: &'static str) -> Record {
         Record {
-            kind: kind.into(),
             chain: Some(self.chain.clone()),
-            time: Some(timestamp(SystemTime::now()).into()),
             version: Some(env!("CARGO_PKG_VERSION").into()),
             pid: Some(std::process::id()),
-            ..Record::default()
+            ..Record::now(kind)
         }
     }
 }
 
-impl Cause {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Unclean => "unclean",
-            Self::Refused => "refused",
-            Self::Unsynced => "unsynced",
-        }
-    }
-}
+words!(Cause { Unclean = "unclean", Refused = "refused", Unsynced = "unsynced" });
 
 /// Room for the rest of a line: more than its braces, version, number, two hashes and line feed
 /// need.
 const FRAME_BYTES: usize = 256;
+/// How many bytes wait for a write at most.
+const MOST_QUEUED: usize = 64 << 10;

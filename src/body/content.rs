@@ -113,10 +113,10 @@ pub struct Content {
     gate: Option<Arc<Gate>>,
     trailers: TrailerFilter,
     transforming: Option<Box<Transforming>>,
-    /// What was sent; `None` if it was more than `keeps`.
+    /// The sent content; `None` if it was more than `keeps`.
     kept: Option<BytesMut>,
     keeps: usize,
-    /// What was taken back, and is sent before all else.
+    /// Content that was taken back, and is sent before all else.
     again: Bytes,
     ended: bool,
 }
@@ -208,7 +208,7 @@ impl Content {
     /// client that waits for 100 (Continue) to go on.
     ///
     /// # Errors
-    /// [`HoldFault`] by cause. What was buffered is then dropped.
+    /// [`HoldFault`] by cause. The buffered content is then dropped.
     pub async fn hold(self, limit: Limit, budget: &Arc<HoldBudget>) -> Result<Self, HoldFault> {
         let content = self.hold_if_short(limit, budget).await?;
         match &content.source {

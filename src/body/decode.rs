@@ -97,7 +97,7 @@ impl<B> DecodeBody<B> {
         (block.len() >= BLOCK).then(|| block.split_to(BLOCK).freeze())
     }
 
-    /// What was kept for a block that is not full at the end.
+    /// The bytes of a block that is not full at the end.
     fn rest(&mut self) -> Option<Bytes> {
         let rest = self.block.take()?;
         (!rest.is_empty()).then(|| rest.freeze())

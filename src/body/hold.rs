@@ -59,7 +59,7 @@ impl HoldBudget {
         Arc::new(budget)
     }
 
-    /// Changes the size. What is taken already stays taken.
+    /// Changes the size. Taken space stays taken.
     pub fn resize(&self, most: Limit) {
         let most = usize::try_from(most.as_bytes()).unwrap_or(usize::MAX);
         self.most.store(most, Ordering::Relaxed);

@@ -15,7 +15,7 @@ pub trait BodyTransform: Send + Sync {
     /// [`TransformFault`] by cause. Nothing more is forwarded then.
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), TransformFault>;
 
-    /// Ends the content, and outputs what was withheld.
+    /// Ends the content, and outputs the withheld bytes.
     ///
     /// # Errors
     /// [`TransformFault`] if the content ended too early, or is not what was announced.
@@ -28,7 +28,7 @@ pub trait BodyTransform: Send + Sync {
 pub struct TransformFault {
     /// The reason code in refusals and audit.
     pub reason: ReasonCode,
-    /// What is wrong, for a person.
+    /// The fault, for a person.
     pub text: String,
 }
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use serde_json::{Value, json};
+use http::StatusCode;
+use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -13,13 +14,13 @@ use super::confirm::confirmed;
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway};
 use super::generation::EXEC;
-use super::granting;
 use super::last_run::LastRun;
 use super::project::project;
+use super::serving;
 use super::terminal::{Paint, Terminal, safe};
 use super::why::Why;
 use crate::config::{self, Allowed, Hint};
-use crate::control::{AllowRequest, GrantedRule};
+use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal, GrantedFile, Parsed};
 use crate::names::SessionId;
 use crate::policy::generate;
 
@@ -56,46 +57,30 @@ impl Allow {
         let gateway = self.chosen.one()?;
         let asked = self.request();
         let rule = ask(&gateway, &asked)?;
-        if !terminal.json() {
-            rule.policy
-                .lines()
-                .for_each(|line| terminal.line(safe(line)));
-        }
-        if rule.policy.len() > SEEN_WHOLE {
-            let begins: Vec<&str> = rule.policy.lines().take(HEAD).map(str::trim).collect();
-            let told = format!("the rule is long; it begins: {}", safe(&begins.join(" ")));
+        print(&rule.policy, terminal);
+        for told in careful(&rule, &asked) {
             terminal.warning("careful", &told);
-        }
-        if let Some(needs) = &rule.needs {
-            terminal.warning("careful", &safe(needs));
-        }
-        for denied in &rule.denied {
-            let told = format!("{} was refused to this session before", safe(denied));
-            terminal.warning("careful", &told);
-        }
-        if asked.host.as_deref().is_some_and(Allowed::leaves_out_path) {
-            let told = "every path of the host would be allowed: a rule for one request is that of \
-                        its id, and one for some paths is a policy of your own";
-            terminal.warning("careful", told);
         }
         let question = format!("Apply it now, and keep it in {}?", safe(&rule.file));
-        if !self.yes && !confirmed(&question)? {
-            terminal.note("gateway: nothing was changed");
+        if !self.is_confirmed(&question, terminal)? {
             return Ok(Code::Failed);
         }
-        let applied = ask(
-            &gateway,
-            &AllowRequest {
-                policy: Some(rule.policy),
-                ..asked
-            },
-        )?;
+        let policy = Some(rule.policy);
+        let applied = ask(&gateway, &AllowRequest { policy, ..asked })?;
         let word = terminal.paint(Paint::Green, "applied");
         let (generation, file) = (applied.generation, safe(&applied.file));
-        let until = applied.until.map(ends).unwrap_or_default();
+        let until = ends(applied.until);
         let line = format!("{word} as generation {generation}{until}, kept in {file}");
         terminal.answer(&applied, line);
         Ok(Code::Ok)
+    }
+
+    fn is_confirmed(&self, question: &str, terminal: &Terminal) -> Result<bool, Failure> {
+        let yes = self.yes || confirmed(question)?;
+        if !yes {
+            terminal.note("gateway: nothing was changed");
+        }
+        Ok(yes)
     }
 
     /// The last run of `exec` in this folder, if its gateway has ended and none runs here.
@@ -123,40 +108,29 @@ impl Allow {
                 .because("the command may change the folder where it would be kept")
                 .next("start it again with `--allow HOST`")
         };
-        let file = last.granted.as_deref().ok_or_else(unkept)?;
-        let host = self.what.clone().filter(|what| !is_id(what));
-        let policy = match host {
-            Some(host) => of_host(&host)?,
+        let file = GrantedFile::new(last.granted.clone().ok_or_else(unkept)?);
+        let policy = match self.what.as_deref().filter(|what| !is_id(what)) {
+            Some(host) => of_host(host)?,
             None => {
                 let id = self.what.as_ref().map(|id| id.to_ascii_lowercase());
                 Why::of_run(id, last).rule(terminal)?
             }
         };
         let folder = project()?.display().to_string();
-        if !terminal.json() {
-            policy.lines().for_each(|line| terminal.line(safe(line)));
-        }
+        print(&policy, terminal);
         let question = format!("Keep it for commands in {}?", safe(&folder));
-        if !self.yes && !confirmed(&question)? {
-            terminal.note("gateway: nothing was changed");
+        if !self.is_confirmed(&question, terminal)? {
             return Ok(Code::Failed);
         }
-        let rule = GrantedRule {
-            policy,
-            applied: false,
-            generation: 0,
-            file: file.display().to_string(),
-            until: self.lasts.map(|lasts| granting::until(lasts.as_secs())),
-            denied: Vec::new(),
-            needs: None,
-        };
-        granting::keep_later(file, &rule, &folder)?;
-        let until = rule.until.map(ends).unwrap_or_default();
-        let line = format!(
-            "kept for commands in {}{until}: run it again",
-            safe(&folder)
+        let seconds = self.lasts.map(|lasts| lasts.as_secs());
+        let rule = AllowAnswer::new(policy, &file, seconds);
+        let add = file.add(&rule.policy, rule.until, &folder);
+        serving::runtime()?.block_on(add)?;
+        let (folder, until) = (safe(&folder), ends(rule.until));
+        terminal.answer(
+            &rule,
+            format!("kept for commands in {folder}{until}: run it again"),
         );
-        terminal.answer(&rule, line);
         Ok(Code::Ok)
     }
 
@@ -176,20 +150,52 @@ impl Allow {
     }
 }
 
+/// Prints a rule, unless a document is printed at the end.
+fn print(policy: &str, terminal: &Terminal) {
+    if !terminal.json() {
+        policy.lines().for_each(|line| terminal.line(safe(line)));
+    }
+}
+
+/// What a person is told of a rule before the question.
+fn careful(rule: &AllowAnswer, asked: &AllowRequest) -> Vec<String> {
+    let mut told = Vec::new();
+    if rule.policy.len() > SEEN_WHOLE {
+        let begins: Vec<&str> = rule.policy.lines().take(HEAD).map(str::trim).collect();
+        told.push(format!(
+            "the rule is long; it begins: {}",
+            safe(&begins.join(" "))
+        ));
+    }
+    told.extend(rule.needs.as_deref().map(safe));
+    let before = |denied: &String| format!("{} was refused to this session before", safe(denied));
+    told.extend(rule.denied.iter().map(before));
+    if asked.host.as_deref().is_some_and(Allowed::leaves_out_path) {
+        let whole = "every path of the host would be allowed: a rule for one request is that of \
+                     its id, and one for some paths is a policy of your own";
+        told.push(whole.to_owned());
+    }
+    told
+}
+
 /// The rule that permits a host to the commands of `exec`.
-fn of_host(host: &str) -> Result<String, Failure> {
-    let refused = |hint: Hint| {
-        let what = format!("`{}` cannot be allowed", safe(host));
-        Failure::usage(what).because(hint.why).next(hint.remedy)
-    };
-    let allowed = Allowed::parse(host).map_err(refused)?;
+fn of_host(text: &str) -> Result<String, Failure> {
+    let (host, port) = parse_host(text)?;
     let session = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
-    let host = allowed.host.to_string();
-    Ok(generate::permit_host(
-        Some(&session),
-        &host,
-        Some(allowed.port),
-    ))
+    let (session, host) = (Some(&session), host.to_string());
+    Ok(generate::permit_host(session, &host, Some(port)))
+}
+
+/// Reads the hosts and the port that a rule is for.
+pub(super) fn parse_host(text: &str) -> Parsed {
+    let refused = |hint: Hint| {
+        let what = format!("`{}` cannot be allowed", safe(text));
+        ControlRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, what)
+            .because(hint.why)
+            .next(hint.remedy)
+    };
+    let allowed = Allowed::parse(text).map_err(refused)?;
+    Ok((allowed.host, allowed.port))
 }
 
 /// Reads how long a grant lasts: a second or more.
@@ -202,8 +208,8 @@ fn lasting(text: &str) -> Result<Duration, String> {
 }
 
 /// When a grant ends, as a part of a sentence.
-fn ends(until: i64) -> String {
-    let at = OffsetDateTime::from_unix_timestamp(until).ok();
+fn ends(until: Option<i64>) -> String {
+    let at = until.and_then(|until| OffsetDateTime::from_unix_timestamp(until).ok());
     let text = at.and_then(|at| at.format(&Rfc3339).ok());
     text.map(|text| format!(" until {text}"))
         .unwrap_or_default()
@@ -214,9 +220,8 @@ fn is_id(text: &str) -> bool {
 }
 
 /// Asks for a rule, or has it applied.
-pub(super) fn ask(gateway: &Gateway, asked: &AllowRequest) -> Result<GrantedRule, Failure> {
-    let content: Value = json!(asked);
-    let answer = gateway.post("/v1/policies/allow", Some(&content))?;
+pub(super) fn ask(gateway: &Gateway, asked: &AllowRequest) -> Result<AllowAnswer, Failure> {
+    let answer = gateway.post("/v1/policies/allow", Some(&json!(asked)))?;
     serde_json::from_value(answer)
         .map_err(|error| Failure::of("the gateway's answer cannot be read", &error))
 }

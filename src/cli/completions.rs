@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write as _, stdout};
 use clap::Args;
 use clap_complete::{Shell, generate};
 
-use super::failure::{Code, Failure};
+use crate::app::{Code, Failure};
 
 /// Print the completions for a shell
 #[derive(Args)]

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 use rustix::termios::{QueueSelector, tcflush};
 
-use super::failure::Failure;
+use crate::app::Failure;
 
 /// Asks a question.
 ///

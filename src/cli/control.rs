@@ -12,18 +12,20 @@ use http::StatusCode;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use super::app::App;
-use super::failure::{Code, Failure};
-use super::reloading::Applied;
-use super::{client_environment, grant, granting, serving, settling};
+use crate::app::listen::client_environment;
+use crate::app::process::serving;
+use crate::app::reload::generation;
+use crate::app::reload::source::Applied;
+use crate::app::settings::project::{project, working_directory};
+use crate::app::{Advise as _, App, Code, Context as _, Failure};
+use crate::cli::allow;
 use crate::config::state;
 use crate::control::{
-    About, AllowRequest, ClientEnvironment, Control, ControlRefusal, ControlSocket, GrantedRule,
-    Operations, Reloaded, Unusable,
+    About, ClientEnvironment, Control, ControlSocket, Operations, Reloaded, Unusable,
 };
 use crate::gateway::chain;
+use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal};
 use crate::names::{CredentialName, SessionId};
-use crate::policy::{Operators, Source};
 use crate::session::SessionStatus;
 
 /// Where the outcome of a reload goes.
@@ -77,8 +79,13 @@ pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure>
     };
     app.revocations.obey(&app.shared)?;
     tokio::spawn(keep_obeying(app.clone()));
-    tokio::spawn(granting::end_grants(app.clone()));
+    let of = app.clone();
+    tokio::spawn(async move { of.grants.end_grants(|| reloaded(of.clone())).await });
     Ok(BoundControl { kind, socket, port })
+}
+
+async fn reloaded(app: Arc<App>) -> Result<(), Failure> {
+    app.reload().await.map(drop)
 }
 
 /// Obeys what is revoked while nobody tells this gateway: it may have no control socket.
@@ -105,7 +112,7 @@ impl BoundControl {
         app: &Arc<App>,
         tell: Option<TellReload>,
     ) -> Result<Option<OpenControl>, Failure> {
-        let permitted = operators(app.config.control.policy.as_ref())?;
+        let permitted = generation::operators(app.config.control.policy.as_ref())?;
         app.operators.store(Arc::new(permitted));
         let Self { kind, socket, port } = self;
         if socket.is_none() && port.is_none() {
@@ -121,7 +128,7 @@ fn serve(
     tell: Option<TellReload>,
 ) -> Result<Option<OpenControl>, Failure> {
     let listener = socket.as_ref().map(ControlSocket::listener).transpose();
-    let listener = listener.map_err(|error| Failure::of(NOT_SERVED, &error))?;
+    let listener = listener.context(NOT_SERVED)?;
     let about = About {
         kind,
         config: app
@@ -148,38 +155,15 @@ fn serve(
     }))
 }
 
-/// Reads the policies for operators.
-///
-/// # Errors
-/// Returns a [`Failure`] with every problem.
-pub(super) fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> {
-    let Some(path) = policy else {
-        return Ok(Operators::everything());
-    };
-    let refused = |problems: crate::policy::Problems| {
-        Failure::usage("the policies for operators are refused")
-            .because(problems.to_string())
-            .next("see docs/control.md")
-    };
-    let text: Vec<String> = Source::read(path)
-        .map_err(refused)?
-        .into_iter()
-        .map(|source| source.text)
-        .collect();
-    let source = Source::new(path.display().to_string(), text.join("\n"));
-    Operators::load(&source).map_err(refused)
-}
-
 fn bind_port(address: SocketAddr) -> Result<TcpListener, Failure> {
     let bind = || {
         let port = TcpListener::bind(address)?;
         port.set_nonblocking(true)?;
-        Ok(port)
+        std::io::Result::Ok(port)
     };
-    bind().map_err(|error: std::io::Error| {
-        Failure::of(format!("cannot listen on {address}"), &error)
-            .next("choose another `[control] metrics_address`")
-    })
+    bind()
+        .context(format!("cannot listen on {address}"))
+        .advise("choose another `[control] metrics_address`")
 }
 
 fn socket(
@@ -232,7 +216,7 @@ fn start(
     };
     let thread = std::thread::Builder::new().name("gateway-control".to_owned());
     let started = thread.spawn(run);
-    let started = started.map_err(|error| Failure::of(NOT_SERVED, &error))?;
+    let started = started.context(NOT_SERVED)?;
     Ok((stop, started))
 }
 
@@ -310,34 +294,49 @@ impl Operations for AppOperations {
 
     async fn enter(&self, _session: &SessionId, socket: &Path) -> Result<(), ControlRefusal> {
         // A gateway with a sandbox has one session.
-        let entrance = self.app.entrance.get().ok_or_else(|| {
+        let join_sender = self.app.join_sender.get().ok_or_else(|| {
             ControlRefusal::new(StatusCode::CONFLICT, "the session has no sandbox to enter")
                 .because("it is one of `gateway serve`, or its command is not yet started")
         })?;
-        entrance.admit(socket).map_err(|error| {
+        join_sender.admit(socket).map_err(|error| {
             let what = "the sandbox cannot be entered";
             ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, what).because(chain(&error))
         })
     }
 
-    async fn rule(&self, asked: AllowRequest) -> Result<GrantedRule, ControlRefusal> {
+    async fn rule(&self, asked: AllowRequest) -> Result<AllowAnswer, ControlRefusal> {
         let app = self.app.clone();
         // A long log takes long to search.
-        let found = tokio::task::spawn_blocking(move || grant::rule(&app, &asked)).await;
+        let find = move || app.grants.rule(&asked, allow::parse_host);
+        let found = tokio::task::spawn_blocking(find).await;
         found.map_err(|_| {
             let what = "the log cannot be searched";
             ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, what)
         })?
     }
 
-    async fn apply(&self, rule: GrantedRule) -> Result<GrantedRule, ControlRefusal> {
-        let apply = |app: Arc<App>| async move { grant::apply(&app, rule).await };
+    async fn apply(&self, rule: AllowAnswer) -> Result<AllowAnswer, ControlRefusal> {
+        let apply = |app: Arc<App>| async move {
+            let of = granted_for(&app);
+            let reload = |rule| async { Ok(app.reload_granting(Some(rule)).await?.generation) };
+            app.grants.apply(rule, &of, reload).await
+        };
         let applied = self.on_main(apply).await?;
         let app = self.app.clone();
         // A proposal whose state cannot be told still waits.
-        let _ = tokio::task::spawn_blocking(move || settling::settle(&app)).await;
+        let _ = tokio::task::spawn_blocking(move || app.grants.settle()).await;
         Ok(applied)
     }
+}
+
+/// The folder or the configuration whose granted rules the gateway keeps.
+fn granted_for(app: &App) -> String {
+    let config = app.config.file.as_deref();
+    let is_kept = |folder: &PathBuf| state::granted_for(folder, config) == app.config.granted;
+    let here = working_directory().ok().filter(is_kept);
+    let of = config.map(Path::to_owned).or(here);
+    let of = of.or_else(|| project().ok()).unwrap_or_default();
+    of.display().to_string()
 }
 
 /// Turns a failure into an answer.

@@ -9,12 +9,10 @@ use time::format_description::well_known::Rfc3339;
 
 use super::failure::{Code, Failure};
 use super::gateways::{ChosenGateway, Gateway};
-use super::granted::{self, RuleGrant};
-use super::granting::{LARGEST_MIB, hold, unread, write_allowed};
 use super::serving;
 use super::terminal::{Terminal, safe};
 use crate::config::state;
-use crate::files;
+use crate::grant::{GrantedFile, GrantedRule};
 
 /// List what was granted with `gateway allow`, and take it back
 #[derive(Args)]
@@ -34,24 +32,20 @@ enum GrantsAct {
 
 /// A grant that is kept, and where.
 struct KeptGrant {
-    file: PathBuf,
+    file: GrantedFile,
     folder: String,
-    grant: RuleGrant,
+    grant: GrantedRule,
 }
 
 impl GrantsCommand {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let all = kept(&files_of_grants()?)?;
+        let all = kept()?;
         match self.act {
             None => list(&all, terminal),
             Some(GrantsAct::Remove { number }) => {
-                let none =
-                    || Failure::new(format!("there is no grant {number}")).next("gateway grants");
-                let one = number
-                    .checked_sub(1)
-                    .and_then(|at| all.get(at))
-                    .ok_or_else(none)?;
-                remove(one, terminal)?;
+                let one = number.checked_sub(1).and_then(|at| all.get(at));
+                let none = || Failure::new(format!("there is no grant {number}"));
+                remove(one.ok_or_else(|| none().next("gateway grants"))?, terminal)?;
             }
         }
         Ok(Code::Ok)
@@ -60,39 +54,45 @@ impl GrantsCommand {
 
 fn list(all: &[KeptGrant], terminal: &mut Terminal) {
     let time = |at: Option<OffsetDateTime>| at.and_then(|at| at.format(&Rfc3339).ok());
-    let minute = |at: Option<OffsetDateTime>| time(at).map(|text| text[..16].replace('T', " "));
-    let documents = all.iter().enumerate().map(|(at, one)| json!({
-        "number": at + 1, "folder": one.folder, "file": one.file, "what": one.grant.shown(),
-        "policy": one.grant.rule, "since": time(one.grant.since), "until": time(one.grant.until),
-    }));
-    let documents = documents.collect::<Vec<_>>();
     if terminal.json() {
+        let documents = all.iter().enumerate().map(|(at, one)| {
+            json!({
+                "number": at + 1, "folder": one.folder, "file": one.file.path(),
+                "what": one.grant.shown(), "policy": one.grant.rule,
+                "since": time(one.grant.since), "until": time(one.grant.until),
+            })
+        });
+        let documents: Vec<_> = documents.collect();
         return terminal.document(&json!({ "grants": documents }));
     }
+    let minute = |word: &str, at| {
+        let text = time(at).map(|text| format!("  {word} {}", text[..16].replace('T', " ")));
+        text.unwrap_or_default()
+    };
     for (at, one) in all.iter().enumerate() {
-        let since = minute(one.grant.since).map(|text| format!("  since {text}"));
-        let until = minute(one.grant.until).map(|text| format!("  until {text}"));
-        terminal.line(format!(
-            "{:>3}  {}  in {}{}{}",
-            at + 1,
-            safe(&one.grant.shown()),
-            safe(&one.folder),
-            since.unwrap_or_default(),
-            until.unwrap_or_default(),
-        ));
+        let (number, what, folder) = (at + 1, safe(&one.grant.shown()), safe(&one.folder));
+        let since = minute("since", one.grant.since);
+        let until = minute("until", one.grant.until);
+        terminal.line(format!("{number:>3}  {what}  in {folder}{since}{until}"));
     }
 }
 
 /// Returns every grant that holds, the oldest first.
-fn kept(files: &[PathBuf]) -> Result<Vec<KeptGrant>, Failure> {
+fn kept() -> Result<Vec<KeptGrant>, Failure> {
+    let folders = state::granted_directory().and_then(|all| std::fs::read_dir(all).ok());
+    let folders = folders.into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = folders
+        .map(|one| one.path().join("granted.cedar"))
+        .collect();
+    files.extend(ChosenGateway::default().find()?.iter().filter_map(file_of));
+    files.retain(|file| file.exists());
+    files.sort();
+    files.dedup();
     let mut all = Vec::new();
-    for file in files {
-        let text = read(file)?;
-        let folder =
-            granted::folder(&text).map_or_else(|| file.display().to_string(), str::to_owned);
-        let grants = RuleGrant::all(&text)
-            .into_iter()
-            .filter(|grant| !grant.is_over());
+    for file in files.into_iter().map(GrantedFile::new) {
+        let (folder, grants) = file.read()?;
+        let folder = folder.unwrap_or_else(|| file.path().display().to_string());
+        let grants = grants.into_iter().filter(|grant| !grant.is_over());
         all.extend(grants.map(|grant| KeptGrant {
             file: file.clone(),
             folder: folder.clone(),
@@ -104,48 +104,20 @@ fn kept(files: &[PathBuf]) -> Result<Vec<KeptGrant>, Failure> {
     Ok(all)
 }
 
-fn read(file: &Path) -> Result<String, Failure> {
-    files::read(file, LARGEST_MIB).map_err(|unfit| unread(file, &unfit))
-}
-
-/// The files of grants: those of folders, and those of the gateways that run.
-fn files_of_grants() -> Result<Vec<PathBuf>, Failure> {
-    let folders = state::granted_directory().and_then(|all| std::fs::read_dir(all).ok());
-    let folders = folders.into_iter().flatten().flatten();
-    let mut all: Vec<PathBuf> = folders
-        .map(|one| one.path().join("granted.cedar"))
-        .collect();
-    all.extend(ChosenGateway::default().find()?.iter().filter_map(file_of));
-    all.retain(|file| file.exists());
-    all.sort();
-    all.dedup();
-    Ok(all)
-}
-
 /// The file of what is granted in a running gateway.
-pub(super) fn file_of(gateway: &Gateway) -> Option<PathBuf> {
+fn file_of(gateway: &Gateway) -> Option<PathBuf> {
     let status = gateway.get_soon("/v1/status").ok()?;
     status["granted"].as_str().map(PathBuf::from)
 }
 
 fn remove(one: &KeptGrant, terminal: &mut Terminal) -> Result<(), Failure> {
-    {
-        let _held = serving::runtime()?.block_on(hold(&one.file))?;
-        let text = read(&one.file)?;
-        let found = RuleGrant::all(&text)
-            .into_iter()
-            .find(|grant| grant.rule == one.grant.rule);
-        let gone = || Failure::new("it was taken back meanwhile").next("gateway grants");
-        write_allowed(
-            &one.file,
-            &granted::without(&text, &found.ok_or_else(gone)?),
-        )?;
-    }
+    serving::runtime()?.block_on(one.file.remove(&one.grant.rule))?;
     let (what, folder) = (safe(&one.grant.shown()), safe(&one.folder));
     let line = format!("taken back: {what} in {folder}");
-    let document = json!({ "removed": one.grant.rule, "folder": one.folder, "file": one.file });
+    let (rule, file) = (&one.grant.rule, one.file.path());
+    let document = json!({ "removed": rule, "folder": one.folder, "file": file });
     terminal.answer(&document, line);
-    reload(&one.file)
+    reload(file)
 }
 
 /// Has every running gateway that shares a file of grants read it.

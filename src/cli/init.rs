@@ -35,14 +35,14 @@ impl Init {
         let path = folder.join(project_file::NAME);
         new_file::refuse_existing(&path)?;
         let text = if self.from_last_run {
-            let needs = LastRun::of(&folder)?.needs()?;
-            if needs.is_nothing() {
+            let observed = LastRun::of(&folder)?.observed()?;
+            if observed.is_nothing() {
                 let what = "the last run in this project asked for no host";
                 return Err(
                     Failure::new(what).next("`gateway init` proposes by the folder's files")
                 );
             }
-            learned(&Config::default(), &needs)?
+            learned(&Config::default(), &observed)?
         } else {
             proposed(&folder)
         };

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::app::App;
 use super::failure::Failure;
-use super::needs::Needs;
 use super::project::project;
-use super::write::write;
+use crate::app::write::write;
 use crate::config::state;
 use crate::files;
+use crate::grant::ObservedAccess;
 
 /// The last run of `gateway exec` in a project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,12 +76,12 @@ impl LastRun {
         serde_json::from_str(&text).map_err(|error| unreadable(&error))
     }
 
-    /// Reads what it needed.
+    /// Reads what it asked for.
     ///
     /// # Errors
     /// Returns a [`Failure`] if its log cannot be read.
-    pub(super) fn needs(&self) -> Result<Needs, Failure> {
-        Needs::of(&self.log, self.after)
+    pub(super) fn observed(&self) -> Result<ObservedAccess, Failure> {
+        Ok(ObservedAccess::of(&self.log, self.after)?)
     }
 }
 

@@ -69,12 +69,12 @@ fn propose(config: &Config, launcher: Pid, yes: bool, terminal: &Terminal) -> Re
             .because("it did not begin, or another run began in this project meanwhile")
             .next("`gateway init --from-last-run` proposes a file from the last one"));
     }
-    let needs = last.needs()?;
-    if needs.is_nothing() {
+    let observed = last.observed()?;
+    if observed.is_nothing() {
         terminal.note("gateway: the command asked for no host, so there is nothing to propose");
         return Ok(());
     }
-    let text = new_file::learned(config, &needs)?;
+    let text = new_file::learned(config, &observed)?;
     new_file::offer(&project.join(project_file::NAME), &text, yes, terminal).map(drop)
 }
 

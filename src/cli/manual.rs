@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::failure::{Code, Failure};
-use super::terminal::Terminal;
+use crate::app::{Advise as _, Code, Context as _, Failure, Terminal};
 
 /// Write the manual pages into a folder, one for each command
 #[derive(Args)]
@@ -23,11 +22,8 @@ impl Manual {
         let folder = self.folder.display();
         std::fs::create_dir_all(&self.folder)
             .and_then(|()| clap_mangen::generate_to(commands, &self.folder))
-            .map_err(|error| {
-                Failure::new(format!("the manual pages cannot be written into {folder}"))
-                    .because(error.to_string())
-                    .next("name a folder that you can write to")
-            })?;
+            .context(format!("the manual pages cannot be written into {folder}"))
+            .advise("name a folder that you can write to")?;
         terminal.note(format!(
             "the manual pages are in {folder}: man -l {folder}/gateway.1"
         ));

@@ -5,122 +5,67 @@
 //! failed, 126 if the command cannot be run and 127 if there is no such command.
 
 mod allow;
-mod app;
-mod archive;
-mod audit;
-mod binding;
-mod ca;
-mod capture;
-mod client_environment;
 mod completions;
+mod config_summary;
 mod confirm;
 mod control;
-mod demo;
-mod denials;
+mod credential;
 mod doctor;
-mod draining;
-mod effect;
-mod embedded;
-mod env;
-mod escape;
 mod exec;
-mod exporting;
-mod failure;
-mod fixed;
-mod flags;
-mod gateway_process;
-mod gateways;
-mod generation;
-mod git_access;
-mod grant;
-mod granted;
-mod granting;
 mod grants;
-mod heads;
 mod init;
-mod into;
-mod keeping;
-mod kept;
-mod kept_home;
-mod kept_logins;
-mod known_commands;
 mod last_run;
-mod launching;
 mod learn;
-mod lending;
-mod listener_change;
-mod listening;
 mod log;
-mod logging;
-mod login;
-mod login_files;
-mod login_loans;
-mod login_stores;
-mod logins;
-mod logs;
 mod manual;
-mod needs;
-mod new_file;
-mod opened;
 mod operate;
-mod overview;
-mod package_caches;
 mod policy;
-mod ports;
-mod presets;
-mod profile;
-mod prohibited;
-mod project;
-mod project_command;
-mod project_file;
-mod proposal;
-mod proposed;
-mod publishing;
+mod projects;
+mod proposals;
 mod refusal_lines;
-mod registries;
-mod reload;
-mod reloading;
 mod remedy;
-mod renewal;
-mod resolve;
-mod revoke;
-mod revoking;
-mod said;
-mod sealing;
-mod secret;
 mod serve;
-mod service_manager;
-mod serving;
-mod session_logins;
-mod settling;
-mod shell_loans;
-mod shell_proxy;
-mod signals;
-mod standard_error;
-mod standing;
-mod store_clients;
-mod summary;
-mod terminal;
-mod terminal_text;
-mod threads;
 mod usage;
-mod watch;
-mod watch_events;
-mod watch_view;
-mod watched;
 mod why;
-mod write;
-mod written;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
+use self::credential::login;
+use self::credential::logins;
+use self::credential::presets;
+use self::credential::secret;
+use self::doctor::demo;
+use self::doctor::escape;
+use self::exec::launching;
+use self::log::logs;
+use self::log::verify as audit;
+use self::log::watch;
+use self::operate::ca;
+use self::operate::env;
+use self::operate::gateways;
+use self::operate::revoke;
+use self::projects as project_command;
+use self::projects::new_file;
+use crate::app::settings::project;
 use clap::{CommandFactory, Parser, Subcommand};
 
-pub use failure::{Code, Failure};
-pub use flags::{ConfigFile, RunFlags};
-pub use terminal::{Color, Terminal, safe};
+use crate::app;
+use crate::app::failure;
+use crate::app::process::logging;
+use crate::app::process::serving;
+use crate::app::process::signals;
+use crate::app::reload::generation;
+use crate::app::settings::flags;
+use crate::app::settings::project_file;
+use crate::app::settings::resolve;
+use crate::app::settings::shell_secrets as shell_loans;
+use crate::app::terminal;
+
+use crate::app::failure::{Code, Context as _, Failure};
+
+use crate::app::terminal::{Color, Terminal};
 
 /// Everything that can be typed.
 #[derive(Parser)]
@@ -155,15 +100,18 @@ enum Command {
     Audit(audit::AuditCommand),
     /// Explain what happened to a request, by the id in its response
     Why(why::Why),
-    Status(operate::StatusCommand),
-    Sessions(operate::SessionList),
+    /// Show the running gateways
+    Status(gateways::ChosenGateway),
+    /// List the sessions of the running gateways
+    Sessions(gateways::ChosenGateway),
     /// Pause a session: its requests are refused until it is resumed
     Pause(operate::OneSession),
     /// Let a paused session go on
     Resume(operate::OneSession),
     /// End a session for good, and cut what it has under way
     End(operate::OneSession),
-    Reload(operate::Reload),
+    /// Apply changed files to a running gateway: all of them, or none
+    Reload(gateways::ChosenGateway),
     /// Revoke a credential in every gateway of yours, now and later: when this returns, no further
     /// byte of its secret leaves
     Revoke(revoke::RevokeCommand),
@@ -175,8 +123,8 @@ enum Command {
     #[command(subcommand)]
     Project(project_command::ProjectCommand),
     Init(init::Init),
-    Proposals(proposed::ProposalList),
-    Deny(proposed::Deny),
+    Proposals(proposals::ProposalList),
+    Deny(proposals::Deny),
     Login(login::LoginCommand),
     Logins(logins::LoginsCommand),
     Log(log::LogCommand),
@@ -250,10 +198,8 @@ fn gateway_process(kept: &OsStr, arguments: &[OsString]) -> Result<Code, Failure
     // environment, which only this process has.
     serving::harden()?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned();
-    let socket = socket
-        .map_err(|error| Failure::new("there is no enrolment socket").because(error.to_string()))?;
-    let kept = crate::launch::sealed::take(kept)
-        .map_err(|error| Failure::of("there is no word of what is kept", &error))?;
+    let socket = socket.context("there is no enrolment socket")?;
+    let kept = crate::launch::sealed::take(kept).context("there is no word of what is kept")?;
     // The terminal belongs to the command. Unless more is requested, only internal errors of the
     // gateway are shown.
     logging::start(tracing::Level::ERROR);
@@ -285,12 +231,12 @@ impl Command {
             Self::Secret(command) => command.run(terminal),
             Self::Audit(command) => command.run(terminal),
             Self::Why(command) => command.run(terminal),
-            Self::Status(command) => command.run(terminal),
-            Self::Sessions(command) => command.run(terminal),
+            Self::Status(chosen) => operate::status(&chosen, terminal),
+            Self::Sessions(chosen) => operate::list_sessions(&chosen, terminal),
             Self::Pause(command) => command.run("pause", terminal),
             Self::Resume(command) => command.run("resume", terminal),
             Self::End(command) => command.run("end", terminal),
-            Self::Reload(command) => command.run(terminal),
+            Self::Reload(chosen) => operate::reload(&chosen, terminal),
             Self::Revoke(command) => command.revoke(terminal),
             Self::Restore(command) => command.restore(terminal),
             Self::Allow(command) => command.run(terminal),

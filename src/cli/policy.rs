@@ -9,8 +9,7 @@ mod why;
 
 use clap::Subcommand;
 
-use super::failure::{Code, Failure};
-use super::terminal::Terminal;
+use crate::app::{Code, Failure, Terminal};
 use crate::files;
 
 /// The commands about policies.

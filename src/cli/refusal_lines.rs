@@ -123,55 +123,47 @@ impl RefusalKinds {
             return Vec::new();
         }
         let Self { counts, unread, .. } = std::mem::take(self);
-        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
-        let again = counts.map(|(kind, count)| match count {
-            1 => format!("{kind}, once more"),
-            count => format!("{kind}, {count} more times"),
+        let again = counts.into_iter().filter_map(|(kind, count)| match count {
+            0 => None,
+            1 => Some(format!("{kind}, once more")),
+            count => Some(format!("{kind}, {count} more times")),
         });
-        let rest = (unread > 0).then(|| {
-            format!("refused {unread} more requests of many kinds: gateway log --refused")
-        });
-        again.chain(rest).collect()
+        let rest = format!("refused {unread} more requests of many kinds: gateway log --refused");
+        again.chain((unread > 0).then_some(rest)).collect()
     }
 }
 
 /// What equal refusals have in common, after the word for what happened. `None` for what is no
 /// refusal.
 fn kind(record: &Record) -> Option<String> {
-    let reason = record.reason.as_deref()?;
-    let whom = record.session.as_deref().unwrap_or("-");
+    let reason = shown(record.reason.as_deref()?);
+    let whom = shown(record.session.as_deref().unwrap_or("-"));
     if record.name.as_deref() == Some("session_ended") {
-        let how = record.subject.as_deref().unwrap_or_default();
-        return Some(format!("ended {}: {}", shown(whom), shown(how)));
+        let how = shown(record.subject.as_deref().unwrap_or_default());
+        return Some(format!("ended {whom}: {how}"));
     }
     let word = match record.kind.as_ref() {
-        "end" => record.outcome.as_deref().unwrap_or("cut"),
-        _ => "refused",
+        "end" => shown(record.outcome.as_deref().unwrap_or("cut")),
+        _ => "refused".to_owned(),
     };
     let what = record.host.as_deref().or(record.subject.as_deref());
-    let port = match record.port {
-        None | Some(0 | 443) => String::new(),
-        Some(port) => format!(":{port}"),
-    };
-    let (whom, what) = (shown(whom), shown(what.unwrap_or("a request")));
-    Some(format!(
-        "{} {whom} {what}{port}: {}",
-        shown(word),
-        shown(reason)
-    ))
+    let what = shown(what.unwrap_or("a request"));
+    let port = record.port.filter(|port| ![0, 443].contains(port));
+    let port = port.map_or_else(String::new, |port| format!(":{port}"));
+    Some(format!("{word} {whom} {what}{port}: {reason}"))
 }
 
 /// The line of one refusal: its kind, the request and the command that explains it.
 fn described(record: &Record, kind: &str) -> String {
-    let request = match (record.method.as_deref(), record.path.as_deref()) {
-        (Some(method), Some(path)) => format!(" ({} {})", shown(method), shown(path)),
-        _ => String::new(),
-    };
-    let why = record
-        .id
-        .as_deref()
-        .map(|id| format!("; gateway why {}", shown(id)));
-    format!("{kind}{request}{}", why.unwrap_or_default())
+    let request = record.method.as_deref().zip(record.path.as_deref());
+    let request = request.map(|(method, path)| format!(" ({} {})", shown(method), shown(path)));
+    let id = record.id.as_deref();
+    let why = id.map(|id| format!("; gateway why {}", shown(id)));
+    format!(
+        "{kind}{}{}",
+        request.unwrap_or_default(),
+        why.unwrap_or_default()
+    )
 }
 
 /// A workload's text, short and without anything that steers a terminal.

@@ -6,81 +6,44 @@ use std::path::Path;
 use serde_json::json;
 
 use super::gateways::{ChosenGateway, Gateway};
+use super::generation;
 use super::logs::{self, Chain};
-use super::proposal::{self, Unallowable};
-use super::terminal::{Terminal, safe};
 use crate::audit::{Found, Record};
 use crate::config::Config;
+use crate::grant::request::{self, NoRule, rule_for};
+use crate::names::ReasonCode;
+use crate::origin::OriginSettings;
 
-/// What would allow a request.
-pub(super) enum Remedy {
-    /// This policy would.
-    Policy(String),
-    /// This policy would have, in a gateway that no longer runs.
-    Past(String),
-    /// No policy would, or none is proposed, for this reason.
-    None(String),
-    /// No policy refused it.
-    Unneeded,
+/// What would allow a request; nothing, if no policy refused it.
+#[derive(Default)]
+pub(super) struct Remedy {
+    /// The policy that would.
+    pub(super) policy: Option<String>,
+    /// Whether the gateway that refused it no longer runs.
+    is_past: bool,
+    /// Why none is proposed, if one was looked for.
+    pub(super) why_not: Option<String>,
 }
 
 impl Remedy {
     /// Finds what would allow a request. Its gateway is asked if it still runs and no configuration
     /// is named: it knows its settings, and has verified its log.
     pub(super) fn of(found: &Found, chain: &Chain, config: Option<&Config>) -> Self {
-        let remedy = match config {
-            Some(_) => Self::local(&found.exchange, config),
-            None => match Self::local(&found.exchange, None) {
-                Self::Unneeded => Self::Unneeded,
-                local => match Self::of_gateway(found) {
-                    Some(remedy) => return remedy,
-                    None => local.past(),
-                },
-            },
+        let (policy, why_not) = match local(&found.exchange, config) {
+            Ok(None) => return Self::default(),
+            Ok(policy) => (policy, None),
+            Err(why) => (None, Some(why)),
         };
-        match remedy {
-            Self::Policy(_) | Self::Past(_) => remedy.verified(found, chain),
-            remedy => remedy,
+        if config.is_none()
+            && let Some(asked) = Self::of_gateway(found)
+        {
+            return asked;
         }
-    }
-
-    fn local(record: &Record, config: Option<&Config>) -> Self {
-        match proposal::of(record, config) {
-            Ok(Some(text)) => Self::Policy(text),
-            Ok(None) => Self::Unneeded,
-            Err(Unallowable::Floor(why)) => {
-                Self::None(format!("no policy would allow it: {}", why.meaning()))
-            }
-            Err(Unallowable::Content) => Self::None(
-                "a policy reads the content of the request; change that policy, as a rule without \
-                 it would permit every content"
-                    .to_owned(),
-            ),
-            Err(Unallowable::Setting(why)) => Self::None(format!(
-                "no policy alone would allow it, unless an `[[origin]]` of the gateway does: {} \
-                 Name its configuration: `--config FILE`.",
-                why.meaning()
-            )),
-        }
-    }
-
-    /// Returns it only if the log holds, has this very record, and tells of no refusal by a person.
-    fn verified(self, found: &Found, chain: &Chain) -> Self {
-        let told = logs::told(chain, found.exchange.id.as_deref().unwrap_or_default());
-        let (record, denied) = match told {
-            Ok(told) => told,
-            Err(why) => return Self::None(why.to_string()),
-        };
-        if record.is_none_or(|record| *record != found.exchange) {
-            return Self::None("the audit log was changed meanwhile".to_owned());
-        }
-        let asked = proposal::request(&found.exchange, None).ok();
-        let asked = asked.map(|request| proposal::access(&request));
-        match asked.as_ref().and_then(|asked| denied.of(asked)) {
-            Some(denied) => Self::None(format!(
-                "a person refused `{denied}` to that session; for a new one, a person decides anew"
-            )),
-            None => self,
+        let refused = policy.as_ref().and_then(|_| unproved(found, chain));
+        Self {
+            policy: policy.filter(|_| refused.is_none()),
+            is_past: config.is_none() && why_not.is_none() && refused.is_none(),
+            why_not: why_not.or(refused),
         }
     }
 
@@ -90,55 +53,76 @@ impl Remedy {
         let all = ChosenGateway::default().find().ok()?;
         let gateway = all.iter().find(|gateway| writes(gateway, &log))?;
         let asked = json!({ "exchange": found.exchange.id.as_deref()? });
-        Some(match gateway.post("/v1/policies/allow", Some(&asked)) {
-            Ok(rule) => Self::Policy(rule["policy"].as_str()?.to_owned()),
-            Err(refused) => Self::None(refused.to_string()),
+        let (policy, why_not) = match gateway.post("/v1/policies/allow", Some(&asked)) {
+            Ok(rule) => (Some(rule["policy"].as_str()?.to_owned()), None),
+            Err(refused) => (None, Some(refused.to_string())),
+        };
+        Some(Self {
+            policy,
+            why_not,
+            is_past: false,
         })
     }
 
-    fn past(self) -> Self {
-        match self {
-            Self::Policy(text) => Self::Past(text),
-            other => other,
+    /// What to do about it now, if it is known better than by the code of the refusal.
+    pub(super) fn step(&self, to: &str, is_loan: bool) -> Option<String> {
+        let rule = "put the policy below into a file that `--policy` names";
+        match &self.why_not {
+            Some(why) => Some(format!(
+                "No rule is proposed: {}.",
+                why.trim_end_matches('.')
+            )),
+            None if !self.is_past => None,
+            None if is_loan => Some(format!("That gateway no longer runs: {rule}.")),
+            None => Some(format!(
+                "That gateway no longer runs: start the next with `--allow {to}`, or {rule}."
+            )),
         }
     }
+}
 
-    /// What to do about it now, if the gateway that refused it no longer runs.
-    pub(super) fn of_the_past(&self, to: &str, is_loan: bool) -> Option<String> {
-        matches!(self, Self::Past(_)).then(|| {
-            let flag = format!("start the next with `--allow {to}`, or ");
-            let flag = if is_loan { "" } else { &flag };
-            let rule = "put the policy below into a file that `--policy` names";
-            format!("That gateway no longer runs: {flag}{rule}.")
-        })
-    }
-
-    /// The policy that would allow the request.
-    pub(super) fn proposal(&self) -> Option<&str> {
-        match self {
-            Self::Policy(text) | Self::Past(text) => Some(text),
-            _ => None,
+/// Returns the policy that would allow a request, by the configuration alone; `None` if no policy
+/// refused it.
+fn local(record: &Record, config: Option<&Config>) -> Result<Option<String>, String> {
+    rule_for(record, &origins(config)).map_err(|why| match why {
+        NoRule::Content => "a policy reads the content of the request; change that policy, as a \
+                            rule without it would permit every content"
+            .to_owned(),
+        NoRule::Floor(why)
+            if config.is_some() || matches!(why, ReasonCode::Metadata | ReasonCode::OwnAddress) =>
+        {
+            format!("no policy would allow it: {}", why.meaning())
         }
-    }
+        NoRule::Floor(why) => format!(
+            "no policy alone would allow it, unless an `[[origin]]` of the gateway does: {} \
+             Name its configuration: `--config FILE`.",
+            why.meaning()
+        ),
+    })
+}
 
-    /// Why none is proposed, if one was looked for.
-    pub(super) fn why_not(&self) -> Option<&str> {
-        match self {
-            Self::None(why) => Some(why),
-            _ => None,
-        }
+/// Why nothing is proposed: the log does not hold, has not this very record, or tells that a person
+/// refused it.
+fn unproved(found: &Found, chain: &Chain) -> Option<String> {
+    let id = found.exchange.id.as_deref().unwrap_or_default();
+    let (record, denied) = match logs::told(chain, id) {
+        Ok(told) => told,
+        Err(why) => return Some(why.to_string()),
+    };
+    if record.is_none_or(|record| *record != found.exchange) {
+        return Some("the audit log was changed meanwhile".to_owned());
     }
+    let asked = request::of_record(&found.exchange)?;
+    let denied = denied.of(&request::access(&asked))?.to_owned();
+    Some(format!(
+        "a person refused `{denied}` to that session; for a new one, a person decides anew"
+    ))
+}
 
-    pub(super) fn print(&self, terminal: &Terminal) {
-        match self {
-            Self::Policy(text) | Self::Past(text) => {
-                terminal.line("");
-                text.lines().for_each(|line| terminal.line(safe(line)));
-            }
-            // The next step says why.
-            Self::None(_) | Self::Unneeded => {}
-        }
-    }
+/// Returns the settings for origins of a configuration, if they can be had.
+pub(super) fn origins(config: Option<&Config>) -> OriginSettings {
+    let of = |config| generation::origins(config, &[], Vec::new()).ok();
+    config.and_then(of).unwrap_or_default()
 }
 
 /// Whether a gateway writes this log, or wrote it before it was rotated.

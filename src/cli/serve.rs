@@ -6,25 +6,24 @@ use std::sync::Arc;
 use clap::Args;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::app::App;
-use super::binding::{self, BoundListener};
-use super::control::{self, TellReload};
-use super::draining::drain;
-use super::failure::{Code, Failure};
-use super::flags::RunFlags;
-use super::generation;
-use super::keeping::Keeping;
-use super::listener_change::refuse_none;
-use super::refusal_lines::RefusalLines;
-use super::reloading::{Applied, ConfigSource, RunsAs};
-use super::resolve::ResolvedConfig;
-use super::service_manager::ServiceManager;
-use super::shell_loans::ShellLoans;
-use super::signals::Signals;
-use super::standard_error::InBackground;
-use super::terminal::Terminal;
-use super::threads::Thread;
-use super::{heads, logging, serving};
+use crate::app::listen::bind;
+use crate::app::listen::bind::BoundListener;
+use crate::app::listen::change::refuse_none;
+use crate::app::process::drain::drain;
+use crate::app::process::service_manager::ServiceManager;
+use crate::app::process::signals::Signals;
+use crate::app::process::thread::Thread;
+use crate::app::process::{logging, serving};
+use crate::app::reload::generation;
+use crate::app::reload::source::{Applied, ConfigSource, RunsAs};
+use crate::app::session::store::Persistence;
+use crate::app::settings::resolve::ResolvedConfig;
+use crate::app::settings::shell_secrets::ShellLoans;
+use crate::app::terminal::standard_error::InBackground;
+use crate::app::{App, Code, Context as _, Failure, RunFlags, Terminal};
+use crate::cli::control;
+use crate::cli::control::TellReload;
+use crate::cli::refusal_lines::RefusalLines;
 use crate::config::{Config, SandboxFlags, state};
 use crate::credential::unexpected_reach;
 use crate::gateway::Worker;
@@ -55,8 +54,7 @@ impl Serve {
                 .because(error.to_string())
         })?;
         // Before everything that it outlives.
-        let _written = InBackground::start()
-            .map_err(|error| Failure::of("standard error cannot be written", &error))?;
+        let _written = InBackground::start().context("standard error cannot be written")?;
         let runtime = serving::runtime()?;
         let signals = {
             let _entered = runtime.enter();
@@ -68,7 +66,7 @@ impl Serve {
         let config = self.config(terminal)?;
         let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
         note_reach(&resolved, terminal);
-        let bound = binding::bind(&config.listeners, passed.sockets, config.runtime.threads)?;
+        let bound = bind::bind(&config.listeners, passed.sockets, config.runtime.threads)?;
         let source = ConfigSource {
             run: self.run.clone(),
             sandbox: SandboxFlags::default(),
@@ -79,9 +77,9 @@ impl Serve {
             granted: config.granted.clone(),
             runs_as: RunsAs::Serve,
         };
-        let app = App::new(config, resolved, RunsAs::Serve)?
+        let app = App::new(config, resolved, RunsAs::Serve, Vec::new())?
             .obeying(state::revoked_file())
-            .keeping(Keeping::Listeners)
+            .keeping(Persistence::Listeners)
             .reloading_from(source);
         let served = Served {
             app: &app,
@@ -91,26 +89,21 @@ impl Serve {
             quiet: self.run.quiet,
         };
         if app.config.audit.path.is_none() {
-            super::archive::prune_aside();
+            crate::cli::log::archive::prune_aside();
         }
         let ended = runtime.block_on(async {
             let ended = served.run(bound).await;
             serving::close(&app.shared).await;
             ended
         });
-        app.shared.tell_suppressed();
-        app.shared.log.close();
-        heads::keep_last(&app.shared.log);
-        app.exports.end();
+        app.close();
         // Without waiting for a file system that does not answer.
         runtime.shutdown_background();
         ended
     }
 
     fn config(&self, terminal: &Terminal) -> Result<Config, Failure> {
-        let mut config = self
-            .run
-            .config(&SandboxFlags::default(), &super::presets::known_variable)?;
+        let mut config = self.run.config(&SandboxFlags::default())?;
         config.granted = config.file.as_deref().map(generation::granted_beside);
         terminal.warn(&config.warnings);
         note_former_grants(&config, terminal);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::audit::{Found, Record, find, read};
+use crate::audit::{Found, Injected, Record, Text, find, read};
 use crate::config::Config;
 use crate::config::keys::nearest;
 use crate::names::{ExchangeId, ReasonCode};
@@ -51,7 +51,12 @@ impl Why {
             terminal.document(&document(&found, &remedy)?);
         } else {
             print(terminal, &found, &remedy);
-            remedy.print(terminal);
+            let policy = remedy.policy.as_deref();
+            let lines = policy.map(|policy| std::iter::once("").chain(policy.lines()));
+            lines
+                .into_iter()
+                .flatten()
+                .for_each(|line| terminal.line(safe(line)));
         }
         Ok(Code::Ok)
     }
@@ -75,18 +80,14 @@ impl Why {
     pub(super) fn rule(&self, terminal: &Terminal) -> Result<String, Failure> {
         let (found, chain) = self.search(terminal)?;
         let remedy = Remedy::of(&found, &chain, self.config()?.as_ref());
-        let refused = || {
-            let reason = found.exchange.reason.as_deref().unwrap_or("another reason");
-            let what = format!(
-                "no rule would allow it: it was refused for `{}`",
-                safe(reason)
-            );
-            let failure = Failure::new(what).next("gateway why --last");
-            remedy
-                .why_not()
-                .map_or(failure.clone(), |why| failure.because(why))
+        let reason = found.exchange.reason.as_deref().unwrap_or("another reason");
+        let reason = safe(reason);
+        let what = format!("no rule would allow it: it was refused for `{reason}`");
+        let refused = Failure {
+            why: remedy.why_not,
+            ..Failure::new(what).next("gateway why --last")
         };
-        remedy.proposal().map(str::to_owned).ok_or_else(refused)
+        remedy.policy.ok_or(refused)
     }
 
     /// Returns the configuration, if one is named.
@@ -226,19 +227,10 @@ fn explain(terminal: &mut Terminal, code: &str) -> Result<Code, Failure> {
 
 /// Parses an id as written in a response.
 pub(super) fn exchange_id(text: &str) -> Result<ExchangeId, Failure> {
-    let mut bytes = [0; 10];
     let fits = text.len() == 20 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    for (byte, pair) in bytes
-        .iter_mut()
-        .zip(text.as_bytes().chunks(2))
-        .filter(|_| fits)
-    {
-        let digits = std::str::from_utf8(pair)
-            .ok()
-            .and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        *byte = digits.unwrap_or(0);
-    }
-    if fits {
+    let number = u128::from_str_radix(text, 16).ok().filter(|_| fits);
+    let number = number.map(u128::to_be_bytes);
+    if let Some([_, _, _, _, _, _, bytes @ ..]) = number {
         return Ok(ExchangeId::from_bytes(bytes));
     }
     Err(Failure::usage("the id cannot be read")
@@ -258,50 +250,54 @@ fn document(found: &Found, remedy: &Remedy) -> Result<Value, Failure> {
         .as_deref()
         .map(|reason| next_step(record, reason, remedy));
     document["next"] = json!(next);
-    document["proposal"] = json!(remedy.proposal());
-    document["no_proposal"] = json!(remedy.why_not());
+    document["proposal"] = json!(remedy.policy);
+    document["no_proposal"] = json!(remedy.why_not);
     Ok(document)
 }
 
 fn print(terminal: &Terminal, found: &Found, remedy: &Remedy) {
     let record = &found.exchange;
-    let bold = |part: &str| terminal.paint(Paint::Bold, part);
     print_request(terminal, record);
-    let verdict = verdict(terminal, record);
-    terminal.line(format!("{} {verdict}", bold("verdict")));
-    if let Some(cause) = &record.cause {
-        terminal.line(format!("  because {}", safe(cause)));
-    }
-    if !record.policies.is_empty() {
-        let policies: Vec<_> = record.policies.iter().map(|policy| safe(policy)).collect();
-        terminal.line(format!("  decided by {}", policies.join(", ")));
-    }
-    if !record.facts.is_empty() {
-        let facts: Vec<_> = record.facts.iter().map(|fact| safe(fact)).collect();
-        terminal.line(format!("  read {} of the content", facts.join(", ")));
-    }
-    for lent in &record.lent {
-        let (credential, place) = (safe(&lent.credential), safe(&lent.place));
-        terminal.line(format!("  lent {credential} in {place}"));
-    }
-    if let Some(unlent) = &record.unlent {
-        let (credential, place) = (safe(&unlent.credential), safe(&unlent.place));
-        terminal.line(format!("  no policy lends {credential} in {place}"));
-    }
-    if let Some(address) = record.dialled {
-        terminal.line(format!("  connected to {address}"));
+    let bold = |part: &str, rest: String| {
+        let part = terminal.paint(Paint::Bold, part);
+        terminal.line(format!("{part} {rest}"));
+    };
+    bold("verdict", verdict(terminal, record));
+    let listed = |what: &str, all: &[Text]| {
+        let all: Vec<_> = all.iter().map(|one| safe(one)).collect();
+        (!all.is_empty()).then(|| what.replace("{}", &all.join(", ")))
+    };
+    let loan = |what: &str, one: &Injected| {
+        let (credential, place) = (safe(&one.credential), safe(&one.place));
+        format!("{what} {credential} in {place}")
+    };
+    let mut told: Vec<String> = Vec::new();
+    told.extend(
+        record
+            .cause
+            .as_deref()
+            .map(|cause| format!("because {}", safe(cause))),
+    );
+    told.extend(listed("decided by {}", &record.policies));
+    told.extend(listed("read {} of the content", &record.facts));
+    told.extend(record.lent.iter().map(|one| loan("lent", one)));
+    told.extend(record.unlent.iter().map(|one| loan("no policy lends", one)));
+    told.extend(
+        record
+            .dialled
+            .map(|address| format!("connected to {address}")),
+    );
+    for line in told {
+        terminal.line(format!("  {line}"));
     }
     if let Some(end) = &found.end {
-        let reason = end
-            .reason
-            .as_deref()
-            .map(|reason| format!(" ({})", safe(reason)));
-        let (outcome, reason) = (or_dash(end.outcome.as_deref()), reason.unwrap_or_default());
-        terminal.line(format!("{} {outcome}{reason}", bold("ended")));
+        let reason = end.reason.as_deref();
+        let reason = reason.map(|reason| format!(" ({})", safe(reason)));
+        let outcome = or_dash(end.outcome.as_deref());
+        bold("ended", outcome + &reason.unwrap_or_default());
     }
     if let Some(reason) = &record.reason {
-        let next = next_step(record, reason, remedy);
-        terminal.line(format!("{} {}", bold("next"), safe(&next)));
+        bold("next", safe(&next_step(record, reason, remedy)));
     }
     let file = safe(&found.file.display().to_string());
     terminal.line(format!("  {file}:{}", found.line));
@@ -309,26 +305,25 @@ fn print(terminal: &Terminal, found: &Found, remedy: &Remedy) {
 
 /// Prints what was requested, by whom and when.
 fn print_request(terminal: &Terminal, record: &Record) {
-    if record.entry.as_deref() == Some("dns") {
-        let name = or_dash(record.host.as_deref());
-        let what = terminal.paint(Paint::Bold, "request");
-        terminal.line(format!("{what} lookup of the name {name}"));
-        return print_origin(terminal, record);
-    }
-    let port = record.port.map(|port| format!(":{port}"));
-    terminal.line(format!(
-        "{} {} {}://{}{}{}",
-        terminal.paint(Paint::Bold, "request"),
-        or_dash(record.method.as_deref()),
-        or_dash(record.scheme.as_deref()),
-        or_dash(record.host.as_deref()),
-        port.unwrap_or_default(),
-        record.path.as_deref().map(safe).unwrap_or_default()
-    ));
-    print_origin(terminal, record);
-}
-
-fn print_origin(terminal: &Terminal, record: &Record) {
+    let host = or_dash(record.host.as_deref());
+    let request = match record.entry.as_deref() {
+        Some("dns") => format!("lookup of the name {host}"),
+        _ => {
+            let (method, scheme) = (record.method.as_deref(), record.scheme.as_deref());
+            let port = record
+                .port
+                .map(|port| format!(":{port}"))
+                .unwrap_or_default();
+            let path = record.path.as_deref().map(safe).unwrap_or_default();
+            format!(
+                "{} {}://{host}{port}{path}",
+                or_dash(method),
+                or_dash(scheme)
+            )
+        }
+    };
+    let what = terminal.paint(Paint::Bold, "request");
+    terminal.line(format!("{what} {request}"));
     let from = record.client.map(|client| format!(" from {client}"));
     terminal.line(format!(
         "  session {}, by {}{}, {}",
@@ -344,35 +339,20 @@ fn or_dash(part: Option<&str>) -> String {
 }
 
 fn verdict(terminal: &Terminal, record: &Record) -> String {
-    let status = record
-        .status
-        .map(|status| format!(" with {status}"))
-        .unwrap_or_default();
-    match (&record.reason, &record.blame) {
-        (Some(reason), blame) => {
-            let blame = blame
-                .as_deref()
-                .map(|side| format!(", side: {}", safe(side)))
-                .unwrap_or_default();
-            let came = record
-                .phase
-                .as_deref()
-                .map(|phase| format!(", at {}", safe(phase)))
-                .unwrap_or_default();
-            format!(
-                "{}{status}: {}{blame}{came}",
-                terminal.paint(Paint::Red, "refused"),
-                safe(reason)
-            )
-        }
-        (None, _) => format!(
-            "{}{status}",
-            terminal.paint(
-                Paint::Green,
-                record.outcome.as_deref().unwrap_or("answered")
-            )
-        ),
-    }
+    let part = |before: &str, part: Option<&str>| {
+        let part = part.map(|part| format!("{before}{}", safe(part)));
+        part.unwrap_or_default()
+    };
+    let status = record.status.map(|status| format!(" with {status}"));
+    let status = status.unwrap_or_default();
+    let Some(reason) = record.reason.as_deref().map(safe) else {
+        let outcome = record.outcome.as_deref().unwrap_or("answered");
+        return terminal.paint(Paint::Green, outcome) + &status;
+    };
+    let side = part(", side: ", record.blame.as_deref());
+    let phase = part(", at ", record.phase.as_deref());
+    let refused = terminal.paint(Paint::Red, "refused");
+    format!("{refused}{status}: {reason}{side}{phase}")
 }
 
 /// Returns what happened and what the user can do about it, by its code.
@@ -387,14 +367,8 @@ fn next_step(record: &Record, reason: &str, remedy: &Remedy) -> String {
     };
     let to = if host.is_empty() { "" } else { &to };
     let id = record.id.as_deref().unwrap_or("ID");
-    let step = match remedy {
-        Remedy::None(why) => {
-            format!("No rule is proposed: {}.", why.trim_end_matches('.'))
-        }
-        _ => remedy
-            .of_the_past(to, record.unlent.is_some())
-            .unwrap_or_else(|| own_step(code, to, id)),
-    };
+    let known = remedy.step(to, record.unlent.is_some());
+    let step = known.unwrap_or_else(|| own_step(code, to, id));
     let cause = record.cause.as_deref().unwrap_or_default();
     let mut words = cause.split([' ', ',']);
     let address = words.find(|word| word.parse::<IpAddr>().is_ok());

@@ -9,7 +9,7 @@ use crate::session::phantom::Shape;
 use crate::session::{self, Binding, Foreign, Role, Signing, SigningPart, When};
 
 use super::credential::Credential;
-use super::diagnostic::Hint;
+use super::diagnostic::{Hint, remedy};
 use super::login::ConfiguredLogin;
 use super::signing::{PartSource, SigningCredential};
 
@@ -33,9 +33,9 @@ impl Credential {
     fn place_binding(&self) -> Result<Binding, Hint> {
         let preset = self.known();
         let shape = self.shape.as_deref().map(Shape::parse).transpose();
-        let shape = shape
-            .map_err(|error| Hint::new(error.to_string(), "write for example `ghp_[36 alnum]`"))?;
+        let shape = shape.map_err(remedy("write for example `ghp_[36 alnum]`"))?;
         let cookies = preset.map_or(&[][..], |preset| &preset.cookies);
+        let batches = preset.map(|preset| preset.batches.clone());
         Ok(Binding {
             shape,
             origins: match preset {
@@ -49,10 +49,7 @@ impl Credential {
                 (None, None) => Vec::new(),
             },
             cookies: [cookies, &self.cookies].concat(),
-            claims: None,
-            batches: preset
-                .map(|preset| preset.batches.clone())
-                .unwrap_or_default(),
+            batches: batches.unwrap_or_default(),
             basic_user: preset.and_then(|preset| preset.basic_user.clone()),
             ..self.binding(self.name.clone())
         })
@@ -60,12 +57,12 @@ impl Credential {
 
     fn signing_bindings(&self, signing: &SigningCredential) -> Result<Vec<Stored>, Hint> {
         let mut parts = Vec::new();
-        for (at, part) in signing.parts.iter().enumerate() {
+        for (at, PartSource { part, .. }) in signing.parts.iter().enumerate() {
             parts.push(SigningPart {
                 name: part.name.clone(),
                 credential: match at {
                     0 => self.name.clone(),
-                    _ => self.name_of(part)?,
+                    _ => self.name_of(&part.name)?,
                 },
                 optional: part.optional,
             });
@@ -74,7 +71,7 @@ impl Credential {
             signer: signing.signer.clone(),
             parts,
         });
-        let bind = |(at, part): (usize, &PartSource)| {
+        let bind = |(at, PartSource { part, from }): (usize, &PartSource)| {
             let (places, role) = match at {
                 0 => (
                     vec![Place::Signature(signing.signer.name().to_owned())],
@@ -82,7 +79,7 @@ impl Credential {
                 ),
                 _ => (Vec::new(), Role::Part(signs.clone())),
             };
-            let from = part.from.clone().allowing_short(self.allow_short);
+            let from = from.clone().allowing_short(self.allow_short);
             Stored {
                 binding: Binding {
                     origins: self.own_origins(),
@@ -103,29 +100,22 @@ impl Credential {
     }
 
     /// Returns the name of a part's binding.
-    fn name_of(&self, part: &PartSource) -> Result<CredentialName, Hint> {
-        CredentialName::new(&format!("{}.{}", self.name, part.name))
-            .map_err(|error| Hint::new(error.to_string(), "give it a shorter name"))
+    fn name_of(&self, part: &str) -> Result<CredentialName, Hint> {
+        CredentialName::new(&format!("{}.{part}", self.name))
+            .map_err(remedy("give it a shorter name"))
     }
 
     /// Returns the binding that its own keys describe, without its preset.
     fn binding(&self, credential: CredentialName) -> Binding {
         Binding {
-            credential,
-            shape: None,
-            origins: Vec::new(),
-            places: Vec::new(),
             methods: self.methods.clone(),
             paths: self.path.iter().cloned().collect(),
             when: self.when,
             foreign: self.foreign,
             takes: self.takes.clone().unwrap_or_default(),
             cookies: self.cookies.clone(),
-            claims: None,
-            batches: Vec::new(),
-            basic_user: None,
             variables: self.env.clone(),
-            role: Role::Place,
+            ..Binding::of(credential)
         }
     }
 }

@@ -14,16 +14,12 @@ pub(super) type Certificates = (PathBuf, Vec<CertificateDer<'static>>);
 /// Reads a file that contains at least one certificate and nothing else. Anyone who can change this
 /// file decides whom the gateway trusts.
 pub(super) fn certificates(path: PathBuf) -> Result<Certificates, Hint> {
-    let read = files::read(&path, MOST_MIB)
-        .map_err(|unfit| Hint::new(unfit.to_string(), unfit.remedy(&path)))?;
+    let read = files::read(&path, MOST_MIB).map_err(|unfit| Hint::of(&unfit, &path))?;
     let found: Vec<_> = CertificateDer::pem_slice_iter(read.as_bytes())
         .collect::<Result<_, _>>()
-        .map_err(|_| Hint::new("the file is damaged PEM", "write the certificates as PEM"))?;
+        .map_err(|_| hint!("the file is damaged PEM"; "write the certificates as PEM"))?;
     if found.is_empty() {
-        return Err(Hint::new(
-            "the file holds no certificate",
-            "write the certificates as PEM",
-        ));
+        return refused!("the file holds no certificate"; "write the certificates as PEM");
     }
     Ok((path, found))
 }

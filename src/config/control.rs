@@ -3,13 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use toml::Spanned;
-
-use crate::policy::Source;
-
-use super::diagnostic::Hint;
 use super::section::Section;
-use super::settings::path;
+use super::settings::policy_file;
 
 /// Settings of the control socket.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,25 +18,12 @@ pub struct ControlSettings {
 }
 
 pub(super) fn control(section: &Section<'_, '_>) -> ControlSettings {
-    let policy = section.parsed("policy", |text| {
-        let path = section.document.path(text)?;
-        Source::read(&path)?;
-        Ok(path)
-    });
-    let address = section.parsed("metrics_address", |text| {
-        text.parse::<SocketAddr>()
-            .ok()
-            .filter(|address| address.port() != 0)
-            .ok_or_else(|| {
-                Hint::new(
-                    "it is no address and port",
-                    "write for example `127.0.0.1:9100`",
-                )
-            })
-    });
     ControlSettings {
-        path: path(section, "path"),
-        policy: policy.map(Spanned::into_inner),
-        metrics_address: address.map(Spanned::into_inner),
+        path: section.path("path"),
+        policy: section.get("policy", |text| policy_file(section, text)),
+        metrics_address: section.get("metrics_address", |text| match text.parse::<SocketAddr>() {
+            Ok(address) if address.port() != 0 => Ok(address),
+            _ => refused!("it is no address and port"; "write for example `127.0.0.1:9100`"),
+        }),
     }
 }

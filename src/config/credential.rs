@@ -1,7 +1,6 @@
 //! `[[credential]]`: which secret may go where, and what the workload holds instead.
 
 use http::Method;
-use toml::Spanned;
 
 use crate::credential::SecretRef;
 use crate::credential::preset::{self, PresetCredential};
@@ -10,11 +9,11 @@ use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Foreign, When};
 
-use super::diagnostic::Hint;
+use super::diagnostic::{Hint, remedy};
 use super::keys;
 use super::network;
 use super::reference::{self, variable};
-use super::section::Section;
+use super::section::{Section, parsed};
 use super::signing::{self, SigningCredential};
 use super::variable::sandbox_variable;
 
@@ -149,121 +148,79 @@ impl Credential {
 /// Returns the places of a credential that names none: where clients put a key they know nothing
 /// more about.
 fn common_places() -> Vec<Place> {
-    COMMON_PLACES
-        .iter()
-        .filter_map(|place| place.parse().ok())
-        .collect()
+    let places = "header:authorization:Bearer header:authorization:token header:x-api-key \
+                  basic:password";
+    places.split(' ').flat_map(str::parse).collect()
 }
 
-/// The places of [`common_places`] in the notation of the configuration.
-const COMMON_PLACES: &[&str] = &[
-    "header:authorization:Bearer",
-    "header:authorization:token",
-    "header:x-api-key",
-    "basic:password",
-];
-
 pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
-    if !section.has("name") {
-        section.missing(
-            "name",
-            "policies and the audit log call it by its name",
-            "add `name = \"GITHUB_TOKEN\"`",
-        );
-    }
-    let name = section.parsed("name", |text| {
-        CredentialName::new(text).map_err(|malformed| {
-            Hint::new(malformed.to_string(), "write for example `GITHUB_TOKEN`")
-        })
+    require!(section, "name"; "policies and the audit log call it by its name";
+        "add `name = \"GITHUB_TOKEN\"`");
+    let name = section.get("name", |text| {
+        CredentialName::new(text).map_err(remedy("write for example `GITHUB_TOKEN`"))
     });
     let signing = signing::signing(section);
     let from = match reference::read(section, "from", "credential.from") {
         // The first part is kept here; the others are in `signing`.
-        _ if section.has("sign") => signing
-            .as_ref()
-            .and_then(|signing| Some(signing.parts.first()?.from.clone())),
-        Some(reference) => Some(reference),
-        None if section.has("from") => None,
-        None => name
-            .as_ref()
-            .and_then(|name| from_name(section, name.get_ref())),
+        _ if section.has("sign") => {
+            let first = signing.as_ref().and_then(|signing| signing.parts.first());
+            first.map(|part| part.from.clone())
+        }
+        None if !section.has("from") => name.as_ref().and_then(|name| from_name(section, name)),
+        reference => reference,
     };
-    let preset = section
-        .parsed("preset", known_preset)
-        .map(Spanned::into_inner);
-    let origins = values(section.each("origins", network::origin));
-    let places = values(section.each("places", place));
-    let when = section
-        .choice(
-            "inject",
-            &[("phantom", When::Phantom), ("always", When::Always)],
-        )
-        .unwrap_or(When::Phantom);
-    let methods = values(section.each("methods", method));
+    let preset = section.get("preset", known_preset);
+    let whens = [("phantom", When::Phantom), ("always", When::Always)];
+    let foreigns = [("refuse", Foreign::Refuse), ("strip", Foreign::Strip)];
+    let example = "write for example `query:token`, `header:deploy-token` or `path:/hooks/*`";
+    let takes = section.all("takes", parsed::<Taken>(example));
+    let is_whole = name.is_some() && from.is_some();
+    let name = name.or_else(|| CredentialName::new("unnamed").ok())?;
+    let named = Credential::named(name, from.unwrap_or_else(|| SecretRef::env("")));
+    let foreign = section.choice("foreign_credential", &foreigns);
     let read = Credential {
-        by_flag: false,
         env: match &signing {
             Some(signing) => signing.variables(),
-            None => env(
-                section,
-                name.as_ref().map(Spanned::get_ref),
-                preset.as_deref(),
-            ),
+            None => env(section, &named.name, preset.as_deref()),
         },
-        name: name.clone().map_or_else(
-            || CredentialName::new("unnamed").ok(),
-            |name| Some(name.into_inner()),
-        )?,
-        from: from.clone().unwrap_or_else(|| SecretRef::env("")),
         preset,
-        origins,
-        places,
-        shape: section.parsed("shape", shape).map(Spanned::into_inner),
-        when,
-        foreign: section
-            .choice(
-                "foreign_credential",
-                &[("refuse", Foreign::Refuse), ("strip", Foreign::Strip)],
-            )
-            .unwrap_or(Foreign::Refuse),
-        takes: section
-            .has("takes")
-            .then(|| values(section.each("takes", taken))),
-        cookies: values(section.each("cookies", cookie)),
-        methods,
-        path: section.parsed("path", path).map(Spanned::into_inner),
-        allow_short: section.truth("allow_short").unwrap_or(false),
+        origins: section.all("origins", network::origin),
+        places: section.all("places", place),
+        shape: section.get("shape", shape),
+        when: section.choice("inject", &whens).unwrap_or(named.when),
+        foreign: foreign.unwrap_or(named.foreign),
+        takes: section.has("takes").then_some(takes),
+        cookies: section.all("cookies", cookie),
+        methods: section.all("methods", method),
+        path: section.get("path", path),
+        allow_short: section.is_true("allow_short"),
         signing,
+        ..named
     };
     contradictions(section, &read);
-    (name.is_some() && from.is_some()).then_some(read)
+    is_whole.then_some(read)
 }
 
 fn from_name(section: &Section<'_, '_>, name: &CredentialName) -> Option<SecretRef> {
     let variable = variable(name.as_str()).ok();
     if variable.is_none() {
-        let why =
-            "its name is no variable of the environment, so it does not say where the secret is";
-        section.missing("from", why, "add `from = \"keyring:gateway/NAME\"`");
+        require!(section, "from";
+            "its name is no variable of the environment, so it does not \
+            say where the secret is";
+            "add `from = \"keyring:gateway/NAME\"`");
     }
     variable.map(SecretRef::env)
 }
 
 /// Returns the variables of the workload: those that are named, else the credential's own name,
 /// else those of its preset.
-fn env(
-    section: &Section<'_, '_>,
-    name: Option<&CredentialName>,
-    preset: Option<&str>,
-) -> Vec<String> {
+fn env(section: &Section<'_, '_>, name: &CredentialName, preset: Option<&str>) -> Vec<String> {
     if section.has("env") {
-        return values(section.each("env", sandbox_variable));
+        return section.all("env", sandbox_variable);
     }
-    let preset = preset
-        .and_then(preset::named)
-        .map(|preset| preset.credentials.as_slice())
-        .unwrap_or_default();
-    let own = name.and_then(|name| sandbox_variable(name.as_str()).ok());
+    let preset = preset.and_then(preset::named);
+    let preset = preset.map_or(&[][..], |preset| &preset.credentials);
+    let own = sandbox_variable(name.as_str()).ok();
     match preset {
         [only] if !own.as_ref().is_some_and(|own| only.variables.contains(own)) => {
             only.variables.clone()
@@ -277,10 +234,8 @@ fn env(
 /// # Errors
 /// Returns a [`Hint`] if no login has such a name.
 pub(super) fn login_name(text: &str) -> Result<String, Hint> {
-    let name = CredentialName::new(text);
-    let hint = |why: String| Hint::new(why, "write for example `claude`");
-    name.map(|name| name.to_string())
-        .map_err(|malformed| hint(malformed.to_string()))
+    let name = CredentialName::new(text).map_err(remedy("write for example `claude`"))?;
+    Ok(name.to_string())
 }
 
 /// Checks the name of a preset.
@@ -289,102 +244,71 @@ pub(super) fn known_preset(text: &str) -> Result<String, Hint> {
         return Ok(text.to_owned());
     }
     if text.contains(',') {
-        let remedy = "name each by its own flag, as in `--preset github --preset npm`";
-        return Err(Hint::new("it is several names", remedy));
+        return refused!("it is several names";
+            "name each by its own flag, as in `--preset github --preset npm`");
     }
     if text.contains(['/', '.']) {
-        let remedy = "write a `[[credential]]` with its origins and places to a file, and name that: `--config FILE`";
-        return Err(Hint::new(
-            "presets are built in, and none is read from a file",
-            remedy,
-        ));
+        return refused!("presets are built in, and none is read from a file";
+            "write a `[[credential]]` with its origins and places to a file, and name that: \
+             `--config FILE`");
     }
-    let near = keys::nearest(text, preset::names());
-    let remedy = near.map_or_else(
-        || String::from("see `gateway presets`"),
-        |near| format!("did you mean `{near}`?"),
-    );
-    Err(Hint::new("no preset has that name", remedy))
+    let otherwise = || String::from("see `gateway presets`");
+    let remedy = keys::did_you_mean(text, preset::names(), otherwise);
+    refused!("no preset has that name"; "{remedy}")
 }
 
 pub(super) fn place(text: &str) -> Result<Place, Hint> {
-    let example = "write for example `header:authorization:Bearer`";
     match text.parse::<Place>() {
-        Ok(Place::Signature(_)) => Err(Hint::new(
-            "a credential that signs requests has no place in them",
-            "write `sign = \"sigv4\"` and no `places`",
-        )),
-        Ok(place) => Ok(place),
-        Err(malformed) => Err(Hint::new(malformed.to_string(), example)),
+        Ok(Place::Signature(_)) => {
+            refused!("a credential that signs requests has no place in them";
+                "write `sign = \"sigv4\"` and no `places`")
+        }
+        read => read.map_err(remedy("write for example `header:authorization:Bearer`")),
     }
-}
-
-fn taken(text: &str) -> Result<Taken, Hint> {
-    let example = "write for example `query:token`, `header:deploy-token` or `path:/hooks/*`";
-    text.parse()
-        .map_err(|malformed: crate::message::TakenMalformed| {
-            Hint::new(malformed.to_string(), example)
-        })
 }
 
 /// Checks the name of a cookie; `*` matches every cookie.
 fn cookie(text: &str) -> Result<String, Hint> {
     match format!("cookie:{text}").parse() {
         Ok(Place::Cookie(name)) => Ok(name),
-        _ => Err(Hint::new(
-            "it is no name of a cookie",
-            "write for example `JSESSIONID`, or `*` for every cookie",
-        )),
+        _ => refused!("it is no name of a cookie";
+            "write for example `JSESSIONID`, or `*` for every cookie"),
     }
 }
 
 pub(super) fn shape(text: &str) -> Result<String, Hint> {
-    let example = "write for example `ghp_[36 alnum]`";
-    Shape::parse(text)
-        .map(|_| text.to_owned())
-        .map_err(|malformed| Hint::new(malformed.to_string(), example))
+    Shape::parse(text).map_err(remedy("write for example `ghp_[36 alnum]`"))?;
+    Ok(text.to_owned())
 }
 
 fn method(text: &str) -> Result<Method, Hint> {
-    let hint = |why: String| Hint::new(why, "write for example `GET` or `POST`");
-    let method =
-        Method::from_bytes(text.as_bytes()).map_err(|_| hint(String::from("it is no method")))?;
-    crate::message::method::check(&method).map_err(|refused| hint(refused.to_string()))?;
+    let example = "write for example `GET` or `POST`";
+    let method = Method::from_bytes(text.as_bytes());
+    let method = method.map_err(|_| hint!("it is no method"; "{example}"))?;
+    crate::message::method::check(&method).map_err(remedy(example))?;
     Ok(method)
 }
 
 fn path(text: &str) -> Result<String, Hint> {
-    let target =
-        RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep).map_err(|malformed| {
-            Hint::new(
-                malformed.to_string(),
-                "write for example `/repos/owner/name`",
-            )
-        })?;
+    let target = RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep);
+    let target = target.map_err(remedy("write for example `/repos/owner/name`"))?;
     if target.query().is_some() {
-        return Err(Hint::new(
-            "a path has no query",
-            "write the path alone; policies judge the query",
-        ));
+        return refused!("a path has no query"; "write the path alone; policies judge the query");
     }
-    if target.path() != text {
-        return Err(Hint::new(
-            "it is not in the form that requests are judged in",
-            format!("write `{}`", target.path()),
-        ));
+    match target.path() {
+        path if path != text => {
+            refused!("it is not in the form that requests are judged in"; "write `{path}`")
+        }
+        _ => Ok(text.to_owned()),
     }
-    Ok(text.to_owned())
 }
 
 fn contradictions(section: &Section<'_, '_>, read: &Credential) {
     if read.signing.is_some() {
         if read.own_origins().is_empty() && !section.has("origins") {
-            let remedy = "add `origins = [\"https://api.example.com\"]`";
-            section.missing(
-                "origins",
-                "the recipe leaves them to you: the service's host is your own",
-                remedy,
-            );
+            require!(section, "origins";
+                "the recipe leaves them to you: the service's host is your own";
+                "add `origins = [\"https://api.example.com\"]`");
         }
         return;
     }
@@ -392,57 +316,34 @@ fn contradictions(section: &Section<'_, '_>, read: &Credential) {
         no_origins(section, read);
     }
     if read.preset.is_some() && read.known().is_none() {
-        let why = "the preset has several credentials, and neither the name nor `env` tells which this one is";
-        let remedy =
-            "name the variable that clients read it from in `env` (see `gateway presets NAME`)";
-        section.error(
-            "preset",
-            "the preset does not say which credential is meant",
-            Hint::new(why, remedy),
-        );
+        mistake!(section, "preset", "the preset does not say which credential is meant";
+            "the preset has several credentials, and neither the name nor `env` tells which this \
+             one is";
+            "name the variable that clients read it from in `env` (see `gateway presets NAME`)");
     }
     for key in ["origins", "places"] {
-        let empty = section
+        let list = section
             .value(key)
-            .and_then(|value| value.get_ref().as_array())
-            .is_some_and(|list| list.is_empty());
-        if empty {
-            section.error(
-                key,
-                format!("`{key}` is empty"),
-                Hint::new(
-                    "it could never be lent",
-                    "name at least one, or remove the key",
-                ),
-            );
+            .and_then(|value| value.get_ref().as_array());
+        if list.is_some_and(|list| list.is_empty()) {
+            mistake!(section, key, "`{key}` is empty"; "it could never be lent";
+                "name at least one, or remove the key");
         }
     }
     if read.when == When::Always && read.places_or_common().len() != 1 {
-        let why = "without a phantom, nothing says which of several places the client meant";
-        let remedy = "name exactly one place, such as `places = [\"header:authorization:Bearer\"]`";
-        section.error(
-            "inject",
-            "`inject = \"always\"` needs exactly one place",
-            Hint::new(why, remedy),
-        );
+        mistake!(section, "inject", "`inject = \"always\"` needs exactly one place";
+            "without a phantom, nothing says which of several places the client meant";
+            "name exactly one place, such as `places = [\"header:authorization:Bearer\"]`");
     }
     if read.when == When::Phantom && read.env.is_empty() && section.has("env") {
-        section.document.warn(
-            &section.span_of("env"),
-            "no variable holds the phantom",
-            Hint::new(
-                "the workload could never present it",
-                "name a variable, or write `inject = \"always\"`",
-            ),
-        );
+        warning!(section, "env", "no variable holds the phantom";
+            "the workload could never present it";
+            "name a variable, or write `inject = \"always\"`");
     }
     if read.allow_short {
-        let why = "a secret of fewer than eight bytes is found by chance and can be guessed";
-        section.document.warn(
-            &section.span_of("allow_short"),
-            "short secrets are taken",
-            Hint::new(why, "use a longer secret where the service allows it"),
-        );
+        warning!(section, "allow_short", "short secrets are taken";
+            "a secret of fewer than eight bytes is found by chance and can be guessed";
+            "use a longer secret where the service allows it");
     }
 }
 
@@ -450,27 +351,15 @@ fn no_origins(section: &Section<'_, '_>, read: &Credential) {
     match read.known() {
         // An unknown or ambiguous preset is reported as a mistake of its own.
         None if section.has("preset") => {}
-        None => {
-            let remedy = "add `origins = [\"https://api.example.com\"]`, or `preset = \"NAME\"` (see `gateway presets`)";
-            section.missing(
-                "origins",
-                "a secret goes only where its credential says",
-                remedy,
-            );
-        }
+        None => require!(section, "origins"; "a secret goes only where its credential says";
+            "add `origins = [\"https://api.example.com\"]`, or `preset = \"NAME\"` \
+             (see `gateway presets`)"),
         Some(known) if known.origins.is_empty() => {
             let example = known.your_host.as_deref().unwrap_or("registry.example.com");
-            let remedy = format!("add `origins`, such as `[\"https://{example}\"]`");
-            section.missing(
-                "origins",
-                "the preset leaves them to you: the service's host is your own",
-                &remedy,
-            );
+            require!(section, "origins";
+                "the preset leaves them to you: the service's host is your own";
+                "add `origins`, such as `[\"https://{example}\"]`");
         }
         Some(_) => {}
     }
-}
-
-fn values<T>(list: Vec<Spanned<T>>) -> Vec<T> {
-    list.into_iter().map(Spanned::into_inner).collect()
 }

@@ -2,9 +2,46 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
+use crate::files::Unfit;
 use crate::policy::Problems;
+
+/// Why a value is not accepted, and what to write instead.
+macro_rules! hint {
+    ($why:literal; $remedy:literal) => {
+        $crate::config::Hint::new(format!($why), format!($remedy))
+    };
+}
+
+/// Refuses a value: [`hint!`] as an error.
+macro_rules! refused {
+    ($($hint:literal);*) => {
+        Err(hint!($($hint); *))
+    };
+}
+
+/// Records an error at a place: what is wrong, why, and what to write instead.
+macro_rules! mistake {
+    ($here:expr, $place:expr, $what:literal; $($hint:literal);*) => {
+        $here.error($place, format!($what), hint!($($hint); *))
+    };
+}
+
+/// Records that a section lacks a key, if it does: why it needs one, and what to add.
+macro_rules! require {
+    ($section:expr, $key:expr; $($hint:literal);*) => {
+        $section.require($key, hint!($($hint); *))
+    };
+}
+
+/// Records a warning, as [`mistake!`] does an error.
+macro_rules! warning {
+    ($here:expr, $place:expr, $what:literal; $($hint:literal);*) => {
+        $here.warn($place, format!($what), hint!($($hint); *))
+    };
+}
 
 /// Whether a finding stops the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +98,16 @@ impl Hint {
             remedy: remedy.into(),
         }
     }
+
+    /// Why a file cannot be read.
+    pub(super) fn of(unfit: &Unfit, path: &Path) -> Self {
+        Self::new(unfit.to_string(), unfit.remedy(path))
+    }
+}
+
+/// What a refused value becomes whose error says why, and which has this remedy.
+pub(super) fn remedy<E: fmt::Display>(remedy: &str) -> impl Fn(E) -> Hint {
+    move |error| Hint::new(error.to_string(), remedy)
 }
 
 impl From<Problems> for Hint {

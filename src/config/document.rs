@@ -105,10 +105,8 @@ impl<'t> Document<'t> {
 
 /// Returns why a literal secret is refused.
 pub(super) fn literal_hint() -> Hint {
-    Hint::new(
-        "the configuration holds references to secrets, never secrets: files are copied, committed and shown",
-        "store it (`gateway secret set NAME`), write `from = \"keyring:gateway/NAME\"`, and rotate this one",
-    )
+    hint!("the configuration holds references to secrets, never secrets: files are copied, committed and shown";
+        "store it (`gateway secret set NAME`), write `from = \"keyring:gateway/NAME\"`, and rotate this one")
 }
 
 /// Resolves a path relative to `directory`; `~/` is the user's home.
@@ -118,28 +116,19 @@ pub(super) fn resolve_path(
     home: Option<&Path>,
 ) -> Result<PathBuf, Hint> {
     if text.is_empty() || text.contains('\0') {
-        return Err(Hint::new(
-            "a path has at least one character and no NUL",
-            "write a path",
-        ));
+        return refused!("a path has at least one character and no NUL"; "write a path");
     }
     if let Some(rest) = text
         .strip_prefix("~/")
         .or_else(|| (text == "~").then_some(""))
     {
-        let home = home.ok_or_else(|| {
-            Hint::new(
-                "HOME is not set, so `~` has no meaning",
-                "write the whole path",
-            )
-        })?;
+        let home = home.ok_or_else(
+            || hint!("HOME is not set, so `~` has no meaning"; "write the whole path"),
+        )?;
         return Ok(home.join(rest));
     }
     if text.starts_with('~') {
-        return Err(Hint::new(
-            "`~user` is not looked up",
-            "write the whole path",
-        ));
+        return refused!("`~user` is not looked up"; "write the whole path");
     }
     Ok(directory.join(text))
 }

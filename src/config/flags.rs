@@ -1,7 +1,7 @@
 //! Turns flags into the same [`Config`] as a file, so that the simple case needs no file.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -12,14 +12,15 @@ use crate::names::CredentialName;
 use crate::policy::Source;
 
 use super::bind;
-use super::credential::Credential;
-use super::diagnostic::{Diagnostic, Hint, Position, Severity};
+use super::credential::{Credential, known_preset, login_name};
+use super::diagnostic::{Diagnostic, Hint, Position, Severity, remedy};
 use super::document::{literal_hint, resolve_path};
 use super::listener::Listener;
 use super::literal::{looks_secret, shown};
 use super::network;
 use super::origin::Origin;
 use super::reference::{self, variables};
+use super::section::characters;
 use super::signing::SigningCredential;
 use super::sigv4;
 use super::variable::sandbox_variable;
@@ -119,9 +120,10 @@ pub struct SandboxFlags {
     pub user: Option<String>,
 }
 
-/// Collects what is wrong with the flags.
+/// Reads the values of flags, and collects what is wrong with them.
 struct Line {
     directory: PathBuf,
+    home: Option<PathBuf>,
     found: Vec<Diagnostic>,
 }
 
@@ -152,18 +154,17 @@ impl Flags {
         known: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Config, ConfigError> {
         let mut mistakes = Vec::new();
-        let none = || {
-            Ok(Config {
-                home: state::home(),
-                ..Config::default()
-            })
+        let none = Config {
+            home: state::home(),
+            ..Config::default()
         };
-        let mut config = read.unwrap_or_else(none).unwrap_or_else(|refused| {
+        let mut config = read.unwrap_or(Ok(none)).unwrap_or_else(|refused| {
             mistakes = refused.mistakes;
             Config::default()
         });
         let mut line = Line {
             directory: std::path::absolute(".").unwrap_or_else(|_| PathBuf::from("/")),
+            home: config.home.clone(),
             found: Vec::new(),
         };
         mistakes.append(&mut config.unusable);
@@ -178,10 +179,7 @@ impl Flags {
         sandbox.add_to(&mut config, &mut line);
         mistakes.append(&mut line.found);
         config.warnings.extend(validate::permits_nothing(&config));
-        if mistakes
-            .iter()
-            .any(|mistake| mistake.severity != Severity::Warning)
-        {
+        if mistakes.iter().any(|one| one.severity != Severity::Warning) {
             return Err(ConfigError { mistakes });
         }
         Ok(config)
@@ -195,10 +193,9 @@ impl Flags {
     ) {
         let configured = config.credentials.len();
         for text in &self.secrets {
-            let read = secret(text, &line.directory, config.home.as_deref(), known);
-            let Some((credential, allowed)) =
-                line.take("--secret", "the flag cannot be read", read)
-            else {
+            let read = line.secret(text, known);
+            let read = line.take("--secret", "the flag cannot be read", read);
+            let Some((credential, allowed)) = read else {
                 continue;
             };
             config.allow.extend(allowed);
@@ -216,146 +213,169 @@ impl Flags {
             credential.by_flag = true;
         }
         for (_, what, hint) in bind::mistakes(&config.credentials, &config.logins) {
-            line.refuse("--secret", what, hint);
+            line.error("--secret", what, hint);
         }
         if self.aws.is_none() && !self.buckets.is_empty() {
-            let hint = Hint::new(
-                "it is about the credentials that `--aws` names",
-                "add `--aws`, or write `buckets` to the credential in the file",
-            );
-            line.refuse("--bucket", String::from("`--bucket` needs `--aws`"), hint);
+            mistake!(line, "--bucket", "`--bucket` needs `--aws`";
+                "it is about the credentials that `--aws` names";
+                "add `--aws`, or write `buckets` to the credential in the file");
         }
-        for text in &self.presets {
-            let read = super::credential::known_preset(text);
-            config.presets.extend(line.value("--preset", text, read));
-        }
+        let presets = line.each("--preset", &self.presets, known_preset);
+        config.presets.extend(presets);
         config.presets.sort();
         config.presets.dedup();
-        for text in &self.logins {
-            let read = super::credential::login_name(text);
-            config
-                .named_logins
-                .extend(line.value("--login", text, read));
-        }
+        let logins = line.each("--login", &self.logins, login_name);
+        config.named_logins.extend(logins);
         config.named_logins.sort();
         config.named_logins.dedup();
     }
 
     fn reach(&self, config: &mut Config, line: &mut Line) {
-        for text in &self.allow {
-            if let Some(origin) = line.value("--allow", text, network::allowed(text)) {
-                if network::has_path(text) {
-                    config.warnings.push(path_is_left_out(&origin));
-                }
-                let (host, port) = (origin.hosts.clone(), origin.port);
-                config.allow.push(Allowed { host, port });
-                if origin.scheme == Scheme::Http {
-                    clear_text(config, origin);
-                }
+        let read = |text: &str| Ok((network::allowed(text)?, network::has_path(text)));
+        for (origin, has_path) in line.each("--allow", &self.allow, read) {
+            if has_path {
+                config.warnings.push(path_is_left_out(&origin));
+            }
+            let (host, port) = (origin.hosts.clone(), origin.port);
+            config.allow.push(Allowed { host, port });
+            if origin.scheme == Scheme::Http {
+                clear_text(config, origin);
             }
         }
-        for text in &self.policies {
-            let path = resolve_path(text, &line.directory, config.home.as_deref());
-            let read = path.and_then(|path| {
-                Source::read(&path)?;
-                Ok(path)
-            });
-            let file = line.value("--policy", text, read);
-            config.policy.files.extend(file);
-        }
-        if let Some(text) = &self.audit {
-            let path = resolve_path(text, &line.directory, config.home.as_deref());
-            config.audit.path = line
-                .value("--audit", text, path)
-                .or(config.audit.path.take());
-        }
+        let (directory, home) = (line.directory.clone(), line.home.clone());
+        let read = |text: &str| {
+            let path = resolve_path(text, &directory, home.as_deref())?;
+            Source::read(&path)?;
+            Ok(path)
+        };
+        let files = line.each("--policy", &self.policies, read);
+        config.policy.files.extend(files);
+        let audit = line.paths("--audit", self.audit.as_slice());
+        config.audit.path = audit.into_iter().next().or(config.audit.path.take());
     }
 }
 
 impl SandboxFlags {
     fn add_to(&self, config: &mut Config, line: &mut Line) {
-        for text in &self.groups {
-            if let Some(name) = line.value("--group", text, super::listener::name(text)) {
-                config.groups.push(name.as_str().to_owned());
-            }
-        }
-        let home = config.home.clone();
-        for (flag, texts, list) in [
-            ("--see", &self.see, &mut config.sandbox.see),
-            ("--hide", &self.hide, &mut config.sandbox.hide),
-            ("--write", &self.write, &mut config.sandbox.write),
-        ] {
-            for text in texts {
-                let path = resolve_path(text, &line.directory, home.as_deref());
-                list.extend(line.value(flag, text, path));
-            }
-        }
-        for text in &self.see_home {
-            let read = sandbox::of_home(text);
-            config
-                .sandbox
-                .see_home
-                .extend(line.value("--see-home", text, read));
-        }
-        for text in &self.pass_env {
-            config
-                .sandbox
-                .pass_env
-                .extend(line.value("--pass-env", text, variables(text)));
-        }
-        if let Some(text) = &self.dns {
-            let read = line.value("--dns", text, sandbox::SandboxDns::read(text));
-            config.sandbox.dns = read.unwrap_or(config.sandbox.dns);
-        }
-        for text in &self.publish {
-            let read = line.value("--publish", text, port::published(text));
-            config.sandbox.publish.extend(read);
-        }
-        for text in &self.host_port {
-            let read = line.value("--host-port", text, port::host_port(text));
-            config.sandbox.host_port.extend(read);
-        }
-        if let Some(user) = &self.user {
-            let fits = !user.is_empty()
-                && user.len() <= 64
-                && user
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte));
-            let read = if fits {
-                Ok(user.clone())
-            } else {
-                Err(Hint::new(
-                    "it is no user's name or number",
-                    "write for example `nobody` or `1000:1000`",
-                ))
-            };
-            config.sandbox.user = line.value("--user", user, read);
-        }
+        let group = |text: &str| Ok(super::listener::name(text)?.as_str().to_owned());
+        config
+            .groups
+            .extend(line.each("--group", &self.groups, group));
+        let own = &mut config.sandbox;
+        own.see.extend(line.paths("--see", &self.see));
+        own.hide.extend(line.paths("--hide", &self.hide));
+        own.write.extend(line.paths("--write", &self.write));
+        own.see_home
+            .extend(line.each("--see-home", &self.see_home, sandbox::of_home));
+        own.pass_env
+            .extend(line.each("--pass-env", &self.pass_env, variables));
+        let dns = line.each("--dns", self.dns.as_slice(), sandbox::SandboxDns::read);
+        own.dns = dns.first().copied().unwrap_or(own.dns);
+        own.publish
+            .extend(line.each("--publish", &self.publish, port::published));
+        own.host_port
+            .extend(line.each("--host-port", &self.host_port, port::host_port));
+        let users = line.each("--user", self.user.as_slice(), |text| {
+            let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte);
+            characters(text, 64, fits).ok_or_else(|| {
+                hint!("it is no user's name or number"; "write for example `nobody` or `1000:1000`")
+            })
+        });
+        own.user = users.into_iter().next().or(own.user.take());
         for (what, hint) in validate::sandbox_contradictions(config) {
-            line.refuse("command line", what, hint);
+            line.error("command line", what, hint);
         }
     }
 }
 
 impl Line {
-    fn refuse(&mut self, flag: &str, what: String, hint: Hint) {
+    fn error(&mut self, flag: &str, what: impl Into<String>, hint: Hint) {
         self.found.push(Diagnostic {
             position: Position::whole(&Arc::from(flag)),
             severity: Severity::Error,
-            what,
+            what: what.into(),
             why: hint.why,
             remedy: hint.remedy,
         });
     }
 
     fn take<T>(&mut self, flag: &str, what: &str, read: Result<T, Hint>) -> Option<T> {
-        read.map_err(|hint| self.refuse(flag, what.to_owned(), hint))
-            .ok()
+        read.map_err(|hint| self.error(flag, what, hint)).ok()
     }
 
     fn value<T>(&mut self, flag: &str, text: &str, read: Result<T, Hint>) -> Option<T> {
         let what = format!("the value is {}", shown(text));
         self.take(flag, &what, read)
+    }
+
+    /// Returns the values of a flag that `read` takes.
+    fn each<T>(
+        &mut self,
+        flag: &str,
+        texts: &[String],
+        read: impl Fn(&str) -> Result<T, Hint>,
+    ) -> Vec<T> {
+        let values = texts.iter();
+        let values = values.filter_map(|text| self.value(flag, text, read(text)));
+        values.collect()
+    }
+
+    fn paths(&mut self, flag: &str, texts: &[String]) -> Vec<PathBuf> {
+        let (directory, home) = (self.directory.clone(), self.home.clone());
+        let read = |text: &str| resolve_path(text, &directory, home.as_deref());
+        self.each(flag, texts, read)
+    }
+
+    /// Reads `NAME[@HOST[:PORT]][=REFERENCE]`. Returns the credential and the hosts that it makes
+    /// the session allow.
+    fn secret(
+        &self,
+        text: &str,
+        known: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(Credential, Option<Allowed>), Hint> {
+        let (bound, kept) = match text.split_once('=') {
+            Some((bound, kept)) => (bound, Some(kept)),
+            None => (text, None),
+        };
+        let (name, host) = match bound.split_once('@') {
+            Some((name, host)) => (name, Some(host)),
+            None => (bound, None),
+        };
+        if looks_secret(name) {
+            return Err(literal_hint());
+        }
+        let example =
+            "write for example `GITHUB_TOKEN@api.github.com`, or `NAME@HOST=keyring:gateway/NAME`";
+        let variable = sandbox_variable(name).map_err(|hint| Hint::new(hint.why, example))?;
+        let own_name = CredentialName::new(name).map_err(remedy(example))?;
+        let from = match kept {
+            Some(text) => {
+                let resolve =
+                    |path: &str| resolve_path(path, &self.directory, self.home.as_deref());
+                let read = reference::parse(text, resolve)?;
+                read.check()?;
+                read
+            }
+            None => SecretRef::env(variable.clone()),
+        };
+        let mut credential = Credential::named(own_name, from);
+        credential.env = vec![variable];
+        credential.preset = known(name);
+        let Some(host) = host else {
+            let known = credential.known();
+            if known.is_none_or(|known| known.origins.is_empty()) {
+                return refused!("no preset knows that variable and its host, so nothing says where its secret may go";
+                    "write `{name}@HOST`");
+            }
+            return Ok((credential, None));
+        };
+        let (host, port) = network::host_and_port(host, Scheme::Https.default_port())?;
+        credential.origins.push(OriginPattern {
+            scheme: Scheme::Https,
+            hosts: host.clone(),
+            port,
+        });
+        Ok((credential, Some(Allowed { host, port })))
     }
 }
 
@@ -384,22 +404,13 @@ fn clear_text(config: &mut Config, origin: OriginPattern) {
 fn aws(profile: &str) -> Result<Credential, Hint> {
     if profile.is_empty() {
         return Credential::aws().ok_or_else(|| {
-            Hint::new(
-                "`AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` are not both set",
-                "set them, or name a profile of the AWS CLI: `--aws=PROFILE`",
-            )
+            hint!("`AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` are not both set";
+                "set them, or name a profile of the AWS CLI: `--aws=PROFILE`")
         });
     }
-    let fits = profile.len() <= 128
-        && !profile.starts_with('-')
-        && profile
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"._-@+/:".contains(&byte));
-    if !fits {
-        return Err(Hint::new(
-            "it is no name of a profile",
-            "write for example `--aws=dev`",
-        ));
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@+/:".contains(&byte);
+    if profile.starts_with('-') || characters(profile, 128, fits).is_none() {
+        return refused!("it is no name of a profile"; "write for example `--aws=dev`");
     }
     let program = std::env::var_os("PATH")
         .iter()
@@ -409,20 +420,12 @@ fn aws(profile: &str) -> Result<Credential, Hint> {
     let program = program
         .and_then(|path| path.to_str().map(str::to_owned))
         .ok_or_else(|| {
-            Hint::new(
-                "a profile's credentials are printed by the AWS CLI, and there is no program `aws` in PATH",
-                "install it, or set the credentials as variables and write `--aws`",
-            )
+            hint!("a profile's credentials are printed by the AWS CLI, and there is no program `aws` in PATH";
+                "install it, or set the credentials as variables and write `--aws`")
         })?;
-    let arguments = [
-        "configure",
-        "export-credentials",
-        "--profile",
-        profile,
-        "--format",
-        "process",
-    ];
-    let from = SecretRef::command(program, arguments.map(str::to_owned).to_vec(), None);
+    let arguments = format!("configure export-credentials --profile {profile} --format process");
+    let arguments = arguments.split(' ').map(str::to_owned).collect();
+    let from = SecretRef::command(program, arguments, None);
     from.check()?;
     Ok(Credential::aws_from(&from))
 }
@@ -447,61 +450,6 @@ fn pinned(credential: Credential, buckets: &[String]) -> Result<Credential, Hint
         }),
         ..credential
     })
-}
-
-/// Reads `NAME[@HOST[:PORT]][=REFERENCE]`. Returns the credential and the hosts that it makes the
-/// session allow.
-fn secret(
-    text: &str,
-    directory: &Path,
-    home: Option<&Path>,
-    known: &dyn Fn(&str) -> Option<String>,
-) -> Result<(Credential, Option<Allowed>), Hint> {
-    let (bound, kept) = match text.split_once('=') {
-        Some((bound, kept)) => (bound, Some(kept)),
-        None => (text, None),
-    };
-    let (name, host) = match bound.split_once('@') {
-        Some((name, host)) => (name, Some(host)),
-        None => (bound, None),
-    };
-    if looks_secret(name) {
-        return Err(literal_hint());
-    }
-    let example =
-        "write for example `GITHUB_TOKEN@api.github.com`, or `NAME@HOST=keyring:gateway/NAME`";
-    let name_hint = |why: String| Hint::new(why, example);
-    let variable_name = sandbox_variable(name).map_err(|hint| name_hint(hint.why))?;
-    let credential_name =
-        CredentialName::new(name).map_err(|malformed| name_hint(malformed.to_string()))?;
-    let from = match kept {
-        Some(text) => {
-            let read = reference::parse(text, |path| resolve_path(path, directory, home))?;
-            read.check()?;
-            read
-        }
-        None => SecretRef::env(variable_name.clone()),
-    };
-    let mut credential = Credential::named(credential_name, from);
-    credential.env = vec![variable_name];
-    credential.preset = known(name);
-    let Some(host) = host else {
-        let known = credential.known();
-        if known.is_none_or(|known| known.origins.is_empty()) {
-            return Err(Hint::new(
-                "no preset knows that variable and its host, so nothing says where its secret may go",
-                format!("write `{name}@HOST`"),
-            ));
-        }
-        return Ok((credential, None));
-    };
-    let (host, port) = network::host_and_port(host, Scheme::Https.default_port())?;
-    credential.origins.push(OriginPattern {
-        scheme: Scheme::Https,
-        hosts: host.clone(),
-        port,
-    });
-    Ok((credential, Some(Allowed { host, port })))
 }
 
 #[cfg(test)]

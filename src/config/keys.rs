@@ -14,6 +14,8 @@ pub struct ConfigKey {
     pub default: &'static str,
     /// Whether a reload applies a changed value. Where it does not, a reload with one is refused.
     pub reloads: bool,
+    /// Whether it may stand in a project's own file.
+    pub project: bool,
 }
 
 /// One section of the configuration file.
@@ -58,360 +60,264 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate)
 }
 
+/// Says what to write instead of an unknown word: the `near` one, the section that it belongs to,
+/// or one of those that there are.
+pub(super) fn instead(
+    word: &str,
+    near: Option<String>,
+    (what, all): (&str, Vec<String>),
+) -> String {
+    match (near, KEYS.iter().find(|key| key.name == word)) {
+        (Some(near), _) => format!("did you mean {near}?"),
+        (None, Some(key)) => format!("`{word}` belongs to {}", heading(key.section)),
+        (None, None) => format!("remove it; the {what} are {}", all.join(", ")),
+    }
+}
+
 const MAX_WORD: usize = 64;
 
-const fn key(
-    section: &'static str,
-    name: &'static str,
-    takes: &'static str,
-    default: &'static str,
-) -> ConfigKey {
-    ConfigKey {
-        section,
-        name,
-        takes,
-        default,
-        reloads: true,
+/// Says which name was probably meant, or else what `otherwise` says.
+pub(super) fn did_you_mean<'a>(
+    word: &str,
+    names: impl Iterator<Item = &'a str>,
+    otherwise: impl FnOnce() -> String,
+) -> String {
+    nearest(word, names).map_or_else(otherwise, |near| format!("did you mean `{near}`?"))
+}
+
+impl ConfigKey {
+    const fn new(
+        section: &'static str,
+        name: &'static str,
+        takes: &'static str,
+        default: &'static str,
+    ) -> Self {
+        Self {
+            section,
+            name,
+            takes,
+            default,
+            reloads: true,
+            project: false,
+        }
+    }
+
+    /// A key that only a new start applies.
+    const fn fixed(mut self) -> Self {
+        self.reloads = false;
+        self
+    }
+
+    /// A key whose text shows all that it does, so that it may stand in a project's file.
+    const fn project(mut self) -> Self {
+        self.project = true;
+        self
     }
 }
 
-/// A key that only a new start applies.
-const fn fixed(
-    section: &'static str,
-    name: &'static str,
-    takes: &'static str,
-    default: &'static str,
-) -> ConfigKey {
-    ConfigKey {
-        reloads: false,
-        ..key(section, name, takes, default)
-    }
+/// The sections: `once NAME`, or `many NAME` where it is written `[[NAME]]`.
+macro_rules! sections {
+    ($($times:ident $name:ident),*) => {
+        /// Every section of the file.
+        pub const SECTIONS: &[ConfigSection] = &[$(ConfigSection {
+            name: stringify!($name),
+            repeats: matches!(stringify!($times).as_bytes(), b"many"),
+        }),*];
+    };
 }
 
-const fn section(name: &'static str) -> ConfigSection {
-    ConfigSection {
-        name,
-        repeats: false,
-    }
+/// The keys by section: `name: what it takes, its default` and its marks.
+macro_rules! keys {
+    ($([$section:literal]
+        $($name:ident: $takes:literal, $default:literal $($mark:ident)*;)*
+    )*) => {
+        /// Every key of the file.
+        pub const KEYS: &[ConfigKey] = &[$($(
+            ConfigKey::new($section, stringify!($name), $takes, $default)$(.$mark())*
+        ),*),*];
+    };
 }
 
-const fn sections(name: &'static str) -> ConfigSection {
-    ConfigSection {
-        name,
-        repeats: true,
-    }
+sections! {
+    once ca, once state, once audit, many export, once policy, once runtime, once resolver,
+    many listener, many credential, many login, many origin, many fact, once vault, once sandbox,
+    once limits, once control, once phantoms
 }
 
-/// Every section of the file.
-pub const SECTIONS: &[ConfigSection] = &[
-    section("ca"),
-    section("state"),
-    section("audit"),
-    sections("export"),
-    section("policy"),
-    section("runtime"),
-    section("resolver"),
-    sections("listener"),
-    sections("credential"),
-    sections("login"),
-    sections("origin"),
-    sections("fact"),
-    section("vault"),
-    section("sandbox"),
-    section("limits"),
-    section("control"),
-    section("phantoms"),
-];
-
-/// Every key of the file.
-pub const KEYS: &[ConfigKey] = &[
-    key("ca", "certificate", "path", "not written"),
-    key("ca", "lifetime", "duration", "24h"),
-    key("ca", "idle", "duration", "never"),
-    fixed("state", "path", "path", "the state directory of the user"),
-    fixed(
-        "state",
-        "key",
-        "reference",
-        "in the key ring, else in a file beside the state",
-    ),
-    fixed("audit", "path", "path", "the state directory of the user"),
-    key("audit", "sync", "`batch` or `always`", "batch"),
-    key("audit", "rotate", "size", "256MiB"),
-    key("audit", "session_burst", "size", "256MiB"),
-    key("audit", "session_rate", "size a second", "256KiB"),
-    key(
-        "policy",
-        "files",
-        "list of paths, `*` in the last part",
-        "none: everything is denied",
-    ),
-    key("policy", "rules", "Cedar policies", "none"),
-    key("policy", "allow", "list of hosts", "none"),
-    key("policy", "presets", "list of names", "none"),
-    key("policy", "logins", "list of names", "none"),
-    fixed("runtime", "threads", "number", "1"),
-    key(
-        "resolver",
-        "servers",
-        "list of addresses",
-        "those of the system",
-    ),
-    key("resolver", "hosts_file", "true or false", "true"),
-    key("resolver", "stale", "duration", "24h"),
-    key("listener", "kind", "`proxy` or `tls`", "required"),
-    key("listener", "address", "address and port", "required"),
-    key("listener", "session", "name", "default"),
-    key("listener", "groups", "list of names", "none"),
-    key("listener", "port", "number", "443"),
-    key("listener", "authentication", "table", "none"),
-    key("listener", "any_user", "true or false", "false"),
-    key("listener.authentication", "user", "text", "required"),
-    key(
-        "listener.authentication",
-        "password",
-        "reference",
-        "required",
-    ),
-    key("credential", "name", "name", "required"),
-    key("credential", "from", "reference", "`env:` and the name"),
-    key("credential.from", "command", "list of texts", "required"),
-    key("credential.from", "ttl", "duration", "5m"),
-    key("credential", "preset", "name", "none"),
-    key(
-        "credential",
-        "origins",
-        "list of origins",
-        "those of the preset",
-    ),
-    key(
-        "credential",
-        "places",
-        "list of places",
-        "those of the preset, else the common ones",
-    ),
-    key(
-        "credential",
-        "env",
-        "list of variables",
-        "the name, else those of the preset",
-    ),
-    key(
-        "credential",
-        "shape",
-        "shape of the phantom",
-        "that of the preset, else of the secret",
-    ),
-    key("credential", "inject", "`phantom` or `always`", "phantom"),
-    key(
-        "credential",
-        "foreign_credential",
-        "`refuse` or `strip`",
-        "refuse",
-    ),
-    key(
-        "credential",
-        "takes",
-        "list of places",
-        "those of the preset",
-    ),
-    key("credential", "cookies", "list of names", "none"),
-    key("credential", "methods", "list of methods", "all"),
-    key("credential", "path", "path prefix", "/"),
-    key("credential", "allow_short", "true or false", "false"),
-    key(
-        "credential",
-        "sign",
-        "`sigv4`, or a recipe",
-        "it is put in, not signed with",
-    ),
-    key(
-        "credential",
-        "parts",
-        "table of references",
-        "the usual variables",
-    ),
-    key("credential", "endpoints", "list of tables", "those of AWS"),
-    key("credential", "unsigned", "list of origins", "none"),
-    key("credential", "partitions", "list of names", "aws"),
-    key("credential", "regions", "list of names", "all"),
-    key("credential", "services", "list of names", "all"),
-    key(
-        "credential",
-        "accounts",
-        "list of numbers in quotes, or `*`",
-        "all; of S3 the key's own",
-    ),
-    key(
-        "credential",
-        "buckets",
-        "list of names, with a prefix or none",
-        "all",
-    ),
-    key(
-        "credential",
-        "actions",
-        "list of actions",
-        "all but those that return credentials",
-    ),
-    key(
-        "credential",
-        "credential_actions",
-        "list of actions",
-        "none",
-    ),
-    key("credential.endpoints", "origin", "origin", "required"),
-    key("credential.endpoints", "service", "name", "required"),
-    key("credential.endpoints", "region", "name", "required"),
-    key(
-        "credential.endpoints",
-        "exact_paths",
-        "true or false",
-        "false",
-    ),
-    key("login", "name", "name", "required"),
-    key(
-        "login",
-        "grant",
-        "`refresh`, `client_credentials`, `jwt_bearer`, `service_account` or `github_app`",
-        "refresh",
-    ),
-    key("login", "token_url", "URL", "that of GitHub, or in `file`"),
-    key("login", "client_id", "text", "none"),
-    key("login", "client_secret", "reference", "none"),
-    key("login", "client_auth", "`basic` or `post`", "basic"),
-    key("login", "key", "reference", "none"),
-    key("login", "algorithm", "`RS256` or `ES256`", "RS256"),
-    key("login", "key_id", "text", "none"),
-    key("login", "issuer", "text", "none"),
-    key("login", "subject", "text", "the issuer"),
-    key("login", "audience", "text", "the token URL"),
-    key("login", "installation", "number in quotes", "none"),
-    key("login", "file", "path", "none"),
-    key("login", "scopes", "list of texts", "those of the issuer"),
-    key("login", "device_url", "URL", "none"),
-    key("login", "authorize_url", "URL", "none"),
-    key("login", "revocation_url", "URL", "none"),
-    key("login", "origins", "list of origins", "none"),
-    key("login", "places", "list of places", "those of its tokens"),
-    key(
-        "login",
-        "env",
-        "list of variables",
-        "the name, if it is one",
-    ),
-    key("login", "shape", "shape of the phantom", "`[40 alnum]`"),
-    key("origin", "match", "origin, or `*`", "required"),
-    key("origin", "roots", "list of paths", "none"),
-    key("origin", "replace_system_roots", "true or false", "false"),
-    key("origin", "client_certificate", "path", "none"),
-    key("origin", "client_key", "reference", "none"),
-    key("origin", "addresses", "list of networks", "none"),
-    key("origin", "connect", "address and port", "DNS"),
-    key(
-        "origin",
-        "via",
-        "proxy as `http://HOST:PORT`, or `direct`",
-        "that of `*`, else none",
-    ),
-    key("origin", "via_auth", "reference", "none"),
-    key("origin", "http", "`auto`, `1.1` or `2`", "auto"),
-    key("origin", "encoded_slash", "true or false", "false"),
-    key("origin", "underscores", "true or false", "false"),
-    key("origin", "token_answers", "`replace` or `pass`", "replace"),
-    key("origin", "cleartext", "true or false", "false"),
-    key("fact", "name", "name", "required"),
-    key(
-        "fact",
-        "type",
-        "`Long`, `String`, `Bool` or `Set<String>`",
-        "required",
-    ),
-    key("fact", "origins", "list of origins", "required"),
-    key(
-        "fact",
-        "json",
-        "JSON Pointer",
-        "`json` or `form` is required",
-    ),
-    key(
-        "fact",
-        "form",
-        "name in a form",
-        "`json` or `form` is required",
-    ),
-    key("vault", "addresses", "list of origins", "required"),
-    key("vault", "roots", "list of paths", "those of the system"),
-    key("vault", "namespace", "path", "none"),
-    key(
-        "vault",
-        "login",
-        "`token`, `approle`, `jwt`, `kubernetes` or `cert`",
-        "required",
-    ),
-    key("vault", "mount", "path", "the name of the login"),
-    key("vault", "token", "reference", "none"),
-    key("vault", "role", "name", "none"),
-    key("vault", "role_id", "text", "none"),
-    key("vault", "secret_id", "reference", "none"),
-    key("vault", "jwt", "reference", "none"),
-    key("vault", "token_file", "path", "that of the service account"),
-    key("vault", "client_certificate", "path", "none"),
-    key("vault", "client_key", "reference", "none"),
-    key("vault", "ttl", "duration", "5m"),
-    key("vault", "max_stale", "duration", "1h"),
-    fixed("sandbox", "see", "list of paths", "none"),
-    fixed("sandbox", "see_home", "list of sets and paths", "none"),
-    fixed("sandbox", "hide", "list of paths", "none"),
-    fixed("sandbox", "pass_env", "list of variables", "none"),
-    fixed("sandbox", "allow_userns", "true or false", "false"),
-    fixed("sandbox", "guard_tools", "true or false", "false"),
-    fixed("sandbox", "write", "list of paths", "none"),
-    fixed("sandbox", "memory_files", "size", "half of the memory"),
-    fixed("sandbox", "processes", "number", "4096"),
-    fixed("sandbox", "dns", "`explain` or `strict`", "explain"),
-    fixed(
-        "sandbox",
-        "publish",
-        "list of `[HOST:]PORT[:INSIDE]`",
-        "none",
-    ),
-    fixed("sandbox", "host_port", "list of ports", "none"),
-    key("limits", "connections_per_session", "number", "1024"),
-    key("limits", "connections", "number", "10000"),
-    key("limits", "exchanges_per_session", "number", "1024"),
-    key("limits", "head_timeout", "duration", "10s"),
-    key("limits", "handshake_timeout", "duration", "10s"),
-    key("limits", "connect_timeout", "duration", "10s"),
-    key("limits", "idle_timeout", "duration", "60s"),
-    key("limits", "progress_timeout", "duration", "900s"),
-    key("limits", "drain_timeout", "duration", "30s"),
-    key("limits", "streams_per_connection", "number", "128"),
-    key("limits", "cached_certificates", "number", "1024"),
-    key("limits", "max_buffered_request", "size", "16MiB"),
-    key("limits", "max_buffered_total", "size", "64MiB"),
-    key("limits", "max_decoder_memory", "size", "128MiB"),
-    fixed("control", "path", "path", "in the runtime directory"),
-    key(
-        "control",
-        "policy",
-        "path",
-        "none: the own user and root may all",
-    ),
-    fixed("control", "metrics_address", "address and port", "none"),
-    key("export", "url", "URL", "required"),
-    key("export", "format", "`otlp` or `ocsf`", "`otlp`"),
-    key("export", "signals", "list of `logs`, `traces`", "both"),
-    key("export", "token", "reference", "none"),
-    key(
-        "export",
-        "token_field",
-        "name of a field",
-        "`authorization: Bearer`",
-    ),
-    key("export", "roots", "list of paths", "those of the system"),
-    key("phantoms", "env_file", "path", "not written"),
-];
+keys! {
+    ["ca"]
+        certificate: "path", "not written";
+        lifetime: "duration", "24h";
+        idle: "duration", "never";
+    ["state"]
+        path: "path", "the state directory of the user" fixed;
+        key: "reference", "in the key ring, else in a file beside the state" fixed;
+    ["audit"]
+        path: "path", "the state directory of the user" fixed;
+        sync: "`batch` or `always`", "batch";
+        rotate: "size", "256MiB";
+        session_burst: "size", "256MiB";
+        session_rate: "size a second", "256KiB";
+    ["policy"]
+        files: "list of paths, `*` in the last part", "none: everything is denied";
+        rules: "Cedar policies", "none" project;
+        allow: "list of hosts", "none" project;
+        presets: "list of names", "none" project;
+        logins: "list of names", "none" project;
+    ["runtime"]
+        threads: "number", "1" fixed;
+    ["resolver"]
+        servers: "list of addresses", "those of the system";
+        hosts_file: "true or false", "true";
+        stale: "duration", "24h";
+    ["listener"]
+        kind: "`proxy` or `tls`", "required";
+        address: "address and port", "required";
+        session: "name", "default";
+        groups: "list of names", "none";
+        port: "number", "443";
+        authentication: "table", "none";
+        any_user: "true or false", "false";
+    ["listener.authentication"]
+        user: "text", "required";
+        password: "reference", "required";
+    ["credential"]
+        name: "name", "required" project;
+        from: "reference", "`env:` and the name" project;
+    ["credential.from"]
+        command: "list of texts", "required";
+        ttl: "duration", "5m";
+    ["credential"]
+        preset: "name", "none" project;
+        origins: "list of origins", "those of the preset" project;
+        places: "list of places", "those of the preset, else the common ones" project;
+        env: "list of variables", "the name, else those of the preset" project;
+        shape: "shape of the phantom", "that of the preset, else of the secret" project;
+        inject: "`phantom` or `always`", "phantom" project;
+        foreign_credential: "`refuse` or `strip`", "refuse" project;
+        takes: "list of places", "those of the preset" project;
+        cookies: "list of names", "none" project;
+        methods: "list of methods", "all" project;
+        path: "path prefix", "/" project;
+        allow_short: "true or false", "false";
+        sign: "`sigv4`, or a recipe", "it is put in, not signed with" project;
+        parts: "table of references", "the usual variables" project;
+        endpoints: "list of tables", "those of AWS";
+        unsigned: "list of origins", "none";
+        partitions: "list of names", "aws" project;
+        regions: "list of names", "all" project;
+        services: "list of names", "all" project;
+        accounts: "list of numbers in quotes, or `*`", "all; of S3 the key's own" project;
+        buckets: "list of names, with a prefix or none", "all" project;
+        actions: "list of actions", "all but those that return credentials" project;
+        credential_actions: "list of actions", "none";
+    ["credential.endpoints"]
+        origin: "origin", "required";
+        service: "name", "required";
+        region: "name", "required";
+        exact_paths: "true or false", "false";
+    ["login"]
+        name: "name", "required";
+        grant: "`refresh`, `client_credentials`, `jwt_bearer`, `service_account` or `github_app`", "refresh";
+        token_url: "URL", "that of GitHub, or in `file`";
+        client_id: "text", "none";
+        client_secret: "reference", "none";
+        client_auth: "`basic` or `post`", "basic";
+        key: "reference", "none";
+        algorithm: "`RS256` or `ES256`", "RS256";
+        key_id: "text", "none";
+        issuer: "text", "none";
+        subject: "text", "the issuer";
+        audience: "text", "the token URL";
+        installation: "number in quotes", "none";
+        file: "path", "none";
+        scopes: "list of texts", "those of the issuer";
+        device_url: "URL", "none";
+        authorize_url: "URL", "none";
+        revocation_url: "URL", "none";
+        origins: "list of origins", "none";
+        places: "list of places", "those of its tokens";
+        env: "list of variables", "the name, if it is one";
+        shape: "shape of the phantom", "`[40 alnum]`";
+    ["origin"]
+        match: "origin, or `*`", "required" project;
+        roots: "list of paths", "none";
+        replace_system_roots: "true or false", "false";
+        client_certificate: "path", "none";
+        client_key: "reference", "none";
+        addresses: "list of networks", "none";
+        connect: "address and port", "DNS";
+        via: "proxy as `http://HOST:PORT`, or `direct`", "that of `*`, else none";
+        via_auth: "reference", "none";
+        http: "`auto`, `1.1` or `2`", "auto" project;
+        encoded_slash: "true or false", "false" project;
+        underscores: "true or false", "false" project;
+        token_answers: "`replace` or `pass`", "replace";
+        cleartext: "true or false", "false";
+    ["fact"]
+        name: "name", "required" project;
+        type: "`Long`, `String`, `Bool` or `Set<String>`", "required" project;
+        origins: "list of origins", "required" project;
+        json: "JSON Pointer", "`json` or `form` is required" project;
+        form: "name in a form", "`json` or `form` is required" project;
+    ["vault"]
+        addresses: "list of origins", "required";
+        roots: "list of paths", "those of the system";
+        namespace: "path", "none";
+        login: "`token`, `approle`, `jwt`, `kubernetes` or `cert`", "required";
+        mount: "path", "the name of the login";
+        token: "reference", "none";
+        role: "name", "none";
+        role_id: "text", "none";
+        secret_id: "reference", "none";
+        jwt: "reference", "none";
+        token_file: "path", "that of the service account";
+        client_certificate: "path", "none";
+        client_key: "reference", "none";
+        ttl: "duration", "5m";
+        max_stale: "duration", "1h";
+    ["sandbox"]
+        see: "list of paths", "none" fixed;
+        see_home: "list of sets and paths", "none" fixed;
+        hide: "list of paths", "none" fixed project;
+        pass_env: "list of variables", "none" fixed;
+        allow_userns: "true or false", "false" fixed;
+        guard_tools: "true or false", "false" fixed project;
+        write: "list of paths", "none" fixed;
+        memory_files: "size", "half of the memory" fixed project;
+        processes: "number", "4096" fixed project;
+        dns: "`explain` or `strict`", "explain" fixed project;
+        publish: "list of `[HOST:]PORT[:INSIDE]`", "none" fixed;
+        host_port: "list of ports", "none" fixed;
+    ["limits"]
+        connections_per_session: "number", "1024";
+        connections: "number", "10000";
+        exchanges_per_session: "number", "1024";
+        head_timeout: "duration", "10s";
+        handshake_timeout: "duration", "10s";
+        connect_timeout: "duration", "10s";
+        idle_timeout: "duration", "60s";
+        progress_timeout: "duration", "900s";
+        drain_timeout: "duration", "30s";
+        streams_per_connection: "number", "128";
+        cached_certificates: "number", "1024";
+        max_buffered_request: "size", "16MiB";
+        max_buffered_total: "size", "64MiB";
+        max_decoder_memory: "size", "128MiB";
+    ["control"]
+        path: "path", "in the runtime directory" fixed;
+        policy: "path", "none: the own user and root may all";
+        metrics_address: "address and port", "none" fixed;
+    ["export"]
+        url: "URL", "required";
+        format: "`otlp` or `ocsf`", "`otlp`";
+        signals: "list of `logs`, `traces`", "both";
+        token: "reference", "none";
+        token_field: "name of a field", "`authorization: Bearer`";
+        roots: "list of paths", "those of the system";
+    ["phantoms"]
+        env_file: "path", "not written";
+}
 
 #[cfg(test)]
 mod tests {

@@ -2,14 +2,12 @@
 
 use std::net::SocketAddr;
 
-use toml::Spanned;
-
 use crate::credential::SecretRef;
 use crate::names::SessionId;
 
-use super::diagnostic::Hint;
+use super::diagnostic::{Hint, remedy};
 use super::reference;
-use super::section::Section;
+use super::section::{Section, characters};
 
 /// An address that accepts the connections of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,61 +78,45 @@ pub struct ProxyLogin {
     pub password: SecretRef,
 }
 
-#[derive(Clone, Copy)]
-enum ListenerProtocol {
-    Proxy,
-    Tls,
-}
-
 /// Checks a name that policies use: a session, a group, a credential or a preset.
 pub(super) fn name(text: &str) -> Result<SessionId, Hint> {
-    SessionId::new(text)
-        .map_err(|malformed| Hint::new(malformed.to_string(), "write a name such as `agent-1`"))
+    SessionId::new(text).map_err(remedy("write a name such as `agent-1`"))
 }
 
 pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
-    if !section.has("kind") {
-        section.missing(
-            "kind",
-            "it says what the clients speak",
-            "add `kind = \"proxy\"` or `kind = \"tls\"`",
-        );
-    }
-    let kind = section.choice(
-        "kind",
-        &[
-            ("proxy", ListenerProtocol::Proxy),
-            ("tls", ListenerProtocol::Tls),
-        ],
-    );
-    let address = address(section);
-    let session = section.parsed("session", name);
-    let session = match session {
-        Some(session) => Some(session.into_inner()),
-        None if section.has("session") => None,
-        None => SessionId::new("default").ok(),
+    require!(section, "kind"; "it says what the clients speak";
+        "add `kind = \"proxy\"` or `kind = \"tls\"`");
+    require!(section, "address"; "there is nowhere to listen";
+        "add `address = \"127.0.0.1:8080\"`");
+    let is_tls = section.choice("kind", &[("proxy", false), ("tls", true)]);
+    let address = section.get("address", address);
+    let session = section.get("session", name);
+    let session = match section.has("session") {
+        true => session,
+        false => SessionId::new("default").ok(),
     };
-    let groups = section
-        .each("groups", name)
-        .into_iter()
-        .map(|group| group.get_ref().as_str().to_owned())
-        .collect();
-    let port = section
-        .count("port", 1..=65_535)
-        .and_then(|port| u16::try_from(port).ok());
+    let port = section.count("port", 1..=65_535);
     let authentication = section
         .inner("authentication", "listener.authentication")
         .and_then(|inner| authentication(&inner));
-    let any_user = section.truth("any_user").unwrap_or(false);
-    contradictions(section, kind);
-    let address = address?;
-    if let Some(kind) = kind {
-        refuse_open(section, kind, address);
+    let groups = section.all("groups", |text| Ok(name(text)?.as_str().to_owned()));
+    let any_user = section.is_true("any_user");
+    if is_tls == Some(false) && section.has("port") {
+        mistake!(section, "port", "`port` contradicts `kind = \"proxy\"`";
+            "clients of a proxy name the port themselves";
+            "remove `port`, or write `kind = \"tls\"`");
     }
+    if is_tls == Some(true) && section.has("authentication") {
+        mistake!(section, "authentication", "`authentication` contradicts `kind = \"tls\"`";
+            "a client that speaks TLS at once has no place for a proxy password";
+            "remove `authentication`, or write `kind = \"proxy\"`");
+    }
+    let (is_tls, address) = (is_tls?, address?);
+    refuse_open(section, is_tls, address);
     Some(Listener {
-        kind: match kind? {
-            ListenerProtocol::Proxy => ListenerKind::Proxy { authentication },
-            ListenerProtocol::Tls => ListenerKind::Tls {
+        kind: match is_tls {
+            false => ListenerKind::Proxy { authentication },
+            true => ListenerKind::Tls {
                 port: port.unwrap_or(443),
             },
         },
@@ -145,30 +127,15 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     })
 }
 
-fn address(section: &Section<'_, '_>) -> Option<SocketAddr> {
-    if !section.has("address") {
-        section.missing(
-            "address",
-            "there is nowhere to listen",
-            "add `address = \"127.0.0.1:8080\"`",
-        );
-    }
-    let address = section.parsed("address", |text| {
-        let address = text.parse::<SocketAddr>().map_err(|_| {
-            Hint::new(
-                "it is no address and port; names are not looked up",
-                "write for example `127.0.0.1:8080` or `[::1]:8080`",
-            )
-        })?;
-        if address.ip().is_multicast() {
-            return Err(Hint::new(
-                "nothing can listen there",
-                "write an address of this machine",
-            ));
+fn address(text: &str) -> Result<SocketAddr, Hint> {
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_multicast() => {
+            refused!("nothing can listen there"; "write an address of this machine")
         }
-        Ok(address)
-    });
-    address.map(Spanned::into_inner)
+        Ok(address) => Ok(address),
+        Err(_) => refused!("it is no address and port; names are not looked up";
+            "write for example `127.0.0.1:8080` or `[::1]:8080`"),
+    }
 }
 
 fn authentication(section: &Section<'_, '_>) -> Option<ProxyLogin> {
@@ -176,88 +143,41 @@ fn authentication(section: &Section<'_, '_>) -> Option<ProxyLogin> {
         ("user", "add `user = \"agent\"`"),
         ("password", "add `password = \"env:PROXY_PASSWORD\"`"),
     ] {
-        if !section.has(key) {
-            section.missing(key, "a client presents a user and a password", remedy);
-        }
+        require!(section, key; "a client presents a user and a password"; "{remedy}");
     }
-    let user = section.parsed("user", |text| {
+    let user = section.get("user", |text| {
         // RFC 7617 §2: a user-id contains no colon.
-        let fits = !text.is_empty()
-            && text.len() <= 128
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_graphic() && byte != b':');
-        if fits {
-            Ok(text.to_owned())
-        } else {
-            Err(Hint::new(
-                "a user is visible ASCII without `:`",
-                "write for example `agent`",
-            ))
-        }
+        let fits = |byte: u8| byte.is_ascii_graphic() && byte != b':';
+        let hint = hint!("a user is visible ASCII without `:`"; "write for example `agent`");
+        characters(text, 128, fits).ok_or(hint)
     });
     let password = reference::read(section, "password", "");
     Some(ProxyLogin {
-        user: user?.into_inner(),
+        user: user?,
         password: password?,
     })
 }
 
-fn contradictions(section: &Section<'_, '_>, kind: Option<ListenerProtocol>) {
-    match kind {
-        Some(ListenerProtocol::Proxy) if section.has("port") => {
-            let why = "clients of a proxy name the port themselves";
-            section.error(
-                "port",
-                "`port` contradicts `kind = \"proxy\"`",
-                Hint::new(why, "remove `port`, or write `kind = \"tls\"`"),
-            );
-        }
-        Some(ListenerProtocol::Tls) if section.has("authentication") => {
-            let why = "a client that speaks TLS at once has no place for a proxy password";
-            let remedy = "remove `authentication`, or write `kind = \"proxy\"`";
-            section.error(
-                "authentication",
-                "`authentication` contradicts `kind = \"tls\"`",
-                Hint::new(why, remedy),
-            );
-        }
-        _ => {}
-    }
-}
-
 /// Refuses a listener that strangers on the network could use as this session.
-fn refuse_open(section: &Section<'_, '_>, kind: ListenerProtocol, address: SocketAddr) {
+fn refuse_open(section: &Section<'_, '_>, is_tls: bool, address: SocketAddr) {
     let ip = address.ip().to_canonical();
-    match kind {
-        ListenerProtocol::Proxy if !ip.is_loopback() && !section.has("authentication") => {
-            let why =
+    match is_tls {
+        false if !ip.is_loopback() && !section.has("authentication") => {
+            mistake!(section, "address", "a proxy without authentication listens beyond loopback";
                 "whoever reaches that address would be this session and spend its credentials";
-            let remedy = "listen on 127.0.0.1, or add `authentication = { user = \"agent\", password = \"env:PROXY_PASSWORD\" }`";
-            section.error(
-                "address",
-                "a proxy without authentication listens beyond loopback",
-                Hint::new(why, remedy),
-            );
+                "listen on 127.0.0.1, or add \
+                 `authentication = {{ user = \"agent\", password = \"env:PROXY_PASSWORD\" }}`");
         }
-        ListenerProtocol::Tls if ip.is_unspecified() => {
-            let why = "whoever reaches any of this machine's addresses would be this session and spend its credentials";
-            let remedy = "listen on the one address that the sandbox's traffic is redirected to";
-            section.error(
-                "address",
-                "a `tls` listener listens on every address",
-                Hint::new(why, remedy),
-            );
+        true if ip.is_unspecified() => {
+            mistake!(section, "address", "a `tls` listener listens on every address";
+                "whoever reaches any of this machine's addresses would be this session and spend \
+                 its credentials";
+                "listen on the one address that the sandbox's traffic is redirected to");
         }
-        ListenerProtocol::Tls if !ip.is_loopback() => {
-            let why =
+        true if !ip.is_loopback() => {
+            warning!(section, "address", "a `tls` listener listens beyond loopback";
                 "whoever reaches that address is this session: TLS clients present no password";
-            let remedy = "make sure that only the sandbox reaches it";
-            section.document.warn(
-                &section.span_of("address"),
-                "a `tls` listener listens beyond loopback",
-                Hint::new(why, remedy),
-            );
+                "make sure that only the sandbox reaches it");
         }
         _ => {}
     }

@@ -3,11 +3,13 @@
 //! A file is read key by key. All of its mistakes are reported at once, each with its place, its
 //! reason and its remedy. A single mistake is enough to refuse the configuration.
 
+#[macro_use]
+mod diagnostic;
+
 mod bind;
 mod certificates;
 mod control;
 mod credential;
-mod diagnostic;
 mod document;
 mod export;
 mod fact;
@@ -173,10 +175,8 @@ impl Allowed {
     pub fn parse(text: &str) -> Result<Self, Hint> {
         let read = network::allowed(text)?;
         if read.scheme == Scheme::Http {
-            return Err(Hint::new(
-                "clear text is a setting of the gateway, not a rule",
-                "use https, or start anew with `--allow http://HOST`",
-            ));
+            return refused!("clear text is a setting of the gateway, not a rule";
+                "use https, or start anew with `--allow http://HOST`");
         }
         let (host, port) = (read.hosts, read.port);
         Ok(Self { host, port })

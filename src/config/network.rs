@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use super::diagnostic::Hint;
 use crate::intercept::GATEWAY_NAME;
-use crate::message::{HostPattern, OriginPattern, PatternMalformed, Scheme};
+use crate::message::{HostPattern, Origin, OriginPattern, PatternMalformed, Scheme};
 use crate::origin::vet::metadata_within;
 
 /// Reads `api.example.com`, `*.example.com`, or an address, with an optional port.
@@ -29,46 +29,50 @@ pub fn origin(text: &str) -> Result<OriginPattern, Hint> {
     Ok(pattern)
 }
 
+/// Reads the origin of one server. A pattern of several is refused with the hint.
+pub(super) fn server(text: &str, several: Hint) -> Result<Origin, Hint> {
+    origin(text)?.exact().ok_or(several)
+}
+
+/// Whether what is sent to a server can be read on the way.
+pub(super) fn is_open(server: &Origin) -> bool {
+    server.scheme == Scheme::Http && !server.authority.host.is_loopback()
+}
+
 /// Reads what `--allow` names: a host and port, or an origin. The default scheme is https.
 ///
 /// # Errors
 /// Returns a [`Hint`] as [`host_and_port`] does, or if an http origin is a whole domain.
 pub(super) fn allowed(text: &str) -> Result<OriginPattern, Hint> {
-    let pattern = origin(without_path(text))?;
+    let pattern = origin(split(text).0)?;
     match (pattern.scheme, &pattern.hosts) {
         (Scheme::Http, HostPattern::Below(_)) => Err(whole_domain_in_clear_text()),
         _ => Ok(pattern),
     }
 }
 
-/// Leaves out the path of a URL: a person pastes one to say which host they mean.
-fn without_path(text: &str) -> &str {
+/// Splits a URL into its origin and what follows.
+pub(super) fn split(text: &str) -> (&str, &str) {
     let begin = text.find("://").map_or(0, |at| at + 3);
     let end = text[begin..].find(['/', '?', '#']);
-    end.map_or(text, |end| &text[..begin + end])
+    text.split_at(end.map_or(text.len(), |end| begin + end))
 }
 
-/// Whether a URL has more than a host.
+/// Whether a URL has more than a host. A person pastes one to say which host they mean.
 pub(super) fn has_path(text: &str) -> bool {
-    !matches!(&text[without_path(text).len()..], "" | "/")
+    !matches!(split(text).1, "" | "/")
 }
 
 /// Why a whole domain is not reached in clear text.
 pub(super) fn whole_domain_in_clear_text() -> Hint {
-    Hint::new(
-        "what goes there can be read and changed on the way, so each host is a decision",
-        "name the host, or `connect` to a tunnel's end on loopback in `[[origin]]`",
-    )
+    hint!("what goes there can be read and changed on the way, so each host is a decision";
+        "name the host, or `connect` to a tunnel's end on loopback in `[[origin]]`")
 }
 
 fn named(hosts: &HostPattern) -> Result<(), Hint> {
     if matches!(hosts, HostPattern::Exact(host) if host.as_str() == GATEWAY_NAME) {
-        return Err(Hint::new(
-            format!(
-                "in a sandbox, `{GATEWAY_NAME}` is the gateway itself: no server of that name is reached"
-            ),
-            "give the server another name",
-        ));
+        return refused!("in a sandbox, `{GATEWAY_NAME}` is the gateway itself: no server of that name is reached";
+            "give the server another name");
     }
     hosts.host().ip().map_or(Ok(()), reachable)
 }
@@ -91,18 +95,12 @@ pub fn exception(text: &str) -> Result<IpNet, Hint> {
         IpNet::V6(_) => 32,
     };
     if network.prefix_len() < narrowest_wide {
-        return Err(Hint::new(
-            "an exception that wide lifts the floor that keeps the workload from the operator's own network",
-            "name the network that the origin lies in, such as `10.1.0.0/16`",
-        ));
+        return refused!("an exception that wide lifts the floor that keeps the workload from the operator's own network";
+            "name the network that the origin lies in, such as `10.1.0.0/16`");
     }
     if let Some(metadata) = metadata_within(&network) {
-        return Err(Hint::new(
-            format!(
-                "it reaches {metadata}, a cloud's metadata service, which hands out the machine's own credentials"
-            ),
-            "name a narrower network that leaves it out",
-        ));
+        return refused!("it reaches {metadata}, a cloud's metadata service, which hands out the machine's own credentials";
+            "name a narrower network that leaves it out");
     }
     reachable(network.addr())?;
     Ok(network)
@@ -115,32 +113,22 @@ fn network(text: &str) -> Result<IpNet, Hint> {
         None => (text, None),
     };
     let address: IpAddr = address.parse().map_err(|_| {
-        Hint::new(
-            "it is no address and prefix",
-            "write for example `10.1.0.0/16` or `fd12:3456::/48`",
-        )
+        hint!("it is no address and prefix"; "write for example `10.1.0.0/16` or `fd12:3456::/48`")
     })?;
     if address.to_canonical() != address {
-        return Err(Hint::new(
-            "an IPv4 network is written as IPv4",
-            "write it without `::ffff:`",
-        ));
+        return refused!("an IPv4 network is written as IPv4"; "write it without `::ffff:`");
     }
     let network = match prefix {
         None => Ok(IpNet::from(address)),
         Some(_) => text.parse::<IpNet>(),
     };
     let network = network.map_err(|_| {
-        Hint::new(
-            "the prefix is no number of bits of that address",
-            "write 0 to 32, or 0 to 128 for IPv6",
-        )
+        hint!("the prefix is no number of bits of that address";
+            "write 0 to 32, or 0 to 128 for IPv6")
     })?;
     if network.trunc() != network {
-        return Err(Hint::new(
-            "bits are set behind the prefix",
-            "write the network's first address, or one address without a prefix",
-        ));
+        return refused!("bits are set behind the prefix";
+            "write the network's first address, or one address without a prefix");
     }
     Ok(network)
 }
@@ -162,10 +150,7 @@ pub fn reachable(address: IpAddr) -> Result<(), Hint> {
     } else {
         return Ok(());
     };
-    Err(Hint::new(
-        format!("{address} is {kind}"),
-        "write the address of the origin",
-    ))
+    refused!("{address} is {kind}"; "write the address of the origin")
 }
 
 #[cfg(test)]

@@ -3,12 +3,10 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use toml::Spanned;
-
 use crate::message::{HostPattern, OriginPattern, Scheme};
 use crate::origin::{ClientIdentity, OriginProtocol, OriginRule};
 
-use super::certificates::{Certificates, certificates};
+use super::certificates::Certificates;
 use super::diagnostic::Hint;
 use super::network;
 use super::reference;
@@ -83,17 +81,10 @@ impl Origin {
 }
 
 pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
-    if !section.has("match") {
-        section.missing(
-            "match",
-            "it says which origins the settings are for",
-            "add `match = \"https://*.corp.test\"`",
-        );
-    }
-    let matches = section.parsed("match", network::origin);
-    let roots = section.each("roots", |text| certificates(section.document.path(text)?));
-    let (mut files, roots): (Vec<_>, Vec<_>) = roots.into_iter().map(Spanned::into_inner).unzip();
-    let addresses = section.each("addresses", network::exception);
+    require!(section, "match"; "it says which origins the settings are for";
+        "add `match = \"https://*.corp.test\"`");
+    let matches = section.get("match", network::origin);
+    let (mut files, roots) = section.roots("roots");
     let versions = [
         ("auto", OriginProtocol::Auto),
         ("1.1", OriginProtocol::Http1),
@@ -103,145 +94,102 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
         files.push(file);
         ClientIdentity { chain, key }
     });
+    let passes_tokens = section.choice("token_answers", &[("replace", false), ("pass", true)]);
     let origin = Origin {
         rule: OriginRule {
-            roots: roots.concat(),
-            replace_system_roots: section.truth("replace_system_roots").unwrap_or(false),
+            roots,
+            replace_system_roots: section.is_true("replace_system_roots"),
             identity,
-            addresses: addresses.into_iter().map(Spanned::into_inner).collect(),
-            connect: section.parsed("connect", connect).map(Spanned::into_inner),
+            addresses: section.all("addresses", network::exception),
+            connect: section.get("connect", connect),
             via: via::via(section),
             protocol: section.choice("http", &versions).unwrap_or_default(),
-            cleartext: section.truth("cleartext").unwrap_or(false),
-            encoded_slash: section.truth("encoded_slash").unwrap_or(false),
-            underscores: section.truth("underscores").unwrap_or(false),
-            passes_tokens: section
-                .choice("token_answers", &[("replace", false), ("pass", true)])
-                .unwrap_or(false),
-            matches: matches?.into_inner(),
+            cleartext: section.is_true("cleartext"),
+            encoded_slash: section.is_true("encoded_slash"),
+            underscores: section.is_true("underscores"),
+            passes_tokens: passes_tokens.unwrap_or(false),
+            matches: matches?,
         },
         says_encoded_slash: section.has("encoded_slash"),
         files,
     };
-    contradictions(section, &origin);
+    contradictions(section, &origin.rule);
     Some(origin)
 }
 
 fn connect(text: &str) -> Result<SocketAddr, Hint> {
     let address = text.parse::<SocketAddr>().map_err(|_| {
-        Hint::new(
-            "it is no address and port; names are not looked up",
-            "write for example `127.0.0.1:8443`",
-        )
+        hint!("it is no address and port; names are not looked up";
+            "write for example `127.0.0.1:8443`")
     })?;
     network::reachable(address.ip())?;
     if address.port() == 0 {
-        return Err(Hint::new("port 0 is none", "write the port of the origin"));
+        return refused!("port 0 is none"; "write the port of the origin");
     }
     Ok(address)
 }
 
 /// Returns the certificates of a client identity, and the path of its key.
 fn identity(section: &Section<'_, '_>) -> Option<(Certificates, PathBuf)> {
-    let certificate = section.parsed("client_certificate", |text| {
-        certificates(section.document.path(text)?)
-    });
+    let certificate = section.certificates("client_certificate");
     let key = reference::read(section, "client_key", "");
-    for (key, other) in [
-        ("client_certificate", "client_key"),
-        ("client_key", "client_certificate"),
-    ] {
+    let both = ["client_certificate", "client_key"];
+    for (key, other) in [(both[0], both[1]), (both[1], both[0])] {
         if section.has(key) && !section.has(other) {
-            let why = "a client certificate is presented together with a proof of its key";
-            section.error(
-                key,
-                format!("`{key}` needs `{other}`"),
-                Hint::new(why, format!("add `{other}`")),
-            );
+            mistake!(section, key, "`{key}` needs `{other}`";
+                "a client certificate is presented together with a proof of its key";
+                "add `{other}`");
         }
     }
     let key = key?;
     let file = key.path().map(Path::to_owned);
     if file.is_none() {
-        let hint = Hint::new(
-            "the key of a client certificate is read from a PEM file",
-            "write `client_key = \"file:/path/key.pem\"`",
-        );
-        section.error("client_key", "`client_key` is not a file", hint);
+        mistake!(section, "client_key", "`client_key` is not a file";
+            "the key of a client certificate is read from a PEM file";
+            "write `client_key = \"file:/path/key.pem\"`");
     }
-    Some((certificate?.into_inner(), file?))
+    Some((certificate?, file?))
 }
 
 fn is_local(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
-    let rule = &origin.rule;
-    let error = |key: &'static str, what: &str, why: &str, remedy: &str| {
-        section.error(key, what, Hint::new(why, remedy))
-    };
+fn contradictions(section: &Section<'_, '_>, rule: &OriginRule) {
     if rule.replace_system_roots && !section.has("roots") {
-        error(
-            "replace_system_roots",
-            "`replace_system_roots` needs `roots`",
-            "no origin could be verified",
-            "add `roots`, or remove `replace_system_roots`",
-        );
+        mistake!(section, "replace_system_roots", "`replace_system_roots` needs `roots`";
+            "no origin could be verified"; "add `roots`, or remove `replace_system_roots`");
     }
     if rule.connect.is_some() && section.has("addresses") {
-        error(
-            "addresses",
-            "`addresses` contradicts `connect`",
-            "with a fixed address no other one is ever dialled",
-            "remove one of the two",
-        );
+        mistake!(section, "addresses", "`addresses` contradicts `connect`";
+            "with a fixed address no other one is ever dialled"; "remove one of the two");
     }
     if rule.matches.scheme == Scheme::Https {
         if rule.cleartext {
-            error(
-                "cleartext",
-                "`cleartext` contradicts `match`",
-                "an https origin is always spoken to by TLS",
-                "remove `cleartext`",
-            );
+            mistake!(section, "cleartext", "`cleartext` contradicts `match`";
+                "an https origin is always spoken to by TLS"; "remove `cleartext`");
         }
         return;
     }
     let local = rule.matches.is_loopback() || rule.connect.is_some_and(is_local);
     if rule.cleartext && rule.matches.is_loopback() && !rule.connect.is_none_or(is_local) {
-        let what = "`cleartext` contradicts `connect`".to_owned();
-        let why = "credentials may be bound to a loopback name, and would go there in clear text";
-        section.error(
-            "cleartext",
-            what,
-            Hint::new(why, "name the host itself in `match`"),
-        );
+        mistake!(section, "cleartext", "`cleartext` contradicts `connect`";
+            "credentials may be bound to a loopback name, and would go there in clear text";
+            "name the host itself in `match`");
     }
     let whole_domain = matches!(rule.matches.hosts, HostPattern::Below(_));
     if rule.cleartext && whole_domain && !local {
         let what = "`cleartext` is for a whole domain beyond loopback";
         section.error("cleartext", what, network::whole_domain_in_clear_text());
     }
-    for key in ["roots", "replace_system_roots", "client_certificate"] {
-        if section.has(key) {
-            let what = format!("`{key}` contradicts `match`");
-            section.error(
-                key,
-                what,
-                Hint::new(
-                    "an http origin shows no certificate",
-                    "write `https://`, or remove the key",
-                ),
-            );
-        }
-    }
+    let of_tls = ["roots", "replace_system_roots", "client_certificate"];
+    section.refuse(
+        &of_tls,
+        "contradicts `match`",
+        hint!("an http origin shows no certificate"; "write `https://`, or remove the key"),
+    );
     if rule.protocol == OriginProtocol::Http2 {
-        error(
-            "http",
-            "`http = \"2\"` contradicts `match`",
-            "HTTP/2 is spoken over TLS only",
-            "write `http = \"1.1\"`, or `https://`",
-        );
+        mistake!(section, "http", "`http = \"2\"` contradicts `match`";
+            "HTTP/2 is spoken over TLS only"; "write `http = \"1.1\"`, or `https://`");
     }
 }

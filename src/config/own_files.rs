@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::credential::{UpstreamLogin, VaultSettings};
+use crate::credential::{SecretRef, UpstreamLogin, VaultSettings};
 use crate::files::Consent;
 use crate::names::hex;
 
 use super::credential::Credential;
-use super::listener::ListenerKind;
+use super::listener::Listener;
 use super::login::ConfiguredLogin;
 use super::state::real;
 use super::{Config, state};
@@ -50,40 +50,8 @@ impl Config {
         state::sessions_folder().map(|folder| folder.join(name))
     }
 
-    /// Returns the files that the gateway itself reads or writes, except those that hold secrets.
-    /// No workload may see or change them.
-    #[must_use]
-    pub fn own_files(&self) -> Vec<PathBuf> {
-        let origins = self.origins.iter().map(|origin| &origin.files);
-        let roots = origins.chain([&self.defaults.files]).flatten().cloned();
-        let single = [
-            &self.file,
-            &self.user,
-            &self.audit.path,
-            &self.state.path,
-            &self.ca.certificate,
-            &self.phantoms.env_file,
-            &self.control.path,
-            &self.control.policy,
-            &self.granted,
-        ];
-        single
-            .into_iter()
-            .flatten()
-            .cloned()
-            .chain(self.policy.paths())
-            .chain(roots)
-            .chain(self.recipe_files())
-            .chain(self.vault.iter().flat_map(|vault| vault.files.clone()))
-            .chain(self.exports.iter().flat_map(|export| export.files.clone()))
-            .collect()
-    }
-
-    /// Returns the files that the configuration is read from: its own, those that it names, and
-    /// what a person decided about each.
-    /// Secrets are read when they are needed, and are not among them.
-    #[must_use]
-    pub fn input_files(&self) -> Vec<PathBuf> {
+    /// The files that the gateway writes.
+    fn written_files(&self) -> Vec<PathBuf> {
         let written = [
             &self.audit.path,
             &self.state.path,
@@ -91,16 +59,47 @@ impl Config {
             &self.phantoms.env_file,
             &self.control.path,
         ];
+        written.into_iter().flatten().cloned().collect()
+    }
+
+    /// Returns the files that the gateway itself reads or writes, except those that hold secrets.
+    /// No workload may see or change them.
+    #[must_use]
+    pub fn own_files(&self) -> Vec<PathBuf> {
+        let mut files = self.written_files();
+        let single = [&self.file, &self.user, &self.control.policy, &self.granted];
+        files.extend(single.into_iter().flatten().cloned());
+        files.extend(self.policy.paths());
+        files.extend(self.recipe_files());
+        let origins = self.origins.iter().map(|origin| &origin.files);
+        let vault = self.vault.iter().map(|vault| &vault.files);
+        let exports = self.exports.iter().map(|export| &export.files);
+        let roots = origins.chain([&self.defaults.files]).chain(vault);
+        files.extend(roots.chain(exports).flatten().cloned());
+        files
+    }
+
+    /// Returns the files that the configuration is read from: its own, those that it names, and
+    /// what a person decided about each.
+    /// Secrets are read when they are needed, and are not among them.
+    #[must_use]
+    pub fn input_files(&self) -> Vec<PathBuf> {
+        let written = self.written_files();
         let mut files = self.own_files();
-        files.retain(|file| !written.iter().any(|output| output.as_ref() == Some(file)));
-        let identities = self.origins.iter();
-        let identities = identities.filter_map(|origin| origin.rule.identity.as_ref());
-        files.extend(identities.map(|identity| identity.key.clone()));
+        files.retain(|file| !written.contains(file));
+        files.extend(self.identity_keys());
         files.extend(self.project.clone());
         let decisions = files.iter().map(|file| Consent::kept_at(&real(file)));
         let decisions: Vec<PathBuf> = decisions.flatten().collect();
         files.extend(decisions);
         files
+    }
+
+    /// The keys of client certificates.
+    fn identity_keys(&self) -> impl Iterator<Item = PathBuf> {
+        let identities = self.origins.iter();
+        let identities = identities.filter_map(|origin| origin.rule.identity.as_ref());
+        identities.map(|identity| identity.key.clone())
     }
 
     fn recipe_files(&self) -> impl Iterator<Item = PathBuf> {
@@ -111,43 +110,33 @@ impl Config {
         signing.filter_map(|signing| signing.recipe_file.clone())
     }
 
+    /// Returns the secrets that the gateway uses for itself, and what it does with each.
+    pub(super) fn own_references(&self) -> impl Iterator<Item = (&'static str, &SecretRef)> {
+        let vault = self.vault.iter().flat_map(VaultSettings::references);
+        let exports = self.exports.iter().flat_map(|export| &export.token);
+        let logins = self.logins.iter().flat_map(ConfiguredLogin::references);
+        let proxies = self.upstream_logins().map(UpstreamLogin::reference);
+        vault
+            .map(|one| ("logs in to the vault", one))
+            .chain(exports.map(|one| ("exports its records", one)))
+            .chain(logins.map(|one| ("gets tokens", one)))
+            .chain(proxies.map(|one| ("logs in to a proxy", one)))
+    }
+
     /// Returns the files that hold secrets.
     #[must_use]
     pub fn secret_files(&self) -> Vec<PathBuf> {
         let secrets = self.credentials.iter().flat_map(Credential::references);
-        let logins = self.logins.iter().flat_map(ConfiguredLogin::references);
-        let passwords = self
-            .listeners
-            .iter()
-            .filter_map(|listener| match &listener.kind {
-                ListenerKind::Proxy { authentication } => authentication
-                    .as_ref()
-                    .map(|authentication| &authentication.password),
-                ListenerKind::Tls { .. } => None,
-            });
-        let keys = self
-            .origins
-            .iter()
-            .filter_map(|origin| Some(origin.rule.identity.as_ref()?.key.clone()));
-        secrets
-            .chain(logins)
-            .chain(passwords)
-            .chain(self.vault.iter().flat_map(VaultSettings::references))
-            .chain(&self.state.key)
-            .chain(self.upstream_logins().map(UpstreamLogin::reference))
-            .chain(
-                self.exports
-                    .iter()
-                    .filter_map(|export| export.token.as_ref()),
-            )
-            .filter_map(|reference| reference.path().map(Path::to_owned))
-            .chain(keys)
-            .chain(
-                self.vault
-                    .iter()
-                    .flat_map(VaultSettings::secret_files)
-                    .cloned(),
-            )
+        let passwords = self.listeners.iter().filter_map(Listener::login);
+        let all = secrets
+            .chain(passwords.map(|login| &login.password))
+            .chain(self.own_references().map(|(_, one)| one))
+            .chain(&self.state.key);
+        let files = all.filter_map(|reference| reference.path().map(Path::to_owned));
+        let vault = self.vault.iter().flat_map(VaultSettings::secret_files);
+        files
+            .chain(self.identity_keys())
+            .chain(vault.cloned())
             .collect()
     }
 }

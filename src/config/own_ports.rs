@@ -13,15 +13,15 @@ pub(super) fn contradictions(config: &Config) -> Vec<(String, Hint)> {
     let twice = host.iter().enumerate();
     let twice = twice.filter(|(at, port)| host[..*at].contains(port));
     let twice = twice.map(|(_, port)| {
-        let hint = Hint::new("it is named before", "name it once");
+        let hint = hint!("it is named before"; "name it once");
         (format!("the port {port} of the host is named twice"), hint)
     });
     // One complaint for each port is enough.
     let is_host = |port| host.contains(&port) && own_port(config, port).is_none();
     let inside = publish.iter().filter(|one| is_host(one.inside));
     let inside = inside.map(|one| {
-        let why = "port of the sandbox would be the host's service and the command's own server";
-        let hint = Hint::new(why, "publish another port of the sandbox");
+        let hint = hint!("port of the sandbox would be the host's service and the command's own server";
+            "publish another port of the sandbox");
         (
             format!("port {} is published and a host port", one.inside),
             hint,
@@ -44,10 +44,8 @@ fn own_port(config: &Config, port: u16) -> Option<(String, Hint)> {
         () if published => "a published port",
         () => return None,
     };
-    let hint = Hint::new(
-        format!("the gateway has {what} there, which is not for the sandbox"),
-        "name the port of the service that the sandbox needs",
-    );
+    let hint = hint!("the gateway has {what} there, which is not for the sandbox";
+        "name the port of the service that the sandbox needs");
     Some((
         format!("the sandbox would reach port {port} of the host"),
         hint,

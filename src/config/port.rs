@@ -16,10 +16,8 @@ pub struct PublishedPort {
 /// Reads `[HOST:]PORT[:INSIDE]`. HOST is an address, and 127.0.0.1 unless named.
 pub(super) fn published(text: &str) -> Result<PublishedPort, Hint> {
     let malformed = || {
-        Hint::new(
-            "it is not [HOST:]PORT[:INSIDE], where HOST is an address of this machine",
-            "write for example `3000`, `8080:80` or `127.0.0.2:3000`",
-        )
+        hint!("it is not [HOST:]PORT[:INSIDE], where HOST is an address of this machine";
+            "write for example `3000`, `8080:80` or `127.0.0.2:3000`")
     };
     let (host, ports) = split_host(text).ok_or_else(malformed)?;
     let mut ports = ports
@@ -51,10 +49,8 @@ fn split_host(text: &str) -> Option<(IpAddr, &str)> {
 /// Reads a port of the host.
 pub(super) fn host_port(text: &str) -> Result<u16, Hint> {
     number(text).ok_or_else(|| {
-        Hint::new(
-            "it is no port from 1 to 65535",
-            "write for example `5432`: the sandbox reaches 127.0.0.1:5432 of this machine there",
-        )
+        hint!("it is no port from 1 to 65535";
+            "write for example `5432`: the sandbox reaches 127.0.0.1:5432 of this machine there")
     })
 }
 

@@ -8,9 +8,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
-use super::diagnostic::{Hint, Severity};
 use super::document::Document;
 use super::{Config, ConfigError, keys, state};
 
@@ -18,21 +17,12 @@ impl Config {
     /// Reads and checks the text of a project's file.
     ///
     /// # Errors
-    /// Returns a [`ConfigError`] with every mistake of the text, or with all that such a file may
+    /// Returns a [`ConfigError`] with every mistake of the text, and with all that such a file may
     /// not hold.
     pub fn of_project(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        let mut config = Self::from_str(text, path)?;
-        let folder = path.parent().unwrap_or(path).to_owned();
-        let name = path.display().to_string();
-        let document = Document::new(name.into(), text, folder, None);
-        let (parsed, _) = DeTable::parse_recoverable(text);
-        for (section, value) in parsed.get_ref() {
-            refuse(&document, section.get_ref().as_ref(), value);
-        }
-        let mistakes = document.into_found();
-        if mistakes.iter().any(|one| one.severity == Severity::Error) {
-            return Err(ConfigError { mistakes });
-        }
+        let mut config = Self::checked(text, path, |document, (section, value)| {
+            refuse(document, section.get_ref(), value);
+        })?;
         config.file = None;
         config.project = Some(path.to_owned());
         Ok(config)
@@ -41,64 +31,46 @@ impl Config {
 
 /// Refuses the keys of a section that a project's file may not hold.
 fn refuse(document: &Document<'_>, section: &str, value: &Spanned<DeValue<'_>>) {
-    match value.get_ref() {
-        DeValue::Array(items) => items
-            .iter()
-            .for_each(|item| refuse(document, section, item)),
-        DeValue::Table(table) => {
-            for (key, value) in table {
-                let word = key.get_ref().as_ref();
-                match allowed(section).iter().find(|known| **known == word) {
-                    None => refused(document, &key.span(), section, word),
-                    Some(&"from") => reference(document, value),
-                    Some(&"parts") => value
-                        .get_ref()
-                        .as_table()
-                        .into_iter()
-                        .flatten()
-                        .for_each(|(_, part)| reference(document, part)),
-                    Some(&"sign") => recipe(document, value),
-                    Some(_) => {}
-                }
+    let items = value.get_ref().as_array().into_iter().flatten();
+    items.for_each(|item| refuse(document, section, item));
+    for (key, value) in value.get_ref().as_table().into_iter().flatten() {
+        let word = key.get_ref().as_ref();
+        let known = keys::of(section).find(|known| known.name == word);
+        match (known, word) {
+            (Some(known), _) if !known.project => refused(document, &key.span(), section, word),
+            (Some(_), "from") => reference(document, value),
+            (Some(_), "parts") => {
+                let parts = value.get_ref().as_table().into_iter().flatten();
+                parts.for_each(|(_, part)| reference(document, part));
             }
+            (Some(_), "sign") => recipe(document, value),
+            _ => {}
         }
-        _ => {}
     }
 }
 
 fn refused(document: &Document<'_>, span: &Range<usize>, section: &str, key: &str) {
-    let what = format!(
-        "`{key}` of {} may not stand in a project's file",
-        keys::heading(section)
-    );
-    let why = "you allow such a file by its text, which does not show all that this key does";
     let remedy = match (section, key) {
         ("policy", "files") => "write the policies into the file: `rules` of [policy]",
         ("sandbox", _) => "give the flag when you start, or name the file: `--config FILE`",
         _ => "remove it, or name the file: `--config FILE`",
     };
-    document.error(span, what, Hint::new(why, remedy));
+    let section = keys::heading(section);
+    mistake!(document, span, "`{key}` of {section} may not stand in a project's file";
+        "you allow such a file by its text, which does not show all that this key does";
+        "{remedy}");
 }
 
 /// Refuses a reference to what is neither a variable nor in the key ring.
 fn reference(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
     let text = value.get_ref().as_str().unwrap_or_default();
-    if !["env:", "keyring:"]
-        .iter()
-        .any(|kind| text.starts_with(kind))
-    {
-        let hint = Hint::new(
-            "a program that it runs, or a file that it reads, is not shown by its text",
-            "write `env:NAME` or `keyring:SERVICE/NAME`, or name the file: `--config FILE`",
-        );
-        let what = "such a reference may not stand in a project's file";
-        document.error(&value.span(), what, hint);
+    if !text.starts_with("env:") && !text.starts_with("keyring:") {
+        mistake!(document, &value.span(), "such a reference may not stand in a project's file";
+            "a program that it runs, or a file that it reads, is not shown by its text";
+            "write `env:NAME` or `keyring:SERVICE/NAME`, or name the file: `--config FILE`");
     } else if text.strip_prefix("keyring:gateway/") == Some(state::KEY_IN_RING) {
-        let hint = Hint::new(
-            "it is the key that seals the state of the gateway",
-            "name a secret of your own",
-        );
-        document.error(&value.span(), "no such secret may be lent", hint);
+        mistake!(document, &value.span(), "no such secret may be lent";
+            "it is the key that seals the state of the gateway"; "name a secret of your own");
     }
 }
 
@@ -106,46 +78,9 @@ fn reference(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
 fn recipe(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
     let text = value.get_ref().as_str().unwrap_or_default();
     if text.contains(['/', '.', '~']) {
-        let hint = Hint::new(
-            "you allow a project's file by its text, and not the files that it names",
-            "use a recipe that is built in, or name the file: `--config FILE`",
-        );
-        let what = "a recipe's file may not be named in a project's file";
-        document.error(&value.span(), what, hint);
-    }
-}
-
-/// The keys that may stand in a section.
-fn allowed(section: &str) -> &'static [&'static str] {
-    match section {
-        "policy" => &["rules", "allow", "presets", "logins"],
-        "credential" => &[
-            "name",
-            "from",
-            "preset",
-            "origins",
-            "places",
-            "env",
-            "shape",
-            "inject",
-            "foreign_credential",
-            "takes",
-            "cookies",
-            "methods",
-            "path",
-            "sign",
-            "parts",
-            "partitions",
-            "regions",
-            "services",
-            "accounts",
-            "buckets",
-            "actions",
-        ],
-        "origin" => &["match", "http", "encoded_slash", "underscores"],
-        "fact" => &["name", "type", "origins", "json", "form"],
-        "sandbox" => &["hide", "guard_tools", "dns", "memory_files", "processes"],
-        _ => &[],
+        mistake!(document, &value.span(), "a recipe's file may not be named in a project's file";
+            "you allow a project's file by its text, and not the files that it names";
+            "use a recipe that is built in, or name the file: `--config FILE`");
     }
 }
 
@@ -220,15 +155,6 @@ mod tests {
                 refused.iter().any(|one| one.starts_with(&at)),
                 "{refused:?}"
             );
-        }
-    }
-
-    #[test]
-    fn every_key_that_may_stand_in_it_is_a_key() {
-        for section in ["policy", "credential", "origin", "fact", "sandbox"] {
-            for name in allowed(section) {
-                assert!(keys::of(section).any(|key| key.name == *name), "{name}");
-            }
         }
     }
 }

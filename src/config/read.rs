@@ -1,16 +1,17 @@
 //! Turns a file's text into a [`Config`], or into the list of everything that is wrong with it.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use crate::export::ExportSettings;
 use crate::files;
 
 use super::credential::{known_preset, login_name};
-use super::diagnostic::{Diagnostic, Hint, Position, Severity};
+use super::diagnostic::{Diagnostic, Position, Severity};
 use super::document::Document;
 use super::keys::{self, SECTIONS};
 use super::literal::shown;
@@ -51,6 +52,15 @@ impl Config {
     /// # Errors
     /// Returns a [`ConfigError`] with every mistake of the text.
     pub fn from_str(text: &str, origin: &Path) -> Result<Self, ConfigError> {
+        Self::checked(text, origin, |_, _| {})
+    }
+
+    /// Reads and checks a text, of which `check` looks at each section, too.
+    pub(super) fn checked(
+        text: &str,
+        origin: &Path,
+        check: impl Fn(&Document<'_>, (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)),
+    ) -> Result<Self, ConfigError> {
         let absolute = std::path::absolute(origin).unwrap_or_else(|_| origin.to_owned());
         let directory = absolute
             .parent()
@@ -59,22 +69,15 @@ impl Config {
         // there. So the folder is resolved now.
         let directory = crate::names::real_path(&directory).unwrap_or(directory);
         let home = state::home();
-        let document = Document::new(
-            origin.display().to_string().into(),
-            text,
-            directory,
-            home.clone(),
-        );
+        let name = origin.display().to_string().into();
+        let document = Document::new(name, text, directory, home.clone());
         let (parsed, syntax) = DeTable::parse_recoverable(text);
         for error in &syntax {
             // The parser's own display quotes the line, which may hold a secret. Its message does
             // not.
-            let hint = Hint::new(error.message().to_owned(), "correct the TOML syntax");
-            document.error(
-                &error.span().unwrap_or(0..0),
-                "the file is no valid TOML",
-                hint,
-            );
+            let (span, why) = (error.span().unwrap_or(0..0), error.message());
+            mistake!(document, &span, "the file is no valid TOML"; "{why}";
+                "correct the TOML syntax");
         }
         let mut config = Self {
             file: Some(absolute),
@@ -85,13 +88,11 @@ impl Config {
         document.refuse_literals(parsed.get_ref());
         for (key, value) in parsed.get_ref() {
             top_level(&document, &mut config, &mut spans, key, value);
+            check(&document, (key, value));
         }
         validate::check(&document, &config, &spans);
         let found = document.into_found();
-        if found
-            .iter()
-            .any(|mistake| mistake.severity == Severity::Error)
-        {
+        if found.iter().any(|one| one.severity == Severity::Error) {
             return Err(ConfigError { mistakes: found });
         }
         let is_warning = |one: &Diagnostic| one.severity == Severity::Warning;
@@ -104,82 +105,57 @@ fn top_level<'t>(
     document: &Document<'t>,
     config: &mut Config,
     spans: &mut Spans,
-    key: &Spanned<toml::de::DeString<'t>>,
+    key: &Spanned<DeString<'t>>,
     value: &Spanned<DeValue<'t>>,
 ) {
     let word = key.get_ref().as_ref();
     let Some(known) = SECTIONS.iter().find(|known| known.name == word) else {
         return unknown(document, key);
     };
-    let tables: Vec<_> = match (value.get_ref(), known.repeats) {
-        (DeValue::Table(table), false) => vec![(table, value.span())],
-        (DeValue::Array(items), true) => items
-            .iter()
-            .filter_map(|item| item.get_ref().as_table().map(|table| (table, item.span())))
-            .collect(),
-        _ => Vec::new(),
+    let items = match (value.get_ref(), known.repeats) {
+        (DeValue::Array(items), true) => Some(&items[..]),
+        (_, true) => None,
+        (_, false) => Some(std::slice::from_ref(value)),
     };
-    let expected = match value.get_ref() {
-        DeValue::Array(items) if known.repeats => items.len(),
-        _ => 1,
-    };
-    if tables.len() != expected {
-        let why = if known.repeats {
-            "it may occur many times"
-        } else {
-            "it may occur once"
-        };
-        let hint = Hint::new(why, format!("write {}", keys::heading(known.name)));
-        document.error(
-            &key.span(),
-            format!("`{word}` is not written as {}", keys::heading(known.name)),
-            hint,
-        );
+    let tables = items.into_iter().flatten();
+    let tables = tables.filter_map(|item| Some((item.span(), item.get_ref().as_table()?)));
+    let tables: Vec<_> = tables.collect();
+    if items.is_none_or(|items| items.len() != tables.len()) {
+        let times = if known.repeats { "many times" } else { "once" };
+        let heading = keys::heading(known.name);
+        mistake!(document, &key.span(), "`{word}` is not written as {heading}";
+            "it may occur {times}"; "write {heading}");
     }
-    for (table, span) in tables {
-        section(
-            config,
-            spans,
-            known.name,
-            &Section::open(document, known.name, table, span),
-        );
+    for (span, table) in tables {
+        let table = Section::open(document, known.name, table, span);
+        section(config, spans, known.name, &table);
     }
 }
 
 fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section<'_, '_>) {
+    let span = section.span.clone();
     match name {
-        "ca" => {
-            config.ca = settings::ca(section);
-            spans.ca = section.span.clone();
-        }
+        "ca" => (config.ca, spans.ca) = (settings::ca(section), span),
         "state" => config.state = settings::state(section),
         "audit" => config.audit = settings::audit(section),
         "policy" => {
             config.policy = settings::policy(section);
             config.allow = allowed(section);
-            let presets = section.each("presets", known_preset).into_iter();
-            config.presets = presets.map(Spanned::into_inner).collect();
-            let logins = section.each("logins", login_name).into_iter();
-            config.named_logins = logins.map(Spanned::into_inner).collect();
+            config.presets = section.all("presets", known_preset);
+            config.named_logins = section.all("logins", login_name);
         }
         "runtime" => config.runtime = settings::runtime(section),
         "resolver" => config.resolver = settings::resolver(section),
         "control" => config.control = control::control(section),
         "limits" => config.limits = settings::limits(section),
-        "sandbox" => {
-            config.sandbox = sandbox::sandbox(section);
-            spans.sandbox = section.span.clone();
-        }
-        "phantoms" => {
-            config.phantoms = settings::phantoms(section);
-            spans.phantoms = section.span.clone();
-        }
+        "sandbox" => (config.sandbox, spans.sandbox) = (sandbox::sandbox(section), span),
+        "phantoms" => (config.phantoms, spans.phantoms) = (settings::phantoms(section), span),
         "fact" => {
             let added = fact::fact(section).map(|fact| config.facts.add(fact));
             if let Some(Err(clash)) = added {
-                let why = "a name stands for one value, of one type, in each content";
-                let hint = Hint::new(why, "give one of them another name, or other origins");
-                section.error("name", clash.to_string(), hint);
+                mistake!(section, "name", "{clash}";
+                    "a name stands for one value, of one type, in each content";
+                    "give one of them another name, or other origins");
             }
         }
         "vault" => config.vault = vault::vault(section),
@@ -187,40 +163,39 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             let added = export::export(section);
             let is_there = |new: &ExportSettings| config.exports.iter().any(|one| one.is_as(new));
             if added.as_ref().is_some_and(is_there) {
-                let why = "how far an export has come is kept by its `url` and its form";
-                let hint = Hint::new(why, "remove one");
-                section.error("url", "another `[[export]]` sends the same there", hint);
+                mistake!(section, "url", "another `[[export]]` sends the same there";
+                    "how far an export has come is kept by its `url` and its form"; "remove one");
             }
             config.exports.extend(added);
         }
         "origin" if via::is_for_all(section) => {
             if config.defaults != AllOrigins::default() {
-                let hint = Hint::new("one of the two would not hold", "merge them into one");
-                section.error("match", "a second [[origin]] is for all origins", hint);
+                mistake!(section, "match", "a second [[origin]] is for all origins";
+                    "one of the two would not hold"; "merge them into one");
             }
             config.defaults = via::for_all(section);
         }
         "listener" => take(
             listener::listener(section),
-            section,
+            span,
             &mut config.listeners,
             &mut spans.listeners,
         ),
         "credential" => take(
             credential::credential(section),
-            section,
+            span,
             &mut config.credentials,
             &mut spans.credentials,
         ),
         "login" => take(
             login::login(section),
-            section,
+            span,
             &mut config.logins,
             &mut spans.logins,
         ),
         _ => take(
             origin::origin(section),
-            section,
+            span,
             &mut config.origins,
             &mut spans.origins,
         ),
@@ -231,57 +206,34 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
 fn allowed(section: &Section<'_, '_>) -> Vec<Allowed> {
     let read = |text: &str| Ok((Allowed::parse(text)?, Allowed::leaves_out_path(text)));
     let hosts = section.each("allow", read).into_iter().map(|one| {
-        let span = one.span();
-        let (allowed, leaves_out_path) = one.into_inner();
+        let (span, (allowed, leaves_out_path)) = (one.span(), one.into_inner());
         if leaves_out_path {
-            let hint = Hint::new(
-                "`allow` names a host, and the path of the URL is left out",
-                "to allow some paths only, write a policy: `files` of `[policy]`",
-            );
-            let what = format!("every path of `{}` is allowed", allowed.host);
-            section.document.warn(&span, what, hint);
+            let host = &allowed.host;
+            warning!(section.document, &span, "every path of `{host}` is allowed";
+                "`allow` names a host, and the path of the URL is left out";
+                "to allow some paths only, write a policy: `files` of `[policy]`");
         }
         allowed
     });
     hosts.collect()
 }
 
-fn take<T>(
-    read: Option<T>,
-    section: &Section<'_, '_>,
-    list: &mut Vec<T>,
-    spans: &mut Vec<std::ops::Range<usize>>,
-) {
+fn take<T>(read: Option<T>, span: Range<usize>, list: &mut Vec<T>, spans: &mut Vec<Range<usize>>) {
     if let Some(item) = read {
         list.push(item);
-        spans.push(section.span.clone());
+        spans.push(span);
     }
 }
 
-fn unknown(document: &Document<'_>, key: &Spanned<toml::de::DeString<'_>>) {
+fn unknown(document: &Document<'_>, key: &Spanned<DeString<'_>>) {
     let word = key.get_ref().as_ref();
-    let near = keys::nearest(word, SECTIONS.iter().map(|known| known.name));
-    let elsewhere = keys::KEYS.iter().find(|key| key.name == word);
-    let remedy = match (near, elsewhere) {
-        (Some(near), _) => format!("did you mean {}?", keys::heading(near)),
-        (None, Some(key)) => format!("`{word}` belongs to {}", keys::heading(key.section)),
-        (None, None) => {
-            let all: Vec<_> = SECTIONS
-                .iter()
-                .map(|known| keys::heading(known.name))
-                .collect();
-            format!("remove it; the sections are {}", all.join(", "))
-        }
-    };
-    let hint = Hint::new(
-        "a section that nothing reads would be settings that do not hold",
-        remedy,
-    );
-    document.error(
-        &key.span(),
-        format!("unknown section or key {}", shown(word)),
-        hint,
-    );
+    let names = || SECTIONS.iter().map(|known| known.name);
+    let near = keys::nearest(word, names()).map(keys::heading);
+    let all = names().map(keys::heading).collect();
+    let remedy = keys::instead(word, near, ("sections", all));
+    let word = shown(word);
+    mistake!(document, &key.span(), "unknown section or key {word}";
+        "a section that nothing reads would be settings that do not hold"; "{remedy}");
 }
 
 const LARGEST_MIB: u64 = 1;

@@ -49,16 +49,22 @@ pub(super) fn read(
         return Some(reference);
     }
     let text = section.text(key)?;
-    match parse(text.get_ref(), |path| section.document.path(path)) {
-        Ok(reference) => {
-            check(section.document, &text.span(), key, &reference);
-            Some(reference)
-        }
-        Err(hint) => {
-            section.error(key, unusable(key), hint);
-            None
-        }
-    }
+    read_at(section.document, &text.span(), key, text.get_ref())
+}
+
+/// Reads the reference at a place of the file.
+pub(super) fn read_at(
+    document: &Document<'_>,
+    span: &Range<usize>,
+    key: &str,
+    text: &str,
+) -> Option<SecretRef> {
+    let refuse = |hint| document.error(span, unusable(key), hint);
+    let reference = parse(text, |path| document.path(path))
+        .map_err(refuse)
+        .ok()?;
+    check(document, span, key, &reference);
+    Some(reference)
 }
 
 /// Notes a secret that cannot be used as things are.
@@ -73,58 +79,32 @@ pub(super) fn check(
     }
 }
 
-pub(super) fn unusable(key: &str) -> String {
+fn unusable(key: &str) -> String {
     format!("`{key}` refers to no usable secret")
 }
 
 fn command(section: &Section<'_, '_>) -> Option<SecretRef> {
-    let ttl = section
-        // A command is run at most once a second and at least once a day.
-        .parsed("ttl", |text| units::within_a_day(text, 1))
-        .map(toml::Spanned::into_inner);
-    let argv = section.each("command", |text| {
-        if looks_secret(text) && !text.starts_with('/') {
-            Err(literal_hint())
-        } else if text.contains('\0') {
-            Err(Hint::new("an argument holds no NUL", "remove it"))
-        } else {
-            Ok(text.to_owned())
-        }
+    // A command is run at most once a second and at least once a day.
+    let ttl = section.get("ttl", |text| units::within_a_day(text, 1));
+    let mut argv = section.all("command", |text| match text {
+        _ if looks_secret(text) && !text.starts_with('/') => Err(literal_hint()),
+        _ if text.contains('\0') => refused!("an argument holds no NUL"; "remove it"),
+        _ => Ok(text.to_owned()),
     });
-    let mut argv = argv.into_iter().map(toml::Spanned::into_inner);
-    match argv.next() {
-        Some(program) if Path::new(&program).is_absolute() => {
-            Some(SecretRef::command(program, argv.collect(), ttl))
-        }
-        Some(_) => {
-            let why = "a program that is looked up by PATH may be another one";
-            section.error(
-                "command",
-                "the program is no absolute path",
-                Hint::new(why, "write its whole path, such as `/usr/bin/pass`"),
-            );
-            None
-        }
-        None if section.has("command") => {
-            section.error(
-                "command",
-                "`command` is empty",
-                Hint::new(
-                    "there is nothing to run",
-                    "write the program and its arguments",
-                ),
-            );
-            None
-        }
-        None => {
-            section.missing(
-                "command",
-                "the table stands for a program that prints the secret",
-                "add `command = [\"/path\", \"argument\"]`",
-            );
-            None
-        }
+    if argv.is_empty() && section.has("command") {
+        mistake!(section, "command", "`command` is empty"; "there is nothing to run";
+            "write the program and its arguments");
     }
+    require!(section, "command"; "the table stands for a program that prints the secret";
+        "add `command = [\"/path\", \"argument\"]`");
+    let program = argv.drain(..1.min(argv.len())).next()?;
+    if !Path::new(&program).is_absolute() {
+        mistake!(section, "command", "the program is no absolute path";
+            "a program that is looked up by PATH may be another one";
+            "write its whole path, such as `/usr/bin/pass`");
+        return None;
+    }
+    Some(SecretRef::command(program, argv, ttl))
 }
 
 /// Checks the name of an environment variable.

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use toml::Spanned;
-
 use crate::body::Limit;
 
 use super::diagnostic::Hint;
@@ -62,68 +60,38 @@ impl SandboxDns {
     pub(super) fn read(text: &str) -> Result<Self, Hint> {
         let known = Self::WORDS.iter().find(|(word, _)| *word == text);
         known.map(|(_, dns)| *dns).ok_or_else(|| {
-            Hint::new(
-                "it is neither `explain` nor `strict`",
-                "write `--dns strict`, or leave it out",
-            )
+            hint!("it is neither `explain` nor `strict`"; "write `--dns strict`, or leave it out")
         })
     }
 }
 
 pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
-    let paths = |key| section.each(key, |text| section.document.path(text));
     Sandbox {
-        see: paths("see").into_iter().map(Spanned::into_inner).collect(),
-        see_home: section
-            .each("see_home", of_home)
-            .into_iter()
-            .map(Spanned::into_inner)
-            .collect(),
-        hide: paths("hide").into_iter().map(Spanned::into_inner).collect(),
-        pass_env: section
-            .each("pass_env", variables)
-            .into_iter()
-            .map(Spanned::into_inner)
-            .collect(),
-        allow_userns: section.truth("allow_userns").unwrap_or(false),
-        guard_tools: section.truth("guard_tools").unwrap_or(false),
-        write: paths("write")
-            .into_iter()
-            .map(Spanned::into_inner)
-            .collect(),
+        see: section.paths("see"),
+        see_home: section.all("see_home", of_home),
+        hide: section.paths("hide"),
+        pass_env: section.all("pass_env", variables),
+        allow_userns: section.is_true("allow_userns"),
+        guard_tools: section.is_true("guard_tools"),
+        write: section.paths("write"),
         memory_files: memory_files(section),
         processes: section.count("processes", 16..=4_194_304),
         dns: section
             .choice("dns", &SandboxDns::WORDS)
             .unwrap_or_default(),
-        publish: ports(section, "publish", port::published),
-        host_port: ports(section, "host_port", port::host_port),
+        publish: section.all("publish", port::published),
+        host_port: section.all("host_port", port::host_port),
         user: None,
     }
 }
 
-fn ports<T>(
-    section: &Section<'_, '_>,
-    key: &'static str,
-    read: impl Fn(&str) -> Result<T, Hint>,
-) -> Vec<T> {
-    let read = section.each(key, read).into_iter();
-    read.map(Spanned::into_inner).collect()
-}
-
 fn memory_files(section: &Section<'_, '_>) -> Option<Limit> {
-    let size = section.parsed("memory_files", units::size)?.into_inner();
+    let size = section.get("memory_files", units::size)?;
     if (Limit::mib(64)..=Limit::mib(1 << 20)).contains(&size) {
         return Some(size);
     }
-    section.error(
-        "memory_files",
-        format!("`memory_files` is {size}"),
-        Hint::new(
-            "it is between 64MiB and 1024GiB",
-            "write for example `2GiB`",
-        ),
-    );
+    mistake!(section, "memory_files", "`memory_files` is {size}"; "it is between 64MiB and 1024GiB";
+        "write for example `2GiB`");
     None
 }
 
@@ -134,10 +102,8 @@ pub(super) fn of_home(text: &str) -> Result<String, Hint> {
         .components()
         .any(|part| part == std::path::Component::ParentDir);
     if text.is_empty() || leads_out {
-        return Err(Hint::new(
-            "it is neither a set nor a path below the home",
-            "write for example `claude` or `~/.vimrc`",
-        ));
+        return refused!("it is neither a set nor a path below the home";
+            "write for example `claude` or `~/.vimrc`");
     }
     Ok(text.to_owned())
 }

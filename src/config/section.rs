@@ -1,14 +1,23 @@
 //! Reads one table of a configuration file key by key. Records every mistake and goes on.
 
+use std::fmt;
 use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
+use std::str::FromStr;
 
+use rustls::pki_types::CertificateDer;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::diagnostic::Hint;
+use super::certificates::{Certificates, certificates};
+use super::diagnostic::{Hint, remedy};
 use super::document::Document;
 use super::keys;
 use super::literal::shown;
+
+/// A word of a key that chooses: the keys that it needs, and those that it may have, with spaces
+/// between them.
+pub(super) type Variant = (&'static str, &'static str, &'static str);
 
 /// One table of the file, with the name of its section.
 pub(super) struct Section<'p, 't> {
@@ -28,39 +37,23 @@ impl<'p, 't> Section<'p, 't> {
         table: &'p DeTable<'t>,
         span: Range<usize>,
     ) -> Self {
-        let section = Self {
+        for (key, _) in table {
+            let word = key.get_ref().as_ref();
+            let known = || keys::of(name).map(|key| key.name);
+            if !known().any(|known| known == word) {
+                let near = keys::nearest(word, known()).map(|near| format!("`{near}`"));
+                let all = known().map(str::to_owned).collect();
+                let remedy = keys::instead(word, near, ("keys here", all));
+                let (word, section) = (shown(word), keys::heading(name));
+                mistake!(document, &key.span(), "unknown key {word} in {section}";
+                    "a key that nothing reads would be a setting that does not hold"; "{remedy}");
+            }
+        }
+        Self {
             document,
             span,
             name,
             table,
-        };
-        section.refuse_unknown();
-        section
-    }
-
-    fn refuse_unknown(&self) {
-        for (key, _) in self.table {
-            let word = key.get_ref().as_ref();
-            if keys::of(self.name).any(|known| known.name == word) {
-                continue;
-            }
-            let known = || keys::of(self.name).map(|key| key.name);
-            let elsewhere = keys::KEYS.iter().find(|key| key.name == word);
-            let remedy = match (keys::nearest(word, known()), elsewhere) {
-                (Some(near), _) => format!("did you mean `{near}`?"),
-                (None, Some(key)) => format!("`{word}` belongs to {}", keys::heading(key.section)),
-                (None, None) => format!(
-                    "remove it; the keys here are {}",
-                    known().collect::<Vec<_>>().join(", ")
-                ),
-            };
-            let what = format!(
-                "unknown key {} in {}",
-                shown(word),
-                keys::heading(self.name)
-            );
-            self.document
-                .error(&key.span(), what, Hint::new(UNKNOWN, remedy));
         }
     }
 
@@ -100,30 +93,67 @@ impl<'p, 't> Section<'p, 't> {
         self.document.error(&self.span_of(key), what, hint);
     }
 
+    /// Records a warning about a key of this section.
+    pub fn warn(&self, key: &'static str, what: impl Into<String>, hint: Hint) {
+        self.document.warn(&self.span_of(key), what, hint);
+    }
+
     /// Records that a key is missing.
-    pub fn missing(&self, key: &'static str, why: &str, remedy: &str) {
+    pub fn missing(&self, key: &'static str, hint: Hint) {
         let what = format!("{} has no `{key}`", keys::heading(self.name));
-        self.document
-            .error(&self.span, what, Hint::new(why, remedy));
+        self.document.error(&self.span, what, hint);
+    }
+
+    /// Records that a key is missing, if it is.
+    pub fn require(&self, key: &'static str, hint: Hint) {
+        if !self.has(key) {
+            self.missing(key, hint);
+        }
+    }
+
+    /// Records an error about each of these keys that is present.
+    pub fn refuse(&self, keys: &[&'static str], what: &str, hint: Hint) {
+        for key in keys.iter().filter(|key| self.has(key)) {
+            self.error(key, format!("`{key}` {what}"), hint.clone());
+        }
+    }
+
+    /// Checks that its keys, apart from `common`, are those that go with the word that `key` has:
+    /// another would have no effect.
+    pub fn variant(&self, (key, chosen): (&str, &str), (variants, common): (&[Variant], &str)) {
+        let Some((_, needed, allowed)) = variants.iter().find(|(word, ..)| *word == chosen) else {
+            return;
+        };
+        for name in needed.split(' ') {
+            require!(self, name; "`{key} = \"{chosen}\"` needs it"; "add `{name} = \"…\"`");
+        }
+        let known = || {
+            [common, needed, allowed]
+                .into_iter()
+                .flat_map(|all| all.split(' '))
+        };
+        for name in self
+            .keys()
+            .filter(|name| !known().any(|known| known == *name))
+        {
+            mistake!(self, name, "`{name}` does not belong to `{key} = \"{chosen}\"`";
+                "the {key} does not use it"; "remove `{name}`");
+        }
     }
 
     fn mistyped(&self, key: &'static str, value: &Spanned<DeValue<'_>>, wanted: &str) {
-        let what = format!(
-            "`{key}` of {} is of type {}",
-            keys::heading(self.name),
-            value.get_ref().type_str()
-        );
+        let (section, found) = (keys::heading(self.name), value.get_ref().type_str());
         let takes = keys::of(self.name)
             .find(|known| known.name == key)
             .map_or(wanted, |key| key.takes);
-        self.document.error(
-            &value.span(),
-            what,
-            Hint::new(
-                format!("it takes a {wanted}"),
-                format!("write {}", example(takes)),
-            ),
-        );
+        let example = match takes {
+            "duration" => "a duration, such as \"10s\" or \"24h\"",
+            "size" => "a size, such as \"64KiB\" or \"256MiB\"",
+            "true or false" => takes,
+            other => &format!("a {other}"),
+        };
+        mistake!(self.document, &value.span(), "`{key}` of {section} is of type {found}";
+            "it takes a {wanted}"; "write {example}");
     }
 
     /// Returns a value of the type that `read` takes. One of another type is a mistake.
@@ -147,33 +177,54 @@ impl<'p, 't> Section<'p, 't> {
     }
 
     /// Returns a text, read by `parse`.
-    pub fn parsed<T>(
+    pub fn get<T>(
         &self,
         key: &'static str,
         parse: impl FnOnce(&str) -> Result<T, Hint>,
-    ) -> Option<Spanned<T>> {
+    ) -> Option<T> {
         self.accept(key, self.text(key)?, parse)
+            .map(Spanned::into_inner)
     }
 
     /// Returns a list of texts, each read by `parse`.
+    pub fn all<T>(&self, key: &'static str, parse: impl Fn(&str) -> Result<T, Hint>) -> Vec<T> {
+        let list = self.each(key, parse).into_iter();
+        list.map(Spanned::into_inner).collect()
+    }
+
+    /// Returns a list of texts, each read by `parse`, and where it is.
     pub fn each<T>(
         &self,
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, Hint>,
     ) -> Vec<Spanned<T>> {
-        let Some(items) = self.typed(key, "list of texts in brackets", DeValue::as_array) else {
-            return Vec::new();
+        let items = self.items(key, "text in quotes", DeValue::as_str);
+        let items = items.into_iter();
+        let taken = items.filter_map(|text| self.accept(key, text, &parse));
+        taken.collect()
+    }
+
+    /// Returns the items of a list that are of the type that `read` takes. Another is a mistake.
+    fn items<T>(
+        &self,
+        key: &'static str,
+        wanted: &str,
+        read: impl Fn(&'p DeValue<'t>) -> Option<T>,
+    ) -> Vec<Spanned<T>> {
+        let list = match wanted {
+            "text in quotes" => "list of texts in brackets",
+            _ => "list of tables in brackets",
         };
-        let mut taken = Vec::new();
-        for item in items.into_inner() {
-            match item.get_ref().as_str() {
-                Some(text) => {
-                    taken.extend(self.accept(key, Spanned::new(item.span(), text), &parse))
-                }
-                None => self.mistyped(key, item, "text in quotes"),
+        let items = self.typed(key, list, DeValue::as_array);
+        let items = items.into_iter().flat_map(Spanned::into_inner);
+        let items = items.filter_map(|item| match read(item.get_ref()) {
+            Some(value) => Some(Spanned::new(item.span(), value)),
+            None => {
+                self.mistyped(key, item, wanted);
+                None
             }
-        }
-        taken
+        });
+        items.collect()
     }
 
     fn accept<T>(
@@ -182,51 +233,78 @@ impl<'p, 't> Section<'p, 't> {
         text: Spanned<&str>,
         parse: impl FnOnce(&str) -> Result<T, Hint>,
     ) -> Option<Spanned<T>> {
-        match parse(text.get_ref()) {
-            Ok(value) => Some(Spanned::new(text.span(), value)),
-            Err(hint) => {
-                self.refuse(key, &text, hint);
-                None
-            }
-        }
+        let refuse = |hint| {
+            let (section, shown) = (keys::heading(self.name), shown(text.get_ref()));
+            let what = format!("`{key}` of {section} is {shown}");
+            self.document.error(&text.span(), what, hint);
+        };
+        let value = parse(text.get_ref()).map_err(refuse).ok()?;
+        Some(Spanned::new(text.span(), value))
     }
 
-    /// Records that a key does not take the value that it has.
-    fn refuse(&self, key: &'static str, value: &Spanned<&str>, hint: Hint) {
-        let (section, shown) = (keys::heading(self.name), shown(value.get_ref()));
-        let what = format!("`{key}` of {section} is {shown}");
-        self.document.error(&value.span(), what, hint);
+    /// Returns a path.
+    pub fn path(&self, key: &'static str) -> Option<PathBuf> {
+        self.get(key, |text| self.document.path(text))
     }
 
-    /// Returns a Boolean.
+    /// Returns a list of paths.
+    pub fn paths(&self, key: &'static str) -> Vec<PathBuf> {
+        self.all(key, |text| self.document.path(text))
+    }
+
+    /// Returns the certificates of a file, and the file.
+    pub fn certificates(&self, key: &'static str) -> Option<Certificates> {
+        self.get(key, |text| certificates(self.document.path(text)?))
+    }
+
+    /// Returns the certificates of a list of files, and the files.
+    pub fn roots(&self, key: &'static str) -> (Vec<PathBuf>, Vec<CertificateDer<'static>>) {
+        let read = self.all(key, |text| certificates(self.document.path(text)?));
+        let (files, roots): (_, Vec<_>) = read.into_iter().unzip();
+        (files, roots.concat())
+    }
+
+    /// Returns a Boolean; `None` if the key is absent.
     pub fn truth(&self, key: &'static str) -> Option<bool> {
         self.typed(key, "truth value without quotes", DeValue::as_bool)
             .map(Spanned::into_inner)
     }
 
+    /// Returns whether the key is `true`.
+    pub fn is_true(&self, key: &'static str) -> bool {
+        self.truth(key).unwrap_or(false)
+    }
+
     /// Returns a whole number within a range.
-    pub fn count(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+    pub fn count<T: TryFrom<u64>>(
+        &self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Option<T> {
         let value = self.typed(key, "whole number without quotes", DeValue::as_integer)?;
         let (span, number) = (value.span(), value.into_inner());
-        let count = u64::from_str_radix(number.as_str(), number.radix()).ok();
-        let fits = count.filter(|count| range.contains(count));
-        if fits.is_none() {
-            let why = format!("it is outside {} to {}", range.start(), range.end());
-            let hint = Hint::new(why, "write a number within that range");
-            self.refuse(key, &Spanned::new(span, number.as_str()), hint);
-        }
-        fits
+        let fits = |_: &str| {
+            let count = u64::from_str_radix(number.as_str(), number.radix()).ok();
+            let count = count.filter(|count| range.contains(count));
+            let (least, most) = (range.start(), range.end());
+            count.ok_or_else(
+                || hint!("it is outside {least} to {most}"; "write a number within that range"),
+            )
+        };
+        let count = self.accept(key, Spanned::new(span, number.as_str()), fits)?;
+        T::try_from(count.into_inner()).ok()
     }
 
     /// Returns one of a few words.
     pub fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
-        let chosen = self.parsed(key, |text| {
+        self.get(key, |text| {
             let known = choices.iter().find(|(word, _)| *word == text);
-            known
-                .map(|(_, value)| *value)
-                .ok_or_else(|| no_word_of(choices))
-        });
-        chosen.map(Spanned::into_inner)
+            let words = || choices.iter().map(|(word, _)| format!("`{word}`"));
+            known.map(|(_, value)| *value).ok_or_else(|| {
+                let words = words().collect::<Vec<_>>().join(" or ");
+                hint!("it is not one of the known words"; "write {words}")
+            })
+        })
     }
 
     /// Returns the texts of a table with arbitrary names. Each name must pass `check`.
@@ -244,10 +322,8 @@ impl<'p, 't> Section<'p, 't> {
                 let what = format!("unknown name {} in `{key}`", shown(name.get_ref()));
                 self.document.error(&name.span(), what, hint);
             } else if let Some(text) = value.get_ref().as_str() {
-                texts.push((
-                    name.get_ref().to_string(),
-                    Spanned::new(value.span(), text.to_owned()),
-                ));
+                let text = Spanned::new(value.span(), text.to_owned());
+                texts.push((name.get_ref().to_string(), text));
             } else {
                 self.mistyped(key, value, "table of texts");
             }
@@ -256,43 +332,33 @@ impl<'p, 't> Section<'p, 't> {
     }
 
     /// Returns the tables of a list.
-    pub fn tables(&self, key: &'static str, name: &'static str) -> Vec<Section<'p, 't>> {
-        let Some(items) = self.typed(key, "list of tables in brackets", DeValue::as_array) else {
-            return Vec::new();
-        };
-        let mut tables = Vec::new();
-        for item in items.into_inner() {
-            match item.get_ref().as_table() {
-                Some(table) => tables.push(Section::open(self.document, name, table, item.span())),
-                None => self.mistyped(key, item, "table in braces"),
-            }
-        }
-        tables
+    pub fn tables(&self, key: &'static str, name: &'static str) -> Vec<Self> {
+        let items = self.items(key, "table in braces", DeValue::as_table);
+        let open = |table| self.opened(name, table);
+        items.into_iter().map(open).collect()
     }
 
     /// Returns a table within this one.
-    pub fn inner(&self, key: &'static str, name: &'static str) -> Option<Section<'p, 't>> {
+    pub fn inner(&self, key: &'static str, name: &'static str) -> Option<Self> {
         let table = self.typed(key, "table in braces", DeValue::as_table)?;
+        Some(self.opened(name, table))
+    }
+
+    fn opened(&self, name: &'static str, table: Spanned<&'p DeTable<'t>>) -> Self {
         let (span, table) = (table.span(), table.into_inner());
-        Some(Section::open(self.document, name, table, span))
+        Self::open(self.document, name, table, span)
     }
 }
 
-/// Why a text is refused that is none of a few words.
-fn no_word_of<T>(choices: &[(&str, T)]) -> Hint {
-    let words = choices.iter().map(|(word, _)| format!("`{word}`"));
-    let words: Vec<String> = words.collect();
-    let remedy = format!("write {}", words.join(" or "));
-    Hint::new("it is not one of the known words", remedy)
+/// Returns a text of 1 to `most` bytes that all fit.
+pub(super) fn characters(text: &str, most: usize, fits: impl Fn(u8) -> bool) -> Option<String> {
+    let all = (1..=most).contains(&text.len()) && text.bytes().all(fits);
+    all.then(|| text.to_owned())
 }
 
-const UNKNOWN: &str = "a key that nothing reads would be a setting that does not hold";
-/// How a value of this kind is written.
-fn example(takes: &str) -> String {
-    match takes {
-        "duration" => String::from("a duration, such as \"10s\" or \"24h\""),
-        "size" => String::from("a size, such as \"64KiB\" or \"256MiB\""),
-        "true or false" => takes.to_owned(),
-        other => format!("a {other}"),
-    }
+/// Reads a value of a type that has a notation of its own. A refused one has this remedy.
+pub(super) fn parsed<T: FromStr<Err: fmt::Display>>(
+    example: &'static str,
+) -> impl Fn(&str) -> Result<T, Hint> {
+    move |text| text.parse().map_err(remedy(example))
 }

@@ -2,10 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use toml::Spanned;
 
 use crate::audit::{self, Allowance};
 use crate::body::Limit;
@@ -122,17 +121,12 @@ impl Default for Ca {
 
 impl Default for Audit {
     fn default() -> Self {
-        let audit::Settings {
-            sync,
-            rotate_bytes,
-            allowance,
-            ..
-        } = audit::Settings::at(Path::new(""));
+        let default = audit::Settings::at(Path::new(""));
         Self {
             path: None,
-            sync,
-            rotate_bytes,
-            allowance,
+            sync: default.sync,
+            rotate_bytes: default.rotate_bytes,
+            allowance: default.allowance,
         }
     }
 }
@@ -148,15 +142,15 @@ impl Default for Runtime {
 pub(super) fn ca(section: &Section<'_, '_>) -> Ca {
     let within = |key| within(section, key, Duration::from_secs(60)..=200 * DAY);
     Ca {
-        certificate: path(section, "certificate"),
-        lifetime: within("lifetime").unwrap_or(Ca::default().lifetime),
+        certificate: section.path("certificate"),
+        lifetime: within("lifetime").unwrap_or(DAY),
         idle: within("idle"),
     }
 }
 
 pub(super) fn state(section: &Section<'_, '_>) -> StateSettings {
     StateSettings {
-        path: path(section, "path"),
+        path: section.path("path"),
         key: reference::read(section, "key", ""),
         fresh: false,
     }
@@ -164,95 +158,77 @@ pub(super) fn state(section: &Section<'_, '_>) -> StateSettings {
 
 pub(super) fn audit(section: &Section<'_, '_>) -> Audit {
     let default = Audit::default();
-    let sync = section.choice(
-        "sync",
-        &[
-            ("batch", audit::Durability::Batch),
-            ("always", audit::Durability::Always),
-        ],
-    );
+    let (batch, always) = (audit::Durability::Batch, audit::Durability::Always);
+    let sync = section.choice("sync", &[("batch", batch), ("always", always)]);
     let least = |key, least: Limit, why: &'static str| {
-        let size = section.parsed(key, |text| {
-            let size = units::size(text)?;
-            if size < least {
-                return Err(Hint::new(why, format!("write {least} or more")));
-            }
-            Ok(size)
+        let size = section.get(key, |text| match units::size(text)? {
+            size if size < least => refused!("{why}"; "write {least} or more"),
+            size => Ok(size),
         });
-        size.map(|size| size.into_inner().as_bytes())
+        size.map(Limit::as_bytes)
     };
-    let (many, little) = (
+    let little = "a session could not be served on so little";
+    let rotate = least(
+        "rotate",
+        Limit::mib(1),
         "files of less than 1MiB would be many",
-        "a session could not be served on so little",
     );
+    let burst = least("session_burst", Limit::kib(64), little);
+    let per_second = least("session_rate", Limit::kib(1), little);
     Audit {
-        path: path(section, "path"),
+        path: section.path("path"),
         sync: sync.unwrap_or(default.sync),
-        rotate_bytes: least("rotate", Limit::mib(1), many).unwrap_or(default.rotate_bytes),
+        rotate_bytes: rotate.unwrap_or(default.rotate_bytes),
         allowance: Allowance {
-            burst: least("session_burst", Limit::kib(64), little)
-                .unwrap_or(default.allowance.burst),
-            per_second: least("session_rate", Limit::kib(1), little)
-                .unwrap_or(default.allowance.per_second),
+            burst: burst.unwrap_or(default.allowance.burst),
+            per_second: per_second.unwrap_or(default.allowance.per_second),
         },
     }
 }
 
+/// Reads the path of a policy file, or a pattern of several, whose policies can be read.
+pub(super) fn policy_file(section: &Section<'_, '_>, text: &str) -> Result<PathBuf, Hint> {
+    let path = section.document.path(text)?;
+    Source::read(&path)?;
+    Ok(path)
+}
+
 pub(super) fn policy(section: &Section<'_, '_>) -> policy::Settings {
-    let files = section.each("files", |text| {
-        let path = section.document.path(text)?;
-        Source::read(&path)?;
-        Ok(path)
-    });
-    let rules = section.text("rules").map(|text| {
-        let name = format!("{} [policy] rules", section.document.file());
-        Source::new(name, *text.get_ref())
-    });
+    let name = format!("{} [policy] rules", section.document.file());
+    let rules = section.text("rules");
     policy::Settings {
-        files: files.into_iter().map(Spanned::into_inner).collect(),
-        rules,
+        files: section.all("files", |text| policy_file(section, text)),
+        rules: rules.map(|text| Source::new(name, *text.get_ref())),
     }
 }
 
 pub(super) fn runtime(section: &Section<'_, '_>) -> Runtime {
     let threads = section
         .count("threads", 1..=256)
-        .and_then(|count| usize::try_from(count).ok());
-    threads
-        .and_then(NonZeroUsize::new)
-        .map_or_else(Runtime::default, |threads| Runtime { threads })
+        .and_then(NonZeroUsize::new);
+    threads.map_or_else(Runtime::default, |threads| Runtime { threads })
 }
 
 pub(super) fn resolver(section: &Section<'_, '_>) -> ResolverSettings {
-    let servers = section.each("servers", |text| {
-        let server = text
-            .parse::<SocketAddr>()
-            .or_else(|_| {
-                text.parse::<IpAddr>()
-                    .map(|address| SocketAddr::new(address, 53))
-            })
-            .map_err(|_| Hint::new("it is no address", "write for example `127.0.0.1:53`"))?;
+    let servers = section.all("servers", |text| {
+        let of_ip = |_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53));
+        let server: SocketAddr = text
+            .parse()
+            .or_else(of_ip)
+            .map_err(|_| hint!("it is no address"; "write for example `127.0.0.1:53`"))?;
         if server.ip().is_unspecified() || server.ip().is_multicast() || server.port() == 0 {
-            return Err(Hint::new(
-                "no name server has that address",
-                "write the address of the name server",
-            ));
+            return refused!("no name server has that address";
+                "write the address of the name server");
         }
         Ok(server)
     });
     if section.has("servers") && servers.is_empty() {
-        section.error(
-            "servers",
-            "`servers` names no name server",
-            Hint::new(
-                "names could not be resolved",
-                "remove the key to ask the system's",
-            ),
-        );
+        mistake!(section, "servers", "`servers` names no name server";
+            "names could not be resolved"; "remove the key to ask the system's");
     }
     let default = ResolverSettings::default();
     ResolverSettings {
-        servers: servers.into_iter().map(Spanned::into_inner).collect(),
+        servers,
         hosts_file: section.truth("hosts_file").unwrap_or(default.hosts_file),
         stale: within(section, "stale", Duration::ZERO..=DAY).unwrap_or(default.stale),
     }
@@ -260,32 +236,35 @@ pub(super) fn resolver(section: &Section<'_, '_>) -> ResolverSettings {
 
 pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
     let mut limits = Limits::default();
-    let long = Duration::from_secs(1)..=DAY;
-    let count = |key, most: u64| {
-        section
-            .count(key, 1..=most)
-            .and_then(|count| usize::try_from(count).ok())
-    };
-    limits.connections_per_session =
-        count("connections_per_session", 1_000_000).unwrap_or(limits.connections_per_session);
-    limits.connections = count("connections", 1_000_000).unwrap_or(limits.connections);
-    limits.exchanges_per_session =
-        count("exchanges_per_session", 1_000_000).unwrap_or(limits.exchanges_per_session);
-    limits.cached_certificates =
-        count("cached_certificates", 100_000).unwrap_or(limits.cached_certificates);
+    let streams = section.count("streams_per_connection", 1..=10_000);
+    limits.streams_per_connection = streams.unwrap_or(limits.streams_per_connection);
+    for (key, most, place) in [
+        (
+            "connections_per_session",
+            1_000_000,
+            &mut limits.connections_per_session,
+        ),
+        ("connections", 1_000_000, &mut limits.connections),
+        (
+            "exchanges_per_session",
+            1_000_000,
+            &mut limits.exchanges_per_session,
+        ),
+        (
+            "cached_certificates",
+            100_000,
+            &mut limits.cached_certificates,
+        ),
+    ] {
+        *place = section.count(key, 1..=most).unwrap_or(*place);
+    }
     for (key, place) in [
         ("max_buffered_request", &mut limits.max_buffered_request),
         ("max_buffered_total", &mut limits.max_buffered_total),
         ("max_decoder_memory", &mut limits.max_decoder_memory),
     ] {
-        if let Some(size) = section.parsed(key, units::size) {
-            *place = size.into_inner();
-        }
+        *place = section.get(key, units::size).unwrap_or(*place);
     }
-    let streams = section
-        .count("streams_per_connection", 1..=10_000)
-        .and_then(|count| u32::try_from(count).ok());
-    limits.streams_per_connection = streams.unwrap_or(limits.streams_per_connection);
     for (key, place) in [
         ("head_timeout", &mut limits.head_timeout),
         ("handshake_timeout", &mut limits.handshake_timeout),
@@ -294,7 +273,7 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
         ("progress_timeout", &mut limits.progress_timeout),
         ("drain_timeout", &mut limits.drain_timeout),
     ] {
-        *place = within(section, key, long.clone()).unwrap_or(*place);
+        *place = within(section, key, Duration::from_secs(1)..=DAY).unwrap_or(*place);
     }
     refuse_contradictions(&limits, section);
     limits
@@ -302,58 +281,31 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
 
 /// Refuses a limit of the whole that is less than that of a part.
 fn refuse_contradictions(limits: &Limits, section: &Section<'_, '_>) {
+    let (document, span) = (section.document, &section.span);
     if limits.connections < limits.connections_per_session {
-        let why = "one session could not reach its own limit";
-        let remedy = "raise `connections`, or lower `connections_per_session`";
-        section.document.error(
-            &section.span,
-            "`connections` is less than `connections_per_session`",
-            Hint::new(why, remedy),
-        );
+        mistake!(document, span, "`connections` is less than `connections_per_session`";
+            "one session could not reach its own limit";
+            "raise `connections`, or lower `connections_per_session`");
     }
     if limits.max_buffered_total < limits.max_buffered_request {
-        let why = "one request could not reach its own limit";
-        let remedy = "raise `max_buffered_total`, or lower `max_buffered_request`";
-        section.document.error(
-            &section.span,
-            "`max_buffered_total` is less than `max_buffered_request`",
-            Hint::new(why, remedy),
-        );
+        mistake!(document, span, "`max_buffered_total` is less than `max_buffered_request`";
+            "one request could not reach its own limit";
+            "raise `max_buffered_total`, or lower `max_buffered_request`");
     }
 }
 
 pub(super) fn phantoms(section: &Section<'_, '_>) -> PhantomFile {
     PhantomFile {
-        env_file: path(section, "env_file"),
+        env_file: section.path("env_file"),
     }
-}
-
-pub(super) fn path(section: &Section<'_, '_>, key: &'static str) -> Option<PathBuf> {
-    section
-        .parsed(key, |text| section.document.path(text))
-        .map(Spanned::into_inner)
 }
 
 fn within(
     section: &Section<'_, '_>,
     key: &'static str,
-    range: std::ops::RangeInclusive<Duration>,
+    range: RangeInclusive<Duration>,
 ) -> Option<Duration> {
-    let duration = section.parsed(key, |text| {
-        let duration = units::duration(text)?;
-        if range.contains(&duration) {
-            return Ok(duration);
-        }
-        let (least, most) = (
-            units::show_duration(*range.start()),
-            units::show_duration(*range.end()),
-        );
-        Err(Hint::new(
-            format!("it is outside {least} to {most}"),
-            "write a duration within that range",
-        ))
-    });
-    duration.map(Spanned::into_inner)
+    section.get(key, |text| units::within(text, range))
 }
 
 const DAY: Duration = Duration::from_secs(86_400);

@@ -9,7 +9,7 @@ use crate::credential::SecretRef;
 use crate::credential::signing::recipe::ByRecipe;
 use crate::credential::signing::sigv4::{NAME, SigV4, SigV4Settings};
 use crate::files;
-use crate::recipe::{self, Algorithm, Recipe};
+use crate::recipe::{self, Recipe};
 use crate::session::{KnownPart, Signer};
 
 use super::diagnostic::Hint;
@@ -33,28 +33,10 @@ pub struct SigningCredential {
 /// Where one part of a signing credential is kept.
 #[derive(Debug, Clone)]
 pub struct PartSource {
-    /// Its name in the signing scheme.
-    pub name: String,
+    /// The part. Its variable is that of the workload, which holds its phantom.
+    pub part: KnownPart,
     /// Where it is kept.
     pub from: SecretRef,
-    /// The variable of the workload that holds its phantom.
-    pub variable: Option<String>,
-    /// Whether the credential works without it.
-    pub optional: bool,
-    /// The algorithm of its private key, if it is one.
-    pub private_key: Option<Algorithm>,
-}
-
-impl PartSource {
-    fn new(known: KnownPart, from: SecretRef) -> Self {
-        Self {
-            name: known.name,
-            from,
-            variable: known.variable,
-            optional: known.optional,
-            private_key: known.private_key,
-        }
-    }
 }
 
 impl SigningCredential {
@@ -66,14 +48,15 @@ impl SigningCredential {
             |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
         let signer = SigV4::new(SigV4Settings::default());
         let mut parts = Vec::new();
-        for known in signer.parts() {
-            let variable = known.variable.clone()?;
+        for mut part in signer.parts() {
+            let variable = part.variable.clone()?;
             match is_set(&variable) {
-                true => parts.push(PartSource {
-                    optional: false,
-                    ..PartSource::new(known, SecretRef::env(variable))
-                }),
-                false if known.optional => {}
+                true => {
+                    part.optional = false;
+                    let from = SecretRef::env(variable);
+                    parts.push(PartSource { part, from });
+                }
+                false if part.optional => {}
                 false => return None,
             }
         }
@@ -88,9 +71,9 @@ impl SigningCredential {
     #[must_use]
     pub fn of_program(program: &SecretRef) -> Self {
         let signer = SigV4::new(SigV4Settings::default());
-        let parts = signer.parts().into_iter().map(|known| {
-            let from = program.clone().field(known.member.unwrap_or_default());
-            PartSource::new(known, from)
+        let parts = signer.parts().into_iter().map(|part| {
+            let from = program.clone().field(part.member.unwrap_or_default());
+            PartSource { part, from }
         });
         Self {
             parts: parts.collect(),
@@ -102,31 +85,23 @@ impl SigningCredential {
     /// Returns the variables of the workload that hold its phantoms.
     #[must_use]
     pub fn variables(&self) -> Vec<String> {
-        let variables = self.parts.iter().map(|part| part.variable.clone());
+        let variables = self.parts.iter().map(|one| one.part.variable.clone());
         variables.flatten().collect()
     }
 }
 
 /// Reads the signing keys, if the credential signs.
 pub(super) fn signing(section: &Section<'_, '_>) -> Option<SigningCredential> {
-    let signer = section.parsed("sign", |text| signer(section, text));
-    let Some((signer, recipe_file)) = signer.map(Spanned::into_inner) else {
-        if !section.has("sign") {
-            refuse(section, &["parts"], "needs", without_sign);
-            refuse(section, &sigv4::KEYS, "needs", without_sign);
-        }
-        return None;
-    };
-    refuse(
-        section,
-        &["places", "inject", "shape", "foreign_credential"],
-        "contradicts",
-        || {
-            Hint::new(
-                "a credential that signs requests has no place in them",
-                "remove it",
-            )
-        },
+    if !section.has("sign") {
+        let without = hint!("it is about signing"; "add `sign = \"sigv4\"`, or remove it");
+        section.refuse(&["parts"], "needs `sign`", without.clone());
+        section.refuse(&sigv4::KEYS, "needs `sign`", without);
+    }
+    let (signer, recipe_file) = section.get("sign", |text| signer(section, text))?;
+    section.refuse(
+        &OF_PLACES,
+        "contradicts `sign`",
+        hint!("a credential that signs requests has no place in them"; "remove it"),
     );
     let parts = parts(section, &*signer)?;
     Some(SigningCredential {
@@ -134,22 +109,6 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<SigningCredential> {
         parts,
         recipe_file,
     })
-}
-
-/// Refuses keys that cannot be used with `sign`.
-fn refuse(section: &Section<'_, '_>, keys: &[&'static str], what: &str, hint: impl Fn() -> Hint) {
-    for key in keys.iter().copied() {
-        if section.has(key) {
-            section.error(key, format!("`{key}` {what} `sign`"), hint());
-        }
-    }
-}
-
-fn without_sign() -> Hint {
-    Hint::new(
-        "it is about signing",
-        "add `sign = \"sigv4\"`, or remove it",
-    )
 }
 
 /// Returns the signer for a name: `sigv4`, the name of a recipe, or the path of one. A recipe's
@@ -162,12 +121,11 @@ fn signer(
         return Ok((Arc::new(sigv4::read(section)), None));
     }
     let (recipe, file) = recipe(section, text)?;
-    refuse(section, &sigv4::KEYS, "contradicts", || {
-        Hint::new(
-            "it is about SigV4",
-            "remove it; `origins` says where it goes",
-        )
-    });
+    section.refuse(
+        &sigv4::KEYS,
+        "contradicts `sign`",
+        hint!("it is about SigV4"; "remove it; `origins` says where it goes"),
+    );
     Ok((Arc::new(ByRecipe::new(recipe)), file))
 }
 
@@ -180,45 +138,35 @@ fn recipe(section: &Section<'_, '_>, text: &str) -> Result<(Arc<Recipe>, Option<
         return Ok((own(&path)?, Some(path)));
     }
     let names = recipe::presets().map(Recipe::name).chain([NAME]);
-    let remedy = keys::nearest(text, names).map_or_else(
-        || {
-            String::from(
-                "write `sigv4`, a name of docs/signing-recipes.md, or a path such as `./mine.toml`",
-            )
-        },
-        |near| format!("did you mean `{near}`?"),
-    );
-    Err(Hint::new("no way of signing has that name", remedy))
+    let otherwise =
+        "write `sigv4`, a name of docs/signing-recipes.md, or a path such as `./mine.toml`";
+    let remedy = keys::did_you_mean(text, names, || otherwise.to_owned());
+    refused!("no way of signing has that name"; "{remedy}")
 }
 
 fn own(path: &Path) -> Result<Arc<Recipe>, Hint> {
-    let correct = "correct the path, or the recipe by docs/signing-recipes.md";
-    let read = files::read(path, LARGEST_RECIPE_MIB)
-        .map_err(|unfit| Hint::new(unfit.to_string(), unfit.remedy(path)))?;
+    let read = files::read(path, LARGEST_RECIPE_MIB).map_err(|unfit| Hint::of(&unfit, path))?;
     Recipe::load(&read).map(Arc::new).map_err(|mistakes| {
         let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        Hint::new(
-            format!("the recipe is refused: {}", all.join("; ")),
-            correct,
-        )
+        let all = all.join("; ");
+        hint!("the recipe is refused: {all}";
+            "correct the path, or the recipe by docs/signing-recipes.md")
     })
 }
 
 fn parts(section: &Section<'_, '_>, signer: &dyn Signer) -> Option<Vec<PartSource>> {
     let known = signer.parts();
     let named = named(section, &known);
-    let variables: Vec<String> = section
-        .each("env", sandbox_variable)
-        .into_iter()
-        .map(Spanned::into_inner)
-        .collect();
+    let variables = section.all("env", sandbox_variable);
     let program = program(section, &known)?;
     let mut parts = Vec::new();
     let mut whole = true;
-    for part in known {
+    for mut part in known {
         let given = named.iter().find(|(name, _)| *name == part.name);
         let from = match (given, &program) {
-            (Some((_, text)), _) => named_source(section, &part, text),
+            (Some((_, text)), _) => {
+                reference::read_at(section.document, &text.span(), &part.name, text.get_ref())
+            }
             (None, Some(program)) => Some(program.clone().field(part.member.unwrap_or_default())),
             (None, None) if part.optional => continue,
             (None, None) => usual_source(section, &part),
@@ -227,15 +175,11 @@ fn parts(section: &Section<'_, '_>, signer: &dyn Signer) -> Option<Vec<PartSourc
             whole = false;
             continue;
         };
-        let variable = match section.has("env") {
-            true => variables.get(parts.len()).cloned(),
-            false => part.variable.clone(),
-        };
-        parts.push(PartSource {
-            optional: program.is_some() && part.optional,
-            variable,
-            ..PartSource::new(part, from)
-        });
+        if section.has("env") {
+            part.variable = variables.get(parts.len()).cloned();
+        }
+        part.optional &= program.is_some();
+        parts.push(PartSource { part, from });
     }
     if whole {
         check_variables(section, &parts, variables.len());
@@ -246,10 +190,13 @@ fn parts(section: &Section<'_, '_>, signer: &dyn Signer) -> Option<Vec<PartSourc
 
 /// Checks that `env` would accept the variables that a recipe names.
 fn check_harmless(section: &Section<'_, '_>, parts: &[PartSource]) {
-    for name in parts.iter().filter_map(|part| part.variable.as_deref()) {
+    for name in parts.iter().flat_map(|one| &one.part.variable) {
         if let Err(hint) = sandbox_variable(name) {
-            let what = format!("the recipe's variable `{name}` is refused");
-            section.error("sign", what, hint);
+            section.error(
+                "sign",
+                format!("the recipe's variable `{name}` is refused"),
+                hint,
+            );
         }
     }
 }
@@ -261,28 +208,10 @@ fn named(section: &Section<'_, '_>, known: &[KnownPart]) -> Vec<(String, Spanned
             return Ok(());
         }
         let names: Vec<&str> = known.iter().map(|part| part.name.as_str()).collect();
-        let remedy = match keys::nearest(name, names.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("its parts are {}", names.join(", ")),
-        };
-        Err(Hint::new("it has no such part", remedy))
+        let otherwise = || format!("its parts are {}", names.join(", "));
+        let remedy = keys::did_you_mean(name, names.iter().copied(), otherwise);
+        refused!("it has no such part"; "{remedy}")
     })
-}
-
-/// Returns where `parts` says that a part is kept.
-fn named_source(
-    section: &Section<'_, '_>,
-    part: &KnownPart,
-    text: &Spanned<String>,
-) -> Option<SecretRef> {
-    let read = reference::parse(text.get_ref(), |path| section.document.path(path));
-    let refused = |hint| {
-        let what = reference::unusable(&part.name);
-        section.document.error(&text.span(), what, hint);
-    };
-    let read = read.map_err(refused).ok()?;
-    reference::check(section.document, &text.span(), &part.name, &read);
-    Some(read)
 }
 
 /// Returns the default source of a part: the variable that clients read.
@@ -290,9 +219,11 @@ fn usual_source(section: &Section<'_, '_>, part: &KnownPart) -> Option<SecretRef
     let usual = part.variable.as_deref().map(SecretRef::env);
     if usual.is_none() {
         let name = &part.name;
-        let remedy = format!("add `parts = {{ {name} = \"keyring:gateway/NAME\" }}`");
-        let why = format!("nothing says where its `{name}` is");
-        section.missing("parts", &why, &remedy);
+        section.missing(
+            "parts",
+            hint!("nothing says where its `{name}` is";
+                "add `parts = {{ {name} = \"keyring:gateway/NAME\" }}`"),
+        );
     }
     usual
 }
@@ -300,23 +231,21 @@ fn usual_source(section: &Section<'_, '_>, part: &KnownPart) -> Option<SecretRef
 /// Checks that every part has a variable of the sandbox for its phantom. `named` is the number of
 /// variables in `env`.
 fn check_variables(section: &Section<'_, '_>, parts: &[PartSource], named: usize) {
-    let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+    let names: Vec<&str> = parts.iter().map(|one| &*one.part.name).collect();
     let names = names.join(", ");
-    let unheld = parts.iter().filter(|part| part.variable.is_none());
-    let unheld: Vec<&str> = unheld.map(|part| part.name.as_str()).collect();
+    let unheld = parts.iter().filter(|one| one.part.variable.is_none());
+    let unheld: Vec<&str> = unheld.map(|one| &*one.part.name).collect();
     if section.has("env") {
-        if named != parts.len() {
-            let remedy = format!("name {} variables, in the order {names}", parts.len());
-            let hint = Hint::new("each part has a variable of its own", remedy);
-            section.error("env", "`env` does not name a variable for each part", hint);
+        let count = parts.len();
+        if named != count {
+            mistake!(section, "env", "`env` does not name a variable for each part";
+                "each part has a variable of its own";
+                "name {count} variables, in the order {names}");
         }
     } else if !unheld.is_empty() {
-        let remedy = format!("add `env`, a variable for each of {names}");
-        section.document.warn(
-            &section.span_of("sign"),
-            format!("no variable holds the phantom of {}", unheld.join(", ")),
-            Hint::new("the workload could never sign with it", remedy),
-        );
+        let unheld = unheld.join(", ");
+        warning!(section, "sign", "no variable holds the phantom of {unheld}";
+            "the workload could never sign with it"; "add `env`, a variable for each of {names}");
     }
 }
 
@@ -330,13 +259,14 @@ fn program(section: &Section<'_, '_>, known: &[KnownPart]) -> Option<Option<Secr
     if from.program().is_some() && !section.has("parts") && is_printed {
         return Some(Some(from));
     }
-    let hint = Hint::new(
-        "a signing credential has several parts; `from` holds those of `sigv4` as a program that prints all of them",
-        "write a reference for each part in `parts`, or `from = { command = [...] }` alone",
-    );
-    section.error("from", "`from` does not hold the parts", hint);
+    mistake!(section, "from", "`from` does not hold the parts";
+        "a signing credential has several parts; `from` holds those of `sigv4` as a program that \
+         prints all of them";
+        "write a reference for each part in `parts`, or `from = {{ command = [...] }}` alone");
     None
 }
 
+/// The keys that are about places.
+const OF_PLACES: [&str; 4] = ["places", "inject", "shape", "foreign_credential"];
 /// The largest recipe file that is accepted, in MiB.
 const LARGEST_RECIPE_MIB: u64 = 1;

@@ -1,25 +1,32 @@
 //! The keys of a `[[credential]]` that only SigV4 uses.
 
-use toml::Spanned;
-
 use crate::credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
 use crate::sigv4::{PinMistake, Pins, Scope};
 
 use super::diagnostic::Hint;
 use super::network;
-use super::section::Section;
+use super::section::{Section, characters};
 
 /// Reads what a SigV4 credential may sign.
 pub(super) fn read(section: &Section<'_, '_>) -> SigV4 {
-    let endpoints = endpoints(section);
-    let unsigned = section.each("unsigned", network::origin);
-    let own_services = endpoints.iter().map(|endpoint| endpoint.service.clone());
-    let pins = pins(section, own_services.collect());
+    let endpoints = section.tables("endpoints", "credential.endpoints");
+    let endpoints: Vec<_> = endpoints.iter().filter_map(endpoint).collect();
+    let texts = |key| section.all(key, |text| Ok(text.to_owned()));
+    let pins = Pins {
+        partitions: texts("partitions"),
+        regions: texts("regions"),
+        services: texts("services"),
+        own_services: endpoints.iter().map(|one| one.service.clone()).collect(),
+        accounts: texts("accounts"),
+        buckets: texts("buckets"),
+        actions: texts("actions"),
+        credential_actions: texts("credential_actions"),
+    };
     SigV4::new(SigV4Settings {
         partitions: pins.partitions.clone(),
         scope: scope(section, pins),
         endpoints,
-        unsigned: unsigned.into_iter().map(Spanned::into_inner).collect(),
+        unsigned: section.all("unsigned", network::origin),
     })
 }
 
@@ -38,113 +45,61 @@ pub(super) fn for_buckets(buckets: Vec<String>) -> Result<SigV4, Vec<PinMistake>
     }))
 }
 
-fn pins(section: &Section<'_, '_>, own_services: Vec<String>) -> Pins {
-    let texts = |key: &'static str| {
-        let list = section.each(key, |text| Ok(text.to_owned()));
-        list.into_iter().map(Spanned::into_inner).collect()
-    };
-    let [
-        partitions,
-        regions,
-        services,
-        accounts,
-        buckets,
-        actions,
-        credential_actions,
-    ] = PINS.map(texts);
-    Pins {
-        partitions,
-        regions,
-        services,
-        own_services,
-        accounts,
-        buckets,
-        actions,
-        credential_actions,
-    }
-}
-
 fn scope(section: &Section<'_, '_>, pins: Pins) -> Scope {
     Scope::new(pins).unwrap_or_else(|mistakes| {
         for mistake in mistakes {
             let key = match mistake {
-                PinMistake::Partition(_) => PINS[0],
-                PinMistake::Region(_) => PINS[1],
-                PinMistake::Service(_) => PINS[2],
-                PinMistake::Account(_) => PINS[3],
-                PinMistake::Bucket(_) => PINS[4],
-                PinMistake::Action(_) => PINS[5],
-                PinMistake::CredentialAction(_) => PINS[6],
+                PinMistake::Partition(_) => "partitions",
+                PinMistake::Region(_) => "regions",
+                PinMistake::Service(_) => "services",
+                PinMistake::Account(_) => "accounts",
+                PinMistake::Bucket(_) => "buckets",
+                PinMistake::Action(_) => "actions",
+                PinMistake::CredentialAction(_) => "credential_actions",
             };
-            let hint = Hint::new(
-                "it would pin nothing that there is",
-                "correct it, or remove it",
-            );
-            section.error(key, mistake.to_string(), hint);
+            mistake!(section, key, "{mistake}"; "it would pin nothing that there is";
+                "correct it, or remove it");
         }
         // Never used: a configuration with a mistake is refused as a whole.
         Scope::default()
     })
 }
 
-fn endpoints(section: &Section<'_, '_>) -> Vec<OwnEndpoint> {
-    let read = |section: &Section<'_, '_>| {
-        let origin = section.parsed("origin", network::origin);
-        let service = section.parsed("service", label);
-        let region = section.parsed("region", label);
-        for key in ["origin", "service", "region"] {
-            if !section.has(key) {
-                section.missing(
-                    key,
-                    "it says for what is signed there",
-                    "write `{ origin = \"https://minio.example:9000\", service = \"s3\", region = \"us-east-1\" }`",
-                );
-            }
-        }
-        let exact_paths = section.truth("exact_paths");
-        let read = OwnEndpoint {
-            origin: origin?.into_inner(),
-            service: service?.into_inner(),
-            region: region?.into_inner(),
-            exact_paths: exact_paths.unwrap_or_default(),
-        };
-        if exact_paths.is_some() && read.is_object_store() {
-            let hint = Hint::new(
-                "the paths of an object store are always taken as they stand",
-                "remove it",
-            );
-            section.error(
-                "exact_paths",
-                "`exact_paths` has no use for a service of S3's",
-                hint,
-            );
-        }
-        Some(read)
+fn endpoint(section: &Section<'_, '_>) -> Option<OwnEndpoint> {
+    for key in ["origin", "service", "region"] {
+        require!(section, key; "it says for what is signed there";
+            "write `{{ origin = \
+            \"https://minio.example:9000\", service = \"s3\", region = \"us-east-1\" }}`");
+    }
+    let origin = section.get("origin", network::origin);
+    let (service, region) = (section.get("service", label), section.get("region", label));
+    let exact_paths = section.truth("exact_paths");
+    let read = OwnEndpoint {
+        origin: origin?,
+        service: service?,
+        region: region?,
+        exact_paths: exact_paths.unwrap_or_default(),
     };
-    section
-        .tables("endpoints", "credential.endpoints")
-        .iter()
-        .filter_map(read)
-        .collect()
+    if exact_paths.is_some() && read.is_object_store() {
+        mistake!(section, "exact_paths", "`exact_paths` has no use for a service of S3's";
+            "the paths of an object store are always taken as they stand"; "remove it");
+    }
+    Some(read)
 }
 
 /// Checks the name of a service or a region as used in a credential scope.
 fn label(text: &str) -> Result<String, Hint> {
-    let fits = (1..=64).contains(&text.len())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    match fits {
-        true => Ok(text.to_owned()),
-        false => Err(Hint::new(
-            "a service or region has the characters a-z, 0-9 and `-`",
-            "write for example `s3` or `eu-central-1`",
-        )),
-    }
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    characters(text, 64, fits).ok_or_else(|| {
+        hint!("a service or region has the characters a-z, 0-9 and `-`";
+            "write for example `s3` or `eu-central-1`")
+    })
 }
 
-/// The keys that restrict what is signed.
-const PINS: [&str; 7] = [
+/// All SigV4 keys.
+pub(super) const KEYS: [&str; 9] = [
+    "endpoints",
+    "unsigned",
     "partitions",
     "regions",
     "services",
@@ -152,16 +107,4 @@ const PINS: [&str; 7] = [
     "buckets",
     "actions",
     "credential_actions",
-];
-/// All SigV4 keys.
-pub(super) const KEYS: [&str; 9] = [
-    "endpoints",
-    "unsigned",
-    PINS[0],
-    PINS[1],
-    PINS[2],
-    PINS[3],
-    PINS[4],
-    PINS[5],
-    PINS[6],
 ];

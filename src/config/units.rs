@@ -1,5 +1,6 @@
 //! Numbers with units: sizes in binary multiples of a byte, and durations.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::diagnostic::Hint;
@@ -11,44 +12,45 @@ use crate::body::Limit;
 /// Returns a [`Hint`] if the number or the unit is missing or invalid, or the value is too large.
 pub fn size(text: &str) -> Result<Limit, Hint> {
     let (number, unit) = split(text)?;
-    let shift = match unit {
-        "B" => 0,
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        "" => {
-            return Err(Hint::new(
-                "a size needs its unit",
-                "write for example `32KiB` or `256MiB`",
-            ));
-        }
+    let factor = match unit {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "" => return refused!("a size needs its unit"; "write for example `32KiB` or `256MiB`"),
         _ => {
-            return Err(Hint::new(
-                "the unit of a size is B, KiB, MiB or GiB",
-                "write for example `256MiB`",
-            ));
+            return refused!("the unit of a size is B, KiB, MiB or GiB";
+                "write for example `256MiB`");
         }
     };
-    let bytes = number.checked_mul(1 << shift).ok_or_else(|| {
-        Hint::new(
-            "the size is larger than can be counted",
-            "write a smaller size",
-        )
-    })?;
-    Ok(Limit::bytes(bytes))
+    match u64::checked_mul(number, factor) {
+        Some(bytes) => Ok(Limit::bytes(bytes)),
+        None => refused!("the size is larger than can be counted"; "write a smaller size"),
+    }
+}
+
+/// Reads a duration within a range.
+///
+/// # Errors
+/// Returns a [`Hint`] if it is no duration, or outside that range.
+pub(super) fn within(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, Hint> {
+    let duration = duration(text)?;
+    if range.contains(&duration) {
+        return Ok(duration);
+    }
+    let (least, most) = (show_duration(*range.start()), show_duration(*range.end()));
+    refused!("it is outside {least} to {most}"; "write a duration within that range")
 }
 
 /// Reads a duration of at most a day and at least some seconds.
 ///
 /// # Errors
-/// Returns a [`Hint`] if it is no duration, or outside that range.
-pub fn within_a_day(text: &str, least: u64) -> Result<Duration, Hint> {
-    let duration = duration(text)?;
-    if (Duration::from_secs(least)..=Duration::from_secs(86_400)).contains(&duration) {
-        return Ok(duration);
-    }
-    let why = format!("it is outside {least}s to 1d");
-    Err(Hint::new(why, "write a duration within that range"))
+/// As [`within`].
+pub(super) fn within_a_day(text: &str, least: u64) -> Result<Duration, Hint> {
+    within(
+        text,
+        Duration::from_secs(least)..=Duration::from_secs(86_400),
+    )
 }
 
 /// Reads a duration: a whole number with one of `ms`, `s`, `m`, `h`, `d`.
@@ -57,35 +59,24 @@ pub fn within_a_day(text: &str, least: u64) -> Result<Duration, Hint> {
 /// Returns a [`Hint`] if the number or the unit is missing or invalid, or the value is too large.
 pub fn duration(text: &str) -> Result<Duration, Hint> {
     let (number, unit) = split(text)?;
-    let millis = match unit {
+    let factor = match unit {
         "ms" => 1,
         "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
         "d" => 86_400_000,
         "" => {
-            return Err(Hint::new(
-                "a duration needs its unit",
-                "write for example `10s`, `5m` or `24h`",
-            ));
+            return refused!("a duration needs its unit"; "write for example `10s`, `5m` or `24h`");
         }
         _ => {
-            return Err(Hint::new(
-                "the unit of a duration is ms, s, m, h or d",
-                "write for example `10s` or `24h`",
-            ));
+            return refused!("the unit of a duration is ms, s, m, h or d";
+                "write for example `10s` or `24h`");
         }
     };
-    number
-        .checked_mul(millis)
-        .filter(|millis| *millis <= LONGEST_MILLIS)
-        .map(Duration::from_millis)
-        .ok_or_else(|| {
-            Hint::new(
-                "the duration is longer than ten years",
-                "write a shorter one",
-            )
-        })
+    match u64::checked_mul(number, factor) {
+        Some(millis @ ..=LONGEST_MILLIS) => Ok(Duration::from_millis(millis)),
+        _ => refused!("the duration is longer than ten years"; "write a shorter one"),
+    }
 }
 
 /// Formats a duration as `duration` reads it, in its largest whole unit.
@@ -109,10 +100,8 @@ fn split(text: &str) -> Result<(u64, &str), Hint> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let number = number.parse().map_err(|_| {
-        Hint::new(
-            "it does not start with a whole number",
-            "write a number and its unit, such as `10s` or `32KiB`",
-        )
+        hint!("it does not start with a whole number";
+            "write a number and its unit, such as `10s` or `32KiB`")
     })?;
     Ok((number, unit))
 }

@@ -1,13 +1,11 @@
 //! The user's own file, `~/.config/gateway/config.toml`: how servers are reached, and what holds
 //! for every sandbox. What a command may reach and what it is lent is said by projects and flags.
 
-use std::path::{Path, PathBuf};
-
-use toml::de::DeTable;
+use toml::Spanned;
+use toml::de::DeString;
 
 use crate::origin::OriginRule;
 
-use super::diagnostic::{Hint, Severity};
 use super::document::Document;
 use super::origin::Origin;
 use super::sandbox::SandboxDns;
@@ -22,9 +20,9 @@ impl Config {
     pub fn of_user() -> Result<Option<Self>, ConfigError> {
         let there = state::user_file().filter(|path| path.symlink_metadata().is_ok());
         let Some(path) = there else { return Ok(None) };
-        let text = Self::text_of(&path)?;
-        let mut config = Self::from_str(&text, &path)?;
-        refuse_others(&text, &path)?;
+        let mut config = Self::checked(&Self::text_of(&path)?, &path, |document, (section, _)| {
+            refuse_other(document, section);
+        })?;
         (config.user, config.file) = (config.file, None);
         Ok(Some(config))
     }
@@ -74,26 +72,16 @@ impl Config {
     }
 }
 
-/// Refuses the sections that the user's own file may not hold.
-fn refuse_others(text: &str, path: &Path) -> Result<(), ConfigError> {
-    let name = path.display().to_string();
-    let document = Document::new(name.into(), text, PathBuf::new(), None);
-    let (parsed, _) = DeTable::parse_recoverable(text);
-    for section in parsed.get_ref().keys() {
-        let word = section.get_ref().as_ref();
-        if !SECTIONS.contains(&word) {
-            let what = format!("{} may not stand in your own file", keys::heading(word));
-            let why = "it holds for every command that you run; what one may reach and is lent is \
-                       said for its project, and what a server does, in the server's file";
-            let remedy = "write it into the project's file, give the flag, or name a file: \
-                          `--config FILE`";
-            document.error(&section.span(), what, Hint::new(why, remedy));
-        }
-    }
-    let mistakes = document.into_found();
-    match mistakes.iter().any(|one| one.severity == Severity::Error) {
-        true => Err(ConfigError { mistakes }),
-        false => Ok(()),
+/// Refuses a section that the user's own file may not hold.
+fn refuse_other(document: &Document<'_>, section: &Spanned<DeString<'_>>) {
+    let word = section.get_ref().as_ref();
+    let is_section = keys::SECTIONS.iter().any(|known| known.name == word);
+    if is_section && !SECTIONS.contains(&word) {
+        let heading = keys::heading(word);
+        mistake!(document, &section.span(), "{heading} may not stand in your own file";
+            "it holds for every command that you run; what one may reach and is lent is said for \
+             its project, and what a server does, in the server's file";
+            "write it into the project's file, give the flag, or name a file: `--config FILE`");
     }
 }
 

@@ -4,13 +4,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use toml::Spanned;
-
 use crate::credential::UpstreamLogin;
 use crate::message::{Authority, HostPattern};
 use crate::origin::{OriginDefaults, UpstreamProxy, Via};
 
-use super::certificates::certificates;
 use super::diagnostic::Hint;
 use super::network;
 use super::section::Section;
@@ -34,29 +31,23 @@ pub(super) fn is_for_all(section: &Section<'_, '_>) -> bool {
 pub(super) fn for_all(section: &Section<'_, '_>) -> AllOrigins {
     for key in section.keys() {
         if !["match", "roots", "via", "via_auth"].contains(&key) {
-            let hint = Hint::new(
-                "for all origins there are `roots`, `via` and `via_auth`",
-                "write it into an `[[origin]]` of the host that it is for",
-            );
-            section.error(key, format!("`{key}` is not for all origins"), hint);
+            mistake!(section, key, "`{key}` is not for all origins";
+                "for all origins there are `roots`, `via` and `via_auth`";
+                "write it into an `[[origin]]` of the host that it is for");
         }
     }
-    let roots = section.each("roots", |text| certificates(section.document.path(text)?));
-    let (files, roots): (Vec<_>, Vec<_>) = roots.into_iter().map(Spanned::into_inner).unzip();
+    let (files, roots) = section.roots("roots");
     let via = match via(section) {
         Some(Via::Direct) => {
-            let hint = Hint::new("without `via` no proxy is used", "remove it");
-            section.error("via", "`direct` has no effect for all origins", hint);
+            mistake!(section, "via", "`direct` has no effect for all origins";
+                "without `via` no proxy is used"; "remove it");
             None
         }
         Some(Via::Proxy(proxy)) => Some(proxy),
         None => None,
     };
     AllOrigins {
-        settings: OriginDefaults {
-            roots: roots.concat(),
-            via,
-        },
+        settings: OriginDefaults { roots, via },
         files,
     }
 }
@@ -67,29 +58,24 @@ pub(super) fn via(section: &Section<'_, '_>) -> Option<Via> {
     let text = section.text("via");
     let is_proxy = text.as_ref().is_some_and(|text| *text.get_ref() != DIRECT);
     if section.has("via_auth") && !is_proxy {
-        let hint = Hint::new(
-            "it is the login to the proxy that `via` names",
-            "add `via = \"http://proxy.example:3128\"`, or remove it",
-        );
-        section.error("via_auth", "`via_auth` has no proxy", hint);
+        mistake!(section, "via_auth", "`via_auth` has no proxy";
+            "it is the login to the proxy that `via` names";
+            "add `via = \"http://proxy.example:3128\"`, or remove it");
     }
     if is_proxy && section.has("connect") {
-        let why = "a fixed address is dialled by the gateway itself";
-        let hint = Hint::new(why, "remove one of the two");
-        section.error("via", "`via` contradicts `connect`", hint);
+        mistake!(section, "via", "`via` contradicts `connect`";
+            "a fixed address is dialled by the gateway itself"; "remove one of the two");
     }
     if text.is_some_and(|text| text.get_ref().contains('@')) {
-        let hint = Hint::new(
-            "a login in a URL is copied and shown with it",
-            "write the proxy alone, and `via_auth = \"file:/path\"`, which holds `user:password`",
-        );
-        section.error("via", "`via` contains a login", hint);
+        mistake!(section, "via", "`via` contains a login";
+            "a login in a URL is copied and shown with it";
+            "write the proxy alone, and `via_auth = \"file:/path\"`, which holds `user:password`");
         return None;
     }
-    match section.parsed("via", proxy)?.into_inner() {
-        None => Some(Via::Direct),
-        Some(authority) => Some(Via::Proxy(Arc::new(UpstreamProxy { authority, login }))),
-    }
+    Some(match section.get("via", proxy)? {
+        None => Via::Direct,
+        Some(authority) => Via::Proxy(Arc::new(UpstreamProxy { authority, login })),
+    })
 }
 
 /// Reads `http://HOST:PORT`, or `direct`, which is `None`.

@@ -19,18 +19,19 @@ use tokio::time::timeout;
 
 use super::events::Events;
 use super::exposition;
-use super::operations::{AllowRequest, ControlRefusal, EnterRequest, Operations};
+use super::operations::{EnterRequest, Operations};
 use super::recording::OperatorAct;
 use super::route::{self, Endpoint, Routed};
 use super::server::{Control, Peer};
 use super::view::{GatewayView, SessionView};
 use crate::audit::Follower;
 use crate::gateway::chain;
+use crate::grant::{AllowRequest, ControlRefusal};
 use crate::names::CredentialName;
 use crate::policy::Operation;
 use crate::session::{HasEnded, SessionStatus};
 
-/// A page of metrics, with its place among those that are being read.
+/// A page of metrics, with its place among the pages that are being read.
 struct MetricsPage {
     text: String,
     _place: OwnedSemaphorePermit,
@@ -70,7 +71,7 @@ impl<O: Operations> Control<O> {
         if head.uri.query().is_some() {
             return Err(bad("a query has no meaning here"));
         }
-        // The server has dropped a length beside it.
+        // The server has dropped a length that came with it.
         if head.headers.contains_key(TRANSFER_ENCODING) {
             return Err(bad("the content has no one length").next("send `Content-Length` alone"));
         }
@@ -228,7 +229,7 @@ impl<O: Operations> Control<O> {
                 let kept = self.operations.keep_status(id, SessionStatus::Active).await;
                 self.followed(&act, kept).await?;
                 if session.was_idle() {
-                    // What was issued to it was given back when it ended.
+                    // Its leases were given back when it ended.
                     self.shared.current().credentials.begin(id);
                 }
                 let resumed = session.resume().map_err(ended);

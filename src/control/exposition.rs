@@ -1,10 +1,10 @@
 //! Writes the metrics in the text format of Prometheus, version 0.0.4.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::gateway::{Distribution, ExportCounts, SharedState};
-use crate::session::SessionStatus;
 
 /// The media type of the format.
 pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -14,6 +14,7 @@ pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(super) fn metrics(shared: &SharedState) -> String {
     let mut page = Page::default();
     exchanges(&mut page, shared);
+    secrets(&mut page, shared);
     load(&mut page, shared);
     exports(&mut page, shared);
     changes(&mut page, shared);
@@ -22,105 +23,77 @@ pub(super) fn metrics(shared: &SharedState) -> String {
 
 fn exchanges(page: &mut Page, shared: &SharedState) {
     let metrics = &shared.metrics;
-    page.family(
-        "gateway_exchanges_total",
-        "counter",
-        "Exchanges, by how they came in and whether they were allowed.",
-    );
-    for (listener, protocol, answered, count) in metrics.exchanges() {
+    let what = "Exchanges, by how they came in and whether they were allowed.";
+    let exchanges = metrics.exchanges();
+    let samples = exchanges.map(|(listener, protocol, answered, count)| {
         let decision = if answered { "allow" } else { "refuse" };
-        let labels = [
-            ("listener", listener),
-            ("protocol", protocol),
-            ("decision", decision),
-        ];
-        page.sample("gateway_exchanges_total", &labels, count);
-    }
+        let from = [("listener", listener), ("protocol", protocol)];
+        ([from[0], from[1], ("decision", decision)], count)
+    });
+    page.family("gateway_exchanges_total", what, samples);
+    let reasons = shared.refused.reasons();
+    let reasons = reasons.map(|(reason, count)| ([("reason", reason.as_str())], count));
     page.family(
         "gateway_refusals_total",
-        "counter",
         "Refusals, by reason code.",
+        reasons,
     );
-    for (reason, count) in shared.refused.reasons() {
-        let labels = [("reason", reason.as_str())];
-        page.sample("gateway_refusals_total", &labels, count);
-    }
-    page.histogram(
-        "gateway_own_seconds",
-        "Time to an answer's head that the gateway itself took.",
-        &metrics.own.read(),
-    );
-    page.histogram(
-        "gateway_origin_seconds",
-        "Time to an answer's head that the origin took, with the connection.",
-        &metrics.origin.read(),
-    );
-    page.family(
-        "gateway_content_bytes_total",
-        "counter",
-        "Bytes of content of ended exchanges.",
-    );
-    for (to, bytes) in ["origin", "client"].into_iter().zip(metrics.content()) {
-        page.sample("gateway_content_bytes_total", &[("to", to)], bytes);
-    }
-    page.family(
-        "gateway_leaves_minted_total",
-        "counter",
-        "Leaf certificates that were minted.",
-    );
-    page.sample("gateway_leaves_minted_total", &[], metrics.leaves());
-    page.family(
-        "gateway_dns_questions_total",
-        "counter",
-        "Questions of sandboxes for names, by verdict.",
-    );
-    for (verdict, count) in metrics.names() {
-        page.sample(
-            "gateway_dns_questions_total",
-            &[("verdict", verdict)],
-            count,
-        );
-    }
-    page.family(
-        "gateway_secrets_total",
-        "counter",
-        "Secrets asked of the stores for requests, by credential and result.",
-    );
-    for (credential, had, failed) in shared.current().credentials.fetches() {
-        for (result, count) in [("had", had), ("failed", failed)] {
-            let labels = [("credential", credential.as_str()), ("result", result)];
-            page.sample("gateway_secrets_total", &labels, count);
-        }
-    }
-    let last = "gateway_secret_last_success_timestamp_seconds";
-    let help = "When a store last gave the credential's secret for a request; 0 if never.";
-    page.family(last, "gauge", help);
-    for (credential, at) in shared.current().credentials.last_had() {
-        page.sample(last, &[("credential", credential.as_str())], at);
-    }
+    let what = "Time to an answer's head that the gateway itself took.";
+    page.histogram("gateway_own_seconds", what, &metrics.own.read());
+    let what = "Time to an answer's head that the origin took, with the connection.";
+    page.histogram("gateway_origin_seconds", what, &metrics.origin.read());
+    let bytes = ["origin", "client"].into_iter().zip(metrics.content());
+    let bytes = bytes.map(|(to, bytes)| ([("to", to)], bytes));
+    let what = "Bytes of content of ended exchanges.";
+    page.family("gateway_content_bytes_total", what, bytes);
+    let what = "Leaf certificates that were minted.";
+    page.single("gateway_leaves_minted_total", what, metrics.leaves());
+    let names = metrics.names();
+    let names = names.map(|(verdict, count)| ([("verdict", verdict)], count));
+    let what = "Questions of sandboxes for names, by verdict.";
+    page.family("gateway_dns_questions_total", what, names);
+}
+
+fn secrets(page: &mut Page, shared: &SharedState) {
+    let current = shared.current();
+    let credentials = &current.credentials;
+    let fetches = credentials.fetches();
+    let fetches = fetches.flat_map(|(credential, had, failed)| {
+        let of = move |result, count| {
+            (
+                [("credential", credential.as_str()), ("result", result)],
+                count,
+            )
+        };
+        [of("had", had), of("failed", failed)]
+    });
+    let what = "Secrets asked of the stores for requests, by credential and result.";
+    page.family("gateway_secrets_total", what, fetches);
+    let last = credentials.last_had();
+    let last = last.map(|(credential, at)| ([("credential", credential.as_str())], at));
+    let what = "When a store last gave the credential's secret for a request; 0 if never.";
+    page.family("gateway_secret_last_success_timestamp_seconds", what, last);
 }
 
 fn load(page: &mut Page, shared: &SharedState) {
     let sessions = shared.sessions.all();
+    let statuses = ["active", "paused", "ended"].map(|wanted| {
+        let is_so = sessions
+            .iter()
+            .filter(|one| one.status().as_str() == wanted);
+        ([("status", wanted)], is_so.count())
+    });
     page.family(
         "gateway_sessions",
-        "gauge",
         "Sessions, by what they may do.",
+        statuses,
     );
-    for wanted in ["active", "paused", "ended"] {
-        let of_it = |status: SessionStatus| status.as_str() == wanted;
-        let count = sessions.iter().filter(|one| of_it(one.status())).count();
-        page.sample("gateway_sessions", &[("status", wanted)], count);
-    }
-    let open = shared.open.load(std::sync::atomic::Ordering::Relaxed);
+    let open = shared.open.load(Ordering::Relaxed);
     page.single("gateway_connections", "Connections of clients.", open);
     let underway: usize = sessions.iter().map(|session| session.load().1).sum();
     page.single("gateway_exchanges", "Exchanges under way.", underway);
-    page.single(
-        "gateway_audit_backlog_records",
-        "Records that were written and are not yet on the disk.",
-        shared.log.backlog(),
-    );
+    let what = "Records that were written and are not yet on the disk.";
+    page.single("gateway_audit_backlog_records", what, shared.log.backlog());
 }
 
 /// What became of the records for each `[[export]]`. Those of one form to one server count as one:
@@ -135,95 +108,84 @@ fn exports(page: &mut Page, shared: &SharedState) {
     if places.is_empty() {
         return;
     }
-    page.family(
-        "gateway_export_records_total",
-        "counter",
-        "Records for an export, by whether the server took them or refused them for good.",
-    );
-    for ([server, format], all) in &places {
-        let taken: u64 = all.iter().map(|one| one.taken()).sum();
-        let lost: u64 = all.iter().map(|one| one.lost()).sum();
-        for (result, count) in [("sent", taken), ("lost", lost)] {
-            let labels = [("server", *server), ("format", *format), ("result", result)];
-            page.sample("gateway_export_records_total", &labels, count);
-        }
-    }
-    let next = shared.log.head().map_or(0, |head| head.seq() + 1);
-    let mut series = |name, kind, help, value: fn(&[&ExportCounts], u64) -> u64| {
-        page.family(name, kind, help);
-        for ([server, format], all) in &places {
-            let labels = [("server", *server), ("format", *format)];
-            page.sample(name, &labels, value(all, next));
-        }
+    let places = places.into_iter();
+    let places =
+        places.map(|([server, format], all)| ([("server", server), ("format", format)], all));
+    let places: Vec<_> = places.collect();
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let sum = |all: &[&ExportCounts], value: &dyn Fn(&ExportCounts) -> u64| -> u64 {
+        all.iter().map(|one| value(one)).sum()
     };
-    series(
-        "gateway_export_failures_total",
-        "counter",
-        "Attempts to send records that failed and are made again.",
-        |all, _| all.iter().map(|one| one.failures()).sum(),
-    );
-    series(
-        "gateway_export_backlog_records",
-        "gauge",
-        "Records that wait in the log to be exported.",
-        |all, next| all.iter().map(|one| one.behind(next)).sum(),
-    );
-    series(
-        "gateway_export_last_success_timestamp_seconds",
-        "gauge",
-        "When records were last taken; 0 if never.",
-        |all, _| all.iter().map(|one| one.sent_at()).min().unwrap_or(0),
-    );
+    let results = places.iter().flat_map(|([server, format], all)| {
+        let of = |result, count| ([*server, *format, ("result", result)], count);
+        let (sent, lost) = (
+            sum(all, &|one| read(&one.taken)),
+            sum(all, &|one| read(&one.lost)),
+        );
+        [of("sent", sent), of("lost", lost)]
+    });
+    let what = "Records for an export, by whether the server took them or refused them for good.";
+    page.family("gateway_export_records_total", what, results);
+    let failures = places
+        .iter()
+        .map(|(place, all)| (*place, sum(all, &|one| read(&one.failures))));
+    let what = "Attempts to send records that failed and are made again.";
+    page.family("gateway_export_failures_total", what, failures);
+    let next = shared.log.head().map_or(0, |head| head.seq() + 1);
+    let behind = places
+        .iter()
+        .map(|(place, all)| (*place, sum(all, &|one| one.behind(next))));
+    let what = "Records that wait in the log to be exported.";
+    page.family("gateway_export_backlog_records", what, behind);
+    let last = places.iter().map(|(place, all)| {
+        let last = all.iter().map(|one| read(&one.sent_at)).min();
+        (*place, last.unwrap_or(0))
+    });
+    let what = "When records were last taken; 0 if never.";
+    page.family("gateway_export_last_success_timestamp_seconds", what, last);
 }
 
 fn changes(page: &mut Page, shared: &SharedState) {
     let generation = shared.look().number();
-    page.single(
-        "gateway_policy_generation",
-        "The generation of policies in force.",
-        generation,
-    );
-    page.family("gateway_reloads_total", "counter", "Reloads, by result.");
-    let results = ["refused", "applied"];
-    for (result, count) in results.into_iter().zip(shared.metrics.reloads()) {
-        page.sample("gateway_reloads_total", &[("result", result)], count);
-    }
-    page.family("gateway_build_info", "gauge", "The version; always 1.");
-    let version = [("version", env!("CARGO_PKG_VERSION"))];
-    page.sample("gateway_build_info", &version, 1);
+    let what = "The generation of policies in force.";
+    page.single("gateway_policy_generation", what, generation);
+    let reloads = ["refused", "applied"]
+        .into_iter()
+        .zip(shared.metrics.reloads());
+    let reloads = reloads.map(|(result, count)| ([("result", result)], count));
+    page.family("gateway_reloads_total", "Reloads, by result.", reloads);
+    let version = [([("version", env!("CARGO_PKG_VERSION"))], 1)];
+    page.family("gateway_build_info", "The version; always 1.", version);
 }
+
+/// Labels, and the value that they have.
+type Sample<'a, const N: usize, V> = ([(&'a str, &'a str); N], V);
 
 /// The text so far.
 #[derive(Default)]
 struct Page(String);
 
 impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        self.line(format_args!("# HELP {name} {help}"));
-        self.line(format_args!("# TYPE {name} {kind}"));
+    /// A metric with its samples. A counter's name ends in `_total`, no other's does.
+    fn family<'a, const N: usize, V: Display>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = Sample<'a, N, V>>,
+    ) {
+        let is_counter = name.ends_with("_total");
+        self.head(name, help, if is_counter { "counter" } else { "gauge" });
+        for (labels, value) in samples {
+            self.sample(name, &labels, value);
+        }
     }
 
-    fn single(&mut self, name: &str, help: &str, value: impl std::fmt::Display) {
-        self.family(name, "gauge", help);
-        self.sample(name, &[], value);
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-        self.0.push_str(name);
-        for (at, (label, text)) in labels.iter().enumerate() {
-            let before = if at == 0 { '{' } else { ',' };
-            let text = escaped(text);
-            // A string takes whatever is written to it.
-            let _ = write!(self.0, "{before}{label}=\"{text}\"");
-        }
-        if !labels.is_empty() {
-            self.0.push('}');
-        }
-        self.line(format_args!(" {value}"));
+    fn single(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, help, [([], value)]);
     }
 
     fn histogram(&mut self, name: &str, help: &str, read: &Distribution) {
-        self.family(name, "histogram", help);
+        self.head(name, help, "histogram");
         let bucket = format!("{name}_bucket");
         for (bound, count) in &read.buckets {
             self.sample(&bucket, &[("le", &bound.to_string())], count);
@@ -233,7 +195,21 @@ impl Page {
         self.sample(&format!("{name}_count"), &[], read.count);
     }
 
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let labels = labels.iter();
+        let labels = labels.map(|(label, text)| format!("{label}=\"{}\"", escaped(text)));
+        match labels.collect::<Vec<_>>().join(",") {
+            none if none.is_empty() => self.line(format_args!("{name} {value}")),
+            labels => self.line(format_args!("{name}{{{labels}}} {value}")),
+        }
+    }
+
     fn line(&mut self, text: std::fmt::Arguments<'_>) {
+        // A string takes whatever is written to it.
         let _ = writeln!(self.0, "{text}");
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
+use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal};
 use crate::names::{CredentialName, SessionId};
 use crate::session::SessionStatus;
 
@@ -38,17 +38,17 @@ pub trait Operations: Send + Sync + 'static {
         is_revoked: bool,
     ) -> impl Future<Output = Result<usize, ControlRefusal>> + Send;
 
-    /// Finds the narrowest rule that allows what was refused.
+    /// Finds the narrowest rule that allows the refused request.
     fn rule(
         &self,
         asked: AllowRequest,
-    ) -> impl Future<Output = Result<GrantedRule, ControlRefusal>> + Send;
+    ) -> impl Future<Output = Result<AllowAnswer, ControlRefusal>> + Send;
 
     /// Applies a rule that was found.
     fn apply(
         &self,
-        rule: GrantedRule,
-    ) -> impl Future<Output = Result<GrantedRule, ControlRefusal>> + Send;
+        rule: AllowAnswer,
+    ) -> impl Future<Output = Result<AllowAnswer, ControlRefusal>> + Send;
 
     /// Connects a session's sandbox with a caller's socket.
     fn enter(
@@ -72,7 +72,7 @@ pub struct ClientEnvironment {
 pub struct Reloaded {
     /// The generation now in force.
     pub generation: u64,
-    /// What changed beside the policies, in words.
+    /// The changes other than those of policies, in words.
     pub changes: Vec<String>,
 }
 
@@ -82,81 +82,4 @@ pub struct Reloaded {
 pub struct EnterRequest {
     /// The packet socket at which the caller listens.
     pub socket: PathBuf,
-}
-
-/// What an operator wants to allow. Exactly one of `host`, `exchange` and `last` is set.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct AllowRequest {
-    /// Every request to this host, with its port: 443 unless given.
-    pub host: Option<String>,
-    /// What this refused exchange or proposal asked for: its id.
-    pub exchange: Option<String>,
-    /// What the last refused exchange asked for.
-    pub last: bool,
-    /// The session that may; of an exchange, its own.
-    pub session: Option<String>,
-    /// After how many seconds it ends by itself, if it does.
-    pub seconds: Option<u64>,
-    /// The rule, as an earlier answer showed it. Without it, nothing is applied.
-    pub policy: Option<String>,
-}
-
-/// A rule that allows what was refused.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct GrantedRule {
-    /// The rule, in Cedar.
-    pub policy: String,
-    /// Whether it is in force now.
-    pub applied: bool,
-    /// The generation of policies in force.
-    pub generation: u64,
-    /// Where it is kept for the next start.
-    pub file: String,
-    /// When it ends by itself, in seconds since 1970, if it does.
-    pub until: Option<i64>,
-    /// What a person refused and the rule would permit, as it was shown.
-    pub denied: Vec<String>,
-    /// What the host needs besides, if the rule alone does not let a request through.
-    #[serde(default)]
-    pub needs: Option<String>,
-}
-
-/// Why the gateway does not do what was asked.
-#[derive(Clone, Debug)]
-pub struct ControlRefusal {
-    /// The status of the answer.
-    pub status: StatusCode,
-    /// What happened.
-    pub what: String,
-    /// Why.
-    pub why: Option<String>,
-    /// What to do next.
-    pub next: Option<String>,
-}
-
-impl ControlRefusal {
-    /// A refusal with this status.
-    pub fn new(status: StatusCode, what: impl Into<String>) -> Self {
-        Self {
-            status,
-            what: what.into(),
-            why: None,
-            next: None,
-        }
-    }
-
-    /// Adds the reason.
-    #[must_use]
-    pub fn because(self, why: impl Into<String>) -> Self {
-        let why = Some(why.into());
-        Self { why, ..self }
-    }
-
-    /// Adds the next step.
-    #[must_use]
-    pub fn next(self, next: impl Into<String>) -> Self {
-        let next = Some(next.into());
-        Self { next, ..self }
-    }
 }

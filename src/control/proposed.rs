@@ -8,10 +8,11 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::api::{Answered, bad, document};
-use super::operations::{ControlRefusal, Operations};
+use super::operations::Operations;
 use super::recording::OperatorAct;
 use super::server::{Control, Peer};
 use crate::gateway::{Proposal, ProposalState, SharedState};
+use crate::grant::ControlRefusal;
 use crate::policy::Operation;
 
 /// Names the proposal that is refused.
@@ -48,18 +49,14 @@ impl<O: Operations> Control<O> {
         let is_it = |one: &Proposal| one.state == from && one.id.to_string() == asked.id;
         let one = all.into_iter().find(is_it).ok_or_else(|| unknown(from))?;
         let subject = format!("{word}{} {}", one.id, one.wanted.shown());
-        let session = Some(&one.session);
-        let act = OperatorAct::new(peer, Operation::ProposalRefuse, session, &subject);
+        let operation = Operation::ProposalRefuse;
+        let act = OperatorAct::new(peer, operation, Some(&one.session), &subject);
         self.record(&act).await?;
         let shared = self.shared.clone();
-        let settled = self.beside(move || {
-            let proposals = &shared.proposals;
-            proposals.settle((&one.session, one.id), (from, to))
-        });
+        let settle = move || shared.proposals.settle((&one.session, one.id), (from, to));
         // Somebody may have answered it meanwhile.
-        let settled = settled
-            .await
-            .and_then(|one| one.ok_or_else(|| unknown(from)));
+        let settled = self.beside(settle).await;
+        let settled = settled.and_then(|one| one.ok_or_else(|| unknown(from)));
         let settled = self.followed(&act, settled).await?;
         Ok(document(&view(&settled, &self.shared)))
     }

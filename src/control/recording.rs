@@ -1,5 +1,5 @@
 //! Records what operators do, and whatever else of a call may wait for the disk of the audit log:
-//! beside the thread that serves all calls, and no longer than a moment.
+//! besides the thread that serves all calls, and no longer than a moment.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::operations::{ControlRefusal, Operations};
+use super::operations::Operations;
 use super::server::{Control, Peer};
 use crate::audit::{self, Act, Decision, Log};
 use crate::gateway::chain;
+use crate::grant::ControlRefusal;
 use crate::names::SessionId;
 use crate::policy::Operation;
 
@@ -80,7 +81,7 @@ impl<O: Operations> Control<O> {
         });
         let asked = asked.await;
         told.close();
-        // It may have been told after the wait.
+        // The answer may have come after the wait.
         match told.try_recv() {
             Ok(written) => written.map_err(|error| unrecorded().because(chain(&error))),
             Err(_) => asked.and_then(|()| Err(unrecorded())),
@@ -97,7 +98,7 @@ impl<O: Operations> Control<O> {
         written.map_err(|error| unrecorded().because(chain(&error)))
     }
 
-    /// Returns what became of an act of which there is a record. If it was not done, that is
+    /// Returns the outcome of a recorded act. If it was not done, that is
     /// recorded too.
     pub(super) async fn followed<T>(
         &self,

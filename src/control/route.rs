@@ -18,7 +18,7 @@ pub struct Route {
     /// What the operator must be allowed to do; `None` for a route that anybody may ask who
     /// reaches it.
     pub operation: Option<Operation>,
-    /// The statuses of its answers, beside those of every route: 400, 403, 405 and 500.
+    /// The statuses of its answers, besides those of every route: 400, 403, 405 and 500.
     pub statuses: &'static [u16],
     /// Whether the metrics port has it too.
     pub on_port: bool,

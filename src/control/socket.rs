@@ -18,7 +18,7 @@ pub enum Unusable {
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: &'static str,
     },
     /// Another user can put something else in the folder's place.

@@ -12,7 +12,7 @@ use crate::gateway::SharedState;
 use crate::names::CredentialName;
 use crate::session::{Moment, Session, SessionStatus};
 
-/// What is known of the gateway from its start.
+/// The facts about the gateway that are fixed at its start.
 #[derive(Clone, Debug)]
 pub struct About {
     /// `serve` or `exec`.
@@ -23,7 +23,7 @@ pub struct About {
     pub granted: Option<PathBuf>,
     /// The folder that it was started in.
     pub directory: Option<PathBuf>,
-    /// Where its metrics are served, beside the control socket.
+    /// Where its metrics are served, besides the control socket.
     pub metrics_address: Option<SocketAddr>,
     /// When it was started, by both clocks.
     pub started: (SystemTime, Instant),

@@ -18,7 +18,7 @@ use super::verify::{SignedGrant, Verified};
 use crate::body::{self, Share};
 use crate::intercept::Request;
 use crate::policy::Grant;
-use crate::session::{BoundIndices, CredentialUse, Proven, Session, SigningContext};
+use crate::session::{CredentialUse, Proven, Session, SigningContext};
 
 impl Credentials {
     /// Fetches each granted secret and replaces its phantom, or signs with it.
@@ -34,11 +34,11 @@ impl Credentials {
             revocations,
             asked,
         } = verified;
-        let all_bound: BoundIndices = authorized.bound().into();
+        let here = authorized.here().clone();
         let (mut request, session, grants, identity) = authorized.into_parts();
         let head = &mut request.head;
         let mut fetched = self.fetch_granted(&head.origin, &session, &grants).await?;
-        let bound = self.fetch_bound(&head.origin, &all_bound, &fetched).await?;
+        let bound = self.fetch_bound(&here, &fetched).await?;
         if have_expired(&fetched) {
             // A store took longer than another's secret lasts. Now it answers from memory. Boxed
             // because it is large and rare.
@@ -62,10 +62,10 @@ impl Credentials {
             bound,
             lent: &fetched,
             strict: put_in().next().is_some()
-                || self.bindings().manages(&head.origin)
+                || here.is_managed()
                 || self.formerly_managed(&head.origin),
             signs: signs.is_some(),
-            signed_for: self.bindings().signs_for(&head.origin),
+            signed_for: here.is_signed_for(),
         };
         let mut redactor = self.look_for(&session, &wanted)?;
         for (_, lend) in put_in() {
@@ -168,7 +168,7 @@ const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 /// Fields by which a client asks for a part of the content or for a difference, or accepts
 /// compressed messages: `Range` and its conditions, Azure's own form of it, RFC 3229, gRPC, the
 /// Connect protocol.
-const UNSEARCHABLE: [HeaderName; 6] = [
+static UNSEARCHABLE: [HeaderName; 6] = [
     RANGE,
     IF_RANGE,
     HeaderName::from_static("x-ms-range"),
@@ -185,8 +185,11 @@ const UNSEARCHABLE: [HeaderName; 6] = [
 /// tells how alike the content's parts are: a client's guess in it, and an echo of the secret
 /// (BREACH).
 fn ask_for_searchable(fields: &mut HeaderMap) {
-    for name in UNSEARCHABLE {
-        fields.remove(name);
+    // Looked for in one pass: few requests have any.
+    if fields.keys().any(|name| UNSEARCHABLE.contains(name)) {
+        for name in &UNSEARCHABLE {
+            fields.remove(name);
+        }
     }
     fields.insert(ACCEPT_ENCODING, IDENTITY);
 }

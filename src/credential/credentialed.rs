@@ -13,14 +13,14 @@ use crate::body::Share;
 use crate::intercept::{Request, Upgrade};
 use crate::message::Origin;
 use crate::names::{CredentialName, Identity};
-use crate::policy::Grant;
+use crate::policy::Grants;
 
 /// A request that carries its secrets.
 ///
 /// It can only be forwarded on a channel to the origin that it was granted for.
 pub struct Credentialed {
     pub(super) request: Box<Request>,
-    pub(super) grants: Vec<Grant>,
+    pub(super) grants: Grants,
     pub(super) identity: Identity,
     pub(super) answer: AnswerPlan,
     pub(super) revocations: SmallVec<[Arc<Revocation>; 1]>,

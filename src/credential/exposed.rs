@@ -19,10 +19,9 @@ use super::searched::{
 };
 use super::secret::Secret;
 use super::store::StoreError;
-use crate::message::Origin;
 use crate::names::CredentialName;
-use crate::session::Session;
 use crate::session::phantom::{Issue, Phantom, TemporaryPhantoms};
+use crate::session::{OriginBindings, Session};
 
 /// The secrets that one session's origins could know. Dropped with the session.
 pub(super) struct ExposedSecrets {
@@ -86,8 +85,7 @@ impl ExposedSecrets {
 }
 
 impl Credentials {
-    /// Fetches every secret bound to an origin (`all`, by position), apart from those that the
-    /// request is lent.
+    /// Fetches every secret bound to an origin, apart from those that the request is lent.
     ///
     /// It does not matter whether this session holds the credential: another session or an earlier
     /// run may have shown it to the origin, which may show it to anybody.
@@ -100,12 +98,11 @@ impl Credentials {
     /// [`Error::Unavailable`] if a store fails that never gave the secret.
     pub(super) async fn fetch_bound(
         &self,
-        origin: &Origin,
-        all: &[usize],
+        here: &OriginBindings,
         lent: &Fetched,
     ) -> Result<BoundSecrets, Error> {
         let (mut bound, mut awaited) = (Vec::new(), Vec::new());
-        for &index in all {
+        for index in here.positions() {
             let binding = self.bindings().at(index).ok_or(Error::Unknown)?;
             let is_lent = || lent.iter().any(|(name, _)| *name == binding.credential);
             let slot = self.slot(index)?;
@@ -142,7 +139,7 @@ impl Credentials {
             }));
         }
         // A reload does not make an origin forget.
-        let former = self.formerly_bound(origin).into_iter();
+        let former = self.formerly_bound(here.origin()).into_iter();
         bound.extend(former.map(|(credential, secret)| Exposable {
             credential,
             secret,

@@ -46,7 +46,8 @@ pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
     CachedSecret, DEFAULT_SERVICE, Forgotten, HttpAnswer, HttpClient, KeySource, LoginMethod,
     LoginSettings, Logins, ReferenceMalformed, RowLogin, SecretRef, SecretSource, StoreError,
-    StoreFuture, Stores, Unavailable, Vault, VaultLogin, VaultSettings, unfit, variable_name,
+    StoreFuture, Stores, Unavailable, UnreadRow, Vault, VaultLogin, VaultSettings, unfit,
+    variable_name,
 };
 pub use stored::Stored;
 pub use upstream_login::{LoginUnavailable, UpstreamLogin};

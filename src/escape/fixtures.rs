@@ -20,7 +20,7 @@ use super::probe::{address, call, words};
 use super::stores::stores;
 use super::targets::{CANARY_VARIABLE, LATE, OpenedPorts, PLANTED, TARGETS_VARIABLE, Targets};
 
-/// Owns what was planted; removes it when dropped.
+/// Owns the planted files; removes them when dropped.
 #[derive(Default)]
 pub struct Fixtures {
     targets: Targets,
@@ -36,7 +36,7 @@ type Watch = Box<dyn FnOnce() -> bool>;
 
 impl Fixtures {
     /// Plants targets for the probes: sockets, a process, a terminal and files. The files are under
-    /// `/tmp` and in the gateway's own state directory under `home`. Also plants a folder beside
+    /// `/tmp` and in the gateway's own state directory under `home`. Also plants a folder next to
     /// `project` that everybody may write to.
     ///
     /// # Errors
@@ -120,8 +120,8 @@ impl Fixtures {
         Ok(())
     }
 
-    /// What was hit, as seen from the host; empty if the sandbox held. Nothing is watched
-    /// afterwards.
+    /// The fixtures that were hit, as seen from the host; empty if the sandbox held. Nothing is
+    /// watched afterwards.
     pub fn breaches(&mut self) -> Vec<String> {
         let watches = self.watches.drain(..);
         let hit = watches.filter_map(|(what, was_hit)| was_hit().then_some(what));
@@ -204,8 +204,8 @@ impl Fixtures {
         Ok(())
     }
 
-    /// Beside the project: a folder such as `/tmp`, with a file that everybody may read and change,
-    /// and a socket that is created later.
+    /// Outside the project: a folder such as `/tmp`, with a file that everybody may read and
+    /// change, and a socket that is created later.
     fn plant_folder(&mut self, project: &Path) -> io::Result<()> {
         let Some(beside) = project.parent() else {
             return Ok(());
@@ -310,7 +310,7 @@ impl Fixtures {
 
 impl Drop for Fixtures {
     fn drop(&mut self) {
-        // What was not asked ends as well.
+        // Servers that nobody asked end as well.
         self.breaches();
         for path in &self.files {
             let _ = fs::remove_file(path);

@@ -1,5 +1,5 @@
 //! Probes of the network: every protocol and address through which bytes could leave, and ports
-//! that a person opened, each of which leads where it was meant to and nowhere else.
+//! that a person opened, which each lead to one port and nowhere else.
 
 use std::fs;
 use std::io::{self, Read};

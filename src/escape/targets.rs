@@ -1,4 +1,5 @@
-//! The targets of the probes: the host's side creates them, and the sandbox's side is told.
+//! The targets of the probes: the host's side creates them, and the sandbox's side gets their
+//! names.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -122,15 +122,15 @@ fn happened(list: &mut List, record: &Record) {
 }
 
 fn times(list: &mut List, us: &PhaseTimes) {
-    for (name, phase) in [
-        ("gateway.us.identify", "identify"),
-        ("gateway.us.authorize", "authorize"),
-        ("gateway.us.open", "open"),
-        ("gateway.us.attach", "attach"),
-        ("gateway.us.answer", "answer"),
-        ("gateway.us.total", "total"),
+    for (name, after) in [
+        ("gateway.us.identify", us.identify),
+        ("gateway.us.authorize", us.authorize),
+        ("gateway.us.open", us.open),
+        ("gateway.us.attach", us.attach),
+        ("gateway.us.answer", us.answer),
+        ("gateway.us.total", us.total),
     ] {
-        list.number(name, us.get(phase));
+        list.number(name, after);
     }
 }
 

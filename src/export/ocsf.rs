@@ -37,7 +37,7 @@ pub fn event(record: &Record) -> Value {
     if let Some(reason) = &record.reason {
         event["status_detail"] = json!(reason);
     }
-    if let Some(total) = record.us.get("total") {
+    if let Some(total) = record.us.total {
         event["duration"] = (total / 1_000).into();
     }
     if class.category == NETWORK.0 {

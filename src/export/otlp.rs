@@ -74,7 +74,7 @@ fn sentence(record: &Record) -> String {
 fn span(record: &Record) -> Option<Value> {
     let trace = Trace::of(record).filter(|_| record.kind == "exchange")?;
     let begins = nanoseconds(record);
-    let ends = begins + u128::from(record.us.get("total").unwrap_or(0)) * 1_000;
+    let ends = begins + u128::from(record.us.total.unwrap_or(0)) * 1_000;
     let mut span = json!({
         "traceId": trace.trace, "spanId": trace.span,
         // The name has few values: a method's alone (semantic conventions for HTTP spans).

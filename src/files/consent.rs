@@ -19,7 +19,7 @@ use crate::names::hex;
 pub struct Consent {
     /// The file, with links resolved.
     pub path: PathBuf,
-    /// What was decided.
+    /// The decision.
     pub choice: Choice,
     /// The very text that was shown and allowed.
     #[serde(default)]
@@ -36,7 +36,7 @@ pub enum Choice {
     Denied,
 }
 
-/// What was decided about a file cannot be read.
+/// The decision about a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("what you decided about a file cannot be read, in `{}`: {why}", kept.display())]
 pub struct ConsentUnread {
@@ -62,7 +62,7 @@ impl Consent {
         }
     }
 
-    /// Returns what was decided about a file; `None` if nothing was.
+    /// Returns the decision about a file; `None` without one.
     ///
     /// # Errors
     /// Returns [`ConsentUnread`] also if another user or a command could have written it.
@@ -83,7 +83,7 @@ impl Consent {
         Ok(Some(consent).filter(|consent| consent.path == path))
     }
 
-    /// Keeps it, in place of what was decided before.
+    /// Keeps it, in place of an earlier decision.
     ///
     /// # Errors
     /// Returns [`Unfit`] if it cannot be written.
@@ -94,7 +94,7 @@ impl Consent {
         Ok(replace_private(&kept, &text)?)
     }
 
-    /// Forgets what was decided about a file. Returns whether anything was.
+    /// Forgets the decision about a file. Returns whether there was one.
     ///
     /// # Errors
     /// Returns the error of the file system.

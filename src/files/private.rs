@@ -89,7 +89,7 @@ pub fn replace_if(
     })
 }
 
-/// Writes a file beside another, and gives it the name of that one.
+/// Writes a file next to another, and gives it the name of that one.
 fn beside<T>(
     path: &Path,
     content: &[u8],

@@ -12,7 +12,7 @@ pub fn state_directory() -> Option<PathBuf> {
     Some(state.join("gateway"))
 }
 
-/// Returns the folder of what is kept for projects, with links resolved: what a person decided
+/// Returns the folder for data of projects, with links resolved: what a person decided
 /// about files, and what operators granted.
 #[must_use]
 pub fn granted_directory() -> Option<PathBuf> {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -36,8 +36,27 @@ pub fn traced<T>(done: impl FnOnce() -> T) -> (T, BTreeSet<PathBuf>) {
 /// Returns the cause as [`Unfit`].
 pub fn shown(path: &Path, most_mib: u64) -> Result<String, Unfit> {
     TRACED.with_borrow_mut(|traced| traced.as_mut().map(|all| all.insert(path.to_owned())));
+    let (file, about) = open(path)?;
+    if about.mode() & 0o002 != 0 {
+        return Err(Unfit::Writable);
+    }
+    let mut text = String::new();
+    let most = most_mib << 20;
+    if file.take(most + 1).read_to_string(&mut text)? as u64 > most {
+        return Err(Unfit::Large(most_mib));
+    }
+    Ok(text)
+}
+
+/// Opens a file that belongs to root or to the gateway's own user, and that nobody else may
+/// replace.
+///
+/// # Errors
+/// Returns the cause as [`Unfit`].
+pub fn open(path: &Path) -> Result<(File, Metadata), Unfit> {
     // Non-blocking, so that a pipe cannot block the reader.
-    let file = OpenOptions::new()
+    let mut options = OpenOptions::new();
+    let file = options
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
         .open(path)?;
@@ -48,14 +67,6 @@ pub fn shown(path: &Path, most_mib: u64) -> Result<String, Unfit> {
     if !trusted(about.uid()) {
         return Err(Unfit::Owner(about.uid()));
     }
-    if about.mode() & 0o002 != 0 {
-        return Err(Unfit::Writable);
-    }
     check_folders(path)?;
-    let mut text = String::new();
-    let most = most_mib << 20;
-    if file.take(most + 1).read_to_string(&mut text)? as u64 > most {
-        return Err(Unfit::Large(most_mib));
-    }
-    Ok(text)
+    Ok((file, about))
 }

@@ -55,7 +55,7 @@ pub enum Replaceable {
     /// It may be a file of a folder that a command could write to.
     #[error("`{}` has another name too (a hard link), by which a command in a sandbox may have written it", .0.display())]
     OtherName(PathBuf),
-    /// What commands could write to cannot be told.
+    /// The note of folders that commands could write to cannot be read.
     #[error("it is not known what commands in sandboxes could write to: {0}")]
     Untold(String),
 }
@@ -108,7 +108,7 @@ pub enum Unfit {
         /// Whether a person allowed another text.
         changed: bool,
     },
-    /// It cannot be told whether a person allowed what it says.
+    /// Whether a person allowed its text cannot be found out.
     #[error("{0}")]
     Undecided(String),
     /// Everyone may write to it.

@@ -22,7 +22,7 @@ use crate::launch::program;
 /// It is on the disk when this returns. Runs that start at the same time wait for each other.
 ///
 /// # Errors
-/// Returns the cause as [`Unfit`], also if the command could change what is written down.
+/// Returns the cause as [`Unfit`], also if the command could change the note.
 pub fn note_writable(folders: &[PathBuf]) -> Result<(), Unfit> {
     let nowhere = || io::Error::other("neither HOME nor XDG_STATE_HOME names a folder");
     let record = record().ok_or_else(nowhere)?;

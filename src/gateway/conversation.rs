@@ -17,6 +17,7 @@ use super::guard::{Closing, ConnectionGuard};
 use super::lingering::Lingering;
 use super::listener::{Inbound, ListenerState, SessionListener};
 use super::refusal::Refusal;
+use super::route::LatestRoute;
 use super::worker::Worker;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::paced::{Flooded, Paced};
@@ -52,6 +53,7 @@ impl Worker {
             listener: listener.state.clone(),
             login,
             ca: listener.ca.clone(),
+            latest: Arc::default(),
             violations: None,
         }
     }
@@ -65,6 +67,7 @@ pub(super) struct Conversation {
     /// What its tunnel was opened with.
     login: Option<Arc<Authentication>>,
     ca: Arc<SessionCa>,
+    latest: Arc<LatestRoute>,
     guard: Arc<ConnectionGuard>,
     violations: Option<ViolationHandle>,
 }
@@ -165,6 +168,7 @@ impl Conversation {
             &self.guard,
             violations.clone(),
             self.ca.clone(),
+            self.latest.clone(),
         );
         let (connection, guard) = (self.connection.clone(), self.guard.clone());
         let is_head = request.method() == Method::HEAD;
@@ -252,7 +256,7 @@ mod tests {
                 worker.conversation(listener, context, None).http1(stream)
             },
         );
-        let exchange = size(|exchange: Exchange, connection, request| {
+        let exchange = size(|exchange: Box<Exchange>, connection, request| {
             exchange.respond(connection, request, None)
         });
         assert!(connection <= 4096, "{connection}");

@@ -14,6 +14,7 @@ use super::floor::floor;
 use super::guard::{Abort, ExchangeGuard};
 use super::origin_time::OriginTime;
 use super::refusal::Refusal;
+use super::route::{LatestRoute, OriginRoute};
 use super::snapshot::Snapshot;
 use super::worker::Worker;
 use super::{clock, upgrade};
@@ -22,7 +23,7 @@ use crate::body::HoldFault;
 use crate::credential::{Credentialed, Redactor, Verified};
 use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{Accepted, Addressed, ConnectionContext, Entry, GATEWAY_NAME, SessionCa};
-use crate::message::{Authority, EncodedSlash, Origin, Reading};
+use crate::message::{Authority, Origin};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
 use crate::policy::{Authorized, Decision, Gathered};
 use crate::session::Identified;
@@ -43,6 +44,8 @@ pub(super) struct Exchange {
     pub(super) entry: Entry,
     /// The CA of the session's listener.
     pub(super) ca: Arc<SessionCa>,
+    /// The route of the connection's latest request.
+    pub(super) latest: Arc<LatestRoute>,
     /// What the origin took of its time.
     pub(super) waited: OriginTime,
     /// Where the request goes: what its connection says of that, until its claims agree. `None` if
@@ -58,10 +61,10 @@ impl Exchange {
         connection: Arc<ConnectionContext>,
         request: http::Request<Incoming>,
     ) -> Result<Response<AnswerBody>, Ending> {
-        let accepted = self.accept(connection, request)?;
-        let identified = self.identify(accepted)?;
+        let (accepted, route) = self.accept(connection, request)?;
+        let identified = self.identify(accepted, &route)?;
         let identified = self.own_page(identified).await?;
-        let gathered = self.gather(identified).await?;
+        let gathered = self.gather(identified, &route).await?;
         let authorized = self.decide(gathered)?;
         let verified = self.verify(authorized).await?;
         let verified = self.own_tokens(verified).await?;
@@ -75,7 +78,7 @@ impl Exchange {
         &mut self,
         connection: Arc<ConnectionContext>,
         request: http::Request<Incoming>,
-    ) -> Result<Accepted, Refusal> {
+    ) -> Result<(Accepted, Arc<OriginRoute>), Refusal> {
         self.trail.method(request.method().as_str());
         self.trail.scheme(connection.scheme.as_str());
         let mut traces = request.headers().get_all(&TRACEPARENT).iter();
@@ -83,14 +86,13 @@ impl Exchange {
             self.trail.traceparent(trace);
         }
         let addressed = Addressed::read(connection.clone(), request)?;
-        let bindings = self.snapshot.credentials.bindings();
-        let signed_paths = bindings.signed_paths(addressed.origin());
-        self.error_format = ErrorFormat::of(signed_paths, &asked(&addressed));
         let to = addressed.origin().clone();
+        let route = self.latest.to(&to, &self.snapshot);
+        self.error_format = ErrorFormat::of(route.bindings.signed_paths(), &asked(&addressed));
         let Authority { host, port } = &to.authority;
         self.trail.authority(host.as_str(), *port);
         self.to = Some(to.clone());
-        let reading = self.reading(&addressed, signed_paths);
+        let reading = route.reading(&addressed);
         let accepted =
             Accepted::read(addressed, reading, self.guard.meter.clone()).map_err(|why| {
                 let unreachable = self.unreachable(&connection, &to);
@@ -103,7 +105,7 @@ impl Exchange {
         if let Some(bytes) = request.content_length() {
             self.trail.request_bytes(bytes);
         }
-        Ok(accepted)
+        Ok((accepted, route))
     }
 
     /// Returns that no policy reaches the host. A client is told of that rather than of a path,
@@ -121,33 +123,23 @@ impl Exchange {
         })
     }
 
-    /// Returns how the origin reads a request. `signed_paths` is how it reads the path of a signed
-    /// one.
-    fn reading(&self, addressed: &Addressed, signed_paths: Option<EncodedSlash>) -> Reading {
-        let rule = self.snapshot.origins.rule(addressed.origin());
-        let unsigned = match rule {
-            Some(rule) if rule.encoded_slash => EncodedSlash::Keep,
-            _ => EncodedSlash::Refuse,
-        };
-        let signed = signed_paths.filter(|_| addressed.looks_signed());
-        Reading {
-            slashes: signed.unwrap_or(unsigned),
-            underscores: rule.is_some_and(|rule| rule.underscores),
-        }
-    }
-
-    fn identify(&mut self, accepted: Accepted) -> Result<Identified, Refusal> {
+    fn identify(&mut self, accepted: Accepted, route: &OriginRoute) -> Result<Identified, Refusal> {
         let credentials = &self.snapshot.credentials;
         let sessions = &self.worker.shared.sessions;
-        let identified = sessions.identify(accepted, credentials.bindings())?;
+        let identified = sessions.identify(accepted, credentials.bindings(), &route.bindings)?;
         credentials.admit(identified.presented())?;
         self.trail.reach(Phase::Identify);
         Ok(identified)
     }
 
-    async fn gather(&self, identified: Identified) -> Result<Gathered, HoldFault> {
+    async fn gather(
+        &self,
+        identified: Identified,
+        route: &OriginRoute,
+    ) -> Result<Gathered, HoldFault> {
         let budget = self.snapshot.credentials.holding().content_budget();
-        self.snapshot.policies.gather(identified, budget).await
+        let policies = &self.snapshot.policies;
+        policies.gather(identified, &route.rules, budget).await
     }
 
     fn decide(&mut self, gathered: Gathered) -> Result<Authorized, Refusal> {

@@ -10,10 +10,14 @@ pub struct ExportCounts {
     pub server: String,
     /// The form of the records: `otlp` or `ocsf`.
     pub format: &'static str,
-    sent: AtomicU64,
-    refused: AtomicU64,
-    failures: AtomicU64,
-    sent_at: AtomicU64,
+    /// How many records were taken.
+    pub taken: AtomicU64,
+    /// How many were refused for good.
+    pub lost: AtomicU64,
+    /// How many attempts failed.
+    pub failures: AtomicU64,
+    /// When records were last taken, in seconds since 1970; 0 if never.
+    pub sent_at: AtomicU64,
     next: AtomicU64,
 }
 
@@ -35,7 +39,7 @@ impl ExportCounts {
 
     /// Counts records that the server took.
     pub fn sent(&self, records: u64, last: u64) {
-        self.sent.fetch_add(records, Ordering::Relaxed);
+        self.taken.fetch_add(records, Ordering::Relaxed);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.unwrap_or_default().as_secs();
         self.sent_at.store(now, Ordering::Relaxed);
@@ -44,37 +48,13 @@ impl ExportCounts {
 
     /// Counts records that the server will never take.
     pub fn refused(&self, records: u64, last: u64) {
-        self.refused.fetch_add(records, Ordering::Relaxed);
+        self.lost.fetch_add(records, Ordering::Relaxed);
         self.next.store(last + 1, Ordering::Relaxed);
     }
 
     /// Counts an attempt that failed.
     pub fn failed(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How many records were taken.
-    #[must_use]
-    pub fn taken(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
-    }
-
-    /// How many were refused for good.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    /// How many attempts failed.
-    #[must_use]
-    pub fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
-    }
-
-    /// When records were last taken, in seconds since 1970; 0 if never.
-    #[must_use]
-    pub fn sent_at(&self) -> u64 {
-        self.sent_at.load(Ordering::Relaxed)
     }
 
     /// How many records of a log with this next number are still to be sent.

@@ -12,7 +12,7 @@ use super::answer_body::AnswerBody;
 use super::ending::Ending;
 use super::exchange::Exchange;
 use super::floor::floor;
-use super::proposals::ProposedAccess;
+use super::proposals::RequestedAccess;
 use super::propose;
 use super::recent::RecentRefusal;
 use super::respond::shown;
@@ -87,7 +87,7 @@ impl Exchange {
     fn refusal(&self, session: &Session, one: &RecentRefusal) -> Value {
         let (id, to) = (one.id.to_string(), shown(one.to.as_ref()));
         let time = OffsetDateTime::from(one.time).format(&Rfc3339);
-        let asked = one.to.clone().map(|to| ProposedAccess {
+        let asked = one.to.clone().map(|to| RequestedAccess {
             to,
             request: one.request.clone(),
             refused: None,

@@ -1,10 +1,12 @@
 //! What workloads propose to be allowed. Nothing here changes what they may: a person grants a
 //! proposal, or refuses it, outside.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant, SystemTime};
 
+use http::StatusCode;
 use lru::LruCache;
 use parking_lot::Mutex;
 
@@ -32,7 +34,7 @@ pub struct Proposal {
     /// When.
     pub time: SystemTime,
     /// What is to be allowed.
-    pub wanted: ProposedAccess,
+    pub wanted: RequestedAccess,
     /// Why, in the workload's words. They may hold anything.
     pub words: String,
     /// What became of it.
@@ -41,7 +43,7 @@ pub struct Proposal {
 
 /// What is to be allowed: a request, or every request to a host.
 #[derive(Clone, Debug)]
-pub struct ProposedAccess {
+pub struct RequestedAccess {
     /// Where it goes.
     pub to: Origin,
     /// The method, and the path in canonical form; `None` if there was a name or a tunnel alone.
@@ -61,16 +63,30 @@ pub enum ProposalState {
     Refused,
 }
 
-/// Why a proposal is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotTaken {
-    /// The session sends too many in a minute.
-    TooOften,
-    /// Too many of the session's wait, or were refused.
-    TooMany,
-    /// A person has refused the same one.
-    Refused,
+/// Why there is no proposal: the status and the text of the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ProposalError(pub(super) StatusCode, pub(super) Cow<'static, str>);
+
+impl ProposalError {
+    pub(super) const fn new(status: StatusCode, what: &'static str) -> Self {
+        Self(status, Cow::Borrowed(what))
+    }
 }
+
+/// The session sends too many in a minute.
+const TOO_OFTEN: ProposalError = ProposalError::new(
+    StatusCode::TOO_MANY_REQUESTS,
+    "ten proposals in a minute are the most: wait",
+);
+/// Too many of the session's wait, or were refused.
+const TOO_MANY: ProposalError = ProposalError::new(
+    StatusCode::TOO_MANY_REQUESTS,
+    "as many proposals as a session may have were made: ask your user",
+);
+const REFUSED: ProposalError = ProposalError::new(
+    StatusCode::CONFLICT,
+    "a person has refused the same proposal",
+);
 
 /// The proposals of each session. Bounded, and lost with the process: the audit log keeps what was
 /// granted.
@@ -80,6 +96,12 @@ pub struct Proposals(Mutex<LruCache<SessionId, OfSession>>);
 struct OfSession {
     all: Vec<Proposal>,
     sent: VecDeque<Instant>,
+}
+
+impl OfSession {
+    fn in_state(&self, state: ProposalState) -> impl Iterator<Item = &Proposal> {
+        self.all.iter().filter(move |one| one.state == state)
+    }
 }
 
 impl Default for Proposals {
@@ -100,7 +122,7 @@ impl ProposalState {
     }
 }
 
-impl ProposedAccess {
+impl RequestedAccess {
     /// What is shown of it: a method, a host and a path in all its readings, or a host alone.
     #[must_use]
     pub fn shown(&self) -> String {
@@ -128,15 +150,13 @@ impl ProposedAccess {
 
 impl Proposals {
     /// Counts what a session sends.
-    pub(super) fn count(&self, session: &SessionId, now: Instant) -> Result<(), NotTaken> {
+    pub(super) fn count(&self, session: &SessionId, now: Instant) -> Result<(), ProposalError> {
         let mut all = self.0.lock();
         let own = all.get_or_insert_mut(session.clone(), OfSession::default);
-        let is_old = |sent: &Instant| now.saturating_duration_since(*sent) >= WINDOW;
-        while own.sent.front().is_some_and(is_old) {
-            own.sent.pop_front();
-        }
+        own.sent
+            .retain(|sent| now.saturating_duration_since(*sent) < WINDOW);
         if own.sent.len() >= SENT {
-            return Err(NotTaken::TooOften);
+            return Err(TOO_OFTEN);
         }
         own.sent.push_back(now);
         Ok(())
@@ -144,36 +164,29 @@ impl Proposals {
 
     /// Takes a proposal, and records it first. Returns the one that waits, which may be an older
     /// one for the same.
-    pub(super) fn take<E: From<NotTaken>>(
+    pub(super) fn take(
         &self,
         proposal: Proposal,
-        record: impl FnOnce(&Proposal) -> Result<(), E>,
-    ) -> Result<Proposal, E> {
+        record: impl FnOnce(&Proposal) -> Result<(), ProposalError>,
+    ) -> Result<Proposal, ProposalError> {
         let mut all = self.0.lock();
         let own = all.get_or_insert_mut(proposal.session.clone(), OfSession::default);
-        let may_be_same = |one: &&Proposal| one.wanted.may_be_same(&proposal.wanted);
-        let mut refused = own
-            .all
-            .iter()
-            .filter(|one| one.state == ProposalState::Refused);
-        if refused.any(|one| may_be_same(&one)) {
-            return Err(NotTaken::Refused.into());
+        let wanted = &proposal.wanted;
+        let refused = || own.in_state(ProposalState::Refused);
+        if refused().any(|one| one.wanted.may_be_same(wanted)) {
+            return Err(REFUSED);
         }
-        let mut waiting = own
-            .all
-            .iter()
-            .filter(|one| one.state == ProposalState::Waiting);
-        if let Some(same) = waiting.find(|one| one.wanted.is_same(&proposal.wanted)) {
+        let waiting = || own.in_state(ProposalState::Waiting);
+        if let Some(same) = waiting().find(|one| one.wanted.is_same(wanted)) {
             return Ok(same.clone());
         }
-        let of = |state| own.all.iter().filter(move |one| one.state == state).count();
-        let (waiting, refused) = (of(ProposalState::Waiting), of(ProposalState::Refused));
-        if waiting >= WAITING || waiting + refused >= UNGRANTED {
-            return Err(NotTaken::TooMany.into());
+        let waiting = waiting().count();
+        if waiting >= WAITING || waiting + refused().count() >= UNGRANTED {
+            return Err(TOO_MANY);
         }
         record(&proposal)?;
         // What was granted may have been taken back since.
-        own.all.retain(|one| !one.wanted.is_same(&proposal.wanted));
+        own.all.retain(|one| !one.wanted.is_same(wanted));
         let granted = |one: &Proposal| one.state == ProposalState::Granted;
         if own.all.len() >= UNGRANTED
             && let Some(oldest) = own.all.iter().position(granted)
@@ -209,7 +222,7 @@ impl Proposals {
     }
 
     /// Returns the refusal of a person that is of this request of the session, or of its host.
-    pub(super) fn refusal(&self, session: &SessionId, asked: &ProposedAccess) -> Option<Proposal> {
+    pub(super) fn refusal(&self, session: &SessionId, asked: &RequestedAccess) -> Option<Proposal> {
         let is_of = |one: &Proposal| {
             let of_host = one.wanted.request.is_none() && one.wanted.to == asked.to;
             of_host || one.wanted.may_be_same(asked)
@@ -225,12 +238,8 @@ impl Proposals {
         (from, to): (ProposalState, ProposalState),
     ) -> Option<Proposal> {
         let mut all = self.0.lock();
-        let own = all
-            .peek_mut(session)
-            .into_iter()
-            .flat_map(|own| &mut own.all);
-        let mut fitting = own.filter(|one| one.state == from);
-        let found = fitting.find(|one| one.id == id)?;
+        let mut own = all.peek_mut(session)?.all.iter_mut();
+        let found = own.find(|one| one.state == from && one.id == id)?;
         found.state = to;
         Some(found.clone())
     }
@@ -247,7 +256,7 @@ mod tests {
             id,
             session: SessionId::new("ours").unwrap(),
             time: SystemTime::now(),
-            wanted: ProposedAccess {
+            wanted: RequestedAccess {
                 to: Origin {
                     scheme: Scheme::Https,
                     authority: Authority::parse(format!("h{n}.test").as_bytes(), Some(443))
@@ -261,7 +270,7 @@ mod tests {
         }
     }
 
-    fn take(proposals: &Proposals, n: u8) -> Result<Proposal, NotTaken> {
+    fn take(proposals: &Proposals, n: u8) -> Result<Proposal, ProposalError> {
         proposals.take(proposal(n), |_| Ok(()))
     }
 
@@ -279,7 +288,7 @@ mod tests {
         for n in 0..8 {
             take(&proposals, n).unwrap();
         }
-        assert_eq!(take(&proposals, 8).unwrap_err(), NotTaken::TooMany);
+        assert_eq!(take(&proposals, 8).unwrap_err(), TOO_MANY);
         // The same one again is the one that waits.
         assert_eq!(take(&proposals, 3).unwrap().id, proposal(3).id);
         assert_eq!(proposals.of(&session).len(), 8);
@@ -287,13 +296,13 @@ mod tests {
             let _ = take(&proposals, n);
             answer(&proposals, n, ProposalState::Refused);
         }
-        assert_eq!(take(&proposals, 3).unwrap_err(), NotTaken::Refused);
-        assert_eq!(take(&proposals, 40).unwrap_err(), NotTaken::TooMany);
+        assert_eq!(take(&proposals, 3).unwrap_err(), REFUSED);
+        assert_eq!(take(&proposals, 40).unwrap_err(), TOO_MANY);
         // Nor under the id of another refusal of the same.
         let mut other = proposal(3);
         (other.id, other.wanted.refused) = (proposal(50).id, Some(proposal(50).id));
-        let other = proposals.take(other, |_| Ok::<_, NotTaken>(()));
-        assert_eq!(other.unwrap_err(), NotTaken::Refused);
+        let other = proposals.take(other, |_| Ok(()));
+        assert_eq!(other.unwrap_err(), REFUSED);
         assert!(!answer(&proposals, 3, ProposalState::Granted));
         assert_eq!(proposals.all().len(), 32);
     }
@@ -305,7 +314,7 @@ mod tests {
             let mut one = proposal(n);
             one.wanted.to = proposal(0).wanted.to;
             one.wanted.request = Some((method.to_owned(), path.to_owned()));
-            proposals.take(one, |_| Ok::<_, NotTaken>(()))
+            proposals.take(one, |_| Ok(()))
         };
         let first = asks(1, "GET", "/admin//keys").unwrap();
         assert_eq!(
@@ -322,7 +331,7 @@ mod tests {
             "/admin%2Fkeys",
         ] {
             let again = asks(2, "GET", path);
-            assert_eq!(again.unwrap_err(), NotTaken::Refused, "{path}");
+            assert_eq!(again.unwrap_err(), REFUSED, "{path}");
         }
         assert!(asks(3, "GET", "/admin/key").is_ok());
         assert!(asks(4, "POST", "/admin/keys").is_ok());
@@ -337,7 +346,7 @@ mod tests {
             assert!(answer(&proposals, n, ProposalState::Granted));
         }
         assert_eq!(proposals.of(&session).len(), 32);
-        let full = |_: &Proposal| Err(NotTaken::TooOften);
+        let full = |_: &Proposal| Err(TOO_OFTEN);
         assert!(proposals.take(proposal(200), full).is_err());
         assert!(
             proposals
@@ -368,7 +377,7 @@ mod tests {
             proposals.count(&session, now).unwrap();
         }
         let later = now + Duration::from_secs(59);
-        assert_eq!(proposals.count(&session, later), Err(NotTaken::TooOften));
+        assert_eq!(proposals.count(&session, later), Err(TOO_OFTEN));
         assert_eq!(proposals.count(&session, now + WINDOW), Ok(()));
     }
 }

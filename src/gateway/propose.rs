@@ -3,7 +3,6 @@
 
 use std::time::{Instant, SystemTime};
 
-use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ORIGIN};
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
@@ -14,11 +13,11 @@ use time::format_description::well_known::Rfc3339;
 
 use super::exchange::Exchange;
 use super::floor::floor;
-use super::proposals::{NotTaken, Proposal, ProposalState, ProposedAccess};
+use super::proposals::{Proposal, ProposalError, ProposalState, RequestedAccess};
 use crate::audit::Event;
 use crate::message::pairs::decoded;
 use crate::message::{Authority, EncodedSlash, Origin, RequestTarget, Scheme, method};
-use crate::names::ReasonCode;
+use crate::names::{ReasonCode, SessionId};
 use crate::session::Identified;
 
 /// What the content of a proposal may say. There is no place in it for a rule.
@@ -32,14 +31,71 @@ struct ProposalContent {
     why: Option<String>,
 }
 
-/// Why there is no proposal.
-pub(super) struct Unproposed(pub(super) StatusCode, pub(super) String);
+impl ProposalContent {
+    fn read(kind: &str, content: &[u8]) -> Result<Self, ProposalError> {
+        match kind {
+            "application/json" => serde_json::from_slice(content).map_err(|_| {
+                malformed(
+                    "the JSON is no object of the texts `id`, `host`, `method`, `path`, `why`",
+                )
+            }),
+            "application/x-www-form-urlencoded" => {
+                let said = form(content).and_then(|form| serde_json::from_value(form).ok());
+                let what = "the form has more than `id`, `host`, `method`, `path`, `why`";
+                said.ok_or(malformed(what))
+            }
+            _ => {
+                let what =
+                    "a proposal is `application/json` or `application/x-www-form-urlencoded`";
+                Err(no(StatusCode::UNSUPPORTED_MEDIA_TYPE, what))
+            }
+        }
+    }
 
-type Wished = Result<ProposedAccess, Unproposed>;
+    /// Reads a request that need not have been made.
+    fn request_to(&self, host: &str) -> Result<RequestedAccess, ProposalError> {
+        let to = origin(host)?;
+        let method = self
+            .method
+            .clone()
+            .ok_or(malformed("a request has a `method`"))?;
+        let is_method = Method::from_bytes(method.as_bytes())
+            .is_ok_and(|method| method::check(&method).is_ok() && method != Method::CONNECT);
+        if !is_method {
+            return Err(malformed("`method` is no method that is forwarded"));
+        }
+        let path = self.path.clone().unwrap_or_default();
+        let target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Keep);
+        if !target.is_ok_and(|target| target.path() == path) {
+            let what = "`path` is no path in canonical form, without a query";
+            return Err(malformed(what));
+        }
+        Ok(RequestedAccess {
+            to,
+            request: Some((method, path)),
+            refused: None,
+        })
+    }
+}
+
+/// Reads a form, in which every name stands once.
+fn form(content: &[u8]) -> Option<Value> {
+    let mut members = serde_json::Map::new();
+    let pairs = content.split(|byte| *byte == b'&');
+    for pair in pairs.filter(|pair| !pair.is_empty()) {
+        let equals = memchr::memchr(b'=', pair)?;
+        let name = std::str::from_utf8(&pair[..equals]).ok()?.to_owned();
+        let value = decoded(&pair[equals + 1..], b' ');
+        if !value.clear || members.insert(name, value.text.into()).is_some() {
+            return None;
+        }
+    }
+    Some(members.into())
+}
 
 impl Exchange {
     /// Reads and takes a proposal. Returns it as the workload's page shows it.
-    pub(super) async fn propose(&self, identified: Identified) -> Result<Value, Unproposed> {
+    pub(super) async fn propose(&self, identified: Identified) -> Result<Value, ProposalError> {
         let (request, session, _) = identified.into_parts();
         let proposals = &self.worker.shared.proposals;
         let fields = &request.head.fields;
@@ -52,30 +108,30 @@ impl Exchange {
         let read = Limited::new(request.content, MOST_CONTENT).collect();
         let read = tokio::time::timeout(READ_WITHIN, read).await;
         let content = read.ok().and_then(Result::ok).map(|read| read.to_bytes());
-        let content = content.ok_or_else(|| {
-            let what = "the proposal is longer than 4 KiB, or broke off";
-            no(StatusCode::PAYLOAD_TOO_LARGE, what)
-        })?;
-        let said = said(&kind, &content)?;
+        let broken = "the proposal is longer than 4 KiB, or broke off";
+        let content = content.ok_or(no(StatusCode::PAYLOAD_TOO_LARGE, broken))?;
+        let said = ProposalContent::read(&kind, &content)?;
         let words = words(said.why.as_deref().unwrap_or_default())?;
-        let id = self.trail.id();
         let wanted = match (&said.id, &said.host) {
             (Some(refused), None) if said.method.is_none() && said.path.is_none() => {
-                self.refused_exchange(&session, refused)?
+                self.refused_exchange(session.id(), refused)?
             }
-            (None, Some(_)) => self.named_request(&said)?,
+            (None, Some(host)) => said.request_to(host)?,
             _ => {
-                return Err(malformed(
-                    "name a refusal by `id`, or `host`, `method` and `path`",
-                ));
+                let what = "name a refusal by `id`, or `host`, `method` and `path`";
+                return Err(malformed(what));
             }
         };
+        // No rule would allow what is below the floor.
+        if let Some(reason) = floor(&wanted.to, &self.snapshot.origins) {
+            return Err(unhelped(reason));
+        }
         if wanted.shown().len() > MOST_SHOWN {
             let what = "it is too long to be shown to a person whole: ask your user";
             return Err(malformed(what));
         }
         let proposal = Proposal {
-            id: wanted.refused.unwrap_or(id),
+            id: wanted.refused.unwrap_or(self.trail.id()),
             session: session.id().clone(),
             time: SystemTime::now(),
             wanted,
@@ -87,7 +143,7 @@ impl Exchange {
     }
 
     /// Records a proposal without the workload's words.
-    fn record_proposal(&self, proposal: &Proposal) -> Result<(), Unproposed> {
+    fn record_proposal(&self, proposal: &Proposal) -> Result<(), ProposalError> {
         let subject = format!("{} {}", proposal.id, proposal.wanted.shown());
         let event = Event {
             name: "proposed",
@@ -101,74 +157,39 @@ impl Exchange {
     }
 
     /// Finds a refusal of the session's own.
-    fn refused_exchange(&self, session: &crate::session::Session, id: &str) -> Wished {
-        let recent = self.worker.shared.recent.of(session.id());
+    fn refused_exchange(
+        &self,
+        session: &SessionId,
+        id: &str,
+    ) -> Result<RequestedAccess, ProposalError> {
+        let recent = self.worker.shared.recent.of(session);
         let found = recent.into_iter().find(|one| one.id.to_string() == id);
-        let refusal = found.ok_or_else(|| {
-            let what = "no such request of this session was refused lately: see /refused";
-            no(StatusCode::NOT_FOUND, what)
-        })?;
+        let unknown = "no such request of this session was refused lately: see /refused";
+        let refusal = found.ok_or(no(StatusCode::NOT_FOUND, unknown))?;
         match refusal.reason {
             ReasonCode::PolicyDefaultDeny | ReasonCode::DnsName | ReasonCode::HostNotPermitted => {}
             reason => return Err(unhelped(reason)),
         }
-        let to = refusal.to;
-        let to = to.ok_or_else(|| malformed("that refusal names no host"))?;
-        self.above_floor(&to)?;
-        Ok(ProposedAccess {
-            to,
+        Ok(RequestedAccess {
+            to: refusal.to.ok_or(malformed("that refusal names no host"))?,
             request: refusal.request,
             refused: Some(refusal.id),
         })
     }
-
-    /// Reads a request that need not have been made.
-    fn named_request(&self, said: &ProposalContent) -> Wished {
-        let part = |part: &Option<String>| part.clone().unwrap_or_default();
-        let (host, method, path) = (part(&said.host), part(&said.method), part(&said.path));
-        let to = origin(&host)?;
-        let is_method = Method::from_bytes(method.as_bytes())
-            .is_ok_and(|method| method::check(&method).is_ok() && method != Method::CONNECT);
-        if said.method.is_none() {
-            return Err(malformed("a request has a `method`"));
-        }
-        if !is_method {
-            return Err(malformed("`method` is no method that is forwarded"));
-        }
-        let target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Keep);
-        let is_canonical = target.is_ok_and(|target| target.path() == path);
-        if !is_canonical {
-            return Err(malformed(
-                "`path` is no path in canonical form, without a query",
-            ));
-        }
-        self.above_floor(&to)?;
-        Ok(ProposedAccess {
-            to,
-            request: Some((method, path)),
-            refused: None,
-        })
-    }
-
-    /// Refuses what no rule would allow.
-    fn above_floor(&self, to: &Origin) -> Result<(), Unproposed> {
-        floor(to, &self.snapshot.origins).map_or(Ok(()), |reason| Err(unhelped(reason)))
-    }
 }
 
 /// Reads where a proposed request goes: over https unless `http://` stands before it.
-fn origin(host: &str) -> Result<Origin, Unproposed> {
+fn origin(host: &str) -> Result<Origin, ProposalError> {
     let (scheme, named) = match host.strip_prefix("http://") {
         Some(named) => (Scheme::Http, named),
         None => (Scheme::Https, host.strip_prefix("https://").unwrap_or(host)),
     };
     let authority = Authority::parse(named.as_bytes(), Some(scheme.default_port()));
-    let authority =
-        authority.map_err(|_| malformed("`host` is no host, or host and port, or origin"))?;
+    let unread = |_| malformed("`host` is no host, or host and port, or origin");
+    let authority = authority.map_err(unread)?;
     if scheme == Scheme::Https && authority.port == Scheme::Http.default_port() {
-        return Err(malformed(
-            "port 80 is not one of https: write `http://HOST`",
-        ));
+        let what = "port 80 is not one of https: write `http://HOST`";
+        return Err(malformed(what));
     }
     Ok(Origin { scheme, authority })
 }
@@ -179,44 +200,8 @@ fn media_type(fields: &HeaderMap) -> String {
     kind.unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-fn said(kind: &str, content: &Bytes) -> Result<ProposalContent, Unproposed> {
-    match kind {
-        "application/json" => serde_json::from_slice(content).map_err(|_| {
-            malformed("the JSON is no object of the texts `id`, `host`, `method`, `path`, `why`")
-        }),
-        "application/x-www-form-urlencoded" => form(content),
-        _ => {
-            let what = "a proposal is `application/json` or `application/x-www-form-urlencoded`";
-            Err(no(StatusCode::UNSUPPORTED_MEDIA_TYPE, what))
-        }
-    }
-}
-
-/// Reads a form, in which every name stands once.
-fn form(content: &Bytes) -> Result<ProposalContent, Unproposed> {
-    let unclear = || malformed("the form has more than `id`, `host`, `method`, `path`, `why`");
-    let mut said = ProposalContent::default();
-    let pairs = content.split(|byte| *byte == b'&');
-    for pair in pairs.filter(|pair| !pair.is_empty()) {
-        let equals = memchr::memchr(b'=', pair).ok_or_else(unclear)?;
-        let value = decoded(&pair[equals + 1..], b' ');
-        let place = match &pair[..equals] {
-            b"id" => &mut said.id,
-            b"host" => &mut said.host,
-            b"method" => &mut said.method,
-            b"path" => &mut said.path,
-            b"why" => &mut said.why,
-            _ => return Err(unclear()),
-        };
-        if !value.clear || place.replace(value.text).is_some() {
-            return Err(unclear());
-        }
-    }
-    Ok(said)
-}
-
 /// Checks the workload's words. A person reads them in a terminal.
-fn words(words: &str) -> Result<String, Unproposed> {
+fn words(words: &str) -> Result<String, ProposalError> {
     if words.len() > MOST_WORDS {
         return Err(malformed("`why` is longer than 280 bytes"));
     }
@@ -226,37 +211,18 @@ fn words(words: &str) -> Result<String, Unproposed> {
     Ok(words.trim().to_owned())
 }
 
-impl From<NotTaken> for Unproposed {
-    fn from(why: NotTaken) -> Self {
-        match why {
-            NotTaken::TooOften => {
-                let what = "ten proposals in a minute are the most: wait";
-                no(StatusCode::TOO_MANY_REQUESTS, what)
-            }
-            NotTaken::TooMany => {
-                let what = "as many proposals as a session may have were made: ask your user";
-                no(StatusCode::TOO_MANY_REQUESTS, what)
-            }
-            NotTaken::Refused => {
-                let what = "a person has refused the same proposal";
-                no(StatusCode::CONFLICT, what)
-            }
-        }
-    }
-}
-
-fn unhelped(reason: ReasonCode) -> Unproposed {
+fn unhelped(reason: ReasonCode) -> ProposalError {
     let (code, meaning) = (reason.as_str(), reason.meaning());
     let what = format!("no rule would allow it, {code}: {meaning}");
-    Unproposed(StatusCode::CONFLICT, what)
+    ProposalError(StatusCode::CONFLICT, what.into())
 }
 
-fn malformed(what: &str) -> Unproposed {
+fn malformed(what: &'static str) -> ProposalError {
     no(StatusCode::BAD_REQUEST, what)
 }
 
-fn no(status: StatusCode, what: &str) -> Unproposed {
-    Unproposed(status, what.to_owned())
+fn no(status: StatusCode, what: &'static str) -> ProposalError {
+    ProposalError::new(status, what)
 }
 
 /// What a workload sees of a proposal.
@@ -286,10 +252,10 @@ pub(super) fn after_refusal(refused: &Proposal) -> String {
 }
 
 /// What an answer says of a proposal that waits.
-pub(super) fn answer(taken: Result<Value, Unproposed>) -> (StatusCode, Value) {
+pub(super) fn answer(taken: Result<Value, ProposalError>) -> (StatusCode, Value) {
     match taken {
         Ok(proposal) => (StatusCode::ACCEPTED, proposal),
-        Err(Unproposed(status, what)) => (status, json!({ "error": what })),
+        Err(ProposalError(status, what)) => (status, json!({ "error": what })),
     }
 }
 

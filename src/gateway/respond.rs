@@ -14,10 +14,11 @@ use super::error_format::ErrorFormat;
 use super::exchange::Exchange;
 use super::guard::ConnectionGuard;
 use super::origin_time::OriginTime;
-use super::proposals::ProposedAccess;
+use super::proposals::RequestedAccess;
 use super::propose::after_refusal;
 use super::recent::RecentRefusal;
 use super::refusal::Refusal;
+use super::route::LatestRoute;
 use super::worker::Worker;
 use crate::audit::{End, Length, Outcome, Trail};
 use crate::body::TransformFault;
@@ -34,28 +35,31 @@ impl Exchange {
         guard: &Arc<ConnectionGuard>,
         violations: Option<ViolationHandle>,
         ca: Arc<SessionCa>,
-    ) -> Self {
+        latest: Arc<LatestRoute>,
+    ) -> Box<Self> {
         let (log, id) = (&worker.shared.log, worker.shared.ids.next());
         let watched = worker.watchdog.exchange(guard);
         watched.counts_in(&worker.shared.metrics);
         let trail = Trail::begin(log, id, connection.entry.as_str());
-        Self {
+        // It is moved from future to future.
+        Box::new(Self {
             guard: watched,
             snapshot: worker.shared.current(),
             worker: worker.clone(),
             violations,
             error_format: ErrorFormat::default(),
             ca,
+            latest,
             waited: OriginTime::begin(trail.began()),
             entry: connection.entry,
             trail,
             to: connection.said_origin(),
-        }
+        })
     }
 
     /// Answers the request, whatever happens. With a `refusal`, the request goes no further.
     pub(super) async fn respond(
-        mut self,
+        mut self: Box<Self>,
         connection: Arc<ConnectionContext>,
         request: Request<Incoming>,
         refusal: Option<Refusal>,
@@ -64,7 +68,10 @@ impl Exchange {
         self.trail.protocol(version);
         self.trail.client(connection.client);
         let session = connection.session.clone();
-        self.to = self.to.or_else(|| named_by_itself(&connection, &request));
+        self.to = self
+            .to
+            .take()
+            .or_else(|| named_by_itself(&connection, &request));
         let refusal = self.admit(&connection).err().or(refusal);
         let guard = self.guard.clone();
         let result = match refusal {
@@ -136,7 +143,11 @@ impl Exchange {
     }
 
     /// Returns the answer. The end of its content, or of its WebSocket, ends the exchange.
-    fn release(self, mut response: Response<AnswerBody>, length: Length) -> Response<AnswerBody> {
+    fn release(
+        self: Box<Self>,
+        mut response: Response<AnswerBody>,
+        length: Length,
+    ) -> Response<AnswerBody> {
         if length == Length::Switched {
             self.guard.ends_with_it(self.trail);
         } else {
@@ -179,7 +190,7 @@ impl Exchange {
             && denied.explanation.proposal.is_some()
             && let Some(request) = self.trail.request()
         {
-            let asked = ProposedAccess {
+            let asked = RequestedAccess {
                 to: denied.origin.clone(),
                 request: Some(request),
                 refused: None,
@@ -194,7 +205,11 @@ impl Exchange {
     }
 
     /// Records the refusal, then returns it.
-    async fn refuse(mut self, refusal: Refusal, version: Version) -> Response<AnswerBody> {
+    async fn refuse(
+        mut self: Box<Self>,
+        refusal: Refusal,
+        version: Version,
+    ) -> Response<AnswerBody> {
         let (id, reason) = (self.trail.id(), refusal.reason());
         self.count(version, false);
         let to = &shown(self.to.as_ref());

@@ -349,8 +349,10 @@ mod tests {
 
     #[test]
     fn the_record_of_a_websocket_ends_with_what_it_carried() {
-        use crate::audit::{Durability, Length, Log};
-        let (log, memory) = Log::memory(Durability::Batch).unwrap();
+        use crate::audit::{self, Length, Log, Settings, read};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own/log.jsonl");
+        let log = Log::open(&Settings::at(&path)).unwrap();
         let live = watchdog(100);
         let connection = live.connection(&stays());
         let watched = live.exchange(&connection);
@@ -368,10 +370,13 @@ mod tests {
             .unwrap();
         watched.ends_with_it(trail);
         let ends = || {
-            let records = memory.records();
-            let ends = records.into_iter().filter(|record| record.kind == "end");
-            ends.map(|end| (end.request_bytes, end.response_bytes))
-                .collect::<Vec<_>>()
+            let mut ends = Vec::new();
+            let end = |record: audit::Record| {
+                let counted = (record.request_bytes, record.response_bytes);
+                ends.extend((record.kind == "end").then_some(counted));
+            };
+            read(std::slice::from_ref(&path), end).unwrap();
+            ends
         };
         watched.meter.add_up(5);
         watched.meter.add_down(7);

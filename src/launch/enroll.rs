@@ -5,7 +5,7 @@
 //! sockets that it created inside the sandbox, and the gateway's answer, [`Ready`] or a refusal. A
 //! packet is one JSON object; what may be larger than a packet travels in a sealed memory file
 //! beside it. After that, it carries only connections with those who want to
-//! run a further command (`entry.rs`), and its end of file tells each side that the other has
+//! run a further command (`join`), and its end of file tells each side that the other has
 //! gone. All calls block.
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -34,7 +34,7 @@ pub enum Error {
     /// A system call failed.
     #[error("cannot {doing}")]
     Io {
-        /// What was being done.
+        /// The step.
         doing: &'static str,
         /// The cause.
         source: io::Error,
@@ -235,7 +235,7 @@ impl GatewayEnd {
     /// Tells the launcher that its sandbox is served from now on, and what to put inside.
     ///
     /// # Errors
-    /// [`Error::Gone`] if the launcher has died meanwhile, [`Error::Io`] otherwise.
+    /// [`Error::Gone`] if the launcher has died, [`Error::Io`] otherwise.
     pub fn ready(&self, ready: &Ready) -> Result<(), Error> {
         let file = ready.seal()?;
         send_packet(self.0.as_fd(), &Answer::Ready, &[file.0.as_fd()])
@@ -251,7 +251,7 @@ impl GatewayEnd {
     /// the terminal.
     ///
     /// # Errors
-    /// [`Error::Gone`] if the launcher has died meanwhile, [`Error::Io`] otherwise.
+    /// [`Error::Gone`] if the launcher has died, [`Error::Io`] otherwise.
     pub fn refuse(&self, message: &str) -> Result<(), Error> {
         let message = message.to_owned();
         send_packet(self.0.as_fd(), &Answer::Refused { message }, &[])

@@ -35,7 +35,7 @@ pub enum Error {
     NotSeen {
         /// The command as given.
         command: String,
-        /// What is not visible.
+        /// The path that is not visible.
         place: std::path::PathBuf,
         /// The flag that shows it.
         flag: String,
@@ -64,7 +64,7 @@ pub enum Error {
     Killed,
     /// A further command was not started in a running sandbox.
     #[error("cannot enter the sandbox: {0}")]
-    Entry(String),
+    Join(String),
     /// The sandbox ended, and with it a further command in it.
     #[error("the sandbox ended, and the command with it")]
     SandboxEnded,
@@ -85,7 +85,7 @@ impl Error {
             Self::Step(_)
             | Self::Gateway(_)
             | Self::GatewaySilent { .. }
-            | Self::Entry(_)
+            | Self::Join(_)
             | Self::GatewayGone(_)
             | Self::GatewayBroke(_) => 125,
         }

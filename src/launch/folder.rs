@@ -15,11 +15,11 @@ use rustix::path::Arg;
 
 use crate::leave::Leave;
 
-/// What is to be done with a folder. Its owner may have taken the leave away, or the command in the
+/// What to do with a folder. Its owner may have taken the leave away, or the command in the
 /// owner's name: then it is given for as long as the folder is open.
 #[derive(Clone, Copy)]
 pub enum To {
-    /// List it, and look at what is in it.
+    /// List it, and look at its entries.
     Read,
     /// Change it, too.
     Change,
@@ -81,7 +81,7 @@ impl Folder {
     pub fn child(&self, name: impl Arg + Copy, to: To) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |how| rustix::fs::openat(&self.file, name, flags | how, Mode::empty());
-        // A search opens many, of which nearly all may be read by everybody.
+        // A search opens many, and everybody may read nearly all of them.
         if matches!(to, To::Read)
             && let Ok(file) = open(OFlags::RDONLY)
             && is_for_all(&file)
@@ -104,7 +104,7 @@ impl Folder {
         })
     }
 
-    /// Returns what is `wanted` of what is in it, up to so many entries, with the kinds. A kind
+    /// Returns its `wanted` entries, up to so many, with their kinds. A kind
     /// that the file system does not tell is looked up. The rest takes no memory.
     ///
     /// # Errors
@@ -172,13 +172,13 @@ impl AsFd for Folder {
     }
 }
 
-/// Whether everybody, so also its owner, may list a folder and look at what is in it.
+/// Whether everybody, so also its owner, may list a folder and look at its entries.
 fn is_for_all(folder: &OwnedFd) -> bool {
     let all = Mode::RUSR | Mode::XUSR | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
     rustix::fs::fstat(folder).is_ok_and(|found| Mode::from_raw_mode(found.st_mode).contains(all))
 }
 
-/// Returns the kind of what was looked at.
+/// Returns the kind of an entry.
 pub fn kind_of(found: Stat) -> FileType {
     FileType::from_raw_mode(found.st_mode)
 }

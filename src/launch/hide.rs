@@ -13,7 +13,7 @@ use super::list;
 pub static IN_HOME: LazyLock<Vec<&str>> =
     LazyLock::new(|| list::lines(include_str!("data/hidden_in_home.txt")).collect());
 
-/// Elsewhere, below what is visible of the system.
+/// Elsewhere, below the visible parts of the system.
 pub fn elsewhere() -> impl Iterator<Item = &'static str> {
     list::lines(include_str!("data/hidden_elsewhere.txt"))
 }

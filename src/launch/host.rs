@@ -23,7 +23,7 @@ use super::syscall::{self, Arrived, FORWARDED, Side, SignalSet};
 use super::terminal::Terminal;
 use super::wait::{fired, timespec};
 use super::watch::Watch;
-use super::{entry, environment, program, refuse};
+use super::{environment, join, program, refuse};
 use crate::enroll::{self, Hello, LauncherEnd, Listeners, receive_packet, send_packet};
 
 /// Creates the sandbox, runs the command in it, and returns how it ended.
@@ -301,7 +301,7 @@ impl Launcher {
 
     /// Passes on whom the gateway lets in. If it says anything else, it has ended.
     fn let_in(&mut self) -> Result<(), Error> {
-        match entry::receive(self.gateway.as_fd()) {
+        match join::receive(self.gateway.as_fd()) {
             None => self.stop_command(),
             Some(caller) if self.command.is_some() => {
                 self.order(&Order::Enter, &[caller.as_fd()])?;
@@ -320,7 +320,7 @@ impl Launcher {
             self.lost = Some(Instant::now());
             return;
         };
-        // It may have ended meanwhile. If it is stopped, it must run to obey.
+        // It may have ended. If it is stopped, it must run to obey.
         for signal in [libc::SIGTERM, libc::SIGCONT] {
             let _ = syscall::signal_through(&command.pidfd, signal);
         }
@@ -450,7 +450,7 @@ impl Launcher {
             return Ok(());
         };
         match send_packet(control.as_fd(), order, files) {
-            // It has failed meanwhile; its report comes out of the socket first.
+            // It has failed; its report comes out of the socket first.
             Ok(()) | Err(enroll::Error::Gone) => Ok(()),
             Err(error) => Err(Failure::new(Step::Process, error.to_string()).into()),
         }
@@ -478,7 +478,7 @@ fn pid_of(pidfd: &OwnedFd) -> Result<Pid, Failure> {
         .ok_or_else(|| Failure::new(Step::Process, "the command has ended before it began"))
 }
 
-/// Signals that the launcher itself obeys, beside those that it forwards.
+/// Signals that the launcher itself obeys, besides those that it forwards.
 const OBEYED: [i32; 5] = [
     libc::SIGWINCH,
     libc::SIGCHLD,

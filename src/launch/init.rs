@@ -14,8 +14,8 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::bounds;
-use super::entered::Entered;
 use super::failure::{At, Failure, Step};
+use super::join::JoinedCommands;
 use super::paths::enter_first;
 use super::prepare::Plan;
 use super::streams::Streams;
@@ -65,7 +65,7 @@ pub enum Order {
 /// Everything that the first process needs; `clone` copies it.
 #[derive(Debug)]
 pub struct Sandbox {
-    /// What was decided.
+    /// The decision.
     pub plan: Plan,
     /// The program as an open file, instead of by the first argument's name.
     pub program: Option<OwnedFd>,
@@ -284,7 +284,7 @@ fn start(
     await_order(|order| matches!(order, Order::Run))?;
     rustix::io::write(&opener, b"!").at(Step::Process, "gate")?;
     drop(opener);
-    let entered = Entered {
+    let joined = JoinedCommands {
         user: sandbox.plan.identity.user(),
         plan: &sandbox.plan.mounts,
         bounds: sandbox.plan.launch.bounds,
@@ -292,7 +292,7 @@ fn start(
         mask,
         callers: Vec::new(),
     };
-    watch(pid.as_raw_nonzero().get(), entered)
+    watch(pid.as_raw_nonzero().get(), joined)
 }
 
 /// Opens a namespace of this process, in which the launcher renews guards.
@@ -303,13 +303,13 @@ fn namespace(kind: &str) -> Result<OwnedFd, Failure> {
 
 /// Reaps every process of the sandbox, and starts further commands, until the command's own process
 /// has ended.
-fn watch(command: i32, mut entered: Entered<'_>) -> Result<Never, Failure> {
+fn watch(command: i32, mut joined: JoinedCommands<'_>) -> Result<Never, Failure> {
     let ends = SignalSet::of(&[libc::SIGCHLD]);
     let (_, arrivals) = ends.block().at(Step::Process, "signals")?;
     loop {
         while let Some((pid, status)) = syscall::reap().at(Step::Process, "wait")? {
             match (pid == command, libc::WIFSTOPPED(status)) {
-                (false, _) => entered.reaped(pid, status),
+                (false, _) => joined.reaped(pid, status),
                 (true, true) => report(&Report::Stopped(libc::WSTOPSIG(status)), &[])?,
                 (true, false) => {
                     report(&Report::Ended(status), &[])?;
@@ -318,38 +318,38 @@ fn watch(command: i32, mut entered: Entered<'_>) -> Result<Never, Failure> {
                 }
             }
         }
-        let fired = await_events(&arrivals, &entered)?;
+        let fired = await_events(&arrivals, &joined)?;
         while syscall::next_signal(&arrivals).is_some() {}
-        entered.hear(&fired[2..]);
-        entered.drop_silent();
+        joined.hear(&fired[2..]);
+        joined.drop_silent();
         if fired[1] {
-            admit(&mut entered)?;
+            admit(&mut joined)?;
         }
     }
 }
 
 /// Takes a connection from the launcher.
-fn admit(entered: &mut Entered<'_>) -> Result<(), Failure> {
+fn admit(joined: &mut JoinedCommands<'_>) -> Result<(), Failure> {
     match receive_packet::<Order>(CONTROL) {
         // The command can lower this process's limit of descriptors. It shuts out no one but those
         // who want in.
         Err(enroll::Error::Malformed(_)) => Ok(()),
         received => {
             let mut files = ordered(received, |order| matches!(order, Order::Enter))?;
-            files.pop().into_iter().for_each(|one| entered.admit(one));
+            files.pop().into_iter().for_each(|one| joined.admit(one));
             Ok(())
         }
     }
 }
 
 /// Waits for children, the launcher and callers; says, in this order, for which there is an event.
-fn await_events(arrivals: &OwnedFd, entered: &Entered<'_>) -> Result<Vec<bool>, Failure> {
+fn await_events(arrivals: &OwnedFd, joined: &JoinedCommands<'_>) -> Result<Vec<bool>, Failure> {
     let mut events = vec![
         PollFd::new(arrivals, PollFlags::IN),
         PollFd::from_borrowed_fd(CONTROL, PollFlags::IN),
     ];
-    events.extend(entered.events());
-    fired(events, entered.patience().as_ref())
+    events.extend(joined.events());
+    fired(events, joined.patience().as_ref())
 }
 
 fn become_command(

@@ -1,7 +1,7 @@
 //! What commands leave in the folders that outlive a sandbox: bounded, and without credentials.
 //!
-//! A command wrote these folders, and another sandbox may write to them meanwhile. So no link in
-//! them is followed, and nothing is removed by a path.
+//! A command wrote these folders, and another sandbox may write to them at the same time. So no
+//! link in them is followed, and nothing is removed by a path.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -76,7 +76,7 @@ impl Sweep<'_> {
         depth: usize,
     ) -> io::Result<()> {
         let found = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => return Ok(()), // It went meanwhile.
+            Err(Errno::NOENT) => return Ok(()), // It is gone.
             found => found?,
         };
         self.entries += 1;
@@ -84,7 +84,7 @@ impl Sweep<'_> {
         match FileType::from_raw_mode(found.st_mode) {
             FileType::Directory if depth < DEEPEST && self.entries <= MOST_ENTRIES => {
                 return match open_own(folder, name) {
-                    // It was replaced meanwhile.
+                    // It was replaced.
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
                     inner => self.folder(inner?, &path, depth + 1),
                 };
@@ -121,7 +121,7 @@ impl Sweep<'_> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
             Ok(file) => file,
-            Err(Errno::NOENT) => return Ok(true), // It went meanwhile.
+            Err(Errno::NOENT) => return Ok(true), // It is gone.
             Err(_) => return Ok(false), // What even its owner may not read hides something.
         };
         let mut content = Vec::new();
@@ -137,7 +137,7 @@ impl Sweep<'_> {
         Ok((has_ours || !is_store) && !detect::holds_issued_credential(&content))
     }
 
-    /// Overwrites what is ours. Returns whether there was any.
+    /// Overwrites our phantoms. Returns whether there was any.
     fn blank_ours(&self, content: &mut [u8]) -> bool {
         let ours = self.ours.iter().map(String::as_bytes);
         let mut has_ours = false;

@@ -1,7 +1,8 @@
-//! The folders of the home directory that outlive the sandbox, and what is shown inside them.
+//! The folders of the home directory that outlive the sandbox, and the paths that are shown inside
+//! them.
 //!
 //! A command wrote these folders, and another of its sandboxes may write to them right now. So no
-//! link in them is followed, and every name is looked up anew below an open directory.
+//! link in them is followed, and every name is looked up again below an open directory.
 
 use std::ffi::OsStr;
 use std::fs::File;

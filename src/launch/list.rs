@@ -1,4 +1,4 @@
-//! Reads the lists of names in `data/`: a line an entry, beside empty lines and `#` comments.
+//! Reads the lists of names in `data/`: one entry a line, with empty lines and `#` comments.
 
 /// The entries of a list.
 pub fn lines(text: &str) -> impl Iterator<Item = &str> {

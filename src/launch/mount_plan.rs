@@ -23,10 +23,10 @@ pub struct MountPlan {
     /// Directories that stay as they are on the host, and writable.
     #[serde(with = "exact::list")]
     pub projects: Vec<PathBuf>,
-    /// What is visible of the host beyond its system, read-only.
+    /// The visible paths of the host beyond its system, read-only.
     #[serde(with = "exact::list")]
     pub seen: Vec<PathBuf>,
-    /// What is visible of the home directory, relative to it; changes stay in memory.
+    /// The visible paths of the home directory, relative to it; changes stay in memory.
     #[serde(with = "exact::list")]
     pub seen_in_home: Vec<PathBuf>,
     /// Folders of the home directory that outlive the sandbox.
@@ -36,7 +36,7 @@ pub struct MountPlan {
     /// What a person or the gateway hides, absolute.
     #[serde(with = "exact::list")]
     pub hidden: Vec<PathBuf>,
-    /// What is hidden and may not be replaced, so its parents may not be renamed.
+    /// Hidden paths that may not be replaced, so its parents may not be renamed.
     #[serde(with = "exact::list")]
     pub own: Vec<PathBuf>,
     /// Files of the projects that the command may neither change nor make.
@@ -52,7 +52,7 @@ pub struct MountPlan {
     pub persistent: bool,
     /// Whether what git obeys in the projects' repositories becomes read-only.
     pub guard_git: bool,
-    /// The repositories of the projects, and what is guarded of them.
+    /// The repositories of the projects, and their guarded parts.
     pub repositories: Repositories,
     /// Whether files that tools run on their own become read-only.
     pub guard_tools: bool,
@@ -231,7 +231,7 @@ impl MountPlan {
             .find(|link| self.in_project(link))
     }
 
-    /// Returns what is visible of the home directory, for display: set names first, then other
+    /// Returns the visible parts of the home directory, for display: set names first, then other
     /// paths.
     pub fn seen_in_home_by_name(&self) -> Vec<String> {
         let sets = tools::names_of(&self.seen_in_home)
@@ -270,7 +270,7 @@ impl MountPlan {
             || self.places_in_home().any(|seen| real.starts_with(seen))
     }
 
-    /// Returns what is visible of the home directory, as absolute paths.
+    /// Returns the visible paths of the home directory, absolute.
     pub fn places_in_home(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let home = match &self.home {
             Home::Own(home) => Some(home),
@@ -369,7 +369,7 @@ fn known_stores(home: &Path) -> impl Iterator<Item = PathBuf> {
     in_home.chain(hide::elsewhere().map(PathBuf::from))
 }
 
-/// Returns what is visible beyond the system, both elsewhere and in the home directory.
+/// Returns the paths that are visible beyond the system, both elsewhere and in the home directory.
 fn seen(
     home: &Home,
     see: Vec<PathBuf>,

@@ -42,7 +42,7 @@ impl MountRequest {
         let working_directory = std::env::current_dir().at(Step::Prepare, "working directory")?;
         let project = launch.project.clone();
         let project = project.unwrap_or_else(|| working_directory.clone());
-        // If the table cannot be read, sockets cannot be told apart; the places that are always
+        // If the table cannot be read, sockets cannot be distinguished; the places that are always
         // covered remain.
         let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
         Ok(Self {

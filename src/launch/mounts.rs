@@ -23,7 +23,8 @@ use super::paths::below;
 use super::tree::{NODEV, NOSUID, RDONLY, Tree, make_directories, put_part};
 use super::{gitconfig, kept_home, syscall, view};
 
-/// What was opened before the first process became the target user, while it could still reach it.
+/// Files that were opened before the first process became the target user, while it could still
+/// reach it.
 #[derive(Debug)]
 pub struct HostTrees {
     projects: Vec<Tree>,
@@ -173,7 +174,7 @@ fn furnish(stage: &Path, bound: MemoryBound, hidden: &[PathBuf]) -> Result<Layer
     Ok(Layers::new(memory.join(LAYERS), hidden))
 }
 
-/// Puts a tree of the host in its place, read-only, without what is hidden in it, and without its
+/// Puts a tree of the host in its place, read-only, without its hidden names, and without its
 /// sockets.
 ///
 /// Returns whether things are hidden by name. Where the kernel cannot overlay the tree, the tree
@@ -190,7 +191,7 @@ fn see(tree: &Tree, layers: &mut Layers) -> io::Result<bool> {
     overlay::unless_refused(layers.read(&place, tree.path(), &place))
 }
 
-/// Creates the home directory: in memory, with what is visible of the user's own. Returns whether
+/// Creates the home directory: in memory, with the visible parts of the user's own. Returns whether
 /// everything hidden in it is hidden by name.
 fn make_home(plan: &MountPlan, kept: &[Tree], layers: &mut Layers) -> Result<bool, Failure> {
     let stage = Path::new(STAGE);
@@ -295,7 +296,7 @@ fn own_uid() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
-/// Where the new root is assembled: a place of the host that is not needed meanwhile.
+/// Where the new root is assembled: a place of the host that nothing else needs then.
 const STAGE: &str = "/sys";
 /// The memory, inside it, until its parts have their places.
 const MEMORY: &str = "/.memory";

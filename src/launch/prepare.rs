@@ -53,7 +53,7 @@ impl Plan {
         })
     }
 
-    /// Looks for the repositories of the projects, and for what is guarded of them.
+    /// Looks for the repositories of the projects, and for their guarded parts.
     ///
     /// # Errors
     /// A failure that names what cannot be guarded.
@@ -123,8 +123,8 @@ fn refuse_links_of_the_command(launch: &Launch, plan: &MountPlan) -> Result<(), 
     Ok(())
 }
 
-/// Refuses what is both shown and hidden: the gateway's own files, secrets, and what the user
-/// hides.
+/// Refuses paths that are both shown and hidden: the gateway's own files, secrets, and what the
+/// user hides.
 fn refuse_to_show_what_is_hidden(plan: &MountPlan) -> Result<(), Failure> {
     let is_hidden = |path: &&PathBuf| plan.hidden.iter().any(|hidden| path.starts_with(hidden));
     match plan.seen.iter().find(is_hidden) {

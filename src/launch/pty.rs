@@ -19,7 +19,7 @@ pub(super) struct Pty {
     slave: Option<OwnedFd>,
     /// The caller's terminal, for output.
     screen: OwnedFd,
-    /// The caller's keyboard, if standard input is one: how it was set, and what was typed.
+    /// The caller's keyboard, if standard input is one: its settings, and the typed bytes.
     keyboard: Option<Termios>,
     typed: Vec<u8>,
 }
@@ -104,7 +104,7 @@ impl Pty {
         master.chain(listens.then(keyboard))
     }
 
-    /// Copies what the command writes, and what was typed.
+    /// Copies the output of the command, and typed bytes.
     pub fn copy(&mut self) {
         self.copy_output();
         if self.keyboard.is_some() && self.typed.is_empty() && is_readable() {

@@ -1,7 +1,7 @@
 //! Removes what commands left in folders of the gateway's own state.
 //!
-//! A command wrote these folders, and another sandbox may write to them meanwhile. So no link in
-//! them is followed, and no depth of folders needs more than a few open files.
+//! A command wrote these folders, and another sandbox may write to them at the same time. So no
+//! link in them is followed, and no depth of folders needs more than a few open files.
 
 use std::ffi::CString;
 use std::io;
@@ -104,7 +104,7 @@ impl Removal {
     }
 }
 
-/// Removes what is no folder, or an empty one. Returns whether it did.
+/// Removes a file, a link or an empty folder. Returns whether it did.
 fn is_removed(folder: impl AsFd + Copy, name: impl Arg + Copy) -> io::Result<bool> {
     let as_file = rustix::fs::unlinkat(folder, name, AtFlags::empty());
     let removed = match as_file {
@@ -134,7 +134,7 @@ fn some_of(folder: &OwnedFd) -> io::Result<Vec<CString>> {
     Ok(names)
 }
 
-/// How long a removal may take. What is left is tried again later.
+/// How long a removal may take. The rest is tried again later.
 const WITHIN: Duration = Duration::from_secs(5);
 /// How many names are read at once.
 const AT_ONCE: usize = 1000;

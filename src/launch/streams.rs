@@ -72,7 +72,7 @@ struct Input {
     pending: Vec<u8>,
     /// `None` once everything has been written.
     pipe: Option<OwnedFd>,
-    /// A copy of the command's end, to find out at the end what was left.
+    /// A copy of the command's end, to find the unread rest at the end.
     rest: OwnedFd,
 }
 

@@ -87,7 +87,7 @@ pub fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Duplicates `fd` to exactly `number`, close-on-exec, replacing what was there.
+/// Duplicates `fd` to exactly `number`, close-on-exec, replacing an open file there.
 ///
 /// # Errors
 /// Returns the error of `dup3`.
@@ -152,7 +152,7 @@ fn option_of<T: Into<u64>>(
 ) -> io::Result<T> {
     let fd = socket.as_fd().as_raw_fd();
     let (at, mut size) = ((&raw mut value).cast(), size_of::<T>() as u32);
-    // SAFETY: the pointers are to a live number, any bytes of which are valid, and to its size.
+    // SAFETY: the pointers are to a live number, for which any bytes are valid, and to its size.
     done(unsafe { libc::getsockopt(fd, level, option, at, &raw mut size) }.into())?;
     Ok(value)
 }

@@ -1,4 +1,4 @@
-//! What is visible of a home directory: named sets of what programs need to run, and nothing else.
+//! The visible parts of a home directory: named sets that programs need to run, nothing else.
 //!
 //! A set contains programs, libraries and package caches. It contains no history, no credential,
 //! and no settings that may hold a token. Where such files lie among its paths, they are hidden by
@@ -15,7 +15,7 @@ use super::list;
 /// path that could be mistaken for a set's name is written with `./`.
 ///
 /// # Errors
-/// Returns what is wrong with it, as text that follows its name.
+/// Returns the fault, as text that follows its name.
 pub fn named(text: &str, home: &Path) -> Result<Vec<PathBuf>, &'static str> {
     let of_the_set = SETS.iter().filter(|(set, _)| *set == text);
     let paths: Vec<_> = of_the_set.map(|(_, path)| PathBuf::from(path)).collect();

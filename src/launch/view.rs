@@ -1,4 +1,4 @@
-//! What is visible of the host's system: a closed list. Nothing else of the host is visible,
+//! The visible part of the host's system: a closed list. Nothing else of the host is visible,
 //! whatever appears on it later.
 
 use std::fs;

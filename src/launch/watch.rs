@@ -1,4 +1,4 @@
-//! Watches, from outside, what is hidden in a project.
+//! Watches, from outside, hidden paths in a project.
 //!
 //! A project is the host's own directory, where only a mount can hide something. The mount is on
 //! the file, not on its name. If a host program replaces the file, the name is no longer hidden.

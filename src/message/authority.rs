@@ -98,8 +98,8 @@ fn split(bytes: &[u8]) -> Result<(&[u8], Option<&[u8]>), HostMalformed> {
     }
     match memchr::memchr(b':', bytes) {
         None => Ok((bytes, None)),
-        // A second colon means an IPv6 address without brackets, whose port cannot be told from its
-        // last group.
+        // A second colon means an IPv6 address without brackets, whose port cannot be distinguished
+        // from its last group.
         Some(colon) if memchr::memchr(b':', &bytes[colon + 1..]).is_some() => {
             Err(HostMalformed::Syntax)
         }

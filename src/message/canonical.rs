@@ -215,7 +215,7 @@ fn read_loosely(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The character of an escape such as `%u002e`, and what is behind it.
+/// The character of an escape such as `%u002e`, and the text behind it.
 pub(super) fn iis_escape(bytes: &[u8]) -> Option<(char, &[u8])> {
     let [b'%', b'u' | b'U', rest @ ..] = bytes else {
         return None;

@@ -13,6 +13,7 @@ mod batch;
 mod canonical;
 pub mod fields;
 mod host;
+pub mod json;
 pub mod method;
 mod named_path;
 pub mod pairs;

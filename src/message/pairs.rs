@@ -1,6 +1,27 @@
 //! Decodes names and values of queries and forms.
 
+use std::borrow::Cow;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str};
+
 use super::canonical::iis_escape;
+
+/// What is escaped in a name or a value: everything but the unreserved characters (RFC 3986 §2.3).
+pub const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Decodes form data (`+` is a space). Bytes that are not UTF-8 are replaced.
+#[must_use]
+pub fn form_text(raw: &str) -> Cow<'_, str> {
+    if !raw.contains(['+', '%']) {
+        return Cow::Borrowed(raw);
+    }
+    let spaced = raw.replace('+', " ");
+    Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
+}
 
 /// A decoded name or value.
 #[derive(Debug)]

@@ -145,7 +145,7 @@ impl HostPattern {
         if rest.contains('*') {
             return Err(PatternMalformed::Star);
         }
-        // A person writes an IPv6 address also without brackets. Then no port is beside it.
+        // A person writes an IPv6 address also without brackets. Then it has no port.
         let bare = rest.parse::<Ipv6Addr>().is_ok();
         let rest = if bare {
             format!("[{rest}]")
@@ -189,6 +189,8 @@ impl HostPattern {
         }
     }
 }
+
+gateway_names::serde_as_text!(OriginPattern, ToString::to_string, |text| text.parse().ok());
 
 /// Parses `https://host`, `https://*.domain` or `http://127.0.0.1:8080`. The default scheme is
 /// `https`.

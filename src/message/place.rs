@@ -74,7 +74,7 @@ pub enum PlaceMalformed {
     /// The field name is not a token, or is a field that routes or frames the message.
     #[error("the place names a field that cannot hold a credential")]
     Field,
-    /// The field lists the subprotocols of a WebSocket, of which a key would be a part.
+    /// The field lists the subprotocols of a WebSocket; a key would be one of them.
     #[error(
         "a key among the subprotocols of a WebSocket (`sec-websocket-protocol`) cannot be replaced; \
          have the client send it as `header:authorization:Bearer` or as a query parameter, and name \
@@ -103,6 +103,8 @@ impl fmt::Display for Place {
         }
     }
 }
+
+gateway_names::serde_as_text!(Place, ToString::to_string, |text| text.parse().ok());
 
 impl FromStr for Place {
     type Err = PlaceMalformed;

@@ -5,9 +5,10 @@ use std::fmt;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 
 use super::canonical::{canonical, is_plain, may_stand_in_query};
+use super::pairs::{ESCAPED, form_text};
 use super::parameter::parameter_names;
 use super::route::other_readings;
 use super::target_form::{EncodedSlash, TargetMalformed};
@@ -145,11 +146,11 @@ impl RequestTarget {
         self.canonical
     }
 
-    /// The query parameters in order, decoded as form data (`+` is a space). Names may repeat, and
-    /// values may be empty.
+    /// The query parameters in order, decoded as form data (`+` is a space), which loses nothing:
+    /// every escape was checked to be UTF-8. Names may repeat, and values may be empty.
     pub fn query_pairs(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
         self.raw_pairs()
-            .map(|(name, value)| (decoded(name), decoded(value)))
+            .map(|(name, value)| (form_text(name), form_text(value)))
     }
 
     /// The path segments in order, still escaped. A doubled or trailing slash yields an empty one.
@@ -193,7 +194,7 @@ impl RequestTarget {
         let range = parameter(query, index).ok_or(TargetMalformed::NoSuchParameter)?;
         let pair = &query[range.clone()];
         let name = pair.split_once('=').map_or(pair, |(name, _)| name);
-        let value = utf8_percent_encode(value, VALUE);
+        let value = utf8_percent_encode(value, ESCAPED);
         let (before, after) = (&query[..range.start], &query[range.end..]);
         let text = format!("{}?{before}{name}={value}{after}", self.path());
         // Its encoded slashes were allowed when it was first parsed.
@@ -273,15 +274,6 @@ fn parameter(query: &str, index: usize) -> Option<std::ops::Range<usize>> {
     None
 }
 
-/// Decodes form data. Loses nothing, because every escape was already checked to be UTF-8.
-fn decoded(raw: &str) -> Cow<'_, str> {
-    if !raw.contains(['+', '%']) {
-        return Cow::Borrowed(raw);
-    }
-    let spaced = raw.replace('+', " ");
-    Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
-}
-
 /// Query parameters that make frameworks use another method.
 const METHOD_PARAMETERS: [&str; 5] = [
     "_method",
@@ -296,12 +288,6 @@ const FIELD_PARAMETERS: [&str; 4] = ["$httpHeaders", "$.httpHeaders", "$ct", "$.
 /// RFC 9110 §4.1 requires at least 8,000.
 const LONGEST: usize = 8192;
 const MOST_PARAMETERS: usize = 1000;
-/// In a substituted value, everything but the unreserved characters is escaped.
-const VALUE: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
 #[cfg(test)]
 #[path = "target_tests.rs"]
 mod tests;

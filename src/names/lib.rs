@@ -67,6 +67,27 @@ fn checked(text: &str) -> Result<Arc<str>, NameMalformed> {
     }
 }
 
+/// Has serde write a type as a text, and read it back.
+#[macro_export]
+macro_rules! serde_as_text {
+    ($name:ty, $write:expr, $read:expr) => {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                let write: fn(&$name) -> String = $write;
+                to.serialize_str(&write(self))
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let read: fn(&str) -> Option<$name> = $read;
+                let text = <String as serde::Deserialize>::deserialize(from)?;
+                read(&text).ok_or_else(|| serde::de::Error::custom("it has another form"))
+            }
+        }
+    };
+}
+
 macro_rules! text_name {
     ($name:ident) => {
         impl $name {
@@ -96,6 +117,9 @@ macro_rules! text_name {
 text_name!(SessionId);
 text_name!(CredentialName);
 text_name!(PolicyId);
+serde_as_text!(CredentialName, ToString::to_string, |text| {
+    CredentialName::new(text).ok()
+});
 
 impl ExchangeId {
     /// Creates an id from ten random bytes.

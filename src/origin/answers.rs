@@ -28,7 +28,7 @@ pub(super) struct FamilyAnswer {
     pub(super) nonexistent: bool,
 }
 
-/// What is remembered of one family of a name.
+/// The remembered answer for one family of a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Recalled {
     /// The addresses to use. No server need be asked.
@@ -71,7 +71,7 @@ impl Answers {
         }
     }
 
-    /// What is known of a name.
+    /// The remembered answers for a name.
     pub(super) fn recall(&mut self, name: &str, family: Family, now: Instant) -> Recalled {
         let Some(entries) = self.names.get(name) else {
             return Recalled::Nothing { stale: false };

@@ -1,5 +1,5 @@
 //! A connection to an origin that ends at once if a credential that it may carry is revoked, even
-//! when the gateway has closed it and the kernel still sends what was written before.
+//! when the gateway has closed it and the kernel still sends bytes that were written before.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -30,7 +30,7 @@ pub(super) struct Carrier {
 struct Handle(OwnedFd);
 
 impl Severable for Handle {
-    /// Dissolves the connection (connect(2), `AF_UNSPEC`): the kernel drops what was not sent yet
+    /// Dissolves the connection (connect(2), `AF_UNSPEC`): the kernel drops unsent bytes
     /// and resets the peer.
     fn sever(&self) {
         if let Err(error) = rustix::net::connect_unspec(&self.0) {
@@ -149,7 +149,7 @@ impl AsyncWrite for Carrier {
     }
 }
 
-/// How long a peer may take for what was written before a connection was closed.
+/// How long a peer may take for the bytes that were written before a connection was closed.
 const SENT_WITHIN: Duration = Duration::from_secs(60);
 /// The ends of TLS and of the stream. They hold no secret.
 const ENDS: u32 = 32;

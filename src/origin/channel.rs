@@ -7,14 +7,13 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use super::dialer::Dialer;
 use super::no_answer::SendFailure;
 use super::origin_body::{OriginBody, Return};
 use super::pool::{Pool, PoolKey};
-use super::request::written;
+use super::request::{Informational, written};
 use super::resolve::{Resolve, ResolverUnusable, StubResolver};
 use super::rule::OriginSettings;
 use super::sender::{Sender, StreamSlot};
@@ -254,11 +253,17 @@ impl Channel {
         let mut sender = self.sender;
         let method = head.method.clone();
         let had_content = !content.is_empty();
-        let flooded = CancellationToken::new();
-        let request = written(head, content.clone(), upgrade, sender.host(), &flooded)?;
+        let informational = Arc::new(Informational::default());
+        let request = written(
+            head,
+            content.clone(),
+            upgrade,
+            sender.host(),
+            &informational,
+        )?;
         let sent = tokio::select! {
             biased;
-            () = flooded.cancelled() => return Err(Error::Informational),
+            () = informational.flooded() => return Err(Error::Informational),
             sent = sender.send(request) => sent,
         };
         let response = match sent {
@@ -311,7 +316,7 @@ fn has_two_lengths(fields: &HeaderMap) -> bool {
     fields.contains_key(CONTENT_LENGTH) && !fields.get_all(TRANSFER_ENCODING).iter().all(is_chunked)
 }
 
-/// A response, and what is kept until its content has ended.
+/// A response, and the values that are kept until its content has ended.
 struct OriginAnswer {
     response: Response<Incoming>,
     back: Option<Return>,

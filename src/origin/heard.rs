@@ -11,7 +11,7 @@ use tokio_util::io::InspectReader;
 pub(super) struct Heard(Arc<AtomicBool>);
 
 impl Heard {
-    /// Begins anew: a request is sent.
+    /// Begins again: a request is sent.
     pub(super) fn clear(&self) {
         self.0.store(false, Ordering::Relaxed);
     }

@@ -25,10 +25,10 @@ const HEAD_START: Duration = Duration::from_millis(50);
 /// How long a name server has before a denial of a later one counts instead, and before it is
 /// checked whether it is there.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a silent name server comes last. After that it is tried again beside another, so that
-/// the trial costs no time.
+/// How long a silent name server comes last. After that it is tried again together with another, so
+/// that the trial costs no time.
 const LAST_FOR: Duration = Duration::from_secs(30);
-/// How long a name server may take to answer. Meanwhile it is asked by UDP several times.
+/// How long a name server may take to answer. Until then it is asked by UDP several times.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A long TTL must not pin an old address.
 const LONGEST_TTL: u32 = 300;
@@ -349,7 +349,7 @@ impl<'a> Waiting<'a> {
         (past.heard, past.silent) = (Some(Instant::now()), None);
     }
 
-    /// Notes that the server is not there. One that answered something else meanwhile is.
+    /// Notes that the server is not there. One that answered something else is.
     fn failed(mut self) {
         self.over = true;
         let mut past = self.server.history.lock();

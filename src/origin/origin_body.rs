@@ -13,7 +13,7 @@ use super::pool::PoolKey;
 use super::sender::{Http1, StreamSlot};
 use crate::body::Meter;
 
-/// What is needed to return an HTTP/1.1 connection to the pool.
+/// Returns an HTTP/1.1 connection to the pool.
 pub(super) struct Return {
     pub(super) http1: Http1,
     pub(super) key: PoolKey,

@@ -19,7 +19,7 @@ use crate::names::{Identity, Map, SessionId};
 pub(super) struct PoolKey {
     pub(super) identity: Identity,
     pub(super) origin: Origin,
-    /// The policy generation: a connection does not outlive what was decided (threats C09).
+    /// The policy generation: a connection does not outlive the decision (threats C09).
     pub(super) generation: u64,
     pub(super) needs_http2: bool,
 }

@@ -1,4 +1,4 @@
-//! Connects to a host or an address: resolves, vets once, and dials only what was vetted.
+//! Connects to a host or an address: resolves, vets once, and dials only vetted addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

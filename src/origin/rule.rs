@@ -40,7 +40,7 @@ pub struct ClientIdentity {
 pub struct UpstreamProxy {
     /// Its host and port.
     pub authority: Authority,
-    /// What is presented to it.
+    /// The certificate that is presented to it.
     pub login: Option<UpstreamLogin>,
 }
 

@@ -202,8 +202,8 @@ async fn exchange(
         read(response).await
     };
     let mut answer = std::pin::pin!(answer);
-    // The connection runs beside the request. If the connection ends first, the answer is complete
-    // or carries the error.
+    // The connection runs concurrently with the request. If the connection ends first, the answer
+    // is complete or carries the error.
     tokio::select! {
         answer = &mut answer => answer,
         _ = connection => answer.await,

@@ -1,10 +1,10 @@
-//! What is wrong with an origin's TLS.
+//! Faults of an origin's TLS.
 
 use std::io;
 
 use rustls::CertificateError;
 
-/// What is wrong with an origin's TLS, without any text from it.
+/// A fault of an origin's TLS, without any text from it.
 pub(super) fn what_failed(error: &io::Error) -> &'static str {
     use CertificateError as Cause;
     let error = error.get_ref().and_then(|error| error.downcast_ref());

@@ -11,6 +11,7 @@ use std::num::NonZeroUsize;
 use foldhash::quality::RandomState;
 use lru::LruCache;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::decision_key::DecisionKey;
 use super::question::{Facts, Loan};
@@ -54,15 +55,15 @@ impl DecisionCache {
         // Judge outside the lock, so that other questions need not wait.
         let verdict = judge();
         if verdict.policies.len() <= MOST_POLICIES {
-            self.0.lock().put(key.into(), verdict.clone());
+            self.0.lock().put(key.into_vec().into(), verdict.clone());
         }
         verdict
     }
 }
 
 /// The key: everything the verdict depends on. `None` if the verdict must not be cached.
-fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<Vec<u8>> {
-    let mut key = DecisionKey::new();
+fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<SmallVec<[u8; 256]>> {
+    let mut key = DecisionKey::default();
     key.number(set.number);
     key.text(facts.host.as_str());
     match loan {
@@ -77,7 +78,7 @@ fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<Vec<u
         }
     }
     for input in set.inputs.iter() {
-        input.write(facts, &mut key)?;
+        input.write(facts, &set.whole.paths, &mut key)?;
         if key.bytes.len() > MOST_BYTES {
             return None;
         }
@@ -244,9 +245,21 @@ mod tests {
 
     #[test]
     fn made_up_paths_do_not_grow_the_cache_beyond_its_bound() {
-        let text = "permit(principal, action, resource) when { context.path like \"/*\" };";
-        let generation = policies(text).current();
+        let of = |condition: &str| {
+            policies(&format!(
+                "permit(principal, action, resource) when {{ {condition} }};"
+            ))
+            .current()
+        };
+        let generation = of(r#"context.path like "/*" && context.depth < 8"#);
         let mut request = owned();
+        for nth in 0..100 {
+            let path = format!("/{nth}");
+            request.target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap();
+            assert!(generation.ask(&request.facts()).allowed());
+        }
+        assert_eq!(generation.decisions.0.lock().len(), 1);
+        let generation = of("context.path != context.method");
         for nth in 0..MOST_VERDICTS + 100 {
             let path = format!("/{nth}");
             request.target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap();

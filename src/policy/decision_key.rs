@@ -1,19 +1,16 @@
 //! A key of the decision cache, while it is written.
 
+use smallvec::SmallVec;
+
 /// Everything that a verdict depends on, as bytes. Each text is preceded by its length, so that
 /// different sequences of texts never give the same key.
+#[derive(Default)]
 pub(super) struct DecisionKey {
-    pub bytes: Vec<u8>,
+    /// A typical key needs no allocation.
+    pub bytes: SmallVec<[u8; 256]>,
 }
 
 impl DecisionKey {
-    /// Begins an empty key.
-    pub fn new() -> Self {
-        Self {
-            bytes: Vec::with_capacity(USUAL_BYTES),
-        }
-    }
-
     /// Adds a number.
     pub fn number(&mut self, number: u64) {
         self.bytes.extend_from_slice(&number.to_le_bytes());
@@ -36,6 +33,3 @@ impl DecisionKey {
         texts.for_each(|text| self.text(text));
     }
 }
-
-/// The size of a typical key, reserved so that the buffer need not grow.
-const USUAL_BYTES: usize = 256;

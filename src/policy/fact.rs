@@ -3,6 +3,7 @@
 //! generated from it.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::time::UNIX_EPOCH;
 
 use cedar_policy::{EntityUid, RestrictedExpression as Value};
@@ -12,6 +13,7 @@ use super::decision_key::DecisionKey;
 use super::fault::Fault;
 use super::multimap::{Fields, Query, content_type};
 use super::path::{prefixes, segments};
+use super::path_test::{self, PathTest};
 use super::question::{Facts, Loan};
 use super::value::{text, texts};
 use crate::body::fact::FactType;
@@ -76,8 +78,13 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// Adds this part of a request to a key. `None` if a verdict that depends on it is not cached.
-    pub fn write(self, facts: &Facts<'_>, key: &mut DecisionKey) -> Option<()> {
+    /// Adds this part of a request to a key; of the path what rules ask about it. `None` if a verdict that depends on it is not cached.
+    pub fn write(
+        self,
+        facts: &Facts<'_>,
+        paths: &BTreeSet<PathTest>,
+        key: &mut DecisionKey,
+    ) -> Option<()> {
         match self {
             // Every key holds these already.
             Self::Question => {}
@@ -87,7 +94,7 @@ impl Input {
             Self::Scheme => key.text(facts.scheme.as_str()),
             Self::Port => key.number(facts.port.into()),
             Self::Method => key.text(facts.method),
-            Self::Path => key.text(facts.target.path()),
+            Self::Path => path_test::write(paths, facts.target.path(), key)?,
             Self::Query => key.text(facts.target.query().unwrap_or_default()),
             Self::ContentType => {
                 let lines = facts.fields.get_all(CONTENT_TYPE).iter();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::applicable::KnownRules;
 use super::content::{ContentFacts, Declared};
 use super::generation::Generation;
 use super::judged::JudgedRequest;
@@ -35,18 +36,21 @@ impl Policies {
     /// Reads the content of a request, if its verdict may depend on it.
     ///
     /// That is so if, judging by the head, a policy that reads content may apply, and no other
-    /// policy already denies the request. Any other request passes through unchanged.
+    /// policy already denies the request. Any other request passes through unchanged. `known` is
+    /// where the rules are looked up that can apply.
     ///
     /// # Errors
     /// [`HoldFault`] if the content cannot be held whole. None of it was sent.
     pub async fn gather(
         &self,
         identified: Identified,
+        known: &KnownRules,
         budget: ContentBudget<'_>,
     ) -> Result<Gathered, HoldFault> {
         let (mut request, session, presented) = identified.into_parts();
-        let mut judged = JudgedRequest::new(&request, session, &presented);
         let generation = self.current();
+        let rules = known.of(&generation, &session, &request.head.origin.authority.host);
+        let mut judged = JudgedRequest::new(&request, session, rules, &presented);
         if generation.needs_content(&judged, &request.head.fields) {
             // Boxed because the future is large and most requests do not need it.
             let (held, content) = Box::pin(self.read(request, &judged, budget)).await?;

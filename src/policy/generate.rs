@@ -4,8 +4,8 @@ use cedar_policy::EntityId;
 
 use super::question::{Facts, Loan};
 use super::schema::Action;
-use crate::message::Origin;
 use crate::message::route::readings;
+use crate::message::{Origin, Scheme};
 use crate::names::{CredentialName, PolicyId, SessionId};
 
 /// Permits a session, or every session, to send any request to a host, on one port or on all.
@@ -14,7 +14,7 @@ use crate::names::{CredentialName, PolicyId, SessionId};
 /// not a host gives a policy that does not load, never one with another meaning.
 #[must_use]
 pub fn permit_host(session: Option<&SessionId>, host: &str, port: Option<u16>) -> String {
-    permit_ask(session, None, host, port)
+    permit_with(session, None, host, port)
 }
 
 /// Permits a session, or every session, to send a host any request that presents a credential. This
@@ -22,57 +22,17 @@ pub fn permit_host(session: Option<&SessionId>, host: &str, port: Option<u16>) -
 #[must_use]
 pub fn permit_with(
     session: Option<&SessionId>,
-    credential: &CredentialName,
-    host: &str,
-    port: Option<u16>,
-) -> String {
-    permit_ask(session, Some(credential), host, port)
-}
-
-fn permit_ask(
-    session: Option<&SessionId>,
     credential: Option<&CredentialName>,
     host: &str,
     port: Option<u16>,
 ) -> String {
-    let host = in_cedar(host);
-    let (domain, resource) = match host.strip_prefix("*.") {
-        Some(domain) => (
-            Some(domain),
-            format!("resource in Gateway::Domain::{}", quoted(domain)),
-        ),
-        None => (None, format!("resource == Gateway::Host::{}", quoted(host))),
-    };
-    let mut conditions = Vec::new();
-    if let Some(domain) = domain {
-        conditions.push(format!("resource != Gateway::Host::{}", quoted(domain)));
-    }
-    if let Some(port) = port {
-        conditions.push(format!("context.port == {port}"));
-    }
-    if let Some(credential) = credential {
-        conditions.push(format!(
-            "context.credentials.contains({})",
-            quoted(credential.as_str())
-        ));
-    }
-    let id = id(&[
-        "allow",
-        credential.map_or("", CredentialName::as_str),
-        host,
-        &port.map_or_else(String::new, |port| port.to_string()),
-        name(session),
-    ]);
-    format!(
-        "{id}permit(\n  {},\n  action in Gateway::Action::\"any\",\n  {resource}\n){};\n",
-        principal(session),
-        when(&conditions)
-    )
-}
-
-/// An IPv6 address has no brackets in a policy.
-fn in_cedar(host: &str) -> &str {
-    host.trim_matches(['[', ']'])
+    let (resource, mut conditions) = host_named("resource", host);
+    conditions.extend(port.map(|port| format!("context.port == {port}")));
+    let name = credential.map(|name| quoted(name.as_str()));
+    conditions.extend(name.map(|name| format!("context.credentials.contains({name})")));
+    let named = credential.map_or("", CredentialName::as_str);
+    let id = id(&["allow", named, host, &shown(port), name_of(session)]);
+    permit(&id, &principal(session), ANY, &resource, &conditions)
 }
 
 /// Lends a credential to requests to a host over TLS, for a session or for every session.
@@ -85,26 +45,19 @@ pub fn permit_lend(
     host: &str,
     port: Option<u16>,
 ) -> String {
-    let host = in_cedar(host);
-    let mut conditions = match host.strip_prefix("*.") {
-        Some(domain) => vec![
-            format!("context.origin in Gateway::Domain::{}", quoted(domain)),
-            format!("context.origin != Gateway::Host::{}", quoted(domain)),
-        ],
-        None => vec![format!("context.origin == Gateway::Host::{}", quoted(host))],
-    };
+    let (origin, mut conditions) = host_named("context.origin", host);
+    conditions.insert(0, origin);
     conditions.push("context.secure".into());
-    if let Some(port) = port {
-        conditions.push(format!("context.port == {port}"));
-    }
-    let port = port.map_or_else(String::new, |port| port.to_string());
-    let id = id(&["lend", credential.as_str(), host, &port, name(session)]);
-    format!(
-        "{id}permit(\n  {},\n  action == Gateway::Action::\"lend\",\n  resource == Gateway::Credential::{}\n){};\n",
-        principal(session),
-        quoted(credential.as_str()),
-        when(&conditions)
-    )
+    conditions.extend(port.map(|port| format!("context.port == {port}")));
+    let id = id(&[
+        "lend",
+        credential.as_str(),
+        host,
+        &shown(port),
+        name_of(session),
+    ]);
+    let resource = format!("resource == {}", entity("Credential", credential.as_str()));
+    permit(&id, &principal(session), LEND, &resource, &conditions)
 }
 
 /// Which paths a rule for several requests covers.
@@ -123,21 +76,15 @@ pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath])
     let mut actions: Vec<Action> = methods.iter().map(|one| Action::of_method(one)).collect();
     actions.sort_unstable_by_key(|action| *action as u8);
     actions.dedup();
-    let mut conditions = at(origin);
-    if actions.contains(&Action::Other) {
-        conditions.push(are_methods(methods));
-    }
+    let is_other = actions.contains(&Action::Other);
+    let mut conditions: Vec<String> = is_other.then(|| are_methods(methods)).into_iter().collect();
     conditions.extend(are_any_paths(paths));
     let actions: Vec<String> = actions
         .iter()
-        .map(|action| format!("Gateway::Action::\"{}\"", action.name()))
+        .map(|one| entity("Action", one.name()))
         .collect();
-    format!(
-        "permit(\n  principal,\n  action in [{}],\n  resource == Gateway::Host::{}\n){};\n",
-        actions.join(", "),
-        quoted(origin.authority.host.as_str()),
-        when(&conditions)
-    )
+    let action = format!("action in [{}]", actions.join(", "));
+    permit_at("principal", &action, at(origin), None, conditions)
 }
 
 /// Lends every session a credential in one place, to requests to one origin by these methods, on
@@ -149,31 +96,89 @@ pub fn permit_loans(
     methods: &[&str],
     paths: &[CoveredPath],
 ) -> String {
-    let host = quoted(origin.authority.host.as_str());
-    let mut conditions = vec![format!("context.origin == Gateway::Host::{host}")];
-    conditions.extend(at(origin));
-    conditions.push(format!("context.place == {}", quoted(place)));
-    conditions.push(are_methods(methods));
+    let mut conditions = vec![are_methods(methods)];
     conditions.extend(are_any_paths(paths));
-    format!(
-        "permit(\n  principal,\n  action == Gateway::Action::\"lend\",\n  resource == Gateway::Credential::{}\n){};\n",
-        quoted(credential.as_str()),
-        when(&conditions)
+    let loan = Some(Loan { credential, place });
+    permit_at("principal", LEND, at(origin), loan, conditions)
+}
+
+/// Permits every session any request: for a run that is watched, to learn what it needs.
+#[must_use]
+pub fn permit_everything() -> String {
+    permit(&id(&["learn"]), "principal", ANY, "resource", &[])
+}
+
+/// Permits exactly this request's session, host, port, method and path, with any query and content;
+/// or exactly this loan.
+pub(super) fn exactly(facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
+    let action = loan.map_or(Action::of_method(facts.method), |_| Action::Lend);
+    let is_named = matches!(action, Action::Other | Action::Lend);
+    let method = is_named.then(|| are_methods(&[facts.method]));
+    let mut conditions: Vec<String> = method.into_iter().collect();
+    conditions.push(any_of(are_paths(facts.target.path())));
+    if !facts.upgrade.is_empty() {
+        conditions.push(format!("context.upgrade == {}", quoted(facts.upgrade)));
+    }
+    let principal = principal(Some(facts.session));
+    let action = format!("action == {}", entity("Action", action.name()));
+    let at = (facts.scheme, facts.host.as_str(), facts.port);
+    permit_at(&principal, &action, at, loan, conditions)
+}
+
+fn at(origin: &Origin) -> (Scheme, &str, u16) {
+    let authority = &origin.authority;
+    (origin.scheme, authority.host.as_str(), authority.port)
+}
+
+/// Permits requests to one origin, or a loan to them, on further conditions.
+fn permit_at(
+    principal: &str,
+    action: &str,
+    (scheme, host, port): (Scheme, &str, u16),
+    loan: Option<Loan<'_>>,
+    further: Vec<String>,
+) -> String {
+    let host = entity("Host", host);
+    let origin = loan.map(|_| format!("context.origin == {host}"));
+    let mut conditions: Vec<String> = origin.into_iter().collect();
+    conditions.push(format!("context.scheme == {}", quoted(scheme.as_str())));
+    conditions.push(format!("context.port == {port}"));
+    conditions.extend(loan.map(|loan| format!("context.place == {}", quoted(loan.place))));
+    conditions.extend(further);
+    let lent = loan.map(|loan| entity("Credential", loan.credential.as_str()));
+    let resource = format!("resource == {}", lent.unwrap_or(host));
+    permit("", principal, action, &resource, &conditions)
+}
+
+/// Writes a policy: its `@id` line, if it has one, what it is about, and its conditions.
+fn permit(id: &str, principal: &str, action: &str, resource: &str, when: &[String]) -> String {
+    let when = match when {
+        [] => String::new(),
+        some => format!(" when {{\n  {}\n}}", some.join(" &&\n  ")),
+    };
+    format!("{id}permit(\n  {principal},\n  {action},\n  {resource}\n){when};\n")
+}
+
+/// What is said of a host or of the names below a domain, and the condition that leaves out the
+/// domain itself. An IPv6 address has no brackets in a policy.
+fn host_named(what: &str, host: &str) -> (String, Vec<String>) {
+    let host = host.trim_matches(['[', ']']);
+    let Some(domain) = host.strip_prefix("*.") else {
+        return (format!("{what} == {}", entity("Host", host)), Vec::new());
+    };
+    let itself = format!("{what} != {}", entity("Host", domain));
+    (
+        format!("{what} in {}", entity("Domain", domain)),
+        vec![itself],
     )
 }
 
-fn at(origin: &Origin) -> Vec<String> {
-    vec![
-        format!("context.scheme == {}", quoted(origin.scheme.as_str())),
-        format!("context.port == {}", origin.authority.port),
-    ]
-}
-
 fn are_methods(methods: &[&str]) -> String {
-    let are = methods
-        .iter()
-        .map(|one| format!("context.method == {}", quoted(one)));
-    any_of(are.collect())
+    let are = methods.iter();
+    any_of(
+        are.map(|one| format!("context.method == {}", quoted(one)))
+            .collect(),
+    )
 }
 
 /// The condition for one of these paths; `None` for every path.
@@ -204,88 +209,40 @@ fn any_of(conditions: Vec<String>) -> String {
     }
 }
 
-/// Permits every session any request: for a run that is watched, to learn what it needs.
-#[must_use]
-pub fn permit_everything() -> String {
-    "@id(\"learn\")\npermit(\n  principal,\n  action in Gateway::Action::\"any\",\n  resource\n);\n"
-        .to_owned()
-}
-
-/// Permits exactly this request's session, host, port, method and path, with any query and content;
-/// or exactly this loan.
-pub(super) fn exactly(facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
-    let mut conditions = vec![
-        format!("context.scheme == {}", quoted(facts.scheme.as_str())),
-        format!("context.port == {}", facts.port),
-    ];
-    let (action, resource) = match loan {
-        Some(loan) => {
-            conditions.insert(
-                0,
-                format!(
-                    "context.origin == Gateway::Host::{}",
-                    quoted(facts.host.as_str())
-                ),
-            );
-            conditions.push(format!("context.place == {}", quoted(loan.place)));
-            (
-                Action::Lend,
-                format!("Gateway::Credential::{}", quoted(loan.credential.as_str())),
-            )
-        }
-        None => (
-            Action::of_method(facts.method),
-            format!("Gateway::Host::{}", quoted(facts.host.as_str())),
-        ),
-    };
-    if matches!(action, Action::Other | Action::Lend) {
-        conditions.push(format!("context.method == {}", quoted(facts.method)));
-    }
-    conditions.push(any_of(are_paths(facts.target.path())));
-    if !facts.upgrade.is_empty() {
-        conditions.push(format!("context.upgrade == {}", quoted(facts.upgrade)));
-    }
-    format!(
-        "permit(\n  principal == Gateway::Session::{},\n  action == Gateway::Action::\"{}\",\n  resource == {resource}\n){};\n",
-        quoted(facts.session.as_str()),
-        action.name(),
-        when(&conditions)
-    )
-}
-
 fn principal(session: Option<&SessionId>) -> String {
-    let Some(session) = session else {
-        return "principal".to_owned();
-    };
-    let id = quoted(session.as_str());
-    format!("principal == Gateway::Session::{id}")
+    let is = |session: &SessionId| format!("principal == {}", entity("Session", session.as_str()));
+    session.map_or_else(|| "principal".to_owned(), is)
 }
 
-fn name(session: Option<&SessionId>) -> &str {
+fn name_of(session: Option<&SessionId>) -> &str {
     session.map_or("", SessionId::as_str)
+}
+
+fn shown(port: Option<u16>) -> String {
+    port.map_or_else(String::new, |port| port.to_string())
 }
 
 /// An `@id` line made from the parts that are not empty. If they do not form an id, there is no
 /// line, and the policy is named by its position.
 fn id(parts: &[&str]) -> String {
-    let parts = parts.iter().copied().filter(|part| !part.is_empty());
-    let parts: Vec<&str> = parts.collect();
+    let parts = parts.iter().map(|part| part.trim_matches(['[', ']']));
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
     let text = parts.join("/").replace('*', "any");
     let line = |id: PolicyId| format!("@id({})\n", quoted(id.as_str()));
     PolicyId::new(&text).map(line).unwrap_or_default()
 }
 
-fn when(conditions: &[String]) -> String {
-    match conditions {
-        [] => String::new(),
-        some => format!(" when {{\n  {}\n}}", some.join(" &&\n  ")),
-    }
+fn entity(kind: &str, name: &str) -> String {
+    format!("Gateway::{kind}::{}", quoted(name))
 }
 
 /// Quotes any text as a Cedar string literal or entity id.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", EntityId::new(text).escaped())
 }
+
+const ANY: &str = "action in Gateway::Action::\"any\"";
+const LEND: &str = "action == Gateway::Action::\"lend\"";
 
 #[cfg(test)]
 mod tests {

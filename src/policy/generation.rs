@@ -160,13 +160,16 @@ impl Generation {
     /// The rules that can apply to a question. `None` if there are none.
     fn set(&self, question: &Question<'_>) -> Option<Arc<RuleSet>> {
         let facts = question.facts();
-        let matching = self.index.matching(
-            facts.session.as_str(),
-            facts.groups,
-            question.action(),
-            question.target(),
-        );
-        (!matching.is_empty()).then(|| self.sets.get(&matching, &self.rules))
+        let find = || {
+            let (session, groups) = (facts.session.as_str(), facts.groups);
+            let (action, target) = (question.action(), question.target());
+            let matching = self.index.matching(session, groups, action, target);
+            (!matching.is_empty()).then(|| self.sets.get(&matching, &self.rules))
+        };
+        match facts.rules.filter(|rules| rules.generation == self.number) {
+            Some(rules) => rules.set(question, find),
+            None => find(),
+        }
     }
 
     /// Judges a request, or the loan of a credential.
@@ -190,7 +193,7 @@ impl Generation {
     /// All must be allowed.
     fn judge_readings(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
         let verdict = self.judge_alone(facts, loan);
-        if !verdict.allowed() || !self.reads_any(&OF_PATH) {
+        if !verdict.allowed() || !self.reads(facts, loan, &OF_PATH) {
             return verdict;
         }
         let readings = facts.target.other_readings().into_iter();
@@ -198,16 +201,11 @@ impl Generation {
             .map(|one| (one, Fault::PathReadings))
             .collect::<Vec<_>>();
         for named in facts.named_targets() {
-            match named {
-                Some(target) => {
-                    let readings = target.other_readings().into_iter().chain([target]);
-                    others.extend(readings.map(|one| (one, Fault::NamedPath)));
-                }
-                None if self.reads(facts, loan, &OF_PATH) => {
-                    return self.nobodys(Outcome::Unjudged(Fault::NamedPath));
-                }
-                None => {}
-            }
+            let Some(target) = named else {
+                return self.nobodys(Outcome::Unjudged(Fault::NamedPath));
+            };
+            let readings = target.other_readings().into_iter().chain([target]);
+            others.extend(readings.map(|one| (one, Fault::NamedPath)));
         }
         let denied = |(target, doubt): &(RequestTarget, Fault)| {
             let other = self.judge_alone(&Facts { target, ..*facts }, loan);

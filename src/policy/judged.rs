@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use http::HeaderMap;
 
+use super::applicable::ApplicableRules;
 use super::content::ContentFacts;
 use super::fact::{Fact, OF_FIELDS};
 use super::fault::Fault;
@@ -40,10 +41,11 @@ impl JudgedRequest {
     pub(super) fn new(
         request: &Request,
         session: Arc<Session>,
+        rules: Arc<ApplicableRules>,
         presented: &DetectedCredentials,
     ) -> Self {
         Self {
-            kept: KeptFacts::new(request, session, presented),
+            kept: KeptFacts::new(request, session, rules, presented),
             fields: None,
         }
     }
@@ -110,7 +112,11 @@ impl JudgedRequest {
 
     /// The groups of its session in a generation.
     pub(super) fn groups(&self, generation: &Generation) -> Arc<[Arc<str>]> {
-        self.kept.session.groups(generation.number())
+        let number = generation.number();
+        match &self.kept.rules {
+            Some(rules) if rules.generation == number => rules.groups.clone(),
+            _ => self.kept.session.groups(number),
+        }
     }
 
     pub(super) fn facts<'a>(&'a self, groups: &'a [Arc<str>], fields: &'a HeaderMap) -> Facts<'a> {

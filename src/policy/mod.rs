@@ -1,5 +1,6 @@
 //! Cedar: loads policies, judges requests and loans against them, and explains the verdicts.
 
+mod applicable;
 mod content;
 mod context;
 mod decision_cache;
@@ -19,6 +20,7 @@ mod load;
 mod multimap;
 mod operators;
 mod path;
+mod path_test;
 mod policies;
 mod possible;
 mod question;
@@ -32,6 +34,7 @@ mod stages;
 mod value;
 mod verdict;
 
+pub use applicable::KnownRules;
 pub use content::{ContentFact, Declared, FactName};
 pub use explain::Explanation;
 pub use gather::{ContentBudget, Gathered};
@@ -44,5 +47,6 @@ pub use question::{Facts, OwnedFacts};
 
 pub use schema::schema_text;
 pub use source::{GRANTED, Problem, Problems, Settings, Source};
+pub(crate) use stages::Grants;
 pub use stages::{Authorized, Decision, Denied, Grant};
 pub(crate) use verdict::Verdict;

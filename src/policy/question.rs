@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::{HeaderMap, Method};
+use smallvec::SmallVec;
 
+use super::applicable::ApplicableRules;
 use super::content::ContentFacts;
 use crate::audit::Text;
 use crate::intercept::{ConnectionContext, Request};
@@ -52,6 +54,8 @@ pub struct Facts<'a> {
     /// The AWS actions that a signed request asks for, by the names used in pins. Empty without a
     /// signature.
     pub actions: &'a [String],
+    /// The rules that can apply, where they are known: those of this session and host.
+    pub(super) rules: Option<&'a ApplicableRules>,
 }
 
 impl Facts<'_> {
@@ -82,14 +86,17 @@ pub(super) struct KeptFacts {
     batch: bool,
     pub(super) credentials: Arc<[CredentialName]>,
     /// The place of each credential.
-    pub(super) places: Box<[Text]>,
+    pub(super) places: SmallVec<[Text; 1]>,
     actions: Box<[String]>,
+    /// The rules that can apply in the generation that judged it first.
+    pub(super) rules: Option<Arc<ApplicableRules>>,
 }
 
 impl KeptFacts {
     pub(super) fn new(
         request: &Request,
         session: Arc<Session>,
+        rules: Arc<ApplicableRules>,
         presented: &DetectedCredentials,
     ) -> Self {
         let lends = presented.lends();
@@ -106,6 +113,7 @@ impl KeptFacts {
             credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
             places: lends.iter().map(|lend| lend.place_text().clone()).collect(),
             actions: lends.iter().flat_map(CredentialUse::actions).collect(),
+            rules: Some(rules),
         }
     }
 
@@ -128,6 +136,7 @@ impl KeptFacts {
             credentials: &self.credentials,
             batch: self.batch,
             actions: &self.actions,
+            rules: self.rules.as_deref(),
         }
     }
 }
@@ -199,6 +208,7 @@ impl OwnedFacts {
             credentials: &self.credentials,
             batch: self.batch || is_batch(&self.host, &self.target),
             actions: &self.actions,
+            rules: None,
         }
     }
 }
@@ -245,8 +255,9 @@ pub(super) mod tests {
             websocket: false,
             batch: false,
             credentials: Arc::from([CredentialName::new("github").unwrap()]),
-            places: [Text::new("header:authorization:Bearer")].into(),
+            places: SmallVec::from([Text::new("header:authorization:Bearer")]),
             actions: [].into(),
+            rules: None,
         }
     }
 }

@@ -6,12 +6,15 @@ use cedar_policy::pst::{BinaryOp, Expr, Literal, Var};
 
 use super::context::Reads;
 use super::fact::Fact;
+use super::path_test::PathTest;
 
 /// What an expression reads.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Read {
     /// The facts it reads from the context.
     pub facts: Reads,
+    /// What it asks about the path.
+    pub paths: BTreeSet<PathTest>,
     /// The facts it reads from the content, by name.
     pub content: BTreeSet<String>,
     /// The entities whose ancestors it asks about.
@@ -86,6 +89,7 @@ impl Read {
     /// Adds what another expression reads.
     pub fn join(&mut self, other: &Self) {
         self.facts.extend(&other.facts);
+        self.paths.extend(other.paths.iter().cloned());
         self.content.extend(other.content.iter().cloned());
         self.hierarchy = self.hierarchy.or(other.hierarchy);
         self.session |= other.session;
@@ -107,6 +111,10 @@ pub(super) fn reads_of(expr: &Expr) -> Result<Read, NotRead> {
 fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
     if let Some(path) = path_of(expr) {
         return take(&path, read);
+    }
+    if let Some(tests) = path_tests(expr, read) {
+        read.paths.extend(tests);
+        return Ok(());
     }
     match expr {
         Expr::Literal(literal) => {
@@ -183,7 +191,30 @@ fn path_of(expr: &Expr) -> Option<Vec<&str>> {
     Some(path)
 }
 
+/// What the expression asks about the path, if it is a test of it alone. Its fact is then read.
+fn path_tests(expr: &Expr, read: &mut Read) -> Option<BTreeSet<PathTest>> {
+    let (left, tests) = match expr {
+        Expr::BinaryOp { op, left, right } => {
+            let path = path_of(left)?;
+            let tests = PathTest::of(&path, *op, right)?;
+            (path, tests)
+        }
+        Expr::Like { expr, pattern } => match path_of(expr)? {
+            path if path == ["path"] => (path, BTreeSet::from([PathTest::like(pattern)])),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    read.facts.extend(Fact::named(left.first()?));
+    Some(tests)
+}
+
 fn take(path: &[&str], read: &mut Read) -> Result<(), NotRead> {
+    match path {
+        ["depth"] => drop(read.paths.insert(PathTest::Depth)),
+        ["path" | "prefixes" | "segments", ..] => drop(read.paths.insert(PathTest::Whole)),
+        _ => {}
+    }
     match path {
         ["content"] => return Err(WHOLE_CONTENT),
         ["content", name, ..] => {

@@ -13,11 +13,13 @@ use parking_lot::{Mutex, MutexGuard};
 use super::context::Reads;
 use super::fact::{Input, Scope};
 use super::index::Target;
+use super::path_test::PathTest;
 use super::question::{Facts, Loan};
 use super::reads::{Hierarchy, Read};
 use super::rule::Rule;
 use super::schema::{ACTION, Action, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, domains, uid};
 use super::verdict::Verdict;
+use crate::names::CredentialName;
 
 /// A set of rules that are judged together.
 #[derive(Debug)]
@@ -53,6 +55,8 @@ pub(super) struct Head {
 pub(super) struct Part {
     pub set: PolicySet,
     pub reads: Reads,
+    /// What they ask about the path.
+    pub paths: BTreeSet<PathTest>,
     /// The entities whose ancestors a condition asks about.
     pub hierarchy: Hierarchy,
     /// Whether a condition may tell sessions of the same groups apart.
@@ -99,6 +103,7 @@ impl Part {
         let mut part = Self::default();
         for (policy, read) in policies {
             part.reads.extend(&read.facts);
+            part.paths.extend(read.paths.iter().cloned());
             part.hierarchy = part.hierarchy.or(read.hierarchy);
             part.session |= read.session;
             let added = part.set.add(policy.clone());
@@ -208,6 +213,11 @@ impl<'a> Question<'a> {
         self.loan.map_or(Target::Host(self.facts.host), |loan| {
             Target::Credential(loan.credential.as_str())
         })
+    }
+
+    /// The credential, if a loan is asked for.
+    pub fn credential(&self) -> Option<&'a CredentialName> {
+        self.loan.map(|loan| loan.credential)
     }
 
     /// The session that asks.

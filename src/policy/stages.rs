@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::explain::Explanation;
 use super::gather::Gathered;
 use super::generation::Generation;
@@ -12,7 +14,7 @@ use crate::body::{Content, HoldBudget, HoldFault, Limit};
 use crate::intercept::Request;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
-use crate::session::{BoundIndices, CredentialUse, FormWatch, Session};
+use crate::session::{CredentialUse, FormWatch, OriginBindings, Session};
 
 /// Permission to lend one credential to one request, in one place, at one origin. It cannot be
 /// copied or stored.
@@ -35,6 +37,9 @@ impl Grant {
     }
 }
 
+/// The grants of one request: usually one.
+pub(crate) type Grants = SmallVec<[Grant; 1]>;
+
 /// Policy's decision about a request.
 ///
 /// A future obligation (a person's consent, a budget) would be a variant of its own, from which
@@ -52,9 +57,9 @@ pub enum Decision {
 pub struct Authorized {
     request: Box<Request>,
     judged: Arc<JudgedRequest>,
-    grants: Vec<Grant>,
+    grants: Grants,
     watch: Option<FormWatch>,
-    bound: BoundIndices,
+    here: Arc<OriginBindings>,
     identity: Identity,
     verdict: Verdict,
     facts_read: Vec<String>,
@@ -110,7 +115,7 @@ impl Policies {
         Decision::Allow(Authorized {
             grants: presented.lends.into_iter().map(grant).collect(),
             watch: presented.watch,
-            bound: presented.bound,
+            here: presented.here,
             identity,
             verdict,
             facts_read,
@@ -196,9 +201,9 @@ impl Authorized {
         self.judged.session()
     }
 
-    /// The credentials bound to its origin, in the generation that judged it.
-    pub(crate) fn bound(&self) -> &[usize] {
-        &self.bound
+    /// The bindings of its origin, in the generation that judged it.
+    pub(crate) fn here(&self) -> &Arc<OriginBindings> {
+        &self.here
     }
 
     /// What its content must not contain.
@@ -234,7 +239,7 @@ impl Authorized {
     }
 
     /// Takes the proof apart, for the stage that lends credentials.
-    pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, Vec<Grant>, Identity) {
+    pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, Grants, Identity) {
         let session = self.judged.session().clone();
         (self.request, session, self.grants, self.identity)
     }

@@ -67,6 +67,28 @@ pub enum Foreign {
 }
 
 impl Binding {
+    /// A binding to nothing yet, with the defaults.
+    #[must_use]
+    pub fn of(credential: CredentialName) -> Self {
+        Self {
+            credential,
+            shape: None,
+            claims: None,
+            origins: Vec::new(),
+            places: Vec::new(),
+            methods: Vec::new(),
+            paths: Vec::new(),
+            when: When::default(),
+            foreign: Foreign::default(),
+            takes: Vec::new(),
+            cookies: Vec::new(),
+            batches: Vec::new(),
+            basic_user: None,
+            variables: Vec::new(),
+            role: Role::Place,
+        }
+    }
+
     /// How the credential signs, if it signs.
     #[must_use]
     pub fn signing(&self) -> Option<&Signing> {

@@ -1,22 +1,19 @@
-//! All bindings of a configuration, looked up by the origin of a request.
+//! All bindings of a configuration.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, Method};
-use smallvec::SmallVec;
 
 use super::binding::{Binding, Foreign, is_below};
 use super::clash::{BindingMalformed, mistakes};
 use super::phantom::Phantoms;
 use super::signing::Role;
 use crate::audit::Text;
-use crate::message::{
-    EncodedSlash, Host, HostPattern, Origin, OriginPattern, Place, TakenPart, named_paths,
-};
-use crate::names::{CredentialName, Map};
+use crate::message::{Host, Origin, OriginPattern, Place, TakenPart, named_paths};
+use crate::names::CredentialName;
 
 /// A binding in use.
+#[derive(Debug)]
 pub(super) struct Bound {
     pub(super) binding: Binding,
     /// Its position in the configuration, which `credential` uses to identify it.
@@ -27,16 +24,9 @@ pub(super) struct Bound {
     pub(super) fields: Vec<HeaderName>,
 }
 
-/// The bindings that apply to an origin: few, so that they need no allocation.
-type BoundHere<'a> = SmallVec<[&'a Arc<Bound>; 4]>;
-
-/// All bindings of a configuration, by origin.
+/// All bindings of a configuration, in its order.
 pub struct Bindings {
-    all: Vec<Arc<Bound>>,
-    exact: Map<Host, Vec<Arc<Bound>>>,
-    below: Map<Box<str>, Vec<Arc<Bound>>>,
-    /// Whether any credential signs requests.
-    pub(super) signs: bool,
+    pub(super) all: Vec<Arc<Bound>>,
 }
 
 impl Bindings {
@@ -48,40 +38,9 @@ impl Bindings {
         if let Some((_, mistake)) = mistakes(&bindings).into_iter().next() {
             return Err(mistake);
         }
-        let all: Vec<Arc<Bound>> = bindings
-            .into_iter()
-            .enumerate()
-            .map(|(index, binding)| Arc::new(Bound::new(binding, index)))
-            .collect();
-        let mut exact: Map<Host, Vec<Arc<Bound>>> = Map::default();
-        let mut below: Map<Box<str>, Vec<Arc<Bound>>> = Map::default();
-        for bound in &all {
-            let hosts: HashSet<&HostPattern> = bound
-                .binding
-                .origins
-                .iter()
-                .map(|origin| &origin.hosts)
-                .collect();
-            for pattern in hosts {
-                match pattern {
-                    HostPattern::Exact(host) => exact
-                        .entry(host.clone())
-                        .or_default()
-                        .push(Arc::clone(bound)),
-                    HostPattern::Below(host) => below
-                        .entry(host.as_str().into())
-                        .or_default()
-                        .push(Arc::clone(bound)),
-                }
-            }
-        }
-        let signs = all.iter().any(|bound| bound.binding.signing().is_some());
-        Ok(Self {
-            all,
-            exact,
-            below,
-            signs,
-        })
+        let all = bindings.into_iter().enumerate();
+        let all = all.map(|(index, binding)| Arc::new(Bound::new(binding, index)));
+        Ok(Self { all: all.collect() })
     }
 
     /// The environment variables that hold a session's phantoms in its sandbox.
@@ -105,25 +64,11 @@ impl Bindings {
         self.all.iter().map(|bound| &bound.binding)
     }
 
-    /// Whether a credential that is injected is bound to the origin, so that the origin may know a
-    /// secret. Signing credentials do not count: they are never sent.
-    #[must_use]
-    pub fn manages(&self, origin: &Origin) -> bool {
-        self.of_each(&origin.authority.host)
-            .any(|bound| matches!(bound.binding.role, Role::Place) && bound.is_for(origin))
-    }
-
     /// Whether a credential is bound to any of these origins, which take no other.
     #[must_use]
     pub fn guard(&self, origins: &OriginPattern) -> bool {
         let mut guarding = self.all().filter(|one| one.foreign != Foreign::Pass);
         guarding.any(|one| one.origins.iter().any(|bound| bound.overlaps(origins)))
-    }
-
-    /// The credentials bound to an origin.
-    #[cfg(test)]
-    pub(crate) fn bound_to(&self, origin: &Origin) -> super::BoundIndices {
-        self.of(origin).iter().map(|bound| bound.index).collect()
     }
 
     /// The binding at a position in the configuration.
@@ -153,69 +98,13 @@ impl Bindings {
         (path, fields): (&str, &HeaderMap),
         (credential, place): (&CredentialName, &str),
     ) -> bool {
-        self.of_each(&origin.authority.host).any(|bound| {
+        self.all.iter().any(|bound| {
             bound.binding.credential == *credential
                 && bound.place_texts.iter().any(|text| text == place)
                 && bound.is_for(origin)
                 && bound.lends(method, path)
                 && bound.lends_to_named(fields, origin)
         })
-    }
-
-    /// How the origin reads the path of a signed request, if that differs from other requests.
-    #[must_use]
-    pub fn signed_paths(&self, origin: &Origin) -> Option<EncodedSlash> {
-        if !self.signs {
-            return None;
-        }
-        // If two bindings disagree, the path is resolved. A signature over a different path then
-        // fails to match.
-        self.of(origin)
-            .iter()
-            .filter_map(|bound| bound.binding.signing()?.signer.paths(origin))
-            .reduce(|one, other| {
-                if one == other {
-                    one
-                } else {
-                    EncodedSlash::Keep
-                }
-            })
-    }
-
-    /// Whether a credential signs for an origin.
-    pub(crate) fn signs_for(&self, origin: &Origin) -> bool {
-        self.signs
-            && self
-                .of(origin)
-                .iter()
-                .any(|bound| bound.binding.signing().is_some())
-    }
-
-    /// The bindings that apply to an origin, in configuration order.
-    pub(super) fn of(&self, origin: &Origin) -> BoundHere<'_> {
-        let mut found = self.of_host(&origin.authority.host);
-        found.retain(|bound| bound.is_for(origin));
-        found
-    }
-
-    /// The bindings that apply to a host, whatever the scheme and port.
-    pub(super) fn of_host(&self, host: &Host) -> BoundHere<'_> {
-        let mut found = BoundHere::new();
-        for bound in self.of_each(host) {
-            // The list is short, so comparing is cheaper than hashing.
-            if !found.iter().any(|known| Arc::ptr_eq(known, bound)) {
-                found.push(bound);
-            }
-        }
-        found
-    }
-
-    /// Like [`Self::of_host`], but may yield a binding more than once.
-    fn of_each<'a>(&'a self, host: &Host) -> impl Iterator<Item = &'a Arc<Bound>> {
-        let domains = (!self.below.is_empty()).then(|| host.domains().skip(1));
-        let below = domains.into_iter().flatten();
-        let below = below.filter_map(|domain| self.below.get(domain));
-        self.exact.get(host).into_iter().chain(below).flatten()
     }
 }
 
@@ -244,8 +133,14 @@ impl Bound {
         }
     }
 
+    /// Whether one of its origins has this host.
+    pub(super) fn is_at(&self, host: &Host) -> bool {
+        let mut origins = self.binding.origins.iter();
+        origins.any(|origin| origin.hosts.matches(host))
+    }
+
     /// Whether the origin is one of the binding's.
-    fn is_for(&self, origin: &Origin) -> bool {
+    pub(super) fn is_for(&self, origin: &Origin) -> bool {
         let mut origins = self.binding.origins.iter();
         origins.any(|pattern| pattern.matches(origin))
             && match &self.binding.role {

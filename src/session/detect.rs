@@ -8,10 +8,12 @@ mod signature;
 use std::sync::Arc;
 
 use http::HeaderName;
+use smallvec::SmallVec;
 
 use super::binding::{Foreign, When};
 use super::bindings::{Bindings, Bound};
 use super::detected::{CredentialUse, DetectedCredentials, FormWatch, Location};
+use super::origin_bindings::OriginBindings;
 use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
 use super::refusal::{CredentialRefusal, RequestPart};
 use super::signer::Claimed;
@@ -19,7 +21,8 @@ use crate::message::{RequestHead, Scheme, Taken, TakenPart, is_batch};
 use crate::names::CredentialName;
 
 impl Bindings {
-    /// Finds what a request presents, in one pass over host, target and fields.
+    /// Finds what a request presents, in one pass over host, target and fields. `here` are the
+    /// bindings of its origin.
     ///
     /// A phantom is accepted if it is the exact value of one of its credential's places, and the
     /// credential is bound to this origin, method and path. The request is refused for a phantom
@@ -32,22 +35,26 @@ impl Bindings {
     pub fn detect(
         &self,
         head: &RequestHead,
+        here: Arc<OriginBindings>,
         phantoms: &Phantoms,
         registry: &Registry,
     ) -> Result<DetectedCredentials, CredentialRefusal> {
-        let bound = self.of(&head.origin);
+        let bound = &*here.bound;
         let mut search = Search {
             bindings: self,
             head,
             phantoms,
             registry,
-            bound: &bound,
+            bound,
             signed: None,
             found: DetectedCredentials {
                 batch: is_batch(&head.origin.authority.host, &head.target)
                     || bound.iter().any(|bound| bound.batches(head.target.path())),
-                bound: bound.iter().map(|bound| bound.index).collect(),
-                ..DetectedCredentials::default()
+                here: here.clone(),
+                lends: SmallVec::new(),
+                strip: SmallVec::new(),
+                cookies: None,
+                watch: None,
             },
         };
         search.host()?;
@@ -71,7 +78,7 @@ struct Search<'a> {
     phantoms: &'a Phantoms,
     registry: &'a Registry,
     /// The bindings that apply to the origin. The origin is managed if there is one.
-    bound: &'a [&'a Arc<Bound>],
+    bound: &'a [Arc<Bound>],
     /// The signature that was found. Everything that belongs to it was judged with it.
     signed: Option<Arc<dyn Claimed>>,
     found: DetectedCredentials,
@@ -230,11 +237,9 @@ impl<'a> Search<'a> {
         }
         let origin = &self.head.origin;
         let cleartext = origin.scheme == Scheme::Http
-            && self
-                .bindings
-                .of_host(&origin.authority.host)
-                .iter()
-                .any(|bound| bound.binding.credential == credential);
+            && self.bindings.all.iter().any(|bound| {
+                bound.binding.credential == credential && bound.is_at(&origin.authority.host)
+            });
         match sighting.form {
             Form::Base64 | Form::Hex | Form::Escaped => {
                 CredentialRefusal::Disguised { credential, part }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use zeroize::Zeroizing;
 
 use super::bindings::Bound;
+use super::origin_bindings::OriginBindings;
 use super::phantom::{Phantom, Phantoms};
 use super::refusal::{CredentialRefusal, RequestPart};
 use super::signer::Claimed;
@@ -21,20 +22,17 @@ use crate::names::CredentialName;
 ///
 /// Made only by [`Bindings::detect`](super::Bindings::detect). Nothing has been fetched or changed
 /// yet: policy judges this first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DetectedCredentials {
-    pub(crate) lends: Vec<CredentialUse>,
+    pub(crate) lends: SmallVec<[CredentialUse; 1]>,
     pub(super) strip: SmallVec<[HeaderName; 1]>,
     /// The cookies that are sent on, if the origin is managed.
     pub(super) cookies: Option<HeaderValue>,
     pub(crate) watch: Option<FormWatch>,
     pub(crate) batch: bool,
-    pub(crate) bound: BoundIndices,
+    /// The bindings of the origin.
+    pub(crate) here: Arc<OriginBindings>,
 }
-
-/// The credentials bound to an origin, including parts of signing credentials, by their positions
-/// in the configuration.
-pub(crate) type BoundIndices = SmallVec<[usize; 4]>;
 
 /// What a request's content must not contain. It is checked once the content is held.
 ///

@@ -87,7 +87,7 @@ impl Lifetime {
         self.passed(now) >= self.lasts / 2
     }
 
-    /// The time that has passed, by the clock by which more has.
+    /// The larger of the wall-clock and monotonic elapsed times.
     fn passed(&self, now: Moment) -> Duration {
         let begins = self.begins;
         let by_wall = now.wall.duration_since(begins.wall).unwrap_or_default();

@@ -15,6 +15,7 @@ use super::detected::DetectedCredentials;
 use super::groups::Groups;
 use super::idle::IdleClock;
 use super::lifetime::{Lifetime, Moment};
+use super::origin_bindings::OriginBindings;
 use super::phantom::{Phantom, PhantomKey, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
 use super::status::{DecidedStatus, EndReason, SessionStatus};
@@ -383,12 +384,21 @@ impl Sessions {
     }
 
     /// Finds the session of a request, and which of the bound credentials the request presents in
-    /// which places.
+    /// which places. `here` are the bindings of its origin.
     ///
     /// # Errors
     /// [`Error`] by cause. No secret is touched: the search is for phantoms.
-    pub fn identify(&self, accepted: Accepted, bindings: &Bindings) -> Result<Identified, Error> {
+    pub fn identify(
+        &self,
+        accepted: Accepted,
+        bindings: &Bindings,
+        here: &Arc<OriginBindings>,
+    ) -> Result<Identified, Error> {
         let mut request = accepted.into_request();
+        // INVARIANT: the gateway finds them by the origin of this request.
+        if *here.origin() != request.head.origin {
+            return Err(Error::Unknown);
+        }
         let session = self
             .get(&request.connection.session)
             .ok_or(Error::Unknown)?;
@@ -397,7 +407,8 @@ impl Sessions {
             SessionStatus::Paused => return Err(Error::Paused),
             _ => {}
         }
-        let presented = bindings.detect(&request.head, &session.phantoms(), &self.registry)?;
+        let (head, phantoms) = (&request.head, session.phantoms.load());
+        let presented = bindings.detect(head, here.clone(), &phantoms, &self.registry)?;
         // Foreign credentials are removed before policy, so that it judges what the origin will
         // see.
         presented.settle(&mut request.head.fields);

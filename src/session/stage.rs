@@ -1,5 +1,7 @@
 //! Test support: bindings of a few services, phantoms of two sessions, and requests to try on them.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
 use super::phantom::{Issue, PhantomKey, Phantoms, Registry, Shape};
@@ -176,7 +178,9 @@ impl Stage {
         &self,
         head: &RequestHead,
     ) -> Result<DetectedCredentials, CredentialRefusal> {
-        self.bindings.detect(head, &self.phantoms, &self.registry)
+        let here = Arc::new(self.bindings.at_origin(&head.origin));
+        self.bindings
+            .detect(head, here, &self.phantoms, &self.registry)
     }
 
     /// The code with which a request is refused. Also checks that the refusal contains no secret

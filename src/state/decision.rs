@@ -82,7 +82,7 @@ impl SessionDecision {
             }
             return Ok(record);
         }
-        // It may come back, with what a reload brought meanwhile.
+        // It may come back, with the changes of later reloads.
         let comes_back = matches!(
             self,
             Self::Resume(_) | Self::TakeBack(_) | Self::Shape { .. }

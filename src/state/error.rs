@@ -29,7 +29,7 @@ pub enum StateError {
     /// Somebody changed a record or put it elsewhere, or its key is another one.
     #[error("a record was changed or moved")]
     Changed,
-    /// What is stored cannot be understood.
+    /// The stored record cannot be understood.
     #[error("it is damaged: {0}")]
     Damaged(String),
     /// The decisions asked for are no longer kept one by one.

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use zeroize::Zeroizing;
 
@@ -72,19 +72,15 @@ impl LoginRows {
     /// # Errors
     /// [`StateError::Changed`] if it was sealed with another key, or was changed or moved.
     pub fn read(&self, key: &SealingKey, name: &RowName) -> Result<Option<LoginRow>, StateError> {
-        let path = self.0.join(name.file());
-        let about = match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            about => about.map_err(Unfit::from)?,
+        let Some((bytes, written)) = private(&self.0.join(name.file()))? else {
+            return Ok(None);
         };
-        files::check_private(&path)?;
-        let bytes = fs::read(&path).map_err(Unfit::from)?;
         let (version, sealed) = bytes.split_first_chunk().ok_or(StateError::Changed)?;
         let opened = key.open(&name.place(version), sealed);
         Ok(Some(LoginRow {
             content: opened.map_err(|_| StateError::Changed)?,
             version: u64::from_be_bytes(*version),
-            written: about.modified().map_err(Unfit::from)?,
+            written,
         }))
     }
 
@@ -121,6 +117,29 @@ impl LoginRows {
         }
     }
 
+    /// Removes the grants of sessions that nobody kept, and that were written so long ago.
+    ///
+    /// # Errors
+    /// [`StateError::Unfit`] if one of them cannot be removed.
+    pub fn forget_unkept(&self, after: Duration) -> Result<(), StateError> {
+        let is_old = |name: &RowName| {
+            let about = fs::metadata(self.0.join(name.file()));
+            let written = about.and_then(|about| about.modified());
+            written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > after))
+        };
+        for name in self.names()? {
+            if name.grant.is_none() || !is_old(&name) {
+                continue;
+            }
+            // Who holds the lock is renewing it.
+            let lock = self.lock_file(&name.login)?;
+            if lock.try_lock().is_ok() && is_old(&name) {
+                self.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether there is a row. Needs no key.
     #[must_use]
     pub fn has(&self, name: &RowName) -> bool {
@@ -146,11 +165,9 @@ impl LoginRows {
     /// [`StateError`] if it cannot be read.
     pub fn key_mark(&self) -> Result<Option<KeyMark>, StateError> {
         let path = self.mark_path();
-        match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            _ => files::check_private(&path)?,
-        }
-        let bytes = fs::read(&path).map_err(Unfit::from)?;
+        let Some((bytes, _)) = private(&path)? else {
+            return Ok(None);
+        };
         let damaged = || StateError::Damaged(format!("`{}`", path.display()));
         let (store, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
         let end = memchr::memchr(b'\n', rest).ok_or_else(damaged)?;
@@ -178,6 +195,18 @@ impl LoginRows {
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.0
+    }
+}
+
+/// The bytes of a file of this user alone, and when they were written; `None` if there is none.
+fn private(path: &Path) -> Result<Option<(Vec<u8>, SystemTime)>, StateError> {
+    match files::check_private(path) {
+        Err(Unfit::Unreadable(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        checked => {
+            checked?;
+            let written = fs::symlink_metadata(path).and_then(|about| about.modified());
+            Ok(Some((fs::read(path)?, written?)))
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Which credentials a person revoked: one file for every gateway of this user.
 //!
 //! Each configuration of `serve` has a state of its own, and a key seals it. What holds for all of
-//! them stands beside them and needs no key, so that no lost key keeps a person from revoking.
+//! them is a file in the same folder and needs no key, so that no lost key keeps a person from
+//! revoking.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,7 +17,7 @@ use super::record::unix;
 use crate::files::{self, Unfit};
 use crate::names::CredentialName;
 
-/// The file of what is revoked.
+/// The file of revocations.
 #[derive(Debug, Clone)]
 pub struct RevokedFile(PathBuf);
 
@@ -40,7 +41,7 @@ impl RevokedFile {
         &self.0
     }
 
-    /// Returns what is revoked, and since when.
+    /// Returns the revoked names, with the times.
     ///
     /// # Errors
     /// Returns [`Unfit`] also if another user could have written it: what cannot be read may

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 /// The key that seals. It cannot be printed, compared or read.
 pub struct SealingKey(RandomizedNonceKey);
 
-/// What was sealed cannot be opened: the key is another one, or it was changed or moved.
+/// A sealed text cannot be opened: the key is another one, or the text was changed or moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it was sealed with another key, or it was changed")]
 pub struct SealBroken;
@@ -60,7 +60,7 @@ impl SealingKey {
         Ok([&nonce.as_ref()[..], &sealed].concat())
     }
 
-    /// Opens what was sealed for this place.
+    /// Opens a text that was sealed for this place.
     ///
     /// # Errors
     /// [`SealBroken`] if it was sealed with another key or for another place, or was changed.

@@ -1,7 +1,7 @@
 //! State in a file, for one machine: SQLite on a thread of its own.
 //!
 //! Several processes may open the same file. Each decision is one transaction that is on the disk
-//! when it is answered, so a process that is killed loses nothing that it was told.
+//! when it is answered, so a killed process loses nothing that was answered.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -68,7 +68,7 @@ impl StateFile {
             Err(older @ StateError::Older { .. }) => older,
             opened => return Ok((opened?, None)),
         };
-        // Another process may have renamed it meanwhile.
+        // Another process may have renamed it.
         let folder = path.parent().unwrap_or(Path::new("/"));
         let held = std::fs::File::open(folder)?;
         held.lock()?;
@@ -258,7 +258,7 @@ fn connect(path: PathBuf) -> Result<Connection, StateError> {
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
     connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;")?;
     if !is_current(&connection)? {
-        // Another process may have created the tables meanwhile.
+        // Another process may have created the tables.
         let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         if !is_current(&begun)? {
             begun.execute_batch(SCHEMA)?;
@@ -345,7 +345,7 @@ impl Proof {
         let mut note = change.prepare(NOTE)?;
         for decision in all {
             let id = decision.session()?;
-            // What is replaced need not be whole.
+            // A replaced record need not be whole.
             let before = match &decision {
                 SessionDecision::Replace(_) => None,
                 _ => self.one(&mut row, &id)?,

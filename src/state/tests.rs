@@ -218,7 +218,7 @@ async fn idle_end(store: Arc<dyn StateStore>) {
     let create = SessionDecision::Create(record("a"));
     store.decide(vec![create, idle_end.clone()]).await.unwrap();
     assert!(store.decide(vec![extend("a", 900)]).await.is_err());
-    // It may come back, with the phantoms of what was configured meanwhile.
+    // It may come back, with the phantoms of later configurations.
     let shape = SessionDecision::Shape {
         session: id("a"),
         credential: CredentialName::new("NEW_TOKEN").unwrap(),

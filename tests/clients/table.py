@@ -36,17 +36,13 @@ for themselves.
 - In `exec` nothing is configured by hand. There is no proxy variable; the launcher provides trust
   (system bundle, Java trust store, variables) and phantoms. A client that is installed neither in
   the system nor in one of the home directory's usual places (`~/.cargo/bin`, `~/.nvm`, `~/.pyenv`
-  and the like) needs `--see` of its folder. These tests use a folder of their own, so they need it,
-  too.
-- For `serve`, `eval "$(gateway env)"` sets proxy, trust, phantoms and git's credential helper. The
-  client's own loopback is in `NO_PROXY`.
-  **needs** names what a client wants beyond that.
+  and the like) needs `--see` of its folder, as these tests do.
+- For `serve`, `eval "$(gateway env)"` sets proxy, trust, phantoms and git's credential helper;
+  **needs** names further settings.
 - SOCKS5 carries names, never addresses that the client resolved (`socks5h`).
-- *proxychains* means that the client has no SOCKS support. It ran under `proxychains4`, which
-  intercepts `connect` in the C library.
-- Node 20 reads no proxy variable at all. Behind an explicit proxy its programs need the code named
-  here; `exec` needs none of it. From Node 24 on, `NODE_USE_ENV_PROXY=1`, which `gateway env` sets,
-  is enough.
+- *proxychains*: the client has no SOCKS support, and ran under `proxychains4`.
+- Node 20 reads no proxy variable. From Node 24 on, `NODE_USE_ENV_PROXY=1`, which `gateway env`
+  sets, is enough.
 - The agents Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0 run by `gateway exec`, each
   logged in by a variable of the shell, in a fresh home, before stand-ins of their services: once
   with `-p`, and twice in a terminal ([first-hour.md](first-hour.md)). The second run asks for no
@@ -57,9 +53,8 @@ for themselves.
   within a second of what it takes to say its version, and is told what would help: by its own
   output, or, for pip, which shows no reason of a refusal, by the summary. docker is told that its
   daemon is outside.
-- Not covered: clients with built-in certificates (webpki-roots, pinned ones). No setting makes them
-  trust another CA, so they could reach only an origin whose TLS the gateway does not terminate, and
-  there is none.
+- Not covered: clients with built-in certificates (webpki-roots, pinned ones), which trust no other
+  CA.
 """
 
 

@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use crate::client::{Client, none};
 use crate::{Setup, Stage, is_full, run};
 
-const CLIENTS: usize = 4;
+const CLIENTS: usize = 6;
 
 #[test]
 fn what_was_answered_before_a_kill_is_in_the_log_when_records_are_batched() {

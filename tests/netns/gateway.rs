@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use gateway::launch::enroll::{Capture, GatewayEnd, Ready};
-use gateway::launch::repository::Inspection;
+use gateway::launch::repository::RepositoryCheck;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 /// Role: serves one sandbox until its end.
@@ -64,14 +64,14 @@ pub fn serve(socket: &str, manner: &str) -> ExitCode {
         unset: vec!["UNWANTED".into()],
         files: Vec::new(),
     };
-    let mut inspection = Inspection::adopt(std::io::stdout());
-    if let Some(inspection) = &mut inspection {
-        inspection.begin(|| {}).unwrap();
+    let mut check = RepositoryCheck::adopt(std::io::stdout());
+    if let Some(check) = &mut check {
+        check.begin(|| {}).unwrap();
     }
     launcher.ready(&ready).unwrap();
     launcher.ended().unwrap();
-    if let Some(inspection) = inspection {
-        inspection.end();
+    if let Some(check) = check {
+        check.end();
     }
     ExitCode::SUCCESS
 }

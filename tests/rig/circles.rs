@@ -1,15 +1,14 @@
-//! Files that use each other.
+//! Files and folders that use each other.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
 use syn::{Item, UseTree, Visibility};
 
-use super::source::Source;
+use super::source::{Source, top};
 
-/// Files that use each other, directly or by way of others. Taking in for others (`pub use`) is no
-/// use.
-pub fn circles(sources: &[Source]) -> Vec<Vec<String>> {
+/// Files that use each other, directly or through others, and folders that do. `pub use` is no use.
+pub fn circles(sources: &[Source]) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
     let roots: BTreeSet<&PathBuf> = sources.iter().map(|source| &source.root).collect();
     let mut uses: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); sources.len()];
     for root in roots {
@@ -25,20 +24,59 @@ pub fn circles(sources: &[Source]) -> Vec<Vec<String>> {
             uses[at].remove(&at);
         }
     }
-    let reached: Vec<BTreeSet<usize>> = (0..sources.len()).map(|at| reach(&uses, at)).collect();
-    let mut seen = BTreeSet::new();
-    let mut circles = Vec::new();
-    for at in 0..sources.len() {
-        let circle: Vec<usize> = reached[at]
-            .iter()
-            .copied()
-            .filter(|other| reached[*other].contains(&at))
-            .collect();
-        if circle.len() > 1 && seen.insert(circle.clone()) {
-            circles.push(circle.iter().map(|at| sources[*at].path.clone()).collect());
+    let (folders, folder_uses) = folders(sources, &uses);
+    let named = |names: &dyn Fn(usize) -> String, circles: Vec<Vec<usize>>| {
+        let circles = circles.into_iter();
+        circles
+            .map(|circle| circle.into_iter().map(names).collect())
+            .collect()
+    };
+    (
+        named(&|at| sources[at].path.clone(), closed(&uses)),
+        named(&|at| folders[at].clone(), closed(&folder_uses)),
+    )
+}
+
+/// The folders, each with the folders beside it that its files use. A file `a.rs` counts to `a/`.
+fn folders(sources: &[Source], uses: &[BTreeSet<usize>]) -> (Vec<String>, Vec<BTreeSet<usize>>) {
+    let path = |source: &Source, depth: usize| {
+        let folder = source.root.join(source.module[..depth].join("/"));
+        folder.strip_prefix(top()).unwrap().display().to_string()
+    };
+    let all: BTreeSet<String> = sources
+        .iter()
+        .flat_map(|source| (1..source.module.len()).map(move |depth| path(source, depth)))
+        .collect();
+    let all: Vec<String> = all.into_iter().collect();
+    let mut found = vec![BTreeSet::new(); all.len()];
+    for (from, used) in uses.iter().enumerate() {
+        for to in used {
+            let (from, to) = (&sources[from], &sources[*to]);
+            let (a, b) = (&from.module, &to.module);
+            let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+            if common < a.len().min(b.len()) {
+                let sides = [from, to].map(|side| all.binary_search(&path(side, common + 1)));
+                if let [Ok(from), Ok(to)] = sides {
+                    found[from].insert(to);
+                }
+            }
         }
     }
-    circles
+    (all, found)
+}
+
+/// The sets of more than one that reach each other.
+fn closed(uses: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
+    let reached: Vec<BTreeSet<usize>> = (0..uses.len()).map(|at| reach(uses, at)).collect();
+    let circles: BTreeSet<Vec<usize>> = (0..uses.len())
+        .map(|at| {
+            let others = reached[at].iter().copied();
+            others
+                .filter(|other| reached[*other].contains(&at))
+                .collect()
+        })
+        .collect();
+    circles.into_iter().filter(|set| set.len() > 1).collect()
 }
 
 /// The files whose items a file names.

@@ -23,37 +23,26 @@ PACKAGES = {
 
 HEAD = """# Signing: real clients
 
-Unmodified clients that have only phantoms. They sign with the phantom. The gateway verifies that
-signature, removes it and signs with the real key. The origins know only the real key and verify
-every signature, chunk, trailer and digest. The SDKs of Azure, Alibaba, Tencent and the
-cryptocurrency exchanges are tested the same way. `tests/signing/judge --gateway
-target/debug/gateway --write docs/signing.md` writes this page; the test `tests/signing.rs` runs the
-same.
+Unmodified clients sign with phantoms. The origins know only the real key and verify every
+signature, chunk, trailer and digest. `tests/signing/judge --gateway target/debug/gateway --write
+docs/signing.md` writes this page; the test `tests/signing.rs` runs the same.
 
-The origins: for S3, the crate `s3s` (`tests/signing/s3-origin`); for Azure, Microsoft's azurite.
-DynamoDB, STS, SQS, Bedrock, Secrets Manager and Transcribe are minimal stand-ins. There, botocore
-recomputes each signature (`tests/signing/verifier.py`, itself checked against the published
-vectors). Python's `cryptography` verifies SigV4a, and an independent implementation of the
-specification verifies signed messages. For Alibaba, Tencent and the exchanges
-(`tests/signing/recipes.py`), the service's own SDK recomputes the signature where its signer can be
-called; otherwise an implementation of the service's description does. For each accepted request,
-that origin changes a byte in every signed part, and must refuse the result. `tests/signing/judge
---direct` runs every client directly against the origins: each succeeds with the real key, and no
-signed request succeeds with a key that is wrong in one character.
+The origins are the crate `s3s` for S3, Microsoft's azurite for Azure, and minimal stand-ins for
+other services, which recompute each signature with botocore, Python's `cryptography`, or the
+service's own SDK. For each accepted request of a recipe, the origin changes a byte in every signed
+part, and must refuse the result. `tests/signing/judge --direct` shows that each client succeeds
+with the real key, and with no key that is wrong in one character.
 
-A run fails if an operation fails, if the real key or token is in a client's environment or output,
-or if an origin refused a signature. It also fails if the audit log does not verify, contains a
-secret or shows nothing signed, or if the gateway grew by more than 48 MiB (one upload and one
-download have 256 MiB).
+A run fails if an operation fails, if the real key is in a client's environment or output, if an
+origin refused a signature, if the audit log does not verify, contains a secret or shows nothing
+signed, or if the gateway grew by more than 48 MiB (one upload and one download have 256 MiB).
 
 """
 
 NOTES = """
 - *keys*: names with spaces, `+`, `%`, `%20`, `%2F`, Unicode, `//`, a leading or trailing slash, dot
   segments and punctuation; each client uses those that it can express.
-- *flipped*: correct except for one byte in the method, path, query, a field, date, token,
-  signature, content, a chunk, a chunk's signature or a trailer. All are refused, and the origin
-  accepted none.
+- *flipped*: correct except for one byte in any signed part. All are refused.
 - *assumed role*: the keys that STS returns reach the client as phantoms, which sign like the
   others; the real ones stay in the gateway.
 - *event stream*: with `exec` only, because Node's HTTP/2 uses no proxy. The SDK for JavaScript
@@ -67,21 +56,15 @@ NOTES = """
   in its configuration.
 - Node 20 reads no proxy variable: behind an explicit proxy the SDK for JavaScript needs
   `https-proxy-agent` in the program. `exec` needs nothing.
-- One stream of 5 GiB up and one down ran by hand within the same memory bound: `SIGNING_LARGE=5120
-  tests/signing/judge … --only boto3 --operations large`.
 - s3s has no SigV4a, so those requests go to the other origin, which has it. No SDK here sends
   signed chunks over TLS, so `bytes` builds those requests by hand.
-- *wrong signature*: each service once more, with a secret that is wrong in one character. The
-  gateway refuses, and nothing reaches the origin.
-- The SDK for Rust uses no proxy unless the program says so (`ProxyConfig::from_env()`); `exec`
-  needs nothing.
+- *wrong signature*: with a secret that is wrong in one character. Nothing reaches the origin.
+- The SDK for Rust uses no proxy unless the program says so (`ProxyConfig::from_env()`).
 - alibabacloud-tea-openapi, aliyun-python-sdk-core, tencentcloud-sdk-python and pybit take their CA
   only from the program. oss2 writes the slashes of a key as `%2F`: its origins need `encoded_slash
   = true`.
-- aliyun-python-sdk-core bundles an old urllib3 that sends no server name from Python 3.12 on. The
-  gateway refuses a connection that does not say where it wants to go.
-- The exchanges: binance-connector and ccxt for Binance, krakenex, ccxt for Coinbase and OKX, pybit,
-  bitfinex-api-py; one request that reads and one that writes.
+- aliyun-python-sdk-core bundles an old urllib3 that sends no server name from Python 3.12 on, and
+  is refused.
 - Not run: the SDK for Java version 2, the S3 part of version 1, and `mc` itself. No registry that
   these tests may use has them at a reasonable size.
 

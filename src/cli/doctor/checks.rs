@@ -1,170 +1,42 @@
 //! The clients that `doctor` checks, and the result of each.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::origin::{HOST, MARK};
-use crate::cli::failure::{Code, Failure};
-use crate::cli::terminal::{Paint, Terminal, safe};
+use crate::app::{Code, Context as _, Failure, Paint, Terminal, safe};
 
 /// One client.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ClientCheck {
-    name: &'static str,
+    name: String,
     /// The program to find in `PATH`.
-    program: &'static str,
+    program: String,
     /// A shell command that fails if the client is not installed, although the program is.
-    installed: &'static str,
+    #[serde(default)]
+    installed: String,
     /// A shell command whose output holds [`MARK`] if the client gets through. `$U` is the origin's
     /// URL.
-    script: &'static str,
+    script: String,
     /// What to look for if the client does not trust the session's CA.
-    distrust: &'static str,
+    distrust: String,
 }
 
-const CHECKS: &[ClientCheck] = &[
-    ClientCheck {
-        name: "curl",
-        program: "curl",
-        installed: "",
-        script: r#"curl -sS --fail --max-time 15 -H "Authorization: Bearer $DOCTOR_TOKEN" "$U/token""#,
-        distrust: "look for `cacert` or `capath` in ~/.curlrc",
-    },
-    ClientCheck {
-        name: "wget",
-        program: "wget",
-        installed: "",
-        script: r#"wget -nv -T 15 -t 1 -O - --header "Authorization: Bearer $DOCTOR_TOKEN" "$U/token""#,
-        distrust: "look for `ca_certificate` or `ca_directory` in ~/.wgetrc and /etc/wgetrc",
-    },
-    ClientCheck {
-        name: "git",
-        program: "git",
-        installed: "",
-        script: r#"git -c http.extraHeader="Authorization: Bearer $DOCTOR_TOKEN" ls-remote "$U/git""#,
-        distrust: "look for http.sslCAInfo: `git config --show-origin --get-regexp 'http.*ssl'`",
-    },
-    ClientCheck {
-        name: "python urllib",
-        program: "python3",
-        installed: "",
-        script: r#"python3 -c 'import os, urllib.request as u
-r = u.Request(os.environ["U"] + "/token", headers={"Authorization": "Bearer " + os.environ["DOCTOR_TOKEN"]})
-print(u.urlopen(r, timeout=15).read().decode())'"#,
-        distrust: "this Python was built with a list of its own that ignores SSL_CERT_FILE: use another",
-    },
-    ClientCheck {
-        name: "python requests",
-        program: "python3",
-        installed: "python3 -c 'import requests'",
-        script: r#"python3 -c 'import os, requests
-print(requests.get(os.environ["U"] + "/token", headers={"Authorization": "Bearer " + os.environ["DOCTOR_TOKEN"]}, timeout=15).text)'"#,
-        distrust: "a session with `trust_env = False` or `verify=` ignores REQUESTS_CA_BUNDLE",
-    },
-    ClientCheck {
-        name: "python httpx",
-        program: "python3",
-        installed: "python3 -c 'import httpx'",
-        script: r#"python3 -c 'import os, httpx
-print(httpx.get(os.environ["U"] + "/token", headers={"Authorization": "Bearer " + os.environ["DOCTOR_TOKEN"]}, timeout=15).text)'"#,
-        distrust: "a client with `trust_env=False` or `verify=` ignores SSL_CERT_FILE",
-    },
-    ClientCheck {
-        name: "pip",
-        program: "python3",
-        installed: "python3 -m pip --version",
-        script: r#"python3 -m pip index versions --disable-pip-version-check --no-cache-dir --no-input --retries 0 --timeout 15 \
-            --index-url "https://x:$DOCTOR_TOKEN@${U#https://}/simple/" gateway-doctor-ok"#,
-        distrust: "look for `cert`: `pip config debug`",
-    },
-    ClientCheck {
-        name: "node",
-        program: "node",
-        installed: "",
-        script: r#"node -e 'require("https").get(process.env.U + "/token",
-{headers: {authorization: "Bearer " + process.env.DOCTOR_TOKEN}, timeout: 15000}, r => r.pipe(process.stdout))'"#,
-        distrust: "a Node that is bundled with a program may ignore NODE_EXTRA_CA_CERTS: try NODE_OPTIONS=--use-openssl-ca",
-    },
-    ClientCheck {
-        name: "npm",
-        program: "npm",
-        installed: "",
-        script: r#"npm ping --registry "$U/npm/" "--//${U#https://}/npm/:_authToken=$DOCTOR_TOKEN" --fetch-retries 0 \
-            --fetch-timeout 15000 && echo gateway-doctor-ok"#,
-        distrust: "look for `cafile` or `ca` : `npm config ls -l`",
-    },
-    ClientCheck {
-        name: "cargo",
-        program: "cargo",
-        installed: "cargo --version",
-        script: r#"CARGO_NET_RETRY=0 CARGO_HTTP_TIMEOUT=15 CARGO_REGISTRIES_DOCTOR_INDEX="sparse+$U/cargo/" \
-            CARGO_REGISTRIES_DOCTOR_TOKEN="$DOCTOR_TOKEN" CARGO_REGISTRY_GLOBAL_CREDENTIAL_PROVIDERS=cargo:token \
-            cargo search --registry doctor x && echo gateway-doctor-ok"#,
-        distrust: "look for `http.cainfo` in ~/.cargo/config.toml",
-    },
-    ClientCheck {
-        name: "go",
-        program: "go",
-        installed: "",
-        script: r#"cd "$T" && GO111MODULE=on GOFLAGS= GONOSUMDB='*' GONOSUMCHECK=1 GOTOOLCHAIN=local \
-            GOPROXY="https://x:$DOCTOR_TOKEN@${U#https://}/go" go list -m -versions gateway.test/gateway-doctor-ok \
-            | grep -q v1.0.0 && echo gateway-doctor-ok"#,
-        distrust: "on Linux, Go reads SSL_CERT_FILE: something in the command must have changed it",
-    },
-    ClientCheck {
-        name: "java",
-        program: "java",
-        installed: "java --list-modules | grep -q jdk.compiler",
-        script: r#"cat > "$T/Doctor.java" <<'JAVA'
-import java.net.URI;
-import java.net.http.*;
-public class Doctor {
-    public static void main(String[] arguments) throws Exception {
-        HttpRequest request = HttpRequest.newBuilder(URI.create(System.getenv("U") + "/token"))
-            .header("Authorization", "Bearer " + System.getenv("DOCTOR_TOKEN")).build();
-        System.out.println(HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString()).body());
-    }
-}
-JAVA
-java "$T/Doctor.java""#,
-        distrust: "its options name another trust store than JAVA_TOOL_OPTIONS does: look for -Djavax.net.ssl.trustStore",
-    },
-    ClientCheck {
-        name: "chromium",
-        program: "chromium",
-        installed: "",
-        script: r#"chromium --headless=new --no-sandbox --disable-gpu --user-data-dir="$T/chromium" \
-            --dump-dom "https://x:$DOCTOR_TOKEN@${U#https://}/token""#,
-        distrust: BROWSER_DISTRUST,
-    },
-    ClientCheck {
-        name: "google-chrome",
-        program: "google-chrome",
-        installed: "",
-        script: r#"google-chrome --headless=new --no-sandbox --disable-gpu --user-data-dir="$T/chrome" \
-            --dump-dom "https://x:$DOCTOR_TOKEN@${U#https://}/token""#,
-        distrust: BROWSER_DISTRUST,
-    },
-    ClientCheck {
-        name: "playwright",
-        program: "python3",
-        installed: r#"python3 -c 'import os
-from playwright.sync_api import sync_playwright as s
-with s() as p: assert os.path.exists(p.chromium.executable_path)'"#,
-        script: r#"python3 -c 'import os
-from playwright.sync_api import sync_playwright as s
-with s() as p:
-    page = p.chromium.launch().new_page(extra_http_headers={"Authorization": "Bearer " + os.environ["DOCTOR_TOKEN"]})
-    page.goto(os.environ["U"] + "/token")
-    print(page.content())'"#,
-        distrust: BROWSER_DISTRUST,
-    },
-];
+static CHECKS: LazyLock<Vec<ClientCheck>> = LazyLock::new(|| {
+    let text = include_str!("../../../policies/clients.toml");
+    let mut tables: BTreeMap<String, Vec<ClientCheck>> =
+        toml::from_str(text).expect("it is part of the program, and a test reads it");
+    tables.remove("client").unwrap_or_default()
+});
 
 /// The result for a client.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -192,25 +64,23 @@ struct ClientFinding {
 }
 
 /// Returns the names of the clients whose programs are in `PATH`.
-pub(super) fn found() -> Vec<&'static str> {
+pub(crate) fn found() -> Vec<&'static str> {
     let here = CHECKS
         .iter()
-        .filter(|check| program(check.program).is_some());
-    here.map(|check| check.name).collect()
+        .filter(|check| program(&check.program).is_some());
+    here.map(|check| &*check.name).collect()
 }
 
 /// Checks each client and prints one line for it. `outside` names those found outside the sandbox.
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no space for a client's files.
-pub(super) fn run(terminal: &Terminal, outside: &[&str]) -> Result<Code, Failure> {
+pub(crate) fn run(terminal: &Terminal, outside: &[&str]) -> Result<Code, Failure> {
     let folder = std::env::temp_dir().join(format!("gateway-doctor-{}", std::process::id()));
-    std::fs::create_dir(&folder).map_err(|error| {
-        Failure::new("there is no room for the clients' files").because(error.to_string())
-    })?;
+    std::fs::create_dir(&folder).context("there is no room for the clients' files")?;
     let mut findings = Vec::new();
-    for check in CHECKS {
-        let finding = examine(check, outside.contains(&check.name), &folder);
+    for check in &*CHECKS {
+        let finding = examine(check, outside.contains(&&*check.name), &folder);
         if !terminal.json() {
             show(terminal, &finding);
         }
@@ -236,26 +106,26 @@ pub(super) fn run(terminal: &Terminal, outside: &[&str]) -> Result<Code, Failure
     Ok(if failed { Code::Failed } else { Code::Ok })
 }
 
-fn examine(check: &ClientCheck, outside: bool, folder: &Path) -> ClientFinding {
+fn examine(check: &'static ClientCheck, outside: bool, folder: &Path) -> ClientFinding {
     let finding = |program, verdict, why, remedy| ClientFinding {
-        client: check.name,
+        client: &check.name,
         program,
         verdict,
         why,
         remedy,
     };
-    let Some(program) = program(check.program) else {
+    let Some(program) = program(&check.program) else {
         return match outside {
             true => finding(None, ClientVerdict::Closed, None, Some(CLOSED)),
             false => finding(None, ClientVerdict::Absent, None, None),
         };
     };
     let installed =
-        check.installed.is_empty() || shell(check.installed, folder).is_ok_and(|(ended, _)| ended);
+        check.installed.is_empty() || shell(&check.installed, folder).is_ok_and(|(ended, _)| ended);
     if !installed {
         return finding(Some(program), ClientVerdict::Absent, None, None);
     }
-    match shell(check.script, folder) {
+    match shell(&check.script, folder) {
         Ok((true, output)) if output.contains(MARK) => {
             finding(Some(program), ClientVerdict::Ok, None, None)
         }
@@ -299,9 +169,9 @@ fn show(terminal: &Terminal, finding: &ClientFinding) {
 }
 
 /// Returns the last line of a client's output, and what would help.
-fn diagnose(check: &ClientCheck, output: &str) -> (String, &'static str) {
+fn diagnose(check: &'static ClientCheck, output: &str) -> (String, &'static str) {
     let low = output.to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| low.contains(word));
+    let says = |words: &str| words.split('|').any(|word| low.contains(word));
     let why = output.lines().rev().find(|line| !line.trim().is_empty());
     let why: String = why
         .unwrap_or("it said nothing")
@@ -309,36 +179,22 @@ fn diagnose(check: &ClientCheck, output: &str) -> (String, &'static str) {
         .chars()
         .take(200)
         .collect();
-    let remedy = if says(&[
-        "certificate",
-        "pkix",
-        "x509",
-        "ssl",
-        "unable_to_",
-        "self_signed",
-    ]) {
-        check.distrust
-    } else if says(&[
-        "401",
-        "unauthorized",
-        "authentication",
-        "no credential",
-        "error: 400",
-        "403",
-    ]) {
-        UNLENT
-    } else if says(&[
-        "resolve",
-        "enotfound",
-        "eai_again",
-        "name or service",
-        "no such host",
-    ]) {
-        UNRESOLVED
-    } else {
-        STUCK
-    };
-    (why, remedy)
+    let remedies: [(&str, &'static str); 3] = [
+        (
+            "certificate|pkix|x509|ssl|unable_to_|self_signed",
+            &*check.distrust,
+        ),
+        (
+            "401|unauthorized|authentication|no credential|error: 400|403",
+            UNLENT,
+        ),
+        (
+            "resolve|enotfound|eai_again|name or service|no such host",
+            UNRESOLVED,
+        ),
+    ];
+    let remedy = remedies.into_iter().find(|(words, _)| says(words));
+    (why, remedy.map_or(STUCK, |(_, remedy)| remedy))
 }
 
 /// Runs a command for at most [`LONGEST`]. Returns whether it succeeded, and its output.
@@ -389,7 +245,6 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// The most output that is read from a client, in bytes.
 const MOST_SAID: u64 = 64 << 10;
 
-const BROWSER_DISTRUST: &str = "it reads ~/.pki/nssdb, where the session's CA is unless `--see-home .pki` shows yours: leave that out";
 const CLOSED: &str = "its folder is closed to the sandbox's user: run `gateway doctor` as an ordinary user, or `exec --user`";
 const UNLENT: &str = "it changed or left out the phantom: look for a credential of its own (netrc, key ring, configuration)";
 const UNRESOLVED: &str = "it does not ask the system's resolver: look for DNS settings of its own";
@@ -402,10 +257,10 @@ mod tests {
 
     #[test]
     fn every_check_shows_the_phantom_and_asks_the_doctors_origin() {
-        for check in CHECKS {
+        for check in &*CHECKS {
             assert!(check.script.contains(VARIABLE), "{}", check.name);
             assert!(check.script.contains("U"), "{}", check.name);
-            assert!(check.script.contains(check.program), "{}", check.name);
+            assert!(check.script.contains(&check.program), "{}", check.name);
         }
     }
 

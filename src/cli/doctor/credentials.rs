@@ -5,12 +5,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::cli::failure::{Code, Failure};
-use crate::cli::generation;
-use crate::cli::resolve::ResolvedConfig;
-use crate::cli::serving;
-use crate::cli::shell_loans::ShellLoans;
-use crate::cli::terminal::{Paint, Terminal, safe};
+use crate::app::process::serving;
+use crate::app::reload::generation;
+use crate::app::settings::resolve::ResolvedConfig;
+use crate::app::settings::shell_secrets::ShellLoans;
+use crate::app::{Code, Failure, Paint, Terminal, safe};
 use crate::config::Config;
 use crate::credential::CheckedCredential;
 use crate::message::Place;
@@ -34,7 +33,7 @@ struct CredentialFinding {
 ///
 /// # Errors
 /// Returns a [`Failure`] if the configuration is refused.
-pub(super) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
+pub(crate) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
     serving::harden()?;
     let config = Config::load(file)?;
     terminal.warn(&config.warnings);

@@ -8,14 +8,14 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
 /// The variable that holds the secret outside and the phantom inside.
-pub(super) const VARIABLE: &str = "DOCTOR_TOKEN";
-pub(super) const HOST: &str = "doctor.gateway.test";
+pub(crate) const VARIABLE: &str = "DOCTOR_TOKEN";
+pub(crate) const HOST: &str = "doctor.gateway.test";
 /// What a client's output contains if the origin accepted its credential.
-pub(super) const MARK: &str = "gateway-doctor-ok";
+pub(crate) const MARK: &str = "gateway-doctor-ok";
 
 /// Answers a client: with what it asks for if it presents the secret, and otherwise with a
 /// challenge.
-pub(super) fn answer(
+pub(crate) fn answer(
     secret: &str,
     request: &http::Request<hyper::body::Incoming>,
 ) -> Response<Full<Bytes>> {

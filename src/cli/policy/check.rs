@@ -6,9 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::load::{load, problem_json, tell};
-use crate::cli::failure::{Code, Failure};
-use crate::cli::flags::ConfigFile;
-use crate::cli::terminal::{Paint, Terminal, counted};
+use crate::app::{Code, ConfigFile, Failure, Paint, Terminal, counted};
 use crate::config::Config;
 use crate::message::HostPattern;
 use crate::policy::{Generation, HostScope};

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::failure::Failure;
-use crate::cli::generation;
-use crate::cli::terminal::{Paint, Terminal, safe};
+use crate::app::reload::generation;
+use crate::app::{Failure, Paint, Terminal, safe};
 use crate::config::Config;
 use crate::policy::{Policies, Problem, Problems, Settings, Source};
 

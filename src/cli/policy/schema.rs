@@ -3,9 +3,7 @@
 
 use clap::Args;
 
-use crate::cli::failure::{Code, Failure};
-use crate::cli::flags::ConfigFile;
-use crate::cli::terminal::Terminal;
+use crate::app::{Code, ConfigFile, Failure, Terminal};
 use crate::policy::schema_text;
 
 /// Prints the schema.

@@ -7,9 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::load::{PolicyFiles, load};
-use crate::cli::failure::{Code, Failure};
-use crate::cli::flags::ConfigFile;
-use crate::cli::terminal::{Paint, Terminal, safe};
+use crate::app::{Code, ConfigFile, Failure, Paint, Terminal, safe};
 use crate::credential::preset;
 use crate::policy::decisions::{Report, run};
 

@@ -4,11 +4,11 @@ use clap::Args;
 use serde_json::json;
 
 use super::load::{PolicyFiles, load};
+use crate::app::{Code, Failure, Paint, Terminal, safe};
 use crate::audit::Record;
-use crate::cli::failure::{Code, Failure};
-use crate::cli::terminal::{Paint, Terminal, safe};
-use crate::cli::{proposal, why};
+use crate::cli::{remedy, why};
 use crate::gateway::floor;
+use crate::grant::request;
 use crate::names::{Blame, ReasonCode};
 use crate::policy::Explanation;
 
@@ -28,14 +28,16 @@ impl PolicyWhy {
         let Some(policies) = load(terminal, &self.named.policies, config.as_ref())? else {
             return Ok(Code::Failed);
         };
-        let request = proposal::request(&found.exchange, config.as_ref())?;
-        let facts = request.facts();
+        let mut request = request::of_record(&found.exchange).ok_or_else(unjudged)?;
+        let mut listeners = config.iter().flat_map(|config| &config.listeners);
+        let own = listeners.find(|one| one.session == request.session);
+        let groups = own.into_iter().flat_map(|one| &one.groups);
+        request.groups = groups.map(|group| group.as_str().into()).collect();
         let generation = policies.current();
-        let mut verdict = generation.ask(&facts);
-        let mut explanation = generation.explain(&facts, &verdict);
+        let (mut verdict, mut explanation) = request::asked(&generation, &request);
         let unlent = found.exchange.unlent.as_ref().filter(|_| verdict.allowed());
         if let Some(unlent) = unlent
-            && let Some((lent, why)) = proposal::loan(&generation, &request, unlent)
+            && let Some((lent, why)) = request::lent(&generation, &request, unlent)
         {
             (verdict, explanation) = (lent, why);
         }
@@ -50,11 +52,12 @@ impl PolicyWhy {
             explanation.next_step = code.step_for_operator(host, id);
             explanation.proposal = None;
         }
-        let settings = proposal::settings(config.as_ref());
-        if let Some(reason) = floor(&proposal::origin(&request), &settings)
+        let settings = remedy::origins(config.as_ref());
+        let to = request::access(&request).to;
+        if let Some(reason) = floor(&to, &settings)
             && explanation.proposal.take().is_some()
         {
-            let to = proposal::origin(&request).authority.to_string();
+            let to = to.authority.to_string();
             let next = reason.next_step_for(&to, "");
             explanation.next_step = format!("{} {next}", reason.meaning());
         }
@@ -72,6 +75,12 @@ impl PolicyWhy {
         }
         Ok(Code::Ok)
     }
+}
+
+fn unjudged() -> Failure {
+    Failure::new("the request never came before a policy")
+        .because("it was refused while it was read, so that it has no session, host, method or path to judge")
+        .next("`gateway why ID` says for what it was refused")
 }
 
 /// Prints what was decided when the request was made.

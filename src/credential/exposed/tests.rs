@@ -82,17 +82,11 @@ impl Stage {
         lent: &Fetched,
     ) -> Result<Option<Redactor>, Error> {
         let origin = head(origin, "/", &[]).origin;
+        let here = self.credentials.bindings().at_origin(&origin);
         let wanted = Wanted {
-            bound: self
-                .credentials
-                .fetch_bound(
-                    &origin,
-                    &self.credentials.bindings().bound_to(&origin),
-                    lent,
-                )
-                .await?,
+            bound: self.credentials.fetch_bound(&here, lent).await?,
             lent,
-            strict: self.credentials.bindings().manages(&origin),
+            strict: here.is_managed(),
             signs: false,
             signed_for: true,
         };
@@ -372,8 +366,8 @@ async fn a_secret_issued_while_a_request_waits_for_another_is_searched_for_in_it
     let theirs = stage.with("theirs", Phantoms::none());
     let origin = head("https://x.example", "/", &[]).origin;
     let (credentials, lent) = (&stage.credentials, Vec::new());
-    let all = credentials.bindings().bound_to(&origin);
-    let bound = credentials.fetch_bound(&origin, &all, &lent);
+    let here = credentials.bindings().at_origin(&origin);
+    let bound = credentials.fetch_bound(&here, &lent);
     let bound = bound.await.unwrap();
     stage.lent(&theirs, "https://x.example", "x").await;
     let wanted = Wanted {

@@ -76,9 +76,10 @@ impl Lender {
     }
 
     fn detect(&self, head: &RequestHead) -> DetectedCredentials {
-        self.credentials
-            .bindings()
-            .detect(head, &self.phantoms, &Registry::default())
+        let bindings = self.credentials.bindings();
+        let here = Arc::new(bindings.at_origin(&head.origin));
+        bindings
+            .detect(head, here, &self.phantoms, &Registry::default())
             .unwrap()
     }
 

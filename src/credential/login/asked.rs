@@ -137,10 +137,9 @@ impl Credentials {
         };
         let (phantoms, part) = (session.phantoms(), RequestPart::Content);
         let refused = |why| Err(Error::Misplaced(why));
-        if phantoms.retired().iter().any(|one| one.reveal() == text) {
-            let mut retired = phantoms.retired().iter();
-            let one = retired.find(|one| one.reveal() == text);
-            let credential = one.ok_or(Error::Unknown)?.credential().clone();
+        let mut retired = phantoms.retired().iter();
+        if let Some(one) = retired.find(|one| one.reveal() == text) {
+            let credential = one.credential().clone();
             return refused(CredentialRefusal::Removed { credential, part });
         }
         let Some(phantom) = phantoms.all().iter().find(|one| one.reveal() == text) else {

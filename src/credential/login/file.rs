@@ -45,8 +45,7 @@ pub fn read(file: &LoginFile, text: &[u8]) -> Result<Option<Tokens>, FileUnreada
         refresh,
         id,
         expires,
-        scope: None,
-        owner: None,
+        ..Tokens::default()
     }))
 }
 

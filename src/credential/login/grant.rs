@@ -1,5 +1,7 @@
 //! How new tokens are asked for: what the client shows, and what it signs.
 
+use zeroize::Zeroizing;
+
 use super::super::store::SecretRef;
 use crate::recipe::Algorithm;
 
@@ -45,16 +47,27 @@ pub enum KeyAlgorithm {
     Es256,
 }
 
-/// The secret of a client, and how it is shown (RFC 6749 §2.3.1).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptClientSecret {
-    /// Where it is kept.
-    pub from: SecretRef,
-    /// How it is shown.
-    pub shown: ClientAuthentication,
+/// The secret of a client. Its `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ClientSecret {
+    /// It is in its program's file, or part of the program, and is shown as a member.
+    Known(Zeroizing<String>),
+    /// The secret of a client of the operator's own.
+    Kept {
+        /// Where it is kept.
+        from: SecretRef,
+        /// How it is shown.
+        shown: ClientAuthentication,
+    },
 }
 
-/// How a client shows its secret.
+impl std::fmt::Debug for ClientSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientSecret")
+    }
+}
+
+/// How a client shows its secret (RFC 6749 §2.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClientAuthentication {
     /// As a password of Basic.

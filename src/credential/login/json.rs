@@ -6,6 +6,7 @@ use serde::de::IgnoredAny;
 use zeroize::Zeroizing;
 
 use super::unreadable::FileFault;
+use crate::message::json::{self, skip_space, value_end};
 
 /// Checks that a text is one JSON document.
 pub(super) fn check(text: &str) -> Result<(), FileFault> {
@@ -33,20 +34,8 @@ pub(super) fn find(text: &str, pointer: &str) -> Result<Option<Range<usize>>, Fi
 
 /// The names of an object's members, and where their values are. None if it is no object.
 pub(super) fn members(text: &str, at: usize) -> impl Iterator<Item = (String, Range<usize>)> {
-    let is_object = text.as_bytes().get(at) == Some(&b'{');
-    let mut at = is_object.then(|| skip_space(text, at + 1));
-    std::iter::from_fn(move || {
-        let start = at.filter(|start| text.as_bytes().get(*start) == Some(&b'"'))?;
-        let name_end = value_end(text, start);
-        let name = serde_json::from_str(&text[start..name_end]).ok()?;
-        let value = skip_space(text, skip_space(text, name_end) + 1);
-        let end = value_end(text, value);
-        // A comma, or the object's end: then no name follows.
-        let after = skip_space(text, end);
-        let more = text.as_bytes().get(after) == Some(&b',');
-        at = more.then(|| skip_space(text, after + 1));
-        Some((name, value..end))
-    })
+    let members = json::members(text, at);
+    members.map_while(|(name, value)| Some((serde_json::from_str(name).ok()?, value)))
 }
 
 /// A text, or a number as it is written. `None` for null and for an empty text.
@@ -76,33 +65,6 @@ pub(super) fn quoted(text: &str) -> String {
 pub(super) fn segments(pointer: &str) -> impl Iterator<Item = String> {
     let parts = pointer.split('/').skip(1);
     parts.map(|part| part.replace("~1", "/").replace("~0", "~"))
-}
-
-fn skip_space(text: &str, at: usize) -> usize {
-    let rest = text.as_bytes().iter().skip(at);
-    at + rest.take_while(|byte| byte.is_ascii_whitespace()).count()
-}
-
-/// The index after the value that starts here.
-fn value_end(text: &str, start: usize) -> usize {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    for (at, byte) in text.bytes().enumerate().skip(start) {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => in_string = !in_string,
-            _ if in_string => {}
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' | b',' | b' ' | b'\t' | b'\r' | b'\n' if depth == 0 => return at,
-            b'}' | b']' => depth -= 1,
-            _ => {}
-        }
-        let closed = matches!(byte, b'"' | b'}' | b']') && !in_string && depth == 0;
-        if closed && at > start {
-            return at + 1;
-        }
-    }
-    text.len()
 }
 
 #[cfg(test)]

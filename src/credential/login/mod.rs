@@ -1,7 +1,6 @@
 //! Logins: grants of authorization servers (RFC 6749) that the gateway holds and renews. The
 //! workload gets their phantoms.
 
-mod answer;
 mod asked;
 mod entry;
 pub mod file;
@@ -19,8 +18,7 @@ mod unreadable;
 use std::path::PathBuf;
 
 use http::Uri;
-use serde::Deserialize;
-use zeroize::Zeroizing;
+use serde::{Deserialize, Serialize};
 
 use super::store::SecretRef;
 use super::stored::Stored;
@@ -31,23 +29,23 @@ use crate::session::{Binding, Foreign, Role, When};
 
 pub use asked::{AskedTokens, RenewalAnswer};
 pub(crate) use entry::{HostToken, entries};
-pub use grant::{
-    ClientAuthentication, KeptClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant,
-};
+pub use grant::{ClientAuthentication, ClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant};
 pub use known::{KnownLogin, KnownLogins, LoginHolder};
-pub use request::{IssuerSecrets, RequestMembers, form, installation_tokens, random};
+pub use request::{IssuerSecrets, RequestMembers, form, random};
 pub use token_answer::{TokenAnswer, UnmappedToken};
 pub use token_request::TokenRequest;
 pub use tokens::{TokenKind, Tokens};
 pub use unreadable::{FileFault, FileUnreadable};
 
 /// A login: who issues its tokens, where they are kept, and where each may go.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Login {
     /// Its name, which is also that of the credential of its access token. `claude`, or
     /// `claude-work` for another account.
     pub name: CredentialName,
     /// Where its tokens are kept.
+    #[serde(skip)]
     pub place: LoginPlace,
     /// Who renews them; `None` if they do not end.
     pub issuer: Option<Issuer>,
@@ -56,11 +54,12 @@ pub struct Login {
 }
 
 /// Where a login's tokens are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum LoginPlace {
     /// In the file of the program that logged in.
     File(LoginFile),
     /// In the gateway's own state.
+    #[default]
     State,
 }
 
@@ -108,7 +107,8 @@ pub enum FileFormat {
 }
 
 /// An authorization server, and how it is asked for new tokens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Issuer {
     /// The token endpoint.
     pub endpoint: TokenEndpoint,
@@ -116,27 +116,17 @@ pub struct Issuer {
     pub revocation: Option<TokenEndpoint>,
     /// The client that the tokens are issued to.
     pub client: Option<String>,
-    /// The client's secret, if it has one that is in its file or part of the program.
-    pub client_secret: Option<ClientSecret>,
-    /// The secret of a client of the operator's own, if it has one.
-    pub secret: Option<KeptClientSecret>,
+    /// The client's secret, if it has one.
+    #[serde(skip)]
+    pub secret: Option<ClientSecret>,
     /// What is asked for (RFC 6749 §3.3), where a request says it; if empty, what the issuer grants
     /// by itself.
     pub scopes: Vec<String>,
     /// How new tokens are asked for.
+    #[serde(skip)]
     pub grant: TokenGrant,
     /// The format of requests.
     pub requests: RequestFormat,
-}
-
-/// The secret of a client. Its `Debug` hides it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ClientSecret(pub Zeroizing<String>);
-
-impl std::fmt::Debug for ClientSecret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ClientSecret")
-    }
 }
 
 /// An endpoint of an authorization server.
@@ -149,7 +139,7 @@ pub struct TokenEndpoint {
 }
 
 /// The format of requests to a token endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RequestFormat {
     /// A form, as RFC 6749 says.
@@ -160,7 +150,8 @@ pub enum RequestFormat {
 }
 
 /// One token of a login.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LoginToken {
     /// Which one.
     pub kind: TokenKind,
@@ -173,6 +164,7 @@ pub struct LoginToken {
     /// The claims that its phantom keeps, if it is a JSON Web Token, beside those of every phantom.
     pub claims: Vec<String>,
     /// What happens to other credentials at its origins.
+    #[serde(skip)]
     pub foreign: Foreign,
 }
 
@@ -239,8 +231,16 @@ impl Login {
 impl Issuer {
     /// Where the secrets are kept with which it is asked: the client's, and a private key.
     pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
-        let secret = self.secret.iter().map(|secret| &secret.from);
-        secret.chain(self.grant.key())
+        self.kept_secret().into_iter().chain(self.grant.key())
+    }
+
+    /// Where the client's secret is kept, if it is the operator's own.
+    #[must_use]
+    pub fn kept_secret(&self) -> Option<&SecretRef> {
+        match &self.secret {
+            Some(ClientSecret::Kept { from, .. }) => Some(from),
+            _ => None,
+        }
     }
 }
 
@@ -271,6 +271,8 @@ impl TokenEndpoint {
         })
     }
 }
+
+crate::names::serde_as_text!(TokenEndpoint, ToString::to_string, TokenEndpoint::parse);
 
 /// Writes its address, with the port only if it is not the scheme's.
 impl std::fmt::Display for TokenEndpoint {

@@ -2,12 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use zeroize::Zeroizing;
+
+use super::tokens::claims;
 
 /// How a moment is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +60,7 @@ pub(super) fn far() -> SystemTime {
 
 /// When an access token ends, if it is a JSON Web Token that says so.
 pub(super) fn of_token(token: &str) -> Option<SystemTime> {
-    let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?);
-    let Claims { exp } = serde_json::from_slice(&claims).ok()?;
+    let Claims { exp } = claims(token)?;
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(exp))
 }
 

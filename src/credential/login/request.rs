@@ -1,4 +1,4 @@
-//! Requests for tokens, and the answers that are not those of RFC 6749 §5.1.
+//! Requests for tokens.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,16 +6,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, Request};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use serde::Deserialize;
+use percent_encoding::percent_encode;
 use serde_json::json;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use zeroize::Zeroizing;
 
 use super::super::secret::Secret;
-use super::grant::{ClientAuthentication, KeyAlgorithm, SignedAssertion, TokenGrant};
-use super::{ClientSecret, Issuer, RequestFormat, TokenEndpoint, Tokens};
+use super::grant::{ClientAuthentication, ClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant};
+use super::{Issuer, RequestFormat, TokenEndpoint};
+use crate::message::pairs::ESCAPED;
+use crate::state::unix;
 
 /// The members of a request.
 pub type RequestMembers<'a> = Vec<(&'a str, Zeroizing<String>)>;
@@ -52,16 +51,14 @@ impl Issuer {
     }
 
     /// The same with its client's secret itself, so that it can be asked where no configuration
-    /// says where that is kept.
+    /// says where that is kept; without it, if that is not told.
     #[must_use]
     pub fn knowing(self, secret: Option<&Secret>) -> Self {
-        let text = secret.and_then(|secret| std::str::from_utf8(secret.expose()).ok());
-        let known = text.map(|text| ClientSecret(Zeroizing::new(text.to_owned())));
-        Self {
-            client_secret: known.or(self.client_secret),
-            secret: None,
-            ..self
-        }
+        let secret = match self.secret {
+            Some(ClientSecret::Kept { .. }) => secret.map(|one| ClientSecret::Known(one.text())),
+            known => known,
+        };
+        Self { secret, ..self }
     }
 
     /// The member that names the scopes, if there are any.
@@ -79,20 +76,23 @@ impl Issuer {
         mut members: RequestMembers<'_>,
         secret: Option<&Secret>,
     ) -> Option<Request<Zeroizing<Vec<u8>>>> {
-        let (client, shown) = (self.client.as_deref(), self.secret.as_ref());
-        let basic = shown.is_some_and(|one| one.shown == ClientAuthentication::Basic);
-        let password = secret.filter(|_| basic).zip(client);
-        if let (Some(client), None) = (client, password) {
+        let client = self.client.as_deref();
+        let (shown, text) = match &self.secret {
+            Some(ClientSecret::Kept { shown, .. }) => (*shown, secret.map(Secret::text)),
+            Some(ClientSecret::Known(text)) => (ClientAuthentication::Post, Some(text.clone())),
+            None => (ClientAuthentication::Post, None),
+        };
+        let basic = client.filter(|_| shown == ClientAuthentication::Basic && text.is_some());
+        if let (Some(client), None) = (client, basic) {
             members.push(said("client_id", client));
         }
-        if let (Some(secret), false) = (secret, basic) {
-            let text = std::str::from_utf8(secret.expose()).ok()?;
-            members.push(said("client_secret", text));
+        if let (Some(text), None) = (&text, basic) {
+            members.push(("client_secret", text.clone()));
         }
         let mut request = posted(at, self.requests, &members)?;
-        if let Some((secret, client)) = password {
+        if let (Some(client), Some(text)) = (basic, text) {
             // RFC 6749 §2.3.1: both are form-coded first.
-            let secret = Zeroizing::new(coded(secret.expose()));
+            let secret = Zeroizing::new(coded(text.as_bytes()));
             let pair = Zeroizing::new(format!("{}:{}", coded(client.as_bytes()), &*secret));
             let field = Zeroizing::new(format!("Basic {}", STANDARD.encode(&*pair)));
             request.headers_mut().insert(AUTHORIZATION, hidden(&field)?);
@@ -110,7 +110,7 @@ impl Issuer {
         let mut head = json!({ "alg": assertion.algorithm.as_str(), "typ": "JWT" });
         let mut claims = json!({
             "iss": assertion.issuer, "aud": assertion.audience,
-            "iat": seconds(now), "exp": seconds(now + ASSERTED),
+            "iat": unix(now), "exp": unix(now + ASSERTED),
         });
         // Some issuers take an assertion only once.
         claims["jti"] = random(16)?.as_str().into();
@@ -129,7 +129,7 @@ impl Issuer {
     fn app_request(&self, key: &Secret, now: SystemTime) -> Option<Request<Zeroizing<Vec<u8>>>> {
         // GitHub takes 10 minutes at most, and its clock may be behind.
         let claims = json!({
-            "iss": self.client, "iat": seconds(now - BEHIND), "exp": seconds(now + ASSERTED),
+            "iss": self.client, "iat": unix(now - BEHIND), "exp": unix(now + ASSERTED),
         });
         let head = json!({ "alg": "RS256", "typ": "JWT" });
         let token = token(&head, &claims, KeyAlgorithm::Rs256, key)?;
@@ -138,29 +138,6 @@ impl Issuer {
         request.headers_mut().insert(AUTHORIZATION, hidden(&field)?);
         Some(request)
     }
-}
-
-/// What GitHub answers for an installation of an App.
-#[derive(Deserialize)]
-struct InstallationToken {
-    token: String,
-    expires_at: String,
-}
-
-/// Reads the answer to the request of a GitHub App; `None` if it has another form.
-#[must_use]
-pub fn installation_tokens(content: &[u8]) -> Option<Tokens> {
-    let read: InstallationToken = serde_json::from_slice(content).ok()?;
-    let access = Zeroizing::new(read.token);
-    let ends = OffsetDateTime::parse(&read.expires_at, &Rfc3339).ok()?;
-    Some(Tokens {
-        access,
-        refresh: None,
-        id: None,
-        expires: Some(ends.into()),
-        scope: None,
-        owner: None,
-    })
 }
 
 /// A text drawn at random, of so many bytes, as base64url.
@@ -235,28 +212,15 @@ fn hidden(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-fn seconds(at: SystemTime) -> u64 {
-    at.duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
-}
-
 const FORM: &str = "application/x-www-form-urlencoded";
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const ASSERTED: Duration = Duration::from_secs(9 * 60);
 const BEHIND: Duration = Duration::from_secs(60);
-/// All but what RFC 3986 §2.3 leaves as it is.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
 
 #[cfg(test)]
 mod tests {
     use aws_lc_rs::signature::{self, KeyPair as _, UnparsedPublicKey};
 
-    use super::super::KeptClientSecret;
     use super::*;
     use crate::credential::SecretRef;
 
@@ -264,12 +228,12 @@ mod tests {
 
     fn issuer(grant: TokenGrant, shown: Option<ClientAuthentication>) -> Issuer {
         let from = SecretRef::env("S");
+        let kept = |shown| ClientSecret::Kept { from, shown };
         Issuer {
             endpoint: TokenEndpoint::parse("https://as.test/token").unwrap(),
             revocation: None,
             client: Some("an:id".into()),
-            client_secret: None,
-            secret: shown.map(|shown| KeptClientSecret { from, shown }),
+            secret: shown.map(kept),
             scopes: vec!["read".into(), "write".into()],
             grant,
             requests: RequestFormat::Form,
@@ -352,18 +316,5 @@ mod tests {
         let public = pair.public_key().as_ref();
         let public = UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, public);
         public.verify(text.as_bytes(), &signed).unwrap();
-    }
-
-    #[test]
-    fn the_answer_for_an_installation_has_its_own_members_and_a_moment() {
-        let answer = br#"{"token":"ghs_16C7e42F292c69","expires_at":"1970-01-01T01:00:00Z"}"#;
-        let tokens = installation_tokens(answer).unwrap();
-        assert_eq!(tokens.access.as_str(), "ghs_16C7e42F292c69");
-        assert_eq!(tokens.expires, Some(NOW + Duration::from_secs(3600)));
-        let doubled = br#"{"token":"a","token":"b","expires_at":"1970-01-01T01:00:00Z"}"#;
-        let cut = &answer[..30];
-        for wrong in [&doubled[..], cut, br#"{"access_token":"a"}"#] {
-            assert!(installation_tokens(wrong).is_none());
-        }
     }
 }

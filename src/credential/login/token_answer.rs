@@ -3,14 +3,16 @@
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
+use percent_encoding::{percent_decode, utf8_percent_encode};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::json;
+use super::moment::{self, Written};
 use super::tokens::{TokenKind, Tokens};
 use crate::credential::secret::Secret;
 use crate::message::folded;
+use crate::message::pairs::ESCAPED;
 
 /// The tokens in an answer (RFC 6749 §5.1), as JSON or a form, and where each stands.
 pub struct TokenAnswer {
@@ -53,19 +55,7 @@ impl TokenAnswer {
     /// # Errors
     /// [`UnmappedToken`] if there may be one that cannot be read in exactly one way.
     pub fn read(kind: &str, content: &[u8]) -> Result<Option<Self>, UnmappedToken> {
-        let kind = kind.split(';').next().unwrap_or_default().trim();
-        let kind = kind.to_ascii_lowercase();
-        let mut found = TokenSearch::default();
-        let first = content.iter().find(|byte| !byte.is_ascii_whitespace());
-        let is_json = kind.contains("json") || matches!(first, Some(b'{' | b'['));
-        let is_form = !is_json && (kind.contains("form-urlencoded") || names_a_token(content));
-        if first.is_none() {
-            return Ok(None);
-        } else if is_json {
-            found.json(content)?;
-        } else if is_form {
-            found.form(content)?;
-        }
+        let (found, is_form) = TokenSearch::read(kind, content)?;
         found.settled(content, is_form)
     }
 
@@ -91,7 +81,7 @@ impl TokenAnswer {
             let text = text(*kind).ok_or(UnmappedToken::Unknown)?;
             out.extend_from_slice(&content[from..place.start]);
             match self.is_form {
-                true => out.extend(utf8_percent_encode(text, VALUE).flat_map(str::bytes)),
+                true => out.extend(utf8_percent_encode(text, ESCAPED).flat_map(str::bytes)),
                 false => out.extend_from_slice(text.as_bytes()),
             }
             from = place.end;
@@ -102,6 +92,22 @@ impl TokenAnswer {
             true => Err(UnmappedToken::Unknown),
             false => Ok(out),
         }
+    }
+}
+
+impl Tokens {
+    /// Reads an answer to the gateway's own request. What it does not have stays as it was before.
+    #[must_use]
+    pub fn of_answer(content: &[u8], before: Option<&Self>) -> Option<Self> {
+        let (found, _) = TokenSearch::read("", content).ok()?;
+        let new = found.tokens().ok()??;
+        Some(Self {
+            refresh: new.refresh.or_else(|| before?.refresh.clone()),
+            id: new.id.or_else(|| before?.id.clone()),
+            scope: new.scope.or_else(|| before?.scope.clone()),
+            owner: before.and_then(|before| before.owner.clone()),
+            ..new
+        })
     }
 }
 
@@ -118,7 +124,10 @@ fn names_a_token(content: &[u8]) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Member {
     Token(TokenKind),
-    Expires,
+    /// How long the access token lives, in seconds.
+    Life,
+    /// When it ends, as GitHub says it of an installation of an App.
+    End,
     Scope,
     Type,
     /// A secret that nothing is known of.
@@ -132,7 +141,8 @@ impl Member {
             "accesstoken" | "token" => Self::Token(TokenKind::Access),
             "refreshtoken" => Self::Token(TokenKind::Refresh),
             "idtoken" => Self::Token(TokenKind::Id),
-            "expiresin" => Self::Expires,
+            "expiresin" => Self::Life,
+            "expiresat" => Self::End,
             "scope" => Self::Scope,
             "tokentype" => Self::Type,
             name if name.ends_with("token") || name.contains("secret") => Self::Unknown,
@@ -148,23 +158,46 @@ impl Member {
 /// What was read of an answer.
 #[derive(Default)]
 struct TokenSearch {
-    places: Vec<(TokenKind, Range<usize>, Zeroizing<String>)>,
-    expires: Option<Duration>,
+    /// Where each token stands; `None` if it could not be replaced there.
+    places: Vec<(TokenKind, Option<Range<usize>>, Zeroizing<String>)>,
+    life: Option<Duration>,
+    end: Option<SystemTime>,
     scope: Option<String>,
     /// Whether there is a token of which nothing is known.
     is_unknown: bool,
 }
 
 impl TokenSearch {
+    /// Reads content of the given type, and says whether it is a form.
+    fn read(kind: &str, content: &[u8]) -> Result<(Self, bool), UnmappedToken> {
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        let kind = kind.to_ascii_lowercase();
+        let mut found = Self::default();
+        let first = content.iter().find(|byte| !byte.is_ascii_whitespace());
+        let is_json = kind.contains("json") || matches!(first, Some(b'{' | b'['));
+        let is_form = !is_json && (kind.contains("form-urlencoded") || names_a_token(content));
+        match first {
+            None => {}
+            Some(_) if is_json => found.json(content)?,
+            Some(_) if is_form => found.form(content.trim_ascii_end())?,
+            Some(_) => {}
+        }
+        Ok((found, is_form && first.is_some()))
+    }
+
     fn put(&mut self, member: Member, text: Zeroizing<String>, place: Option<Range<usize>>) {
         match member {
             _ if text.is_empty() => {}
-            Member::Token(kind) => match place {
-                Some(place) => self.places.push((kind, place, text)),
-                None => self.is_unknown = true,
-            },
+            Member::Token(kind) => self.places.push((kind, place, text)),
             Member::Unknown => self.is_unknown = true,
-            Member::Expires => self.expires = text.parse().ok().map(Duration::from_secs),
+            Member::Life => {
+                let seconds = text.parse().ok();
+                self.life = seconds.and_then(|life| Duration::try_from_secs_f64(life).ok());
+            }
+            Member::End => {
+                let end = moment::read(&text).filter(|(_, form)| *form == Written::Text);
+                self.end = end.map(|(end, _)| end);
+            }
             Member::Scope => self.scope = Some(text.to_string()),
             // What binds a token to a key of the client, which would have to sign the token.
             Member::Type => {
@@ -197,6 +230,7 @@ impl TokenSearch {
                     let place = (inner == &**value).then(|| place.start + 1..place.end - 1);
                     self.put(member, value, place);
                 }
+                (None, Ok(Some(_))) if member.is_secret() => self.is_unknown = true,
                 (None, Ok(Some(value))) => self.put(member, value, None),
                 (_, Ok(None)) => {}
                 (_, Err(_)) => self.is_unknown |= is_unknown(member, raw),
@@ -230,15 +264,8 @@ impl TokenSearch {
         Ok(())
     }
 
-    fn settled(
-        mut self,
-        content: &[u8],
-        is_form: bool,
-    ) -> Result<Option<TokenAnswer>, UnmappedToken> {
-        if self.is_unknown || (self.places.is_empty() && is_form && names_a_token(content)) {
-            return Err(UnmappedToken::Unknown);
-        }
-        self.places.sort_by_key(|(_, place, _)| place.start);
+    /// The tokens; `None` if there is no access token.
+    fn tokens(&self) -> Result<Option<Tokens>, UnmappedToken> {
         let one = |kind: TokenKind| {
             let mut texts = self.places.iter().filter(|(known, ..)| *known == kind);
             let first = texts.next().map(|(.., text)| text.clone());
@@ -248,25 +275,43 @@ impl TokenSearch {
                 false => Err(UnmappedToken::Illegible),
             }
         };
-        let (access, refresh) = (one(TokenKind::Access)?, one(TokenKind::Refresh)?);
-        let id = one(TokenKind::Id)?;
-        let Some(access) = access else {
-            return match refresh.or(id) {
-                Some(_) => Err(UnmappedToken::Unknown),
-                None => Ok(None),
+        let [access, refresh, id] = TokenKind::ALL.map(one);
+        let (refresh, id) = (refresh?, id?);
+        let ends = |life: Duration| SystemTime::now().checked_add(life);
+        Ok(access?.map(|access| Tokens {
+            access,
+            refresh,
+            id,
+            expires: self.life.and_then(ends).or(self.end),
+            scope: self.scope.clone(),
+            owner: None,
+        }))
+    }
+
+    fn settled(
+        mut self,
+        content: &[u8],
+        is_form: bool,
+    ) -> Result<Option<TokenAnswer>, UnmappedToken> {
+        let is_nameless = self.places.is_empty() && is_form && names_a_token(content);
+        let is_fixed = self.places.iter().any(|(_, place, _)| place.is_none());
+        if self.is_unknown || is_nameless || is_fixed {
+            return Err(UnmappedToken::Unknown);
+        }
+        let Some(tokens) = self.tokens()? else {
+            return match self.places.is_empty() {
+                true => Ok(None),
+                false => Err(UnmappedToken::Unknown),
             };
         };
-        let ends = |life: Duration| SystemTime::now().checked_add(life);
+        let places = self.places.drain(..);
+        let mut places: Vec<_> = places
+            .filter_map(|(kind, at, _)| Some((kind, at?)))
+            .collect();
+        places.sort_by_key(|(_, place)| place.start);
         let answer = TokenAnswer {
-            tokens: Tokens {
-                access,
-                refresh,
-                id,
-                expires: self.expires.and_then(ends),
-                scope: self.scope,
-                owner: None,
-            },
-            places: self.places.into_iter().map(|(k, at, _)| (k, at)).collect(),
+            tokens,
+            places,
             is_form,
         };
         // None of them may also stand elsewhere, or be unfit for a request.
@@ -310,13 +355,6 @@ fn holds_secret(value: &Value) -> bool {
         _ => false,
     }
 }
-
-/// What stands escaped in a form.
-const VALUE: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
 
 #[cfg(test)]
 mod tests {

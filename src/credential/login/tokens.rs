@@ -4,13 +4,15 @@ use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::names::CredentialName;
 
 /// Which token of a login.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum TokenKind {
     /// The access token, which is presented to the service.
     Access,
@@ -87,15 +89,15 @@ impl Tokens {
             preferred_username: Option<String>,
             sub: Option<String>,
         }
-        let claims = self.id.as_ref()?.split('.').nth(1)?;
-        let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(claims).ok()?);
-        let Claims {
-            email,
-            preferred_username,
-            sub,
-        } = serde_json::from_slice(&claims).ok()?;
-        email.or(preferred_username).or(sub)
+        let claims: Claims = claims(self.id.as_ref()?)?;
+        claims.email.or(claims.preferred_username).or(claims.sub)
     }
+}
+
+/// The claims of a JSON Web Token (RFC 7519), which is not verified.
+pub(super) fn claims<T: DeserializeOwned>(token: &str) -> Option<T> {
+    let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?);
+    serde_json::from_slice(&claims).ok()
 }
 
 impl std::fmt::Debug for Tokens {

@@ -7,25 +7,25 @@ use serde::Deserialize;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::parse::all_parsed;
+use super::parse::{each, name};
 use super::user_config;
 use crate::credential::login::file::value;
 use crate::credential::login::{
     ClientSecret, FileFault, FileFormat, FileUnreadable, HostToken, Issuer, Login, LoginFile,
     LoginPlace, LoginToken, RequestFormat, TokenEndpoint, TokenGrant, TokenKind, entries,
 };
-use crate::message::{OriginPattern, Place};
+use crate::message::{OriginPattern, PatternMalformed, Place};
 use crate::names::CredentialName;
 use crate::session::Foreign;
 
 /// The login of a program: its file, who renews it, and where its tokens may go.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "RawLogin")]
 pub struct PresetLogin {
     /// The name that configuration uses.
     pub name: CredentialName,
     issuer: Option<Issuer>,
     origins: Vec<OriginPattern>,
-    places: Vec<Place>,
     data: RawLogin,
 }
 
@@ -137,7 +137,7 @@ impl PresetLogin {
             issuer.client = Some(client.to_string());
         }
         if let Some(secret) = member(&self.data.secret_member)? {
-            issuer.client_secret = Some(ClientSecret(secret));
+            issuer.secret = Some(ClientSecret::Known(secret));
         }
         Ok(Some(issuer))
     }
@@ -165,7 +165,7 @@ impl PresetLogin {
 
     fn token(&self, kind: TokenKind, origins: &[OriginPattern]) -> LoginToken {
         let (origins, places) = match kind {
-            TokenKind::Access => (origins.to_vec(), self.places.clone()),
+            TokenKind::Access => (origins.to_vec(), self.data.places.clone()),
             TokenKind::Refresh | TokenKind::Id => Default::default(),
         };
         LoginToken {
@@ -200,7 +200,8 @@ impl PresetLogin {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawLogin {
-    name: String,
+    #[serde(deserialize_with = "name")]
+    name: CredentialName,
     /// The file, below the home.
     file: PathBuf,
     /// The variable that names the file's folder, if it is elsewhere.
@@ -230,7 +231,8 @@ pub(super) struct RawLogin {
     #[serde(default)]
     requests: RequestFormat,
     hosts: Vec<String>,
-    places: Vec<String>,
+    #[serde(deserialize_with = "each")]
+    places: Vec<Place>,
     #[serde(default)]
     claims: Vec<String>,
     /// Whether its hosts take other credentials too: tokens that they gave for it.
@@ -240,17 +242,22 @@ pub(super) struct RawLogin {
     account: Option<String>,
 }
 
-impl RawLogin {
-    pub(super) fn read(self) -> Result<PresetLogin, String> {
-        Ok(PresetLogin {
-            name: CredentialName::new(&self.name).map_err(|error| error.to_string())?,
-            issuer: self.issuer()?,
-            origins: all_parsed(&self.hosts)?,
-            places: all_parsed(&self.places)?,
-            data: self,
+impl TryFrom<RawLogin> for PresetLogin {
+    type Error = String;
+
+    fn try_from(data: RawLogin) -> Result<Self, String> {
+        let origins = data.hosts.iter().map(|host| host.parse());
+        let origins: Result<_, PatternMalformed> = origins.collect();
+        Ok(Self {
+            name: data.name.clone(),
+            issuer: data.issuer()?,
+            origins: origins.map_err(|error| error.to_string())?,
+            data,
         })
     }
+}
 
+impl RawLogin {
     fn members(&self) -> Vec<(TokenKind, String)> {
         // Where a file has several hosts, its own is that of the first origin.
         let own = self
@@ -280,8 +287,7 @@ impl RawLogin {
             endpoint: endpoint(url)?,
             revocation: self.revoke_url.as_ref().map(endpoint).transpose()?,
             client: self.client_id.clone(),
-            client_secret: secret.map(|secret| ClientSecret(secret.into())),
-            secret: None,
+            secret: secret.map(|secret| ClientSecret::Known(secret.into())),
             scopes: Vec::new(),
             grant: TokenGrant::Refresh,
             requests: self.requests,

@@ -20,11 +20,10 @@ use serde::Deserialize;
 use crate::credential::login::TokenEndpoint;
 use crate::message::{Host, OriginPattern, Place, RequestTarget, Route, Taken};
 use crate::names::CredentialName;
+use crate::session::Binding;
 use crate::session::phantom::Shape;
-use crate::session::{Binding, Foreign, Role, When};
 
-use logins::RawLogin;
-use parse::all_parsed;
+use parse::{each, name, shapes};
 
 pub use logins::PresetLogin;
 pub use mapping::RegistryMapping;
@@ -32,48 +31,63 @@ pub use registry::{PackageClients, PackageRegistry};
 pub use user_config::{RegistryDoubt, UserConfig};
 
 /// What the gateway knows about one service.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Preset {
     /// The name that configuration uses.
     pub name: String,
     /// The service's usual name.
     pub title: String,
     /// Origins that its clients need without a credential.
+    #[serde(default, deserialize_with = "each")]
     pub allow: Vec<OriginPattern>,
     /// Sets of home files that the sandbox shows with it: a person's settings for its programs.
+    #[serde(default)]
     pub home: Vec<String>,
     /// Its package registry. A credential without origins of its own is lent there.
     pub registry: Option<PackageRegistry>,
     /// Files of a project that needs it.
+    #[serde(default)]
     pub projects: Vec<String>,
     /// Whether its clients send `%2F` inside a path segment.
+    #[serde(default)]
     pub encoded_slash: bool,
     /// Its credentials.
+    #[serde(default, rename = "credential")]
     pub credentials: Vec<PresetCredential>,
     /// The logins of its programs.
+    #[serde(default, rename = "login")]
     pub logins: Vec<PresetLogin>,
 }
 
 /// One credential of a service.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PresetCredential {
     /// Its default name.
+    #[serde(deserialize_with = "name")]
     pub name: CredentialName,
     /// The variables from which clients read it. Those that the user has set get the phantom.
     pub variables: Vec<String>,
     /// The origins to which it may be lent; empty if the user must name them.
+    #[serde(rename = "hosts", deserialize_with = "each")]
     pub origins: Vec<OriginPattern>,
     /// An example of the user's own host, if the user must name the origins.
     pub your_host: Option<String>,
     /// Where it may be placed, the usual place first.
+    #[serde(deserialize_with = "each")]
     pub places: Vec<Place>,
     /// The shapes in which the service issues it, for declaring one if the secret cannot be read.
+    #[serde(default, deserialize_with = "shapes")]
     pub shapes: Vec<Shape>,
     /// Other places in which the service accepts credentials of any kind.
+    #[serde(default, deserialize_with = "each")]
     pub takes: Vec<Taken>,
     /// Cookies that identify no account.
+    #[serde(default)]
     pub cookies: Vec<String>,
     /// Endpoints that accept many requests in one.
+    #[serde(default, deserialize_with = "each")]
     pub batches: Vec<Route>,
     /// The user name beside it, if it is a Basic password that is always inserted.
     pub basic_user: Option<String>,
@@ -206,116 +220,16 @@ impl PresetCredential {
             });
         }
         Ok(Binding {
-            credential,
-            shape: None,
             origins,
             places: self.places.clone(),
-            methods: Vec::new(),
-            paths: Vec::new(),
-            when: When::Phantom,
-            foreign: Foreign::Refuse,
             takes: self.takes.clone(),
             cookies: self.cookies.clone(),
-            claims: None,
             batches: self.batches.clone(),
             basic_user: self.basic_user.clone(),
             variables: self.variables.clone(),
-            role: Role::Place,
+            ..Binding::of(credential)
         })
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPreset {
-    name: String,
-    title: String,
-    #[serde(default)]
-    allow: Vec<String>,
-    #[serde(default)]
-    home: Vec<String>,
-    registry: Option<RawRegistry>,
-    #[serde(default)]
-    projects: Vec<String>,
-    #[serde(default)]
-    encoded_slash: bool,
-    #[serde(default)]
-    credential: Vec<RawCredential>,
-    #[serde(default)]
-    login: Vec<RawLogin>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawRegistry {
-    clients: PackageClients,
-    public: Vec<String>,
-    #[serde(default)]
-    downloads: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawCredential {
-    name: String,
-    variables: Vec<String>,
-    hosts: Vec<String>,
-    your_host: Option<String>,
-    places: Vec<String>,
-    #[serde(default)]
-    shapes: Vec<String>,
-    #[serde(default)]
-    takes: Vec<String>,
-    #[serde(default)]
-    cookies: Vec<String>,
-    #[serde(default)]
-    batches: Vec<String>,
-    basic_user: Option<String>,
-}
-
-fn read(text: &str) -> Result<Preset, String> {
-    let raw: RawPreset = toml::from_str(text).map_err(|error| error.to_string())?;
-    let credentials = raw.credential.iter().map(|credential| {
-        Ok(PresetCredential {
-            name: CredentialName::new(&credential.name).map_err(|error| error.to_string())?,
-            variables: credential.variables.clone(),
-            origins: all_parsed(&credential.hosts)?,
-            your_host: credential.your_host.clone(),
-            places: all_parsed(&credential.places)?,
-            shapes: credential
-                .shapes
-                .iter()
-                .map(|shape| Shape::parse(shape).map_err(|error| format!("{shape}: {error}")))
-                .collect::<Result<_, _>>()?,
-            takes: all_parsed(&credential.takes)?,
-            cookies: credential.cookies.clone(),
-            batches: all_parsed(&credential.batches)?,
-            basic_user: credential.basic_user.clone(),
-        })
-    });
-    let credentials = credentials.collect::<Result<_, String>>()?;
-    Ok(Preset {
-        name: raw.name,
-        title: raw.title,
-        allow: all_parsed(&raw.allow)?,
-        home: raw.home,
-        registry: match raw.registry {
-            None => None,
-            Some(registry) => Some(PackageRegistry {
-                clients: registry.clients,
-                public: all_parsed(&registry.public)?,
-                downloads: all_parsed(&registry.downloads)?,
-            }),
-        },
-        projects: raw.projects,
-        encoded_slash: raw.encoded_slash,
-        credentials,
-        logins: raw
-            .login
-            .into_iter()
-            .map(RawLogin::read)
-            .collect::<Result<_, _>>()?,
-    })
 }
 
 /// The presets parsed so far, in the order of the table. A run needs one or two of them, if any.
@@ -326,7 +240,8 @@ fn at(index: usize) -> &'static Preset {
     READ[index].get_or_init(|| {
         // The texts are part of the program, and a test parses every one of them.
         let (_, text) = table::SERVICES[index];
-        read(text).expect("the presets are part of the program and each is tested to read")
+        toml::from_str(text)
+            .expect("the presets are part of the program and each is tested to read")
     })
 }
 
@@ -339,7 +254,7 @@ mod tests {
     use crate::credential::login::LoginPlace;
     use crate::credential::login::file::show_all;
     use crate::message::HostPattern;
-    use crate::session::Bindings;
+    use crate::session::{Bindings, When};
 
     #[test]
     fn every_file_is_in_the_table_and_reads() {
@@ -365,7 +280,8 @@ mod tests {
                 .collect::<Vec<_>>()
         );
         for (name, text) in table::SERVICES {
-            let preset = read(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let preset: Preset =
+                toml::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(preset.name, *name);
         }
     }

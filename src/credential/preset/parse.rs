@@ -1,10 +1,37 @@
-//! Texts of presets, parsed; a failure names the text.
+//! Texts of presets, read by their notation; a failure names the text.
 
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// Parses each text.
-pub(super) fn all_parsed<T: FromStr<Err: Display>>(texts: &[String]) -> Result<Vec<T>, String> {
-    let parsed = |text: &String| text.parse().map_err(|error| format!("{text}: {error}"));
-    texts.iter().map(parsed).collect()
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use crate::names::CredentialName;
+use crate::session::phantom::Shape;
+
+/// Reads each text of a list.
+pub(super) fn each<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    data: D,
+) -> Result<Vec<T>, D::Error> {
+    all(data, str::parse)
+}
+
+/// Reads each shape of a list.
+pub(super) fn shapes<'de, D: Deserializer<'de>>(data: D) -> Result<Vec<Shape>, D::Error> {
+    all(data, Shape::parse)
+}
+
+/// Reads a name.
+pub(super) fn name<'de, D: Deserializer<'de>>(data: D) -> Result<CredentialName, D::Error> {
+    CredentialName::new(&String::deserialize(data)?).map_err(D::Error::custom)
+}
+
+fn all<'de, D: Deserializer<'de>, T, E: Display>(
+    data: D,
+    read: impl Fn(&str) -> Result<T, E>,
+) -> Result<Vec<T>, D::Error> {
+    let texts = Vec::<String>::deserialize(data)?;
+    let read =
+        |text: &String| read(text).map_err(|error| D::Error::custom(format!("{text}: {error}")));
+    texts.iter().map(read).collect()
 }

@@ -3,18 +3,22 @@
 use serde::Deserialize;
 
 use super::mapping::{RegistryMapping, RegistryReader};
+use super::parse::each;
 use super::user_config::{RegistryDoubt, UserConfig};
 use super::{javascript, packages, python};
 use crate::message::OriginPattern;
 
 /// A package registry, and the clients that ask it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PackageRegistry {
     /// Whose files name others.
     pub clients: PackageClients,
     /// What its clients ask, unless the user's own files name another.
+    #[serde(deserialize_with = "each")]
     pub public: Vec<OriginPattern>,
     /// Where the public registry's packages come from. No credential goes there.
+    #[serde(default, deserialize_with = "each")]
     pub downloads: Vec<OriginPattern>,
 }
 

@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH};
-use http::{HeaderName, HeaderValue};
+use http::HeaderName;
+use http::header::AUTHORIZATION;
 
 use super::MOST_SKEW;
 use crate::body::{Content, Held};
@@ -184,13 +184,8 @@ impl Proven for RecipeProof {
             .sign(self.verified, head, self.content, &parts, with.now, &nonce)
             .map_err(|fault| SigningFailure::Unsigned(fault.into()))?;
         if let Some(rewritten) = signed.content {
-            let length = rewritten.len();
             let held = content.held_mut().ok_or(SigningFailure::Incomplete)?;
             held.replace(rewritten);
-            if head.fields.contains_key(CONTENT_LENGTH) {
-                head.fields
-                    .insert(CONTENT_LENGTH, HeaderValue::from(length));
-            }
         }
         Ok(signed.signature.as_deref().map_or_else(Vec::new, written))
     }

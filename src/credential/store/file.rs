@@ -31,9 +31,7 @@ impl SecretStore for FileStore {
                 return Err(StoreError::Absent);
             };
             let path = file.path().to_owned();
-            let value = tokio::task::spawn_blocking(move || read(&path))
-                .await
-                .map_err(|_| StoreError::Unreachable("the reading task ended"))??;
+            let value = blocking(move || read(&path)).await?;
             let key = key_of(&value);
             let whole = Material::single(value, Some(LEASE));
             Ok(match key {
@@ -42,6 +40,14 @@ impl SecretStore for FileStore {
             })
         })
     }
+}
+
+/// Runs what may wait for a disk, and is not ended in the middle.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or(Err(StoreError::Unreachable("the reading task ended")))
 }
 
 /// The private key in the key file of a service account, if it is one.

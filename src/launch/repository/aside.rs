@@ -74,7 +74,7 @@ pub fn unforeseen() -> io::Result<String> {
     Ok(hex(&bytes))
 }
 
-/// What an entry takes beside its content.
+/// The space that an entry takes besides its content.
 const OF_ENTRY: u64 = 4096;
 const OFF: &[u8] = b".off-";
 /// How much of a name is kept when it is extended.

@@ -21,7 +21,7 @@ use crate::folder::{Folder, To, kind_of, path_in};
 use crate::list;
 use crate::paths::lexical;
 
-/// What was found of the command's.
+/// The findings about a file of the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A new repository whose settings run nothing: it stays.
@@ -47,7 +47,7 @@ pub enum Found {
 pub struct Checker {
     /// The projects.
     pub projects: Vec<PathBuf>,
-    /// The state's folder for what is moved.
+    /// The state's folder for moved files.
     pub state: PathBuf,
     /// When the command began.
     pub began: Moment,
@@ -55,7 +55,7 @@ pub struct Checker {
     pub known: BTreeMap<PathBuf, PathBuf>,
     /// What git finds them by.
     pub entries: BTreeMap<PathBuf, Entry>,
-    /// What was found.
+    /// The findings.
     pub found: BTreeMap<PathBuf, Found>,
     /// How often something was put away.
     pub acted: usize,
@@ -73,7 +73,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Knows what was there at the start.
+    /// Knows the files at the start.
     pub fn of(projects: Vec<PathBuf>, repositories: &Repositories) -> Self {
         let entries = repositories.entries.iter();
         let directories = repositories.directories.iter();
@@ -98,7 +98,7 @@ impl Checker {
         }
     }
 
-    /// Looks at everything anew: what was read may have changed since, through a mapping. Returns
+    /// Looks at everything again, since a mapping may have changed it after it was read. Returns
     /// what the command could not write.
     pub fn look_anew(&mut self) -> BTreeMap<PathBuf, Guard> {
         self.read.clear();
@@ -245,7 +245,7 @@ impl Checker {
             return;
         };
         let found = match how(&self.state, &project, &mut self.room) {
-            // It went with what was around it.
+            // It went with its folder.
             Err(error) if error.kind() == ErrorKind::NotFound => return,
             done => done.unwrap_or_else(|error| Found::Armed(error.to_string())),
         };
@@ -462,7 +462,7 @@ fn is_plain_key(key: &str) -> bool {
 const UNFINISHED: [&CStr; 3] = [c"rebase-merge", c"rebase-apply", c"sequencer"];
 /// How long indexes are read in all, at the end.
 const FOR_INDEXES: Duration = Duration::from_secs(60);
-/// How many bytes are moved to the state's folder. What is more is renamed where it is.
+/// How many bytes are moved to the state's folder. A larger file is renamed in its folder.
 const MOST_MOVED: u64 = 64 << 20;
 /// How many names of a repository are looked at.
 const MOST_NAMES: usize = 1_000_000;

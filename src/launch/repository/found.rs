@@ -23,7 +23,7 @@ use crate::mount_plan::MountPlan;
 use crate::paths::lexical;
 use crate::program::{links, real};
 
-/// Finds the repositories of a plan's projects, and what is guarded of them.
+/// Finds the repositories of a plan's projects, and their guarded parts.
 ///
 /// # Errors
 /// A [`Step::Git`] failure that names what cannot be guarded.

@@ -184,7 +184,7 @@ impl Drop for Neutral {
     }
 }
 
-/// The files that a split index consists of, beside the index.
+/// The further files of a split index.
 fn shared_indexes(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().as_bytes().starts_with(b"sharedindex."));

@@ -1,4 +1,4 @@
-//! The mounts that keep what git obeys as it is, and the placeholders of what is not there.
+//! The mounts that guard the files that git obeys, and placeholders for absent ones.
 
 use std::fs::{self, File, FileTimes};
 use std::io::{self, ErrorKind, Write};
@@ -14,7 +14,7 @@ use crate::folder::Folder;
 use crate::tree::{Tree, bind, pin_link};
 
 impl Repositories {
-    /// Mounts what is guarded. Projects are the host's own folders here, and can be written.
+    /// Mounts the guarded files. Projects are the host's own folders here, and can be written.
     ///
     /// # Errors
     /// A [`Step::Git`] failure that names what cannot be guarded.
@@ -32,7 +32,7 @@ impl Repositories {
         guards.try_for_each(|(path, guard)| mount(path, *guard))
     }
 
-    /// Mounts what is guarded and has lost its mount: a program of the host replaced it.
+    /// Mounts guarded files again that a program of the host replaced.
     ///
     /// # Errors
     /// As [`Repositories::guard`].

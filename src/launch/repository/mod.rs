@@ -2,7 +2,7 @@
 //! to the command, by mounts; what is new of it is put away while the command runs, and when it
 //! has ended.
 //!
-//! [`Announcement`] begins in the process that the user started; [`Inspection`] goes on in the
+//! [`Announcement`] begins in the process that the user started; [`RepositoryCheck`] goes on in the
 //! gateway process, because that outlives a launcher which is killed. What neither looked through,
 //! the next sandbox does: [`recover`].
 
@@ -43,7 +43,7 @@ use super::{exact, syscall};
 use check::Checker;
 use watch::RepositoryWatch;
 
-/// What the gateway process is told of a sandbox.
+/// The description of a sandbox for the gateway process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Announced {
     /// The file that tells it. It is removed when the projects were swept.
@@ -92,9 +92,9 @@ fn lock_shared(file: &File, patience: Duration) -> io::Result<()> {
     }
 }
 
-/// What is looked at in the projects while the command runs, and at its end.
+/// The check of the projects' repositories, while the command runs and at its end.
 #[derive(Debug)]
-pub struct Inspection {
+pub struct RepositoryCheck {
     announced: Announced,
     locks: Vec<OwnedFd>,
     /// The settings of the repositories at the start.
@@ -102,8 +102,8 @@ pub struct Inspection {
     watch: Option<RepositoryWatch>,
 }
 
-impl Inspection {
-    /// Reads what [`Announcement::tell`] told; `None` if the file is not one of it.
+impl RepositoryCheck {
+    /// Reads the file of [`Announcement::tell`]; `None` if it is another one.
     pub fn adopt(file: impl AsFd) -> Option<Self> {
         let size = usize::try_from(rustix::fs::fstat(&file).ok()?.st_size).ok()?;
         let mut content = vec![0; size];

@@ -1,4 +1,4 @@
-//! What is known of the repositories of the projects when the command starts.
+//! The repositories of the projects when the command starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ pub type Moment = (i64, i64);
 /// The repositories of the projects, and the mounts that guard them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repositories {
-    /// The folder of the state, in which what is moved away is put.
+    /// The folder of the state, for files that are moved away.
     #[serde(with = "exact::one")]
     pub state: PathBuf,
     /// When they were looked for: what changed since then is the command's.

@@ -25,7 +25,7 @@ impl Renewal {
     pub fn of(first: Pid, namespaces: [OwnedFd; 2], guarded: &Repositories) -> Option<Self> {
         let mounts = File::open(format!("/proc/{}/mountinfo", first.as_raw_nonzero())).ok()?;
         let renewal = Self { mounts, namespaces };
-        // What was replaced before.
+        // Mounts that were replaced before.
         renewal.renew(guarded);
         Some(renewal)
     }

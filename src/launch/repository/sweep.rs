@@ -13,7 +13,7 @@ use crate::folder::{Folder, path_in};
 /// What the command left.
 #[derive(Debug, Default)]
 pub struct Left {
-    /// What was found, by its path.
+    /// The findings, by path.
     pub found: BTreeMap<PathBuf, Found>,
     /// Folders that were not searched.
     pub missed: BTreeSet<PathBuf>,
@@ -22,7 +22,7 @@ pub struct Left {
 }
 
 impl Checker {
-    /// Searches the projects: for new repositories, for what is new in known ones, and for files
+    /// Searches the projects: for new repositories, for new files in known ones, and for files
     /// that tools read by themselves. With `guards_tools`, new ones of these are moved away.
     pub fn sweep(mut self, guards_git: bool, guards_tools: bool) -> Left {
         if !guards_git && !guards_tools {
@@ -49,13 +49,13 @@ impl Checker {
                 submodules.extend(self.directory(&directory, &top));
                 self.links(&directory);
             }
-            // Also those that are too deep for the search.
+            // Also folders that are too deep for the search.
             submodules.iter().for_each(|top| drop(self.top(top)));
         }
         for (path, tool) in walk.visitor.found {
             let is_guarded =
                 |path: &Path| guards.get(path).is_some_and(|one| *one != Guard::Pinned);
-            // What the user changed meanwhile stays, and is told.
+            // A change of the user stays, and the summary names it.
             let is_kept = path.ancestors().any(is_guarded);
             let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
             match guards_tools && !is_kept && !is_folder {
@@ -109,5 +109,5 @@ pub fn sweep_home(folder: &Path, state: &Path) -> io::Result<()> {
     armed.unwrap_or(Ok(()))
 }
 
-/// How many files of tools are told.
+/// How many files of tools the summary names.
 const MOST_TOOLS: usize = 10_000;

@@ -1,4 +1,4 @@
-//! What is told of a sandbox is a file of the state until its projects were swept. Its processes
+//! The description of a sandbox is a file of the state until its projects were swept. Its processes
 //! lock it: one without a lock is of processes that were killed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 
 use super::aside::unforeseen;
-use super::{Announced, Inspection, Left, PATIENCE, lock_within};
+use super::{Announced, Left, PATIENCE, RepositoryCheck, lock_within};
 use crate::mount_plan::MountPlan;
 
 /// A file that tells the gateway process of a sandbox. It is empty until [`Self::tell`] fills it.
@@ -95,7 +95,7 @@ pub fn recover(state: &Path, projects: &[PathBuf]) -> io::Result<Vec<Left>> {
         };
         match serde_json::from_slice(&told) {
             Ok(announced) => all.extend(swept(announced, projects)?),
-            // Its command did not run before all was told.
+            // Its command did not run before the description was complete.
             Err(error) if error.is_eof() => fs::remove_file(&path)?,
             Err(_) => return Err(unreadable(&path)),
         }
@@ -132,13 +132,13 @@ fn swept(announced: Announced, projects: &[PathBuf]) -> io::Result<Option<Left>>
         Err(_) if patience.is_zero() => return Ok(None),
         locks => locks?,
     };
-    let inspection = Inspection {
+    let check = RepositoryCheck {
         announced,
         locks,
         settings: Vec::new(),
         watch: None,
     };
-    Ok(Some(inspection.end()))
+    Ok(Some(check.end()))
 }
 
 /// The folder of the state.

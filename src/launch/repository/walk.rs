@@ -61,7 +61,7 @@ impl Entry {
 
 /// A search in progress.
 pub struct Walk<V> {
-    /// What is told of each folder.
+    /// The findings in each folder.
     pub visitor: V,
     /// The repositories.
     pub entries: Vec<Entry>,
@@ -70,7 +70,7 @@ pub struct Walk<V> {
     left: usize,
 }
 
-/// Is told of each name that a tool reads.
+/// Gets each name that a tool reads.
 pub trait SearchVisitor {
     /// Looks at a name that this tool reads; it is not a repository's own.
     fn name(&mut self, folder: &Folder, path: &Path, name: &CStr, tool: &'static str);

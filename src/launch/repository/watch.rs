@@ -25,7 +25,7 @@ pub struct RepositoryWatch {
 impl RepositoryWatch {
     /// Begins to watch repositories' directories, each with the top of its working tree, and
     /// folders in which a new repository would count at once. Calls `end` when the command went on
-    /// putting there what was put away.
+    /// moving files back that were moved away.
     ///
     /// # Errors
     /// The error of creating sockets, a thread or a watch.

@@ -4,7 +4,7 @@ use super::super::binding::{Foreign, MAX_PLACES, When};
 use super::super::signing::Signing;
 use super::*;
 use crate::credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
-use crate::message::{Authority, OriginPattern, Scheme};
+use crate::message::{Authority, EncodedSlash, OriginPattern, Scheme};
 
 fn binding(name: &str, origin: &str, place: &str) -> Binding {
     Binding {
@@ -93,7 +93,7 @@ fn paths_stand_as_they_are_only_where_every_signer_takes_them_so() {
         ),
     ] {
         let bindings = load(signers).unwrap();
-        assert_eq!(bindings.signed_paths(&origin), Some(paths));
+        assert_eq!(bindings.at_origin(&origin).signed_paths(), Some(paths));
     }
 }
 

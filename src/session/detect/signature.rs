@@ -69,11 +69,8 @@ impl Search<'_> {
     /// credential in a place signs nothing: a service that does not read that place sees an
     /// anonymous request.
     pub(super) fn unsigned(&self) -> Result<(), CredentialRefusal> {
-        if !self.bindings.signs {
-            return Ok(());
-        }
         let (origin, managed) = (&self.head.origin, !self.bound.is_empty());
-        for bound in self.bindings.of_host(&origin.authority.host) {
+        for bound in &self.found.here.host_signers {
             if let Some(signing) = bound.binding.signing() {
                 signing
                     .signer

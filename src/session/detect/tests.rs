@@ -392,10 +392,11 @@ fn a_session_that_does_not_hold_a_credential_never_has_it_put_in() {
     let stage = stage_of(vec![always]);
     let none = Phantoms::none();
     let head = head("https://good.example", "/", &[]);
+    let here = Arc::new(stage.bindings.at_origin(&head.origin));
     assert!(
         stage
             .bindings
-            .detect(&head, &none, &stage.registry)
+            .detect(&head, here, &none, &stage.registry)
             .unwrap()
             .lends()
             .is_empty()

@@ -13,6 +13,8 @@ use super::written;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Shape(Body);
 
+crate::names::serde_as_text!(Shape, Shape::to_text, |text| Shape::from_text(text).ok());
+
 #[derive(Clone, PartialEq, Eq)]
 enum Body {
     Slots {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::HeaderName;
+use serde::Deserialize;
 
 use super::encoding::{NameAndValue, uri};
 use super::name::{Name, Resolve};
@@ -72,7 +73,8 @@ impl Selection {
 }
 
 /// How selected fields are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum FieldStyle {
     /// `name:value` and a line feed.
     Lines,
@@ -85,16 +87,6 @@ pub(super) enum FieldStyle {
 }
 
 impl FieldStyle {
-    pub(super) fn named(name: &str) -> Option<FieldStyle> {
-        Some(match name {
-            "lines" => FieldStyle::Lines,
-            "lower-lines" => FieldStyle::LowerLines,
-            "azure-lines" => FieldStyle::AzureLines,
-            "uri-pairs" => FieldStyle::UriPairs,
-            _ => return None,
-        })
-    }
-
     pub(super) fn write(self, head: &RequestHead, names: &[String]) -> Vec<u8> {
         let mut names: Vec<&String> = names.iter().collect();
         if self == FieldStyle::AzureLines {
@@ -203,7 +195,8 @@ impl Parameters {
 }
 
 /// How parameters are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum ParameterStyle {
     /// `name=value`, escaped, in order, joined by `&`.
     Uri,
@@ -219,17 +212,6 @@ pub(super) enum ParameterStyle {
 }
 
 impl ParameterStyle {
-    pub(super) fn named(name: &str) -> Option<ParameterStyle> {
-        Some(match name {
-            "uri" => ParameterStyle::Uri,
-            "uri-bare" => ParameterStyle::UriBare,
-            "uri-lower" => ParameterStyle::UriLower,
-            "azure-lines" => ParameterStyle::AzureLines,
-            "concatenated" => ParameterStyle::Concatenated,
-            _ => return None,
-        })
-    }
-
     pub(super) fn write(self, pairs: Vec<NameAndValue>) -> Vec<u8> {
         match self {
             ParameterStyle::Uri | ParameterStyle::UriBare | ParameterStyle::UriLower => {

@@ -18,13 +18,8 @@ pub(super) fn endless(recipe: &Recipe) -> Option<String> {
         if path.contains(&name) {
             return true;
         }
-        let template = match name {
-            Name::Step(index) => &recipe.steps[index].1,
-            Name::Value(index) => match &recipe.values[index].kind {
-                ValueKind::Made(template) => template,
-                _ => return false,
-            },
-            _ => return false,
+        let Some(template) = recipe.made(name) else {
+            return false;
         };
         path.push(name);
         let endless = template.names().any(|name| visit(recipe, name, path, done));
@@ -147,24 +142,13 @@ fn check_counts(recipe: &Recipe, loader: &mut Loader) {
 /// Whether a template depends on a name, through steps and values; a public key is not a secret.
 fn rests_on(recipe: &Recipe, template: &Template, wanted: &dyn Fn(Name) -> bool) -> bool {
     template.values().any(|(term, filters)| {
-        let own = if matches!(term, Term::Jwk(_)) {
-            None
-        } else {
-            term.name()
-        };
+        let own = term.name().filter(|_| !matches!(term, Term::Jwk(_)));
         let mut names = own
             .into_iter()
             .chain(filters.iter().filter_map(Filter::name));
         names.any(|name| {
-            wanted(name)
-                || match name {
-                    Name::Step(index) => rests_on(recipe, &recipe.steps[index].1, wanted),
-                    Name::Value(index) => match &recipe.values[index].kind {
-                        ValueKind::Made(made) => rests_on(recipe, made, wanted),
-                        _ => false,
-                    },
-                    _ => false,
-                }
+            let made = recipe.made(name);
+            wanted(name) || made.is_some_and(|made| rests_on(recipe, made, wanted))
         })
     })
 }

@@ -132,19 +132,7 @@ impl Recipe {
         }
         let none = Parts::default();
         let values = claim.values.clone();
-        let evaluator = Evaluator::new(
-            self,
-            head,
-            None,
-            Inputs {
-                parts: &none,
-                values: &values,
-                claimed: &values,
-                time: None,
-                signature: None,
-                signing: false,
-            },
-        );
+        let evaluator = Evaluator::new(self, head, None, Inputs::read(&none, &values, None));
         let read = |read: &Option<Template>| match read {
             Some(read) => evaluator
                 .write(read)

@@ -1,6 +1,7 @@
 //! Percent escapes and form data: encodings that several parts of a recipe share.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
+use gateway_message::pairs::ESCAPED;
+use percent_encoding::{AsciiSet, percent_decode, percent_encode};
 
 /// A name and a value, decoded.
 pub(super) type NameAndValue = (Vec<u8>, Vec<u8>);
@@ -35,9 +36,4 @@ pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
     percent_decode(&spaced).collect()
 }
 
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
 const ESCAPED_IN_PATH: &AsciiSet = &ESCAPED.remove(b'/');

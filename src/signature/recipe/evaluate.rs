@@ -37,6 +37,24 @@ pub(super) struct Inputs<'a> {
     pub(super) signing: bool,
 }
 
+impl<'a> Inputs<'a> {
+    /// What is known of a request that a client signed.
+    pub(super) fn read(
+        parts: &'a Parts<'a>,
+        values: &'a [Option<Vec<u8>>],
+        time: Option<Timestamp>,
+    ) -> Inputs<'a> {
+        Inputs {
+            parts,
+            values,
+            claimed: values,
+            time,
+            signature: None,
+            signing: false,
+        }
+    }
+}
+
 /// A request as it is signed: without the signature.
 pub(super) struct Evaluator<'a> {
     recipe: &'a Recipe,
@@ -290,16 +308,14 @@ fn jwk(algorithm: Algorithm, key: &[u8]) -> Option<Vec<u8>> {
             r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#,
             coded(&public)?
         ),
-        Algorithm::EcdsaP256 => format!(
-            r#"{{"crv":"P-256","kty":"EC","x":"{}","y":"{}"}}"#,
-            coded(x)?,
-            coded(y)?
-        ),
-        Algorithm::EcdsaP384 => format!(
-            r#"{{"crv":"P-384","kty":"EC","x":"{}","y":"{}"}}"#,
-            coded(x)?,
-            coded(y)?
-        ),
+        Algorithm::EcdsaP256 | Algorithm::EcdsaP384 => {
+            let curve = match algorithm {
+                Algorithm::EcdsaP256 => "P-256",
+                _ => "P-384",
+            };
+            let (x, y) = (coded(x)?, coded(y)?);
+            format!(r#"{{"crv":"{curve}","kty":"EC","x":"{x}","y":"{y}"}}"#)
+        }
         _ => return None,
     };
     Some(text.into_bytes())

@@ -8,7 +8,7 @@ use percent_encoding::percent_decode;
 use super::components::parameter;
 use super::encoding::{uri, uri_path};
 use super::hash::{Hash, MacHash};
-use super::name::{Name, Resolve};
+use super::name::{Name, Resolve, named_variant};
 
 /// One transformation of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Filter {
                 .parse::<usize>()
                 .map_err(|_| format!("`{name}` takes a number"))
         };
-        if let Some(hash) = Hash::named(name) {
+        if let Some(hash) = named_variant::<Hash>(name) {
             return plain(Filter::Hash(hash));
         }
         if let Some(mac) = MacHash::named(name) {

@@ -2,11 +2,15 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
+use serde::Deserialize;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
+use super::name::named_variant;
+
 /// A hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Hash {
     /// For content alone: it is broken, and no code of authentication is made with it.
     Md5,
@@ -17,17 +21,6 @@ pub(super) enum Hash {
 }
 
 impl Hash {
-    pub(super) fn named(name: &str) -> Option<Hash> {
-        Some(match name {
-            "md5" => Hash::Md5,
-            "sha1" => Hash::Sha1,
-            "sha256" => Hash::Sha256,
-            "sha384" => Hash::Sha384,
-            "sha512" => Hash::Sha512,
-            _ => return None,
-        })
-    }
-
     pub(super) fn of(self, bytes: &[u8]) -> Vec<u8> {
         match self {
             Hash::Md5 => Md5::digest(bytes).to_vec(),
@@ -40,7 +33,8 @@ impl Hash {
 }
 
 /// A hash with which HMAC (RFC 2104) is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum MacHash {
     /// Broken as a hash, sound inside HMAC (RFC 6194 §3.3); services still ask for it.
     Sha1,
@@ -55,13 +49,7 @@ pub enum MacHash {
 impl MacHash {
     /// The hash of `hmac-NAME`.
     pub(super) fn named(name: &str) -> Option<MacHash> {
-        Some(match name {
-            "hmac-sha1" => MacHash::Sha1,
-            "hmac-sha256" => MacHash::Sha256,
-            "hmac-sha384" => MacHash::Sha384,
-            "hmac-sha512" => MacHash::Sha512,
-            _ => return None,
-        })
+        named_variant(name.strip_prefix("hmac-")?)
     }
 
     pub(super) fn of(self, key: &[u8], text: &[u8]) -> Vec<u8> {

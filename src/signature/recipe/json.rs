@@ -2,52 +2,26 @@
 
 use std::ops::Range;
 
+use gateway_message::json::{members, skip_space};
+
 /// The range of a member's value in the outermost object; `Ok(None)` if there is no such member.
 ///
 /// # Errors
 /// The text is not a JSON object, or has the member twice, so two readers could read it
 /// differently.
 pub(super) fn find(text: &[u8], name: &str) -> Result<Option<Range<usize>>, Malformed> {
-    // Text that is certainly JSON can be walked by its brackets and quotes.
     let _: serde_json::Map<String, serde_json::Value> =
         serde_json::from_slice(text).map_err(|_| Malformed)?;
-    let (mut depth, mut at) = (0usize, 0);
-    let (mut key, mut start) = (None::<String>, None::<usize>);
-    let mut found = None;
-    while at < text.len() {
-        let byte = text[at];
-        match byte {
-            b'"' => {
-                let end = string_end(text, at).ok_or(Malformed)?;
-                if depth == 1 && start.is_none() {
-                    key = Some(serde_json::from_slice(&text[at..end]).map_err(|_| Malformed)?);
-                }
-                at = end;
-                continue;
-            }
-            b':' if depth == 1 => start = Some(at + 1),
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' | b',' => {
-                if depth == 1
-                    && let (Some(from), Some(name_here)) = (start.take(), key.take())
-                    && name_here == name
-                {
-                    let value = text[from..at].trim_ascii();
-                    let from =
-                        from + text[from..at].len() - text[from..at].trim_ascii_start().len();
-                    if found.replace(from..from + value.len()).is_some() {
-                        return Err(Malformed);
-                    }
-                }
-                if byte != b',' {
-                    depth = depth.saturating_sub(1);
-                }
-            }
-            _ => {}
-        }
-        at += 1;
+    let text = std::str::from_utf8(text).map_err(|_| Malformed)?;
+    let is_it =
+        |known: &str| serde_json::from_str::<String>(known).is_ok_and(|known| known == name);
+    let members = members(text, skip_space(text, 0));
+    let mut found = members.filter(|(known, _)| is_it(known)).map(|(_, at)| at);
+    let first = found.next();
+    match found.next() {
+        None => Ok(first),
+        Some(_) => Err(Malformed),
     }
-    Ok(found)
 }
 
 /// A text that is not a JSON object, or is ambiguous.
@@ -75,18 +49,6 @@ pub(super) fn replace(text: &[u8], at: &Range<usize>, value: &[u8]) -> Option<Ve
         serde_json::to_vec(std::str::from_utf8(value).ok()?).ok()?
     };
     Some([&text[..at.start], &written, &text[at.end..]].concat())
-}
-
-/// The index after a string's closing quote.
-fn string_end(text: &[u8], start: usize) -> Option<usize> {
-    let mut at = start + 1;
-    loop {
-        match text.get(at)? {
-            b'\\' => at += 2,
-            b'"' => return Some(at + 1),
-            _ => at += 1,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -166,14 +166,22 @@ impl Recipe {
     /// Whether a template, or a step on which it depends, satisfies a condition.
     pub(super) fn reaches(&self, template: &Template, condition: &dyn Fn(&Term) -> bool) -> bool {
         template.values().any(|(term, _)| condition(term))
-            || template.names().any(|name| match name {
-                Name::Step(index) => self.reaches(&self.steps[index].1, condition),
-                Name::Value(index) => match &self.values[index].kind {
-                    ValueKind::Made(template) => self.reaches(template, condition),
-                    _ => false,
-                },
-                _ => false,
+            || template.names().any(|name| {
+                let made = self.made(name);
+                made.is_some_and(|template| self.reaches(template, condition))
             })
+    }
+
+    /// The template that a step or a computed value is made by.
+    pub(super) fn made(&self, name: Name) -> Option<&Template> {
+        match name {
+            Name::Step(index) => Some(&self.steps[index].1),
+            Name::Value(index) => match &self.values[index].kind {
+                ValueKind::Made(template) => Some(template),
+                _ => None,
+            },
+            Name::Part(_) | Name::Signature => None,
+        }
     }
 }
 

@@ -57,12 +57,9 @@ impl Recipe {
         let now = Timestamp::of(now).ok_or(Fault::Time)?;
         let values = self.new_values(claim, head, secrets, now, nonce)?;
         let inputs = Inputs {
-            parts: secrets,
-            values: &values,
             claimed: &claim.values,
-            time: Some(now.earlier(self.back())),
-            signature: None,
             signing: true,
+            ..Inputs::read(secrets, &values, Some(now.earlier(self.back())))
         };
         let mut rewritten = content.clone();
         for slot in self.strip.iter().chain(self.signature_slots()) {
@@ -151,12 +148,8 @@ impl Recipe {
         let head = bare_head(origin)?;
         let nothing = vec![None; self.values.len()];
         let inputs = Inputs {
-            parts,
-            values: &nothing,
-            claimed: &nothing,
-            time: Timestamp::of(now),
-            signature: None,
             signing: true,
+            ..Inputs::read(parts, &nothing, Timestamp::of(now))
         };
         match Evaluator::new(self, &head, None, inputs).write(&self.key) {
             Ok(key) => self

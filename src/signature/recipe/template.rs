@@ -8,7 +8,7 @@ use http::HeaderName;
 
 use super::canonical::{FieldStyle, ParameterStyle, Parameters, Selection};
 use super::filter::Filter;
-use super::name::{Name, Resolve};
+use super::name::{Name, Resolve, named_variant};
 use super::timestamp::TimeFormat;
 
 /// Text and values, alternating.
@@ -231,15 +231,14 @@ fn term(text: &str, resolve: Resolve<'_>) -> Result<Term, String> {
         ),
         ("fields", [selection, style]) => Term::Fields(
             Selection::parse(selection, resolve)?,
-            FieldStyle::named(style)
-                .ok_or_else(|| format!("there is no style of fields `{style}`"))?,
+            named_variant(style).ok_or_else(|| format!("there is no style of fields `{style}`"))?,
         ),
         ("field-names", [selection, separator]) => {
             Term::FieldNames(Selection::parse(selection, resolve)?, (*separator).into())
         }
         ("parameters", [sources, style]) => Term::Parameters(
             Parameters::parse(sources)?,
-            ParameterStyle::named(style)
+            named_variant(style)
                 .ok_or_else(|| format!("there is no style of parameters `{style}`"))?,
         ),
         ("bucket", [prefix]) => Term::Bucket((*prefix).into()),

@@ -105,7 +105,10 @@ impl TimeFormat {
 
     pub(super) fn read(&self, text: &str) -> Option<Timestamp> {
         let mut rest = text;
-        let mut read = DateAndTime::default();
+        let mut read = DateAndTime {
+            parts: [1970, 1, 1, 0, 0, 0, 0],
+            counted: None,
+        };
         for item in &self.0 {
             match *item {
                 FormatItem::Char(char) => rest = rest.strip_prefix(char)?,
@@ -118,45 +121,26 @@ impl TimeFormat {
 
 /// What was read of a time so far.
 struct DateAndTime {
-    year: i64,
-    month: i64,
-    day: i64,
-    hour: i64,
-    minute: i64,
-    second: i64,
-    milli: i64,
+    /// Year, month, day, hour, minute, second and millisecond.
+    parts: [i64; 7],
     /// Milliseconds since 1970, if the format counts them.
     counted: Option<i64>,
-}
-
-impl Default for DateAndTime {
-    fn default() -> Self {
-        DateAndTime {
-            year: 1970,
-            month: 1,
-            day: 1,
-            hour: 0,
-            minute: 0,
-            second: 0,
-            milli: 0,
-            counted: None,
-        }
-    }
 }
 
 impl DateAndTime {
     /// Takes a field from the start of a text.
     fn take(&mut self, field: u8, rest: &mut &str) -> Option<()> {
+        let [year, month, day, hour, minute, second, milli] = &mut self.parts;
         match field {
-            b'Y' => self.year = number(rest, 4)?,
-            b'm' => self.month = number(rest, 2)?,
-            b'd' => self.day = number(rest, 2)?,
-            b'H' => self.hour = number(rest, 2)?,
-            b'M' => self.minute = number(rest, 2)?,
-            b'S' => self.second = number(rest, 2)?,
-            b'L' => self.milli = number(rest, 3)?,
+            b'Y' => *year = number(rest, 4)?,
+            b'm' => *month = number(rest, 2)?,
+            b'd' => *day = number(rest, 2)?,
+            b'H' => *hour = number(rest, 2)?,
+            b'M' => *minute = number(rest, 2)?,
+            b'S' => *second = number(rest, 2)?,
+            b'L' => *milli = number(rest, 3)?,
             b'a' => drop(named(rest, &DAYS)?),
-            b'b' => self.month = named(rest, &MONTHS)? + 1,
+            b'b' => *month = named(rest, &MONTHS)? + 1,
             b's' => self.counted = Some(count(rest)?.checked_mul(1000)?),
             _ => self.counted = Some(count(rest)?),
         }
@@ -167,13 +151,14 @@ impl DateAndTime {
         if let Some(counted) = self.counted {
             return Some(Timestamp(counted));
         }
+        let [year, month, day, hour, minute, second, milli] = self.parts;
         let small = |number: i64| u8::try_from(number).ok();
-        let month = Month::try_from(small(self.month)?).ok()?;
-        let year = i32::try_from(self.year).ok()?;
-        let date = Date::from_calendar_date(year, month, small(self.day)?).ok()?;
-        let at = date.with_hms(small(self.hour)?, small(self.minute)?, small(self.second)?);
+        let month = Month::try_from(small(month)?).ok()?;
+        let year = i32::try_from(year).ok()?;
+        let date = Date::from_calendar_date(year, month, small(day)?).ok()?;
+        let at = date.with_hms(small(hour)?, small(minute)?, small(second)?);
         let seconds = at.ok()?.assume_utc().unix_timestamp();
-        Some(Timestamp(seconds * 1000 + self.milli))
+        Some(Timestamp(seconds * 1000 + milli))
     }
 }
 

@@ -132,14 +132,7 @@ impl Recipe {
         phantoms: &Parts<'_>,
         time: Option<Timestamp>,
     ) -> Result<(), Fault> {
-        let inputs = Inputs {
-            parts: phantoms,
-            values: &claim.values,
-            claimed: &claim.values,
-            time,
-            signature: None,
-            signing: false,
-        };
+        let inputs = Inputs::read(phantoms, &claim.values, time);
         let evaluator = Evaluator::new(self, head, content, inputs);
         let (key, text) = (evaluator.write(&self.key)?, evaluator.write(&self.text)?);
         let signature = claim.signature.as_deref().unwrap_or_default();

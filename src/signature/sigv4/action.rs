@@ -6,7 +6,6 @@
 //! *unknown*: it cannot be permitted by name.
 
 mod fields;
-mod minting;
 mod operation;
 mod query;
 mod rest;

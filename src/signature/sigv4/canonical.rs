@@ -5,7 +5,9 @@
 
 use std::borrow::Cow;
 
+use gateway_message::pairs::ESCAPED;
 use http::{HeaderMap, HeaderName};
+use percent_encoding::{AsciiSet, percent_decode_str, percent_encode, utf8_percent_encode};
 
 use super::Fault;
 
@@ -124,14 +126,7 @@ pub(super) fn query(raw: &str, keep: impl Fn(&str) -> bool, more: &[(&str, &str)
 
 /// Escapes everything except the unreserved characters of RFC 3986.
 pub(super) fn encoded(text: &str) -> Cow<'_, str> {
-    if text.bytes().all(is_unreserved) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for byte in text.bytes() {
-        push(byte, &mut out);
-    }
-    Cow::Owned(out)
+    utf8_percent_encode(text, ESCAPED).into()
 }
 
 fn path(raw: &str, rule: PathRule, out: &mut Vec<u8>) {
@@ -190,31 +185,18 @@ fn recoded(raw: &str, part: UrlPart) -> Cow<'_, str> {
     if is_recoded(raw.as_bytes(), part) {
         return Cow::Borrowed(raw);
     }
-    let bytes = raw.as_bytes();
-    let mut out = String::with_capacity(raw.len() + 16);
-    let mut at = 0;
-    while at < bytes.len() {
-        let mut byte = bytes[at];
-        at += 1;
-        if part != UrlPart::Escaped {
-            match byte {
-                b'%' => {
-                    if let Some(value) = bytes.get(at..at + 2).and_then(escape) {
-                        byte = value;
-                        at += 2;
-                    }
-                }
-                b'+' if part == UrlPart::Query => byte = b' ',
-                _ => {}
-            }
-        }
-        if byte == b'/' && part != UrlPart::Query {
-            out.push('/');
-        } else {
-            push(byte, &mut out);
-        }
-    }
-    Cow::Owned(out)
+    let decoded: Cow<'_, [u8]> = match part {
+        UrlPart::Escaped => raw.as_bytes().into(),
+        UrlPart::Path => percent_decode_str(raw).into(),
+        UrlPart::Query => percent_decode_str(&raw.replace('+', " "))
+            .collect::<Vec<u8>>()
+            .into(),
+    };
+    let escaped = match part {
+        UrlPart::Query => ESCAPED,
+        UrlPart::Path | UrlPart::Escaped => ESCAPED_IN_PATH,
+    };
+    Cow::Owned(percent_encode(&decoded, escaped).to_string())
 }
 
 /// Whether a text is already what a service would write, as from most clients.
@@ -225,9 +207,10 @@ fn is_recoded(mut rest: &[u8], part: UrlPart) -> bool {
             [] => return true,
             [byte, after @ ..] if is_itself(*byte) => rest = after,
             [b'%', digits @ ..] if part != UrlPart::Escaped => match digits.split_at_checked(2) {
+                // In another case, or of what needs no escape, it would be written otherwise.
                 Some((digits, after))
-                    if !digits.iter().any(u8::is_ascii_lowercase)
-                        && escape(digits).is_some_and(|value| !is_itself(value)) =>
+                    if base16ct::upper::decode(digits, &mut [0])
+                        .is_ok_and(|value| !value.iter().copied().all(is_itself)) =>
                 {
                     rest = after;
                 }
@@ -238,29 +221,11 @@ fn is_recoded(mut rest: &[u8], part: UrlPart) -> bool {
     }
 }
 
-fn escape(digits: &[u8]) -> Option<u8> {
-    let digit = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .and_then(|d| u8::try_from(d).ok())
-    };
-    Some(digit(digits[0])? << 4 | digit(digits[1])?)
-}
-
-fn push(byte: u8, out: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    if is_unreserved(byte) {
-        out.push(char::from(byte));
-    } else {
-        out.push('%');
-        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        out.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-}
-
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
+
+const ESCAPED_IN_PATH: &AsciiSet = &ESCAPED.remove(b'/');
 
 /// The values of a field, trimmed, with runs of white space collapsed to one space, joined by
 /// commas.

@@ -128,24 +128,24 @@ impl ClientSignature {
 
     fn in_query(mut query: Presigned<'_>, fields: &HeaderMap) -> Result<ClientSignature, Fault> {
         let parts = query.parts()?;
-        let date = query.date.ok_or(Fault::Missing("X-Amz-Date"))?;
-        let expires = query.expires.ok_or(Fault::Missing("X-Amz-Expires"))?;
+        let date = query.need("X-Amz-Date")?;
+        let expires = query.need("X-Amz-Expires")?;
         let location = Location::Query {
             expires: lifetime(&expires)?,
         };
         let in_field = one(fields, &CONTENT_SHA256, "x-amz-content-sha256")?;
-        let payload = match (in_field, query.payload.as_deref()) {
+        let payload = match (in_field, query.take("X-Amz-Content-Sha256").as_deref()) {
             (Some(a), Some(b)) if a != b => return Err(Fault::Twice("x-amz-content-sha256")),
             (Some(text), _) | (None, Some(text)) => Payload::parse(text)?,
             (None, None) => Payload::Absent,
         };
-        let tokens = [query.token, query.express_token];
+        let tokens = ["X-Amz-Security-Token", "X-Amz-S3session-Token"].map(|name| query.take(name));
         let mut claim = ClientSignature::new(
             location,
             parts,
             &date,
             tokens,
-            query.regions.as_deref(),
+            query.take("X-Amz-Region-Set").as_deref(),
             payload,
             fields,
         )?;

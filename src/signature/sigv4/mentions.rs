@@ -24,7 +24,9 @@ pub(super) use search::{Allowed, Mention};
 pub(super) use text::arn_account;
 use xml::search_xml;
 
+use super::tables::is_listed;
 use gateway_message::RequestTarget;
+use gateway_message::pairs::form_text;
 
 /// The format of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,9 +124,9 @@ fn search_typed(
         "application/x-www-form-urlencoded" if forms => {
             for pair in content.split('&') {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                let name = decoded(name);
+                let name = form_text(name);
                 search.inner(&name);
-                search.value(&name, &decoded(value));
+                search.value(&name, &form_text(value));
             }
             Ok(())
         }
@@ -140,21 +142,7 @@ fn search_typed(
 fn is_plain(name: &str) -> bool {
     name.starts_with("x-amz-")
         && !name.starts_with("x-amz-meta-")
-        && !matches!(
-            name,
-            "x-amz-copy-source"
-                | "x-amz-rename-source"
-                | "x-amz-content-sha256"
-                | "x-amz-security-token"
-                | "x-amz-s3session-token"
-                | "x-amz-credential"
-                | "x-amz-signature"
-        )
-}
-
-fn decoded(text: &str) -> String {
-    let spaced = text.replace('+', " ");
-    percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+        && !is_listed("keys-and-signatures", name)
 }
 
 #[cfg(test)]

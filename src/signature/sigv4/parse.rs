@@ -18,25 +18,13 @@ pub(super) struct Parts<'a> {
 }
 
 /// The parameters of a presigned request that belong to the signature and not to the request.
-#[derive(Default)]
-pub(super) struct Presigned<'a> {
-    pub(super) algorithm: Option<Cow<'a, str>>,
-    pub(super) credential: Option<Cow<'a, str>>,
-    pub(super) date: Option<Cow<'a, str>>,
-    pub(super) expires: Option<Cow<'a, str>>,
-    pub(super) signed: Option<Cow<'a, str>>,
-    pub(super) signature: Option<Cow<'a, str>>,
-    pub(super) token: Option<Cow<'a, str>>,
-    pub(super) express_token: Option<Cow<'a, str>>,
-    pub(super) regions: Option<Cow<'a, str>>,
-    pub(super) payload: Option<Cow<'a, str>>,
-}
+pub(super) struct Presigned<'a>(Vec<(&'static str, Cow<'a, str>)>);
 
 impl<'a> Presigned<'a> {
     /// Collects them from a raw query. Refuses a name in another case than AWS writes it, because
     /// servers differ there.
     pub(super) fn read(query: &'a str) -> Result<Self, Fault> {
-        let mut found = Presigned::default();
+        let mut found = Presigned(Vec::new());
         for pair in query.split('&').filter(|pair| is_candidate(pair)) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decoded(name, "X-Amz-Signature")?;
@@ -49,64 +37,40 @@ impl<'a> Presigned<'a> {
             if *known != name {
                 return Err(Fault::Malformed(known));
             }
-            let slot = found.slot(known);
-            if slot.is_some() {
+            if found.0.iter().any(|(other, _)| other == known) {
                 return Err(Fault::Twice(known));
             }
-            *slot = Some(decoded(value, known)?);
+            found.0.push((known, decoded(value, known)?));
         }
         Ok(found)
     }
 
     /// Whether any part of a signature is present; the payload's hash alone does not count.
     pub(super) fn is_any(&self) -> bool {
-        self.algorithm.is_some()
-            || self.credential.is_some()
-            || self.date.is_some()
-            || self.expires.is_some()
-            || self.signed.is_some()
-            || self.signature.is_some()
-            || self.token.is_some()
-            || self.express_token.is_some()
-            || self.regions.is_some()
+        self.0
+            .iter()
+            .any(|(name, _)| *name != "X-Amz-Content-Sha256")
     }
 
     /// The four texts that every signature has.
     pub(super) fn parts(&mut self) -> Result<Parts<'a>, Fault> {
-        let algorithm = self
-            .algorithm
-            .take()
-            .ok_or(Fault::Missing("X-Amz-Algorithm"))?;
         Ok(Parts {
-            algorithm: Algorithm::named(&algorithm)?,
-            credential: self
-                .credential
-                .take()
-                .ok_or(Fault::Missing("X-Amz-Credential"))?,
-            signed: self
-                .signed
-                .take()
-                .ok_or(Fault::Missing("X-Amz-SignedHeaders"))?,
-            signature: self
-                .signature
-                .take()
-                .ok_or(Fault::Missing("X-Amz-Signature"))?,
+            algorithm: Algorithm::named(&self.need("X-Amz-Algorithm")?)?,
+            credential: self.need("X-Amz-Credential")?,
+            signed: self.need("X-Amz-SignedHeaders")?,
+            signature: self.need("X-Amz-Signature")?,
         })
     }
 
-    fn slot(&mut self, name: &str) -> &mut Option<Cow<'a, str>> {
-        match name {
-            "X-Amz-Algorithm" => &mut self.algorithm,
-            "X-Amz-Credential" => &mut self.credential,
-            "X-Amz-Date" => &mut self.date,
-            "X-Amz-Expires" => &mut self.expires,
-            "X-Amz-SignedHeaders" => &mut self.signed,
-            "X-Amz-Signature" => &mut self.signature,
-            "X-Amz-Security-Token" => &mut self.token,
-            "X-Amz-S3session-Token" => &mut self.express_token,
-            "X-Amz-Region-Set" => &mut self.regions,
-            _ => &mut self.payload,
-        }
+    /// Takes a parameter out, if it is there.
+    pub(super) fn take(&mut self, name: &str) -> Option<Cow<'a, str>> {
+        let at = self.0.iter().position(|(known, _)| *known == name)?;
+        Some(self.0.swap_remove(at).1)
+    }
+
+    /// Takes out a parameter that must be there.
+    pub(super) fn need(&mut self, name: &'static str) -> Result<Cow<'a, str>, Fault> {
+        self.take(name).ok_or(Fault::Missing(name))
     }
 }
 

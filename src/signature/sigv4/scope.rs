@@ -21,7 +21,7 @@ use pins::{matches, mistakes};
 use super::action::{Action, Reading, S3Call, is_known_field, is_known_parameter};
 use super::endpoint::Endpoint;
 use super::mentions::{self, Allowed, Data, Format};
-use super::tables::Tables;
+use super::tables::{Tables, is_listed};
 use gateway_message::RequestHead;
 
 /// What a client's signature is for.
@@ -139,13 +139,10 @@ impl Scope {
         if let Some(account) = action.accounts().iter().find(strange) {
             return Err(OutOfScope::account(account, Where::Target));
         }
-        let mut said = head.fields.get_all("x-amz-account-id").iter();
-        let strange = |value: &&HeaderValue| !self.accounts.takes(value.to_str().unwrap_or("?"));
-        if let Some(value) = said.find(strange) {
-            return Err(OutOfScope::account(
-                value.to_str().unwrap_or("?"),
-                Where::Field,
-            ));
+        let said = head.fields.get_all("x-amz-account-id").iter();
+        let mut said = said.map(|value| value.to_str().unwrap_or("?"));
+        if let Some(account) = said.find(|account| !self.accounts.takes(account)) {
+            return Err(OutOfScope::account(account, Where::Field));
         }
         self.permits_head(endpoint, head, action)
     }
@@ -343,7 +340,7 @@ impl Scope {
         if action.returns_credentials() {
             return Err(OutOfScope::ReturnsCredentials(name));
         }
-        if !self.accounts.is_empty() && OPENING.contains(&&*name) {
+        if !self.accounts.is_empty() && is_listed("opening", &name) {
             return Err(OutOfScope::Everybody(Where::Target));
         }
         let pinned = |name: &String| self.actions.iter().any(|pin| matches(pin, name));
@@ -368,13 +365,6 @@ fn format(endpoint: &Endpoint, action: &Action) -> Format {
     }
 }
 
-/// Actions that open something on their own, by removing what kept the public out.
-const OPENING: [&str; 4] = [
-    "ec2:DisableImageBlockPublicAccess",
-    "ec2:DisableSnapshotBlockPublicAccess",
-    "s3:DeletePublicAccessBlock",
-    "s3control:DeletePublicAccessBlock",
-];
 /// What keeps the public out of buckets, if each is true.
 const PUBLIC_ACCESS: [&str; 4] = [
     "BlockPublicAcls",

@@ -1,7 +1,7 @@
-//! AWS's published partitions, endpoints and operations, as data.
+//! AWS's published partitions, endpoints and operations, and lists made by hand, as data.
 //!
-//! `policies/aws/generate.py` derives both files from botocore's service models; a test reads every
-//! line of them.
+//! `policies/aws/generate.py` derives endpoints and operations from botocore's service models. A
+//! test reads every line of each file.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
@@ -63,8 +63,7 @@ pub(super) struct Route {
 
 impl Api {
     /// One section of the table of actions: its head, and the operations below it.
-    fn read(section: &'static str) -> Option<Api> {
-        let (head, block) = section.split_once('\n').unwrap_or((section, ""));
+    fn read((head, block): Section) -> Option<Api> {
         let words: Vec<&'static str> = head.split(' ').collect();
         let (id, signing, protocols, target) = match words[..] {
             [id, signing, protocols, target] => (id, signing, protocols, target),
@@ -192,7 +191,7 @@ impl Tables {
         for line in endpoints.lines() {
             tables.add_endpoint(line);
         }
-        let apis = actions.split("\n@").skip(1).filter_map(Api::read);
+        let apis = sections(actions).filter_map(Api::read);
         tables.apis = apis.map(|api| (api.id, api)).collect();
         tables
     }
@@ -224,6 +223,37 @@ impl Tables {
         }
     }
 }
+
+/// What follows a word in a list; `None` if the list does not have it.
+pub(super) fn listed(list: &str, word: &str) -> Option<&'static str> {
+    LISTS.get(&(list, word)).copied()
+}
+
+/// Whether a list has the word.
+pub(super) fn is_listed(list: &str, word: &str) -> bool {
+    listed(list, word).is_some()
+}
+
+/// A head after `@`, and the lines below it.
+type Section = (&'static str, &'static str);
+
+fn sections(text: &'static str) -> impl Iterator<Item = Section> {
+    let sections = text.split("\n@").skip(1);
+    sections.map(|section| section.split_once('\n').unwrap_or((section, "")))
+}
+
+/// What follows each word, by list and word.
+static LISTS: LazyLock<HashMap<Section, &'static str>> = LazyLock::new(|| {
+    let lists = sections(include_str!("../../../policies/aws/lists.txt"));
+    let words = lists.flat_map(|(list, lines)| {
+        let lines = lines
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let pairs = lines.map(|line| line.split_once(' ').unwrap_or((line, "")));
+        pairs.map(move |(word, rest)| ((list, word), rest))
+    });
+    words.collect()
+});
 
 static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     Tables::read(
@@ -285,6 +315,29 @@ mod tests {
             );
         }
         assert!(operations > 18_000);
+    }
+
+    #[test]
+    fn every_listed_operation_is_one_of_the_tables() {
+        let text = include_str!("../../../policies/aws/lists.txt");
+        let words = text
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with(['#', '@']));
+        assert_eq!(LISTS.len(), words.count());
+        for ((list, word), rest) in LISTS.iter() {
+            let operations: Vec<_> = match *list {
+                "minting" | "phantoms" => rest.split(' ').map(|one| (*word, one)).collect(),
+                "data" | "opening" => vec![word.split_once(':').unwrap()],
+                "listings" | "own-buckets" => vec![("s3", *word)],
+                _ => Vec::new(),
+            };
+            for (api, operation) in operations {
+                let known = Tables::get()
+                    .api(api)
+                    .and_then(|api| api.operation(operation));
+                assert!(known.is_some(), "{list}: {api}:{operation}");
+            }
+        }
     }
 
     #[test]

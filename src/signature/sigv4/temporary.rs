@@ -6,11 +6,11 @@
 //! parsed strictly: a response in which a member appears twice, is missing, or is escaped is not
 //! accepted, and so not forwarded.
 
-use std::fmt;
 use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use gateway_message::json;
+use serde::de::IgnoredAny;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -38,16 +38,17 @@ impl<'c> TemporaryCredentials<'c> {
     ) -> Result<TemporaryCredentials<'c>, UnreadableCredentials> {
         let kind = kind.split(';').next().unwrap_or(kind).trim_end();
         let mut found = Found::default();
+        let text = std::str::from_utf8(content).map_err(|_| UnreadableCredentials);
         match kind {
             "text/xml" | "application/xml" => {
-                found.xml(std::str::from_utf8(content).map_err(|_| UnreadableCredentials)?)?
+                found.xml(text?)?;
             }
             "application/json" | "application/x-amz-json-1.0" | "application/x-amz-json-1.1" => {
-                let mut json = serde_json::Deserializer::from_slice(content);
-                Members(&mut found, None)
-                    .deserialize(&mut json)
-                    .and_then(|()| json.end())
-                    .map_err(|_| UnreadableCredentials)?;
+                let checked = serde_json::from_slice::<IgnoredAny>(content);
+                checked.map_err(|_| UnreadableCredentials)?;
+                let text = text?;
+                let at = json::skip_space(text, 0)..text.trim_end().len();
+                found.json(text, "", at, 0)?;
             }
             _ => return Err(UnreadableCredentials),
         }
@@ -136,6 +137,40 @@ impl<'c> Found<'c> {
         self.expires = time;
     }
 
+    /// The value of a name, and those inside it. A text with escapes does not appear literally, so
+    /// it could not be replaced.
+    fn json(
+        &mut self,
+        text: &'c str,
+        name: &str,
+        at: Range<usize>,
+        depth: usize,
+    ) -> Result<(), UnreadableCredentials> {
+        let raw = &text[at.clone()];
+        match raw.as_bytes().first() {
+            Some(b'{' | b'[') if depth == DEEPEST => return Err(UnreadableCredentials),
+            Some(b'{' | b'[') => {
+                for (own, at) in json::members(text, at.start) {
+                    let own = match own {
+                        "" => name.to_owned(),
+                        own => serde_json::from_str(own).map_err(|_| UnreadableCredentials)?,
+                    };
+                    self.json(text, &own, at, depth + 1)?;
+                }
+            }
+            Some(b'"') if raw.contains('\\') => {
+                let names = ["accesskeyid", "secretaccesskey", "sessiontoken"];
+                self.twice |= names.iter().any(|known| name.eq_ignore_ascii_case(known));
+            }
+            Some(b'"') => self.put(name, raw.trim_matches('"')),
+            _ => raw
+                .parse()
+                .into_iter()
+                .for_each(|number| self.number(name, number)),
+        }
+        Ok(())
+    }
+
     /// Elements that contain only text; XML that could hide another is refused.
     fn xml(&mut self, text: &'c str) -> Result<(), UnreadableCredentials> {
         if ["<!", "&#"].iter().any(|mark| text.contains(mark)) {
@@ -158,81 +193,11 @@ impl<'c> Found<'c> {
     }
 }
 
-/// Visits JSON, with the name of the current value.
-struct Members<'s, 'c>(&'s mut Found<'c>, Option<String>);
-
-impl<'c> DeserializeSeed<'c> for Members<'_, 'c> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'c>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'c> Visitor<'c> for Members<'_, 'c> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<(), E> {
-        self.visit_f64(number as f64)
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<(), E> {
-        if let Some(name) = &self.1 {
-            self.0.number(name, number);
-        }
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'c str) -> Result<(), E> {
-        if let Some(name) = &self.1 {
-            self.0.put(name, text);
-        }
-        Ok(())
-    }
-
-    /// A text with escapes: it does not appear literally, so it could not be replaced.
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        let names = ["accesskeyid", "secretaccesskey", "sessiontoken"];
-        let named = |name: &String| names.iter().any(|known| name.eq_ignore_ascii_case(known));
-        self.0.twice |= self.1.as_ref().is_some_and(named);
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'c>>(self, mut items: A) -> Result<(), A::Error> {
-        while items
-            .next_element_seed(Members(self.0, self.1.clone()))?
-            .is_some()
-        {}
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'c>>(self, mut members: A) -> Result<(), A::Error> {
-        while let Some(name) = members.next_key::<String>()? {
-            members.next_value_seed(Members(self.0, Some(name)))?;
-        }
-        Ok(())
-    }
-}
-
 /// No access key id is shorter ("IAM identifiers"), and a shorter text could appear elsewhere by
 /// chance.
 const SHORTEST: usize = 16;
+/// No answer nests them more deeply.
+const DEEPEST: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,6 @@
 //! What is done with logins besides lending them: those of sessions are taken, kept and forgotten.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use zeroize::Zeroizing;
 
@@ -10,6 +9,7 @@ use super::fault::of_state;
 use super::held::{HeldUntil, SessionGrant};
 use super::lock::LoginLock;
 use super::place::{OwnTokens, TokenPlace};
+use super::renewing::LONGEST_WAIT;
 use super::rows::{RowLogin, SealedRows};
 use super::serving::LoginStore;
 use crate::credential::login::{Login, LoginPlace, Tokens};
@@ -30,6 +30,15 @@ pub struct Forgotten {
     pub was_kept: bool,
     /// Whether the issuer said that it ended the grant.
     pub is_revoked: bool,
+}
+
+/// What is kept of a login cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the login `{}` cannot be read: {cause}", name.login)]
+pub struct UnreadRow {
+    /// The row.
+    pub name: RowName,
+    cause: StoreError,
 }
 
 impl Stores {
@@ -145,17 +154,23 @@ impl Logins {
         of_sessions.values().filter_map(row).collect()
     }
 
-    /// The logins in the state: those that are kept, and those of sessions.
+    /// The logins in the state of which `is_wanted` holds, by their names: those that are kept, and
+    /// those of sessions. One that cannot be read keeps nobody from the others.
     ///
     /// # Errors
-    /// [`StoreError`] if they cannot be read.
-    pub async fn rows(&self) -> Result<Vec<RowLogin>, StoreError> {
+    /// [`StoreError`] if there is no key for them, or their folder cannot be read.
+    pub async fn rows(
+        &self,
+        is_wanted: impl Fn(&RowName) -> bool,
+    ) -> Result<Vec<Result<RowLogin, UnreadRow>>, StoreError> {
         let Some(rows) = &self.store.held.rows else {
             return Ok(Vec::new());
         };
         let mut found = Vec::new();
-        for name in rows.names().await? {
-            found.extend(rows.read(&name).await?);
+        for name in rows.names().await?.into_iter().filter(is_wanted) {
+            rows.key().await?;
+            let read = rows.read(&name).await.transpose();
+            found.extend(read.map(|read| read.map_err(|cause| UnreadRow { name, cause })));
         }
         Ok(found)
     }
@@ -289,5 +304,3 @@ async fn locked(rows: &SealedRows, login: &CredentialName) -> Result<LoginLock, 
     let lock = LoginLock::take(&rows.rows, login, None, LONGEST_WAIT).await?;
     lock.ok_or(StoreError::TimedOut(LONGEST_WAIT))
 }
-
-const LONGEST_WAIT: Duration = Duration::from_secs(30);

@@ -4,17 +4,9 @@ use std::path::Path;
 
 use super::super::StoreError;
 use crate::credential::login::{Login, LoginPlace};
-use crate::files::{Replaceable, Unfit};
+use crate::files::Unfit;
 use crate::names::CredentialName;
 use crate::state::StateError;
-
-/// Runs what may wait for a disk, and is not ended in the middle.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or(Err(StoreError::Unreachable("the reading task ended")))
-}
 
 /// The error for rows that cannot be read or written.
 pub(super) fn of_state(why: &StateError) -> StoreError {
@@ -34,12 +26,7 @@ pub(super) fn of_file(path: &Path, why: &str, remedy: &str) -> StoreError {
     StoreError::LoginUnusable(text.into())
 }
 
-/// The error for a program's file that others could have written.
-pub(super) fn replaceable(path: &Path, why: &Replaceable) -> StoreError {
-    of_file(path, &why.to_string(), &why.remedy())
-}
-
-/// The error for a program's file of another owner or mode.
+/// The error for a program's file of another owner, or that others could have written.
 pub(super) fn unfit(path: &Path, why: &Unfit) -> StoreError {
     of_file(path, &why.to_string(), &why.remedy(path))
 }

@@ -8,9 +8,7 @@ use zeroize::Zeroizing;
 
 use super::super::http::{HttpAnswer, HttpClient};
 use super::super::{CachedSecret, SecretRef, SecretSource, StoreError};
-use crate::credential::login::{
-    Issuer, IssuerSecrets, TokenEndpoint, TokenGrant, Tokens, installation_tokens,
-};
+use crate::credential::login::{Issuer, IssuerSecrets, RequestMembers, TokenEndpoint, Tokens};
 use crate::message::Origin;
 
 /// Why there are no new tokens.
@@ -55,9 +53,7 @@ impl IssuerClients {
 
     /// Asks for tokens with a key or a client's secret alone.
     pub(super) async fn make(&self, issuer: &Issuer) -> Result<Tokens, NotRenewed> {
-        let client = self
-            .secret(issuer.secret.as_ref().map(|kept| &kept.from))
-            .await?;
+        let client = self.secret(issuer.kept_secret()).await?;
         let key = self.secret(issuer.grant.key()).await?;
         let secrets = IssuerSecrets {
             client: client.as_ref().map(|read| &*read.secret),
@@ -66,10 +62,7 @@ impl IssuerClients {
         let request = issuer.request(secrets, SystemTime::now());
         let request = request.ok_or(NotRenewed::Failed(UNMADE))?;
         let answer = self.send(&issuer.endpoint, request).await?;
-        let tokens = match issuer.grant {
-            TokenGrant::GithubApp(_) => installation_tokens(&answer.content),
-            _ => Tokens::of_answer(&answer.content, None),
-        };
+        let tokens = Tokens::of_answer(&answer.content, None);
         tokens.ok_or(NotRenewed::Failed(StoreError::Illegible))
     }
 
@@ -94,14 +87,9 @@ impl IssuerClients {
         &self,
         issuer: &Issuer,
         at: &TokenEndpoint,
-        mut members: Vec<(&str, Zeroizing<String>)>,
+        members: RequestMembers<'_>,
     ) -> Result<TokenCall, NotRenewed> {
-        let secret = self
-            .secret(issuer.secret.as_ref().map(|kept| &kept.from))
-            .await?;
-        // One that is part of a program, which everyone has.
-        let known = issuer.client_secret.as_ref();
-        members.extend(known.map(|secret| ("client_secret", secret.0.clone())));
+        let secret = self.secret(issuer.kept_secret()).await?;
         let request = issuer.asked(at, members, secret.as_ref().map(|read| &*read.secret));
         request.ok_or(NotRenewed::Failed(UNMADE))
     }
@@ -187,6 +175,11 @@ mod tests {
             ),
             (r#"{"access_token":"A","access_token":"B"}"#, None),
             ("access_token=A&access_token=B", None),
+            (
+                r#"{"token":"A\/B","expires_at":"1970-01-01T01:00:00Z"}"#,
+                Some(("A/B", "OLD", true)),
+            ),
+            (r#"{"token":"a","token":"b"}"#, None),
             (r#"{"access_token":""}"#, None),
             (r#"{"access_token":"A"#, None),
             ("<html>", None),

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::super::StoreError;
-use super::fault::{blocking, of_state};
+use super::super::file::blocking;
+use super::fault::of_state;
 use crate::names::CredentialName;
 use crate::state::LoginRows;
 

@@ -13,7 +13,7 @@ mod serving;
 #[cfg(test)]
 mod tests;
 
-pub use commands::{Forgotten, Logins};
+pub use commands::{Forgotten, Logins, UnreadRow};
 pub use rows::{KeySource, RowLogin};
 pub use serving::LoginSettings;
 

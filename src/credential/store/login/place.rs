@@ -1,8 +1,8 @@
 //! Where the tokens of a login are kept: reading them, and replacing them if nobody else did.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use super::super::StoreError;
+use super::super::file::blocking;
 use super::super::material::{Lease, Material};
-use super::fault::{blocking, of_file, replaceable, unfit};
+use super::fault::{of_file, unfit};
 use super::rows::SealedRows;
 use crate::credential::login::{Login, LoginFile, TokenKind, Tokens, file};
 use crate::files::{self, Unfit};
@@ -234,41 +235,29 @@ type FileRead = (Zeroizing<Vec<u8>>, Metadata);
 
 /// Reads a file that this user or root alone may have written; `None` if there is none.
 fn read(path: &Path) -> Result<Option<FileRead>, StoreError> {
-    let failed = |error| unfit(path, &Unfit::Unreadable(error));
-    // Non-blocking, so that a FIFO cannot block the reader.
-    let mut options = OpenOptions::new();
-    let file = match options.read(true).custom_flags(libc::O_NONBLOCK).open(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+    let failed = |why: Unfit| unfit(path, &why);
+    let (file, about) = match files::open(path) {
+        Err(Unfit::Unreadable(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
         opened => opened.map_err(failed)?,
     };
-    let about = file.metadata().map_err(failed)?;
-    check(path, &about)?;
+    if about.mode() & 0o022 != 0 {
+        let remedy = format!("run `chmod go-w {}`", path.display());
+        return Err(of_file(path, "other users may write it", &remedy));
+    }
+    files::check_written(path).map_err(|why| failed(why.into()))?;
     // Room for all of it: a growing vector would leave copies behind.
     let room = usize::try_from(about.len()).unwrap_or(usize::MAX).min(MOST) + 1;
     let mut text = Zeroizing::new(Vec::with_capacity(room));
     let limit = u64::try_from(room).unwrap_or(u64::MAX);
     File::take(file, limit)
         .read_to_end(&mut text)
-        .map_err(failed)?;
+        .map_err(|error| failed(error.into()))?;
     if text.len() > MOST {
         return Err(of_file(path, "it is larger than 1 MiB", "correct the path"));
     }
     Ok(Some((text, about)))
-}
-
-fn check(path: &Path, about: &Metadata) -> Result<(), StoreError> {
-    if !about.is_file() {
-        return Err(unfit(path, &Unfit::Irregular));
-    }
-    if !files::trusted(about.uid()) {
-        return Err(unfit(path, &Unfit::Owner(about.uid())));
-    }
-    if about.mode() & 0o022 != 0 {
-        let remedy = format!("run `chmod go-w {}`", path.display());
-        return Err(of_file(path, "other users may write it", &remedy));
-    }
-    let checked = files::check_folders(path).and_then(|()| files::check_written(path));
-    checked.map_err(|why| replaceable(path, &why))
 }
 
 /// Replaces a program's file, if it is still as it was read.

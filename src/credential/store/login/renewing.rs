@@ -212,7 +212,8 @@ pub(super) fn note(digest: &str) -> String {
     format!("{digest} {}", now.unwrap_or_default())
 }
 
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How long a login's lock is waited for.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// How often a place may change under a renewal.
 const MOST_READS: usize = 4;
 const NO_STATE: &str = "a login is renewed only where gateways can lock it: let `HOME` or \

@@ -8,7 +8,8 @@ use std::time::SystemTime;
 use tokio::sync::OnceCell;
 
 use super::super::StoreError;
-use super::fault::{blocking, of_state};
+use super::super::file::blocking;
+use super::fault::of_state;
 use super::row;
 use crate::credential::login::{Login, Tokens};
 use crate::names::CredentialName;

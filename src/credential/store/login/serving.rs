@@ -1,6 +1,7 @@
 //! The store of logins: gives the tokens of a session's login, renewed in time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::material::Material;
 use super::super::{
@@ -42,6 +43,11 @@ impl LoginStore {
         source: impl Fn(&SecretRef) -> SecretSource,
     ) -> Self {
         let rows = settings.rows;
+        if let Some((rows, _)) = &rows
+            && let Err(cause) = rows.forget_unkept(LONGEST_UNKEPT)
+        {
+            tracing::warn!(%cause, "what sessions logged in to long ago was not forgotten");
+        }
         let logins = settings.logins.iter();
         let issuers = logins.filter_map(|login| login.issuer.as_ref());
         let secrets = issuers.flat_map(Issuer::references).map(source);
@@ -154,6 +160,9 @@ impl SecretStore for LoginStore {
         })
     }
 }
+
+/// How long a person may keep what a session logged in to, from its last renewal on.
+const LONGEST_UNKEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Whether its tokens are made of a key or a secret, and need no place.
 fn is_made(login: &Login) -> bool {

@@ -65,9 +65,10 @@ impl VaultStore {
         source: impl Fn(&SecretRef) -> SecretSource,
     ) -> Self {
         let servers = settings.servers.clone();
+        let secret = settings.references().next().map(source);
         Self {
             api: Api::new(client, servers, settings.namespace.clone()),
-            tokens: VaultTokens::new(login(&settings.login, source)),
+            tokens: VaultTokens::new(settings.login.clone(), secret),
             ttl: settings.ttl,
             max_stale: settings.max_stale,
             known: Mutex::default(),
@@ -290,31 +291,6 @@ fn within<'a, T>(
         let done = timeout(DEADLINE, work).await;
         done.unwrap_or(Err(StoreError::TimedOut(DEADLINE)))
     })
-}
-
-fn login(settings: &VaultLogin, source: impl Fn(&SecretRef) -> SecretSource) -> token::TokenFrom {
-    let (mount, method) = match settings {
-        VaultLogin::Token(token) => return token::TokenFrom::Given(source(token)),
-        VaultLogin::Method { mount, method } => (mount.clone(), method.clone()),
-    };
-    match method {
-        LoginMethod::AppRole { role_id, secret_id } => token::TokenFrom::AppRole {
-            mount,
-            role_id,
-            secret_id: secret_id.as_ref().map(source),
-        },
-        LoginMethod::Jwt { role, jwt } => token::TokenFrom::Jwt {
-            mount,
-            role,
-            jwt: source(&jwt),
-        },
-        LoginMethod::Kubernetes { role, token_file } => token::TokenFrom::Kubernetes {
-            mount,
-            role,
-            token_file,
-        },
-        LoginMethod::Certificate { role, .. } => token::TokenFrom::Certificate { mount, role },
-    }
 }
 
 fn engine_of(path: &VaultPath, mount: &Mount) -> Result<Engine, StoreError> {

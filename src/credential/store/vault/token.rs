@@ -1,6 +1,7 @@
 //! The gateway's own token: obtained by login, renewed early, replaced if it cannot be renewed.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,38 +11,18 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
+use super::super::file::{blocking, read_shared};
 use super::super::{SecretSource, StoreError};
 use super::api::{Api, VaultRequest};
 use super::reply::{Auth, OwnToken, VaultReply};
+use super::settings::{LoginMethod, VaultLogin};
 
 /// The token, and how the gateway gets it.
 pub(super) struct VaultTokens {
-    login: TokenFrom,
+    login: VaultLogin,
+    /// Where the token or the login's secret is kept, if it has one.
+    source: Option<SecretSource>,
     state: Mutex<State>,
-}
-
-/// How the gateway gets its token, with the sources of the login's secrets.
-pub(super) enum TokenFrom {
-    Given(SecretSource),
-    AppRole {
-        mount: String,
-        role_id: String,
-        secret_id: Option<SecretSource>,
-    },
-    Jwt {
-        mount: String,
-        role: String,
-        jwt: SecretSource,
-    },
-    Kubernetes {
-        mount: String,
-        role: String,
-        token_file: PathBuf,
-    },
-    Certificate {
-        mount: String,
-        role: Option<String>,
-    },
 }
 
 #[derive(Default)]
@@ -65,31 +46,19 @@ pub(super) struct Token {
 }
 
 #[derive(Serialize)]
-struct AppRole<'l> {
-    role_id: &'l str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    secret_id: Option<&'l str>,
-}
-
-#[derive(Serialize)]
-struct Jwt<'l> {
-    role: &'l str,
-    jwt: &'l str,
-}
-
-#[derive(Serialize)]
-struct Certificate<'l> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'l str>,
-}
-
-#[derive(Serialize)]
 pub(super) struct Nothing {}
 
 impl VaultTokens {
-    pub(super) fn new(login: TokenFrom) -> Self {
-        let state = Mutex::default();
-        Self { login, state }
+    pub(super) fn new(login: VaultLogin, source: Option<SecretSource>) -> Self {
+        Self {
+            login,
+            source,
+            state: Mutex::default(),
+        }
+    }
+
+    fn is_given(&self) -> bool {
+        matches!(self.login, VaultLogin::Token(_))
     }
 
     /// Returns the token. Only one login runs at a time.
@@ -98,9 +67,9 @@ impl VaultTokens {
         let now = Instant::now();
         let held = state.held.clone();
         if let Some(held) = held.filter(|held| held.expires.is_none_or(|end| now < end)) {
-            match &self.login {
+            match &self.source {
                 // It may have been replaced in its store.
-                TokenFrom::Given(source) if !is_current(source, &held).await => {}
+                Some(source) if self.is_given() && !is_current(source, &held).await => {}
                 _ => return Ok(held),
             }
         }
@@ -126,7 +95,7 @@ impl VaultTokens {
         match self.renew(api, &held).await {
             Ok(renewed) => state.hold(renewed),
             // It reached its maximum lifetime, or the renewal was refused.
-            Err(_) if !matches!(self.login, TokenFrom::Given(_)) => {
+            Err(_) if !self.is_given() => {
                 if let Err(cause) = self.log_in(api, &mut state).await {
                     tracing::warn!(%cause, "the gateway could not log in to the vault anew");
                 }
@@ -138,13 +107,11 @@ impl VaultTokens {
     /// Revokes a token obtained by login, and with it everything issued under it.
     pub(super) async fn close(&self, api: &Api) -> Result<(), StoreError> {
         let held = self.state.lock().await.held.take();
-        match (held, &self.login) {
-            (None, _) | (_, TokenFrom::Given(_)) => Ok(()),
-            (Some(held), _) => {
-                let question = VaultRequest::post("auth/token/revoke-self", &Nothing {});
-                api.tell(&question.with_token(&held.text)).await
-            }
-        }
+        let Some(held) = held.filter(|_| !self.is_given()) else {
+            return Ok(());
+        };
+        let question = VaultRequest::post("auth/token/revoke-self", &Nothing {});
+        api.tell(&question.with_token(&held.text)).await
     }
 
     async fn log_in(&self, api: &Api, state: &mut State) -> Result<Arc<Token>, StoreError> {
@@ -153,7 +120,7 @@ impl VaultTokens {
             return Err(cause.clone());
         }
         state.logins += 1;
-        match self.login.ask(api, state.logins).await {
+        match self.ask(api, state.logins).await {
             Ok(token) => {
                 state.failed = None;
                 state.hold(token);
@@ -175,12 +142,10 @@ impl VaultTokens {
         let asked = Instant::now();
         let question = VaultRequest::post("auth/token/renew-self", &Nothing {});
         let question = question.with_token(&held.text);
-        let reply: VaultReply<IgnoredAny> = api.ask(&question).await?;
-        let auth = reply.auth.ok_or(StoreError::Illegible)?;
+        let auth = auth(api, &question).await?;
         let granted = Duration::from_secs(auth.lease_duration);
-        let is_given = matches!(self.login, TokenFrom::Given(_));
         // Near the maximum lifetime, less and less is granted; a new login gives more.
-        if granted < held.granted / 2 && !is_given {
+        if granted < held.granted / 2 && !self.is_given() {
             return Err(StoreError::NotRenewable);
         }
         Ok(Token {
@@ -190,6 +155,39 @@ impl VaultTokens {
             granted: held.granted,
             renewable: auth.renewable,
         })
+    }
+
+    async fn ask(&self, api: &Api, number: u64) -> Result<Token, StoreError> {
+        let secret = match &self.source {
+            Some(source) => Some(text(source).await?),
+            None => None,
+        };
+        let asked = Instant::now();
+        let VaultLogin::Method { mount, method } = &self.login else {
+            return adopt(api, secret.ok_or(StoreError::Absent)?, number).await;
+        };
+        let secret = match method {
+            LoginMethod::Kubernetes { token_file, .. } => {
+                Some(service_account_token(token_file).await?)
+            }
+            _ => secret,
+        };
+        let secret = secret.as_ref().map(|text| text.as_str());
+        let members = match method {
+            LoginMethod::AppRole { role_id, .. } => {
+                [("role_id", Some(&**role_id)), ("secret_id", secret)]
+            }
+            LoginMethod::Jwt { role, .. } | LoginMethod::Kubernetes { role, .. } => {
+                [("role", Some(&**role)), ("jwt", secret)]
+            }
+            LoginMethod::Certificate { role, .. } => [("name", role.as_deref()), ("", None)],
+        };
+        let members = members
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, text?)));
+        let members: BTreeMap<&str, &str> = members.collect();
+        let question = VaultRequest::post(format!("auth/{mount}/login"), &members);
+        Ok(Token::of(auth(api, &question).await?, asked, number))
     }
 }
 
@@ -201,52 +199,6 @@ impl State {
             now + end.saturating_duration_since(now) * 2 / 3
         });
         self.held = Some(Arc::new(token));
-    }
-}
-
-impl TokenFrom {
-    async fn ask(&self, api: &Api, number: u64) -> Result<Token, StoreError> {
-        let asked = Instant::now();
-        let auth = match self {
-            Self::Given(source) => return adopt(api, source, number).await,
-            Self::AppRole {
-                mount,
-                role_id,
-                secret_id,
-            } => {
-                let secret_id = match secret_id {
-                    Some(source) => Some(text(source).await?),
-                    None => None,
-                };
-                let secret_id = secret_id.as_ref().map(|text| text.as_str());
-                let content = AppRole { role_id, secret_id };
-                let question = VaultRequest::post(login(mount), &content);
-                auth(api, &question).await?
-            }
-            Self::Jwt { mount, role, jwt } => {
-                let jwt = text(jwt).await?;
-                let question = VaultRequest::post(login(mount), &Jwt { role, jwt: &jwt });
-                auth(api, &question).await?
-            }
-            Self::Kubernetes {
-                mount,
-                role,
-                token_file,
-            } => {
-                let jwt = service_account_token(token_file).await?;
-                let question = VaultRequest::post(login(mount), &Jwt { role, jwt: &jwt });
-                auth(api, &question).await?
-            }
-            Self::Certificate { mount, role } => {
-                let name = role.as_deref();
-                auth(
-                    api,
-                    &VaultRequest::post(login(mount), &Certificate { name }),
-                )
-                .await?
-            }
-        };
-        Ok(Token::of(auth, asked, number))
     }
 }
 
@@ -263,18 +215,13 @@ impl Token {
     }
 }
 
-fn login(mount: &str) -> String {
-    format!("auth/{mount}/login")
-}
-
 async fn auth(api: &Api, question: &VaultRequest<'_>) -> Result<Auth, StoreError> {
     let reply: VaultReply<IgnoredAny> = api.ask(question).await?;
     reply.auth.ok_or(StoreError::Illegible)
 }
 
 /// Takes a configured token, and asks the server for its lifetime.
-async fn adopt(api: &Api, source: &SecretSource, login: u64) -> Result<Token, StoreError> {
-    let token = text(source).await?;
+async fn adopt(api: &Api, token: Zeroizing<String>, login: u64) -> Result<Token, StoreError> {
     let asked = Instant::now();
     let question = VaultRequest::get("auth/token/lookup-self").with_token(&token);
     let reply: VaultReply<OwnToken> = api.ask(&question).await?;
@@ -304,9 +251,7 @@ async fn text(source: &SecretSource) -> Result<Zeroizing<String>, StoreError> {
 /// how Kubernetes sets it up; only root and this user may write it.
 async fn service_account_token(path: &Path) -> Result<Zeroizing<String>, StoreError> {
     let path = path.to_owned();
-    tokio::task::spawn_blocking(move || super::super::file::read_shared(&path))
-        .await
-        .map_err(|_| StoreError::Unreachable("the reading task ended"))?
+    blocking(move || read_shared(&path)).await
 }
 
 /// When a grant ends; one without a duration never does.

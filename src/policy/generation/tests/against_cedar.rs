@@ -1,6 +1,9 @@
 //! Compares judging with few rules and facts against Cedar with all rules and facts.
 
 use super::*;
+use crate::policy::applicable::KnownRules;
+use crate::session::Session;
+use crate::session::phantom::Phantoms;
 
 fn scopes() -> impl Strategy<Value = String> {
     let who = prop_oneof![
@@ -259,12 +262,27 @@ proptest! {
         let text = numbered(&texts);
         let policies = policies(&text);
         let generation = policies.current();
+        let known = KnownRules::default();
         for (request, credential) in requests.iter().chain(&requests) {
             let facts = request.facts();
             let name = credential.map(|name| CredentialName::new(name).unwrap());
             let loan = name.as_ref().map(|credential| Loan { credential, place: "basic:user" });
             let verdict = generation.judge(&facts, loan);
             prop_assert_eq!((verdict.outcome, sorted(&verdict)), whole(&text, &facts, loan), "{}\n{:?}", text, request);
+            let session = Session::new(
+                request.session.clone(),
+                request.groups.clone(),
+                Phantoms::none(),
+                None,
+            );
+            // Twice, so that each set is looked up and then known.
+            for method in METHODS.into_iter().chain(METHODS) {
+                let rules = known.of(&generation, &session, &request.host);
+                let facts = Facts { method, ..facts };
+                let by_route = generation.judge(&Facts { rules: Some(&rules), ..facts }, loan);
+                let verdict = generation.judge(&facts, loan);
+                prop_assert_eq!((by_route.outcome, sorted(&by_route)), (verdict.outcome, sorted(&verdict)));
+            }
             if generation.ask(&facts).allowed() {
                 prop_assert!(generation.may_resolve(&request.session, &request.groups, &request.host));
             }

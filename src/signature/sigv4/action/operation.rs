@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::minting;
+use http::{HeaderMap, HeaderValue};
+
+use super::super::tables::{is_listed, listed};
 use super::s3_call::S3Call;
 use gateway_names::ReasonCode;
 
@@ -54,6 +56,26 @@ pub(super) fn only<T>(mut values: impl Iterator<Item = T>) -> Result<Option<T>, 
     }
 }
 
+/// Whether an API has operations whose response contains a credential (threat J03).
+pub(super) fn is_minting(api: &str) -> bool {
+    is_listed("minting", api)
+}
+
+/// Whether a list of operations by API has this one.
+fn has(list: &str, api: &str, operation: &str) -> bool {
+    listed(list, api).is_some_and(|known| known.split(' ').any(|known| known == operation))
+}
+
+/// The single value of a field, which must be visible ASCII.
+pub(super) fn one<'a>(
+    fields: &'a HeaderMap,
+    name: &str,
+    unreadable: ActionFault,
+) -> Result<Option<&'a str>, ActionFault> {
+    let text = |value: &'a HeaderValue| value.to_str().map_err(|_| unreadable);
+    only(fields.get_all(name).iter())?.map(text).transpose()
+}
+
 impl Action {
     /// `api:Operation`, or `api:?` if the operation is in no table.
     pub fn name(&self) -> impl fmt::Display + use<> {
@@ -81,7 +103,7 @@ impl Action {
     /// such operations counts as one.
     pub(crate) fn returns_credentials(&self) -> bool {
         match self.operation {
-            Some(operation) => minting::returns_credentials(self.api, operation),
+            Some(operation) => has("minting", self.api, operation),
             None => self.beside_minting,
         }
     }
@@ -90,13 +112,13 @@ impl Action {
     /// read, so that the client can be given phantoms.
     pub fn mints(&self) -> bool {
         self.operation
-            .is_some_and(|operation| minting::is_virtualised(self.api, operation))
+            .is_some_and(|operation| has("phantoms", self.api, operation))
     }
 
     /// Whether this is the name of an action that returns credentials.
     pub(crate) fn is_credential_name(name: &str) -> bool {
         name.split_once(':')
-            .is_some_and(|(api, operation)| minting::returns_credentials(api, operation))
+            .is_some_and(|(api, operation)| has("minting", api, operation))
     }
 
     /// The accounts that the path names as such.
@@ -134,7 +156,7 @@ impl Action {
             api: apis.first().copied().unwrap_or("unknown"),
             operation: None,
             // Nothing is known of a service in no table, so it might return credentials.
-            beside_minting: apis.is_empty() || apis.iter().any(|api| minting::is_minting(api)),
+            beside_minting: apis.is_empty() || apis.iter().any(|api| is_minting(api)),
             implied: Vec::new(),
             s3: None,
             accounts: Vec::new(),

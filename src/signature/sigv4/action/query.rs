@@ -1,14 +1,11 @@
 //! Operations of the query protocol, which a query or a form names.
 
-use std::borrow::Cow;
-
 use http::Method;
-use percent_encoding::percent_decode_str;
 
-use super::super::tables::{Api, Tables};
-use super::minting;
-use super::operation::{Action, ActionFault};
+use super::super::tables::{Api, Tables, listed};
+use super::operation::{Action, ActionFault, is_minting};
 use gateway_message::RequestHead;
+use gateway_message::pairs::form_text;
 
 /// An action, or the form that must be buffered to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +38,7 @@ pub struct PendingForm {
 impl PendingForm {
     /// Whether some API that it could be for has operations that return credentials.
     pub(crate) fn may_return_credentials(&self) -> bool {
-        self.apis.iter().any(|api| minting::is_minting(api))
+        self.apis.iter().any(|api| is_minting(api))
     }
 
     /// What is known before the form is parsed.
@@ -60,8 +57,9 @@ impl PendingForm {
         }
         let form = std::str::from_utf8(content).map_err(|_| ActionFault::Form)?;
         let pairs = form.split('&').filter(|pair| !pair.is_empty());
-        let in_form =
-            Said::by(pairs.map(|pair| decoded(pair.split_once('=').unwrap_or((pair, "")))))?;
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let pairs = pairs.map(|(name, value)| (form_text(name), form_text(value).into_owned()));
+        let in_form = Said::by(pairs)?;
         Ok(by_query(&self.apis, &self.in_query.with(in_form)?))
     }
 }
@@ -138,9 +136,10 @@ pub(super) fn query(
 fn by_query(ids: &[&'static str], said: &Said) -> Action {
     let tables = Tables::get();
     let speaks = |api: &&'static Api| api.speaks("query") || api.speaks("ec2");
+    // Some answer at one host, and each has an operation of the same name.
     let is_meant = |api: &&'static Api| {
-        let mut versions = VERSIONS.iter().filter(|(id, _)| *id == api.id);
-        versions.all(|(_, version)| said.version.as_deref() == Some(version))
+        let version = listed("versions", api.id);
+        version.is_none_or(|version| said.version.as_deref() == Some(version))
     };
     let apis = ids.iter().filter_map(|id| tables.api(id)).filter(speaks);
     apis.filter(is_meant)
@@ -153,19 +152,3 @@ fn by_query(ids: &[&'static str], said: &Said) -> Action {
         .next()
         .unwrap_or_else(|| Action::unknown(ids))
 }
-
-fn decoded((name, value): (&str, &str)) -> (String, String) {
-    let decode = |text: &str| {
-        let spaced: Cow<'_, str> = if text.contains('+') {
-            text.replace('+', " ").into()
-        } else {
-            text.into()
-        };
-        percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
-    };
-    (decode(name), decode(value))
-}
-
-/// APIs that answer at one host and have different operations of one name: the version decides
-/// which is meant.
-const VERSIONS: [(&str, &str); 2] = [("elb", "2012-06-01"), ("elbv2", "2015-12-01")];

@@ -3,10 +3,10 @@
 //! Sources: "AWS Query protocol", "AWS JSON 1.0 protocol" and "Smithy RPC v2 CBOR protocol" of the
 //! Smithy documentation.
 
-use http::{HeaderMap, HeaderValue, Method, header};
+use http::{HeaderMap, Method, header};
 
 use super::super::tables::Api;
-use super::operation::{Action, ActionFault, only};
+use super::operation::{Action, ActionFault, one};
 use super::query::{Reading, Said, query};
 use gateway_message::RequestHead;
 
@@ -32,7 +32,7 @@ pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Reading,
     if in_query(TARGET) || in_query(PROTOCOL) {
         return Err(ActionFault::Ambiguous);
     }
-    let target = one(&head.fields, TARGET)?;
+    let target = one(&head.fields, TARGET, ActionFault::Ambiguous)?;
     let cbor = cbor_path(head)?;
     let said = Said::by(
         head.target
@@ -92,7 +92,7 @@ fn find(api: Option<&&'static Api>, operation: &str, ids: &[&'static str]) -> Ac
 /// `/service/SHAPE/operation/NAME`, and `Smithy-Protocol: rpc-v2-cbor` beside it; neither without
 /// the other.
 fn cbor_path(head: &RequestHead) -> Result<Option<(&str, &str)>, ActionFault> {
-    let protocol = one(&head.fields, PROTOCOL)?;
+    let protocol = one(&head.fields, PROTOCOL, ActionFault::Ambiguous)?;
     let mut segments = head.target.segments();
     let mut next = || segments.next();
     let path = match (next(), next(), next(), next(), next()) {
@@ -108,15 +108,14 @@ fn cbor_path(head: &RequestHead) -> Result<Option<(&str, &str)>, ActionFault> {
     }
 }
 
-/// The single value of a field.
-fn one<'a>(fields: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ActionFault> {
-    let text = |value: &'a HeaderValue| value.to_str().map_err(|_| ActionFault::Ambiguous);
-    only(fields.get_all(name).iter())?.map(text).transpose()
-}
-
 /// The media type, which must be in lower case already; another case has two readings.
 fn content_type(fields: &HeaderMap) -> Result<Option<&str>, ActionFault> {
-    let Some(value) = one(fields, header::CONTENT_TYPE.as_str())? else {
+    let kind = one(
+        fields,
+        header::CONTENT_TYPE.as_str(),
+        ActionFault::Ambiguous,
+    )?;
+    let Some(value) = kind else {
         return Ok(None);
     };
     let kind = value

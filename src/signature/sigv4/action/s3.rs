@@ -8,13 +8,13 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use http::{HeaderMap, HeaderValue, Method};
+use http::Method;
 use percent_encoding::percent_decode_str;
 
 use super::super::endpoint::{Endpoint, Style, is_bucket};
-use super::super::tables::{Api, Operation, Tables};
+use super::super::tables::{Api, Operation, Tables, is_listed};
 use super::fields;
-use super::operation::{Action, ActionFault, only};
+use super::operation::{Action, ActionFault, one, only};
 use super::s3_call::{CopySource, Level, S3Call};
 use gateway_message::RequestHead;
 
@@ -22,11 +22,11 @@ use gateway_message::RequestHead;
 pub(super) fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Action, ActionFault> {
     let path = head.target.path();
     let (bucket, raw_key) = place(endpoint, path)?;
-    let names = Names::read(head)?;
+    let names = Names::read(head);
     let mut call = S3Call {
         key: raw_key.map(decoded).transpose()?,
         key_has_plus: raw_key.is_some_and(|key| key.contains('+')),
-        source: source(head)?,
+        source: source(head, &names)?,
         prefix: names.one("prefix")?,
         owner: owner(head, &names, OWNER)?,
         source_owner: owner(head, &names, SOURCE_OWNER)?,
@@ -107,8 +107,8 @@ fn place<'a>(
 struct Names<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Names<'a> {
-    fn read(head: &'a RequestHead) -> Result<Names<'a>, ActionFault> {
-        Ok(Names(head.target.query_pairs().collect()))
+    fn read(head: &'a RequestHead) -> Names<'a> {
+        Names(head.target.query_pairs().collect())
     }
 
     fn has(&self, name: &str) -> bool {
@@ -174,29 +174,18 @@ fn operation(
         // The model has it without `uploadId`, and without that it means nothing.
         (Level::Object, "POST", []) => return Ok(None),
         (Level::Object, "DELETE", ["uploadId"]) => "AbortMultipartUpload",
-        (Level::Bucket, "GET", []) => "ListObjects",
         (Level::Bucket, "GET", ["list-type"])
             if names.one("list-type")?.as_deref() == Some("2") =>
         {
             "ListObjectsV2"
         }
         (_, _, ["list-type"]) => return Ok(None),
-        (Level::Bucket, "GET", ["analytics"]) if !names.has("id") => {
-            "ListBucketAnalyticsConfigurations"
-        }
-        (Level::Bucket, "GET", ["intelligent-tiering"]) if !names.has("id") => {
-            "ListBucketIntelligentTieringConfigurations"
-        }
-        (Level::Bucket, "GET", ["inventory"]) if !names.has("id") => {
-            "ListBucketInventoryConfigurations"
-        }
-        (Level::Bucket, "GET", ["metrics"]) if !names.has("id") => {
-            "ListBucketMetricsConfigurations"
-        }
         (Level::Service, "GET", []) => "ListBuckets",
         (Level::Object, "POST", ["select", "select-type"]) => "SelectObjectContent",
-        (_, _, []) => return Ok(by_table(level, method, None).filter(|_| !strange)),
-        (_, _, [one]) => return Ok(by_table(level, method, Some(one)).filter(|_| !strange)),
+        (_, _, [] | [_]) => {
+            let found = by_table(level, method, selectors.first().copied(), !names.has("id"));
+            return Ok(found.filter(|_| !strange));
+        }
         // Two sub-resources: only the server knows which of them counts.
         _ => return Err(ActionFault::Ambiguous),
     };
@@ -205,8 +194,13 @@ fn operation(
 }
 
 /// Of two names for one request (`GetBucketLifecycle` and `…Configuration`), the newer and longer
-/// one.
-fn by_table(level: Level, method: &Method, selector: Option<&str>) -> Option<&'static Operation> {
+/// one. Without an id, configurations are listed.
+fn by_table(
+    level: Level,
+    method: &Method,
+    selector: Option<&str>,
+    lists: bool,
+) -> Option<&'static Operation> {
     let fits = |operation: &&Operation| {
         let Some(route) = &operation.route else {
             return false;
@@ -214,7 +208,7 @@ fn by_table(level: Level, method: &Method, selector: Option<&str>) -> Option<&'s
         route.method == method.as_str()
             && route.path == level.route()
             && route.query.first().map(|(name, _)| *name) == selector
-            && !(operation.name.starts_with("List") && operation.name.ends_with("Configurations"))
+            && (lists || !operation.name.ends_with("Configurations"))
     };
     let found = table()?.operations().iter().filter(fits);
     found.max_by_key(|operation| operation.name.len())
@@ -225,10 +219,9 @@ fn table() -> Option<&'static Api> {
 }
 
 /// The source of a copy: a field, or the parameter that S3 accepts instead in presigned requests.
-fn source(head: &RequestHead) -> Result<Option<CopySource>, ActionFault> {
-    let names = Names::read(head)?;
-    let copied = said(head, &names, SOURCE)?;
-    let renamed = said(head, &names, RENAME)?;
+fn source(head: &RequestHead, names: &Names<'_>) -> Result<Option<CopySource>, ActionFault> {
+    let copied = said(head, names, SOURCE)?;
+    let renamed = said(head, names, RENAME)?;
     match (copied, renamed) {
         (Some(_), Some(_)) => Err(ActionFault::Ambiguous),
         (None, None) => Ok(None),
@@ -262,7 +255,8 @@ fn copy_source(text: &str) -> Result<CopySource, ActionFault> {
 
 /// A field's value, or that of the parameter with that name; both, or one twice, is refused.
 fn said(head: &RequestHead, names: &Names<'_>, name: &str) -> Result<Option<String>, ActionFault> {
-    let in_field = one(&head.fields, name)?;
+    // Every SDK escapes the keys of copies.
+    let in_field = one(&head.fields, name, ActionFault::Key)?;
     match (in_field, names.one(name)?) {
         (Some(_), Some(_)) => Err(ActionFault::Ambiguous),
         (Some(text), None) => Ok(Some(text.to_owned())),
@@ -276,12 +270,6 @@ fn owner(head: &RequestHead, names: &Names<'_>, name: &str) -> Result<Option<Str
     let said = said(head, names, name)?;
     let is_taken = head.fields.contains_key(name) || names.has("X-Amz-Signature");
     Ok(said.filter(|_| is_taken))
-}
-
-fn one<'a>(fields: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ActionFault> {
-    // `HeaderValue::to_str` accepts only visible ASCII; every SDK escapes the keys of copies.
-    let text = |value: &'a HeaderValue| value.to_str().map_err(|_| ActionFault::Key);
-    only(fields.get_all(name).iter())?.map(text).transpose()
 }
 
 fn decoded(text: &str) -> Result<String, ActionFault> {
@@ -304,7 +292,7 @@ static SELECTORS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
 /// A name that chooses nothing: parameters of operations, and `x-`, which S3 leaves to clients and
 /// presigned requests.
 fn is_parameter(name: &str) -> bool {
-    PARAMETERS.contains(&name)
+    is_listed("parameters", name)
         || name.starts_with("response-")
         || name
             .as_bytes()
@@ -316,25 +304,3 @@ const OWNER: &str = "x-amz-expected-bucket-owner";
 const SOURCE_OWNER: &str = "x-amz-source-expected-bucket-owner";
 const SOURCE: &str = "x-amz-copy-source";
 const RENAME: &str = "x-amz-rename-source";
-/// The query parameters of botocore's model that choose no operation.
-const PARAMETERS: [&str; 19] = [
-    "bucket-region",
-    "continuation-token",
-    "delimiter",
-    "encoding-type",
-    "fetch-owner",
-    "id",
-    "key-marker",
-    "marker",
-    "max-buckets",
-    "max-directory-buckets",
-    "max-keys",
-    "max-parts",
-    "max-uploads",
-    "part-number-marker",
-    "prefix",
-    "start-after",
-    "upload-id-marker",
-    "version-id-marker",
-    "versionId",
-];

@@ -5,6 +5,7 @@ use http::{HeaderName, HeaderValue};
 use super::super::action::{Action, CopySource, S3Call};
 use super::super::endpoint::{Endpoint, is_account};
 use super::super::mentions::arn_account;
+use super::super::tables::is_listed;
 use super::outside::{OutOfScope, Where};
 
 /// The accounts of a credential; none allow all.
@@ -62,7 +63,9 @@ impl AccountPins {
             None if self.owner.is_some() => Ok(()),
             None => Err(OutOfScope::BucketOwner),
         };
-        let own_only = OWN_ONLY.contains(&action.operation().unwrap_or_default());
+        let own_only = action
+            .operation()
+            .is_some_and(|name| is_listed("own-buckets", name));
         match (endpoint.is_own(), call.takes_owner) {
             // Other stores cannot be relied upon to check the field.
             (true, _) => return Err(OutOfScope::BucketOwner),
@@ -98,7 +101,9 @@ impl AccountPins {
         };
         // By default even if the operation is in no table: S3 ignores a field that it does not
         // know.
-        let is_anyones = !OWN_ONLY.contains(&action.operation().unwrap_or_default());
+        let is_anyones = !action
+            .operation()
+            .is_some_and(|name| is_listed("own-buckets", name));
         let takes = call.takes_owner || by_default.is_some() && is_anyones;
         let mut fields = Vec::new();
         if takes && call.owner.is_none() {
@@ -130,6 +135,3 @@ fn check_own(endpoint: &Endpoint, call: &S3Call, own: &str) -> Result<(), OutOfS
         None => Ok(()),
     }
 }
-
-/// Operations of S3 that create or list one's own buckets.
-const OWN_ONLY: [&str; 3] = ["ListBuckets", "ListDirectoryBuckets", "CreateBucket"];

@@ -2,6 +2,7 @@
 
 use super::super::action::{Action, CopySource, S3Call};
 use super::super::endpoint::{Endpoint, Style};
+use super::super::tables::is_listed;
 use super::outside::OutOfScope;
 
 /// The buckets of a credential; none allow all.
@@ -56,7 +57,7 @@ impl BucketPins {
                 let strict = endpoint.is_own();
                 self.covers_key(bucket, key, call.key_has_plus, strict)?;
             }
-            (None, Some(prefix), Some(operation)) if LISTINGS.contains(&operation) => {
+            (None, Some(prefix), Some(operation)) if is_listed("listings", operation) => {
                 self.covers_key(bucket, prefix, false, false)?;
             }
             (None, _, Some("HeadBucket" | "GetBucketLocation")) => self.covers_bucket(bucket)?,
@@ -119,11 +120,3 @@ impl BucketPins {
         covered.then_some(()).ok_or(OutOfScope::Bucket)
     }
 }
-
-/// Operations that list keys with a prefix.
-const LISTINGS: [&str; 4] = [
-    "ListObjects",
-    "ListObjectsV2",
-    "ListObjectVersions",
-    "ListMultipartUploads",
-];

@@ -1,0 +1,353 @@
+//! What an agent keeps of its home between two runs in a project: folders of the gateway's own
+//! state, mounted into the sandboxes of that project and of no other.
+//!
+//! A command writes them, so nothing in them is run or read outside but to look for credentials.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::app::settings::profile::Profile;
+use crate::app::{Failure, Terminal, safe};
+use crate::app::write::write;
+use crate::config::state;
+use crate::files::private_folder;
+use crate::launch::home_files::HomeFile;
+use crate::launch::kept::{self, Dropped};
+use crate::launch::{Kept, MountPlan, Plan, User, exact, removal};
+
+/// The kept folders of a project's home.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct KeptHome {
+    /// `PROJECT/home`, and for each further user that root runs commands as, one of its own.
+    #[serde(with = "exact::one")]
+    folder: PathBuf,
+    #[serde(with = "exact::list")]
+    names: Vec<PathBuf>,
+    /// The files of the user's own home that the launcher copies into the folders, for this run.
+    #[serde(with = "exact::list")]
+    copies: Vec<PathBuf>,
+    /// The mark of this run, locked while it lives.
+    #[serde(skip)]
+    held: Mutex<Option<File>>,
+}
+
+impl KeptHome {
+    /// Returns what a profile keeps in a project, if there is a place for it. A folder that the
+    /// user shows from their own home is not kept beside it.
+    pub fn of(
+        profile: Option<&Profile>,
+        project: &Path,
+        plan: &Plan,
+        shown: &[String],
+    ) -> Option<Self> {
+        let mut names = profile.map(|profile| profile.keep.clone())?;
+        let is_shown = |name: &PathBuf| {
+            let mut shown = shown
+                .iter()
+                .map(|one| one.strip_prefix("~/").unwrap_or(one));
+            shown.any(|one| name.starts_with(one))
+        };
+        names.retain(|name| !is_shown(name));
+        (!names.is_empty()).then_some(Self {
+            folder: place(project, plan, "home")?,
+            copies: copied(&names, &plan.mounts),
+            names,
+            held: Mutex::new(None),
+        })
+    }
+
+    /// Returns the folder that holds them.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Makes the folders, for this user, and returns them for the launcher. With `fresh`, what was
+    /// in them is forgotten.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if they cannot be made, or would not be private.
+    pub fn prepare(&self, user: User, fresh: bool) -> Result<Vec<Kept>, Failure> {
+        let failed = |why: String| {
+            let place = self.folder.display();
+            Failure::new(format!("the agent's home cannot be kept in `{place}`"))
+                .because(why)
+                .next("run it without: `--profile none`")
+                .coded(crate::launch::LAUNCHER_FAILED)
+        };
+        if fresh && self.folder.exists() {
+            self.forget().map_err(|error| failed(error.to_string()))?;
+        }
+        private_folder(&self.folder).map_err(|error| failed(error.to_string()))?;
+        let made = own_folders(&self.folder, &self.names, user);
+        made.map_err(|error| failed(error.to_string()))
+    }
+
+    /// Looks through what a run that was killed left, and notes that this one begins, which gets
+    /// these files.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if what was left can neither be looked through nor forgotten.
+    pub fn begin(
+        &self,
+        ours: &[String],
+        files: &[HomeFile],
+        terminal: Option<&Terminal>,
+    ) -> Result<(), Failure> {
+        let failed = |error: io::Error| {
+            Failure::new("the agent's home cannot be looked through").because(error.to_string())
+        };
+        let _turn = self.turn().map_err(failed)?;
+        let ours = self.issued(ours)?;
+        let (living, dead): (Vec<_>, Vec<_>) = self.marks().partition(|mark| lives(mark));
+        // While another run lives, the folders are its own: it looks through them at its end.
+        if living.is_empty() && !dead.is_empty() {
+            // The launcher may be making this run's copies right now, in place of those.
+            dead.iter()
+                .for_each(|mark| self.remove_copies(mark, &self.copies));
+            let seen = self.sweep(&ours, terminal).map_err(failed)?;
+            if !seen {
+                return Err(Failure::new("the agent's home could not be looked through")
+                    .because("the last run was killed, and left more than can be looked at")
+                    .next("run the command again: what was kept is forgotten"));
+            }
+        }
+        if living.is_empty() {
+            for mark in dead {
+                std::fs::remove_file(mark).map_err(failed)?;
+            }
+        }
+        // The launcher would not write a file where a command left a folder.
+        let paths = files.iter().map(|file| &file.path);
+        for path in paths.filter(|path| self.has_folder(path)) {
+            removal::remove_file(&self.folder, path).map_err(failed)?;
+        }
+        *self.held.lock() = Some(self.new_mark(files).map_err(failed)?);
+        Ok(())
+    }
+
+    fn has_folder(&self, path: &Path) -> bool {
+        let about = std::fs::symlink_metadata(self.folder.join(path));
+        about.is_ok_and(|about| about.is_dir())
+    }
+
+    /// Marks that this run may have changed the folders, and which files are put into them.
+    fn new_mark(&self, files: &[HomeFile]) -> io::Result<File> {
+        let mut mark = File::create(self.mark())?;
+        mark.try_lock()?;
+        let files = files.iter().map(|file| &file.path);
+        for copy in self.copies.iter().chain(files) {
+            mark.write_all(copy.as_os_str().as_bytes())?;
+            mark.write_all(b"\0")?;
+        }
+        Ok(mark)
+    }
+
+    /// Looks through what this run left, unless another one still uses it.
+    pub fn end(&self, ours: &[String], terminal: Option<&Terminal>) {
+        if let Err(error) = self.try_end(ours, terminal) {
+            tracing::error!(%error, "the agent's home was not looked through");
+        }
+    }
+
+    fn try_end(&self, ours: &[String], terminal: Option<&Terminal>) -> io::Result<()> {
+        let _turn = self.turn()?;
+        let ours = self
+            .issued(ours)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        drop(self.held.lock().take());
+        if self.marks().any(|mark| lives(&mark)) {
+            // The last one that ends looks for this one, too.
+            return Ok(());
+        }
+        self.marks().for_each(|mark| self.remove_copies(&mark, &[]));
+        self.sweep(&ours, terminal)?;
+        self.marks()
+            .for_each(|mark| drop(std::fs::remove_file(mark)));
+        self.remove_forgotten();
+        Ok(())
+    }
+
+    /// Waits until no other run looks through the folders or begins.
+    fn turn(&self) -> io::Result<File> {
+        let turn = File::create(self.beside(".turn"))?;
+        turn.lock()?;
+        Ok(turn)
+    }
+
+    /// Remembers the phantoms of this run. Returns them with the last ones that runs in this
+    /// project had: what they wrote is still the agent's own.
+    fn issued(&self, ours: &[String]) -> Result<Vec<String>, Failure> {
+        let path = self.beside(".issued");
+        let known = std::fs::read(&path).unwrap_or_default();
+        let mut issued: Vec<String> = serde_json::from_slice(&known).unwrap_or_default();
+        issued.retain(|one| !ours.contains(one));
+        issued.splice(0..0, ours.iter().cloned());
+        issued.truncate(MOST_ISSUED.max(ours.len()));
+        write(
+            &path,
+            serde_json::json!(issued).to_string().as_bytes(),
+            0o600,
+        )?;
+        Ok(issued)
+    }
+
+    /// Removes what a run had copied from the user's own home, but for some.
+    fn remove_copies(&self, mark: &Path, but: &[PathBuf]) {
+        let listed = std::fs::read(mark).unwrap_or_default();
+        for copy in listed
+            .split(|byte| *byte == 0)
+            .filter(|copy| !copy.is_empty())
+        {
+            let copy = PathBuf::from(std::ffi::OsString::from_vec(copy.to_vec()));
+            if !but.contains(&copy)
+                && let Err(error) = removal::remove_file(&self.folder, &copy)
+            {
+                tracing::warn!(%error, "a copy is still there: {}", copy.display());
+            }
+        }
+    }
+
+    /// Returns whether the folders could be looked through. If not, they are forgotten.
+    fn sweep(&self, ours: &[String], terminal: Option<&Terminal>) -> io::Result<bool> {
+        let note = |text: String| {
+            if let Some(terminal) = terminal {
+                terminal.entry("not kept", &text);
+            }
+        };
+        let Ok(dropped) = kept::sweep(&self.folder, ours) else {
+            note("the agent's whole home, which could not be looked through".to_owned());
+            return self.forget().map(|()| false);
+        };
+        for (path, why) in dropped.iter().take(SHOWN) {
+            let why = match why {
+                Dropped::Credential => "holds what looks like a credential",
+                Dropped::TooMuch => "is more than is kept",
+            };
+            note(format!(
+                "~/{}, which {why}",
+                safe(&path.display().to_string())
+            ));
+        }
+        if let more @ 1.. = dropped.len().saturating_sub(SHOWN) {
+            note(format!("{more} more files of the agent's home"));
+        }
+        Ok(true)
+    }
+
+    /// Puts the folders aside, and removes what is in them, also for a sandbox in which they are
+    /// mounted.
+    fn forget(&self) -> io::Result<()> {
+        let aside = self.beside(&format!("{FORGOTTEN}{}", std::process::id()));
+        match std::fs::rename(&self.folder, &aside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.remove_forgotten();
+        Ok(())
+    }
+
+    /// Removes what was put aside, now or by former runs. What is too much for now is left to the
+    /// next one that ends; nobody reads it.
+    fn remove_forgotten(&self) {
+        for aside in self.siblings(FORGOTTEN) {
+            if let Err(error) = removal::remove_tree(&aside) {
+                tracing::info!(%error, "an agent's forgotten home is still there: {}", aside.display());
+            }
+        }
+    }
+
+    /// A name beside the folder, for this folder alone.
+    fn beside(&self, end: &str) -> PathBuf {
+        self.folder.with_file_name(self.name() + end)
+    }
+
+    fn name(&self) -> String {
+        let name = self.folder.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// The file that shows that a gateway process has not looked through the folders yet, which
+    /// locks it.
+    fn mark(&self) -> PathBuf {
+        self.beside(&format!("{MARK}{}", std::process::id()))
+    }
+
+    fn marks(&self) -> impl Iterator<Item = PathBuf> {
+        self.siblings(MARK)
+    }
+
+    fn siblings(&self, middle: &str) -> impl Iterator<Item = PathBuf> + use<> {
+        let folder = self.folder.parent().map(Path::to_owned).unwrap_or_default();
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let start = self.name() + middle;
+        let is_one = move |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(&start)
+        };
+        entries.map(|entry| entry.path()).filter(is_one)
+    }
+}
+
+/// Returns the folder of what is kept of one kind for a project: one for the user, and one for each
+/// further user that root runs commands as.
+pub(crate) fn place(project: &Path, plan: &Plan, kind: &str) -> Option<PathBuf> {
+    let granted = state::granted_for(project, None)?;
+    let uid = plan.user().uid;
+    let name = match rustix::process::geteuid().as_raw() == uid {
+        true => kind.to_owned(),
+        false => format!("{kind}-{uid}"),
+    };
+    Some(granted.parent()?.join(name))
+}
+
+/// Returns the files of the user's own home that are shown in what is kept, relative to the home.
+fn copied(names: &[PathBuf], mounts: &MountPlan) -> Vec<PathBuf> {
+    let home = mounts.home.path();
+    let shown: Vec<PathBuf> = mounts.places_in_home().collect();
+    let shown = shown.iter();
+    let files = shown.filter(|path| path.is_file());
+    let files = files.filter_map(|path| path.strip_prefix(home).ok());
+    let is_kept = |file: &&Path| names.iter().any(|name| file.starts_with(name));
+    files.filter(is_kept).map(Path::to_owned).collect()
+}
+
+/// Makes folders of these names that only the command's user enters.
+pub(crate) fn own_folders(folder: &Path, names: &[PathBuf], user: User) -> io::Result<Vec<Kept>> {
+    let make = |name: &PathBuf| {
+        let (name, folder) = (name.clone(), folder.join(name));
+        own_folder(&folder, user).map(|()| Kept { name, folder })
+    };
+    names.iter().map(make).collect()
+}
+
+/// Makes a folder that only the command's user enters, and its parents.
+fn own_folder(folder: &Path, user: User) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(folder)?;
+    let parent = folder.parent().unwrap_or(folder);
+    let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;
+    let opened = rustix::fs::open(folder, flags, rustix::fs::Mode::empty())?;
+    if rustix::process::geteuid().as_raw() != user.uid {
+        std::os::unix::fs::fchown(&opened, Some(user.uid), Some(user.gid))?;
+    }
+    std::fs::set_permissions(parent, std::fs::Permissions::from_mode(0o700))
+}
+
+/// Whether the process that left the mark still holds it.
+fn lives(mark: &Path) -> bool {
+    let opened = File::open(mark).map(|mark| mark.try_lock());
+    matches!(opened, Ok(Err(TryLockError::WouldBlock)))
+}
+
+const MARK: &str = ".in-use-";
+const FORGOTTEN: &str = ".forgotten-";
+/// How many phantoms of former runs are remembered.
+const MOST_ISSUED: usize = 64;
+/// How many files are named.
+const SHOWN: usize = 5;

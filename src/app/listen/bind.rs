@@ -1,0 +1,178 @@
+//! Binds the listeners of a configuration, or takes them from the service manager, before anything
+//! is published: a gateway that cannot have its addresses leaves no trace.
+
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+
+use socket2::{Domain, Socket, Type};
+
+use crate::app::Failure;
+use crate::config::Listener;
+
+/// How many connections wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// The sockets of one `[[listener]]`.
+pub struct BoundListener {
+    /// The name that the service manager passed them with, if it has them too.
+    pub inherited: Option<String>,
+    /// One for each thread.
+    pub sockets: Vec<TcpListener>,
+}
+
+/// Provides the sockets of all listeners, in their order: what the service manager passed, and the
+/// others newly bound.
+///
+/// # Errors
+/// Returns a [`Failure`] that names the address, or the socket that no listener wants.
+pub fn bind(
+    listeners: &[Listener],
+    passed: Vec<(String, OwnedFd)>,
+    threads: NonZeroUsize,
+) -> Result<Vec<BoundListener>, Failure> {
+    let mut passed = passed
+        .into_iter()
+        .map(|(name, socket)| Inherited::of(name, socket))
+        .collect::<Result<Vec<_>, _>>()?;
+    let unwanted = |one: &&Inherited| !listeners.iter().any(|listener| one.fits(listener));
+    if let Some(one) = passed.iter().find(unwanted) {
+        return Err(one.refused());
+    }
+    let mut bound = Vec::new();
+    for listener in listeners {
+        let at = passed.iter().position(|one| one.fits(listener));
+        let address = listener.address;
+        bound.push(match at {
+            Some(at) => copies(passed.swap_remove(at), listener, threads)?,
+            None => BoundListener {
+                inherited: None,
+                sockets: own(address, threads).map_err(|error| unusable(address, &error))?,
+            },
+        });
+    }
+    // A second socket on one address.
+    match passed.first() {
+        None => Ok(bound),
+        Some(one) => Err(one.refused()),
+    }
+}
+
+/// A socket that the service manager passed.
+struct Inherited {
+    name: String,
+    address: SocketAddr,
+    socket: Socket,
+}
+
+impl Inherited {
+    fn of(name: String, socket: OwnedFd) -> Result<Self, Failure> {
+        let socket = Socket::from(socket);
+        let listens = socket.is_listener().unwrap_or(false)
+            && socket.r#type().is_ok_and(|kind| kind == Type::STREAM);
+        let address = socket.local_addr().ok().and_then(|own| own.as_socket());
+        match address.filter(|_| listens) {
+            Some(address) => Ok(Self {
+                name,
+                address,
+                socket,
+            }),
+            None => Err(Failure::usage(format!(
+                "the service manager passed `{name}`, which is no listening TCP socket"
+            ))
+            .next("give the socket unit `ListenStream=` with an address and port")),
+        }
+    }
+
+    fn refused(&self) -> Failure {
+        let address = self.address;
+        Failure::usage(format!(
+            "the service manager passed a socket on {address}, where no `[[listener]]` listens"
+        ))
+        .because("its connections would wait for ever")
+        .next("let `ListenStream=` of the socket unit and `address` be the same")
+    }
+
+    fn fits(&self, listener: &Listener) -> bool {
+        // The scope of a link-local address may be left out.
+        (self.address.ip(), self.address.port()) == (listener.address.ip(), listener.address.port())
+    }
+}
+
+/// Gives each thread its own handle of an inherited socket.
+///
+/// # Errors
+/// Returns a [`Failure`] if the socket unit names another session than the listener's.
+fn copies(
+    one: Inherited,
+    listener: &Listener,
+    threads: NonZeroUsize,
+) -> Result<BoundListener, Failure> {
+    check_name(&one.name, listener)?;
+    let copy = || {
+        let socket = one.socket.try_clone()?;
+        socket.set_nonblocking(true)?;
+        Ok(TcpListener::from(socket))
+    };
+    let copies: Result<Vec<_>, std::io::Error> = (0..threads.get()).map(|_| copy()).collect();
+    Ok(BoundListener {
+        sockets: copies.map_err(|error| unusable(one.address, &error))?,
+        inherited: Some(one.name),
+    })
+}
+
+/// Checks the name of a listener's inherited socket.
+///
+/// # Errors
+/// As [`copies`].
+pub(crate) fn check_name(name: &str, listener: &Listener) -> Result<(), Failure> {
+    // Without `FileDescriptorName=`, the name is that of the socket unit.
+    let named = !name.is_empty() && name != "unknown" && !name.ends_with(".socket");
+    if named && name != listener.session.as_str() {
+        return Err(Failure::usage(format!(
+            "the socket on {} is named `{name}`, and the listener there is of session `{}`",
+            listener.address, listener.session
+        ))
+        .next("let `FileDescriptorName=` be the listener's `session`, or remove it"));
+    }
+    Ok(())
+}
+
+/// Binds one socket for each thread, each with its own queue.
+///
+/// The first is bound without SO_REUSEPORT. With it, a second gateway of the same user could bind
+/// the address too, and would get some of the connections.
+fn own(address: SocketAddr, threads: NonZeroUsize) -> std::io::Result<Vec<TcpListener>> {
+    let mut sockets = Vec::new();
+    for at in 0..threads.get() {
+        let kind = Type::STREAM.cloexec().nonblocking();
+        let socket = Socket::new(Domain::for_address(address), kind, None)?;
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        if at > 0 {
+            socket.set_reuse_port(true)?;
+        }
+        socket.bind(&address.into())?;
+        socket.set_reuse_port(threads.get() > 1)?;
+        socket.listen(BACKLOG)?;
+        sockets.push(socket.into());
+    }
+    Ok(sockets)
+}
+
+fn unusable(address: SocketAddr, error: &std::io::Error) -> Failure {
+    let failure = Failure::new(format!("cannot listen on {address}"));
+    if error.kind() == std::io::ErrorKind::AddrInUse {
+        return failure
+            .because("address already in use; is another gateway running?")
+            .next(format!(
+                "`ss -ltnp 'sport = :{}'` shows who listens; or choose another `address`",
+                address.port()
+            ));
+    }
+    failure
+        .because(error.to_string())
+        .next("choose another `address`")
+}

@@ -1,0 +1,349 @@
+//! What a reload makes of the listeners of `serve`: added, removed, changed.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::app::listen::bind;
+use crate::app::listen::bind::BoundListener;
+use crate::app::listen::listeners::{Listening, OpenListener};
+use crate::app::listen::publish::Publication;
+use crate::app::session::recalled::OpenedSession;
+use crate::app::session::renewal::record_end;
+use crate::app::settings::project_file;
+use crate::app::{App, Context as _, Failure};
+use crate::config::{Config, Listener, ListenerKind, ProxyLogin};
+use crate::credential::Stores;
+use crate::gateway::{
+    ListenerMode, ListenerSlot, ListeningSocket, SessionListener, SharedState, Snapshot,
+};
+use crate::intercept::explicit::Authentication;
+use crate::names::ReasonCode;
+use crate::session::Session;
+
+/// What a configuration makes of the listeners. Nothing of it is in force yet, and everything that
+/// could fail is done.
+#[derive(Default)]
+pub(crate) struct ListenerChange {
+    /// The sessions that listeners gain.
+    pub(crate) opened: Vec<OpenedSession>,
+    /// Each with its sockets: one for each worker, in their order.
+    added: Vec<(OpenListener, Vec<ListeningSocket>)>,
+    kept: Vec<(OpenListener, SlotChange)>,
+    removed: Vec<OpenListener>,
+    regrouped: Vec<(Arc<Session>, Vec<String>)>,
+}
+
+/// What the slot of a kept listener gets.
+enum SlotChange {
+    /// What its clients present.
+    Login(Option<Authentication>),
+    /// The listener of another session, or of another kind.
+    Listener(SessionListener),
+}
+
+impl App {
+    /// Prepares the listeners of a configuration: its new addresses are bound, its new sessions
+    /// opened in the generation `next`; the `first` were so before.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if an address, a password or a session cannot be had. The listeners
+    /// are as before.
+    pub(crate) async fn change_listeners(
+        &self,
+        next: &Snapshot,
+        config: &Config,
+        first: Option<(Vec<BoundListener>, Vec<OpenedSession>)>,
+    ) -> Result<ListenerChange, Failure> {
+        refuse_none(config)?;
+        let (open, workers) = (self.listening.open(), self.listening.workers());
+        refuse_inherited(&open, config)?;
+        let (bound, opened) = match first {
+            Some(first) => first,
+            None => (self.bind(&added(&open, config)).await?, Vec::new()),
+        };
+        let (mut change, mut bound) = (ListenerChange::default(), bound.into_iter());
+        change.opened = opened;
+        let at: HashMap<_, _> = open.iter().map(|one| (one.known.address, one)).collect();
+        for known in &config.listeners {
+            let (login, known_now) = (login(known).await?, known.clone());
+            let before = at.get(&known.address);
+            let stays = before.filter(|before| !is_another(&before.known, known));
+            let to = match stays {
+                Some(_) => SlotChange::Login(login),
+                None => {
+                    let listener = self.listener(next, config, known, &mut change, login);
+                    SlotChange::Listener(listener.await?)
+                }
+            };
+            match (before, to) {
+                (None, SlotChange::Listener(listener)) => {
+                    let bound = bound.next().ok_or_else(|| Failure::new("no socket"))?;
+                    let is_inherited = bound.inherited.is_some();
+                    let each = workers.iter().zip(bound.sockets);
+                    let sockets = each.map(|(worker, socket)| worker.take(socket, is_inherited));
+                    let sockets: Result<Vec<_>, _> = sockets.collect();
+                    let open = OpenListener {
+                        known: known_now,
+                        inherited: bound.inherited,
+                        slot: Arc::new(ListenerSlot::new(&self.shared, listener)),
+                    };
+                    let sockets = sockets.context("a listening socket cannot be used")?;
+                    change.added.push((open, sockets));
+                }
+                (before, to) => change.kept.extend(before.map(|before| {
+                    let known = known_now;
+                    let slot = before.slot.clone();
+                    let inherited = before.inherited.clone();
+                    (
+                        OpenListener {
+                            known,
+                            inherited,
+                            slot,
+                        },
+                        to,
+                    )
+                })),
+            }
+            if let Some((session, _)) = self.listening.session(&known.session) {
+                change.regrouped.push((session, known.groups.clone()));
+            }
+        }
+        let known: HashSet<_> = config.listeners.iter().map(|one| one.address).collect();
+        let stays = |one: &OpenListener| known.contains(&one.known.address);
+        change.removed = open.into_iter().filter(|one| !stays(one)).collect();
+        Ok(change)
+    }
+
+    /// Binds added addresses. One that was removed a moment ago may still close.
+    async fn bind(&self, added: &[Listener]) -> Result<Vec<BoundListener>, Failure> {
+        if let Ok(bound) = bind::bind(added, Vec::new(), self.threads()) {
+            return Ok(bound);
+        }
+        tokio::time::sleep(CLOSES_WITHIN).await;
+        bind::bind(added, Vec::new(), self.threads())
+    }
+
+    /// Opens the listeners of the first configuration, and publishes what their workloads need.
+    /// Between the two it does what must be done `before` the first request.
+    ///
+    /// # Errors
+    /// As [`App::change_listeners`], or if a file for workloads cannot be written. Nothing was
+    /// changed then.
+    pub(crate) async fn open_listeners<T>(
+        &self,
+        bound: Vec<BoundListener>,
+        before: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let (snapshot, config) = (self.shared.current(), &self.config);
+        let mut named = HashSet::new();
+        let first = config.listeners.iter();
+        let first = first.filter(|known| named.insert(&known.session));
+        let first: Vec<_> = first
+            .map(|known| (&known.session, &known.groups[..]))
+            .collect();
+        let opened = self.prepare_and_keep(&snapshot, config, &first).await?;
+        let first = Some((bound, opened));
+        let change = self.change_listeners(&snapshot, config, first).await?;
+        let mut publication = Publication::default();
+        let latest = self.reloading.latest.lock().await;
+        let logins = &latest.read.resolved.logins[..];
+        let given = (&**snapshot.credentials.bindings(), logins, logins);
+        for OpenedSession { session, ca, .. } in &change.opened {
+            publication.certificate(config, session, ca)?;
+            publication.phantoms(config, given, (session, &session.phantoms()))?;
+        }
+        drop(latest);
+        publication.publish().into_iter().try_for_each(Err)?;
+        let done = before()?;
+        change.opened.iter().for_each(|opened| self.enter(opened));
+        change.apply(&self.shared, &self.listening);
+        Ok(done)
+    }
+
+    /// Makes a listener, with the session that lives or one that is opened.
+    async fn listener(
+        &self,
+        next: &Snapshot,
+        config: &Config,
+        known: &Listener,
+        change: &mut ListenerChange,
+        login: Option<Authentication>,
+    ) -> Result<SessionListener, Failure> {
+        let mut opened = change.opened.iter();
+        let opened = opened.find(|one| *one.session.id() == known.session);
+        let opened = opened.map(OpenedSession::live);
+        let live = match opened.or_else(|| self.listening.session(&known.session)) {
+            Some(live) => live,
+            None => {
+                let named = (&known.session, &known.groups[..]);
+                change.opened.push(self.prepare(next, config, named).await?);
+                change.opened[change.opened.len() - 1].live()
+            }
+        };
+        let mode = match known.kind {
+            ListenerKind::Tls { port } => ListenerMode::Tls { port },
+            ListenerKind::Proxy { .. } => ListenerMode::Proxy,
+        };
+        Ok(SessionListener::new(&self.shared, live, mode, login))
+    }
+}
+
+impl ListenerChange {
+    /// The addresses that are listened on from now on.
+    pub(crate) fn added(&self) -> Vec<SocketAddr> {
+        let added = self.added.iter();
+        added.map(|(one, _)| one.known.address).collect()
+    }
+
+    /// The addresses that are no longer listened on.
+    pub(crate) fn removed(&self) -> Vec<SocketAddr> {
+        let removed = self.removed.iter();
+        removed.map(|one| one.known.address).collect()
+    }
+
+    /// Puts the sessions in their groups from a generation on, before that is in force.
+    pub(crate) fn regroup(&self, since: u64) {
+        for (session, groups) in &self.regrouped {
+            session.regroup(since, groups);
+        }
+    }
+
+    /// Puts the listeners in force. Returns the sessions that no listener has any more, and what
+    /// may still give them connections.
+    pub(crate) fn apply(
+        self,
+        shared: &SharedState,
+        listening: &Listening,
+    ) -> (Vec<Arc<Session>>, Arc<[Arc<ListenerSlot>]>) {
+        let (workers, mut open) = (listening.workers(), Vec::new());
+        for (listener, to) in self.kept {
+            match to {
+                SlotChange::Listener(other) => listener.slot.replace(other),
+                SlotChange::Login(login) => listener.slot.listener().ask_for(login),
+            }
+            open.push(listener);
+        }
+        for (listener, sockets) in self.added {
+            for (worker, socket) in workers.iter().zip(sockets) {
+                worker.listen(socket, listener.slot.clone());
+            }
+            open.push(listener);
+        }
+        let left = listening.replace(open, &self.opened);
+        let closing: Arc<[_]> = self.removed.into_iter().map(|one| one.slot).collect();
+        closing.iter().for_each(|slot| slot.close());
+        shared.announce();
+        (left, closing)
+    }
+}
+
+impl App {
+    /// Ends a session that no listener has any more, once its connections have ended, also those
+    /// that waited to be accepted. A listener that has it again meanwhile keeps it.
+    pub(crate) async fn retire(
+        self: Arc<Self>,
+        session: Arc<Session>,
+        closing: Arc<[Arc<ListenerSlot>]>,
+    ) {
+        while let Some(left) = self.listening.left(&session) {
+            let most = self.shared.look().limits.drain_timeout + CUT_WITHIN;
+            let is_closed = !closing.iter().any(|slot| slot.is_open());
+            if is_closed && session.load() == (0, 0) || left > most {
+                // No reload gives it to a listener meanwhile.
+                let _latest = self.reloading.latest.lock().await;
+                if self.listening.left(&session).is_some() {
+                    self.listening.forget(&session);
+                    self.shared.sessions.leave(&session);
+                    let how = "no listener has it any more";
+                    record_end(&self.shared, session.id(), how, ReasonCode::ListenerRemoved);
+                }
+            } else {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    }
+}
+
+/// How long a listener takes to close.
+const CLOSES_WITHIN: Duration = Duration::from_millis(300);
+/// How often it is looked whether the connections of a removed listener have ended.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long exchanges that are cut may take to end.
+const CUT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Whether the connections of one listener cannot be those of the other.
+fn is_another(one: &Listener, other: &Listener) -> bool {
+    let is_kind = match (&one.kind, &other.kind) {
+        (ListenerKind::Tls { port }, ListenerKind::Tls { port: other }) => port == other,
+        (ListenerKind::Proxy { .. }, ListenerKind::Proxy { .. }) => true,
+        _ => false,
+    };
+    one.session != other.session || !is_kind
+}
+
+/// The listeners of a configuration on addresses that nothing listens on yet.
+fn added(open: &[OpenListener], config: &Config) -> Vec<Listener> {
+    let open: HashSet<_> = open.iter().map(|open| open.known.address).collect();
+    let listeners = config.listeners.iter();
+    let added = listeners.filter(|known| !open.contains(&known.address));
+    added.cloned().collect()
+}
+
+/// Refuses to remove a listener whose socket the service manager has too, or to give it to another
+/// session than the one that its socket unit names.
+fn refuse_inherited(open: &[OpenListener], config: &Config) -> Result<(), Failure> {
+    for (one, name) in open
+        .iter()
+        .filter_map(|one| Some((one, one.inherited.as_ref()?)))
+    {
+        let address = one.known.address;
+        let mut listeners = config.listeners.iter();
+        match listeners.find(|known| known.address == address) {
+            None => {
+                return Err(Failure::usage("the new configuration is refused")
+                    .because(format!(
+                        "the service manager has the socket of the `[[listener]]` on {address}, and its connections would wait for ever"
+                    ))
+                    .next("stop its socket unit, and start the gateway anew"));
+            }
+            Some(known) => bind::check_name(name, known)?,
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a configuration without a listener.
+///
+/// # Errors
+/// Returns a [`Failure`] that says how to add one.
+pub(crate) fn refuse_none(config: &Config) -> Result<(), Failure> {
+    if !config.listeners.is_empty() {
+        return Ok(());
+    }
+    let failure = Failure::usage("there is nothing to listen on");
+    // It is not taken up by itself: a workload may have written it.
+    if config.file.is_none() && Path::new(project_file::NAME).is_file() {
+        return Err(failure
+            .because(format!(
+                "no configuration is named, and `serve` does not read ./{0} by itself",
+                project_file::NAME
+            ))
+            .next(format!("name it: `--config {}`", project_file::NAME)));
+    }
+    Err(failure
+        .because("the configuration has no `[[listener]]`, and no flag names an address")
+        .next("add one: kind = \"proxy\", address = \"127.0.0.1:8080\", session = \"agent-1\"; or `--listen 127.0.0.1:8080`"))
+}
+
+/// Reads what the clients of a listener present.
+async fn login(known: &Listener) -> Result<Option<Authentication>, Failure> {
+    let Some(ProxyLogin { user, password }) = known.login() else {
+        return Ok(None);
+    };
+    let lease = Stores::new([password]).source(password).resolve(None).await;
+    let lease = lease.context("the proxy's password cannot be had")?;
+    Ok(Some(lease.secret.authentication(user.as_bytes())))
+}

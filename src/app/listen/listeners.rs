@@ -1,0 +1,140 @@
+//! The listeners that `serve` has now, and their sessions.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::app::session::recalled::OpenedSession;
+use crate::config::{Config, Listener};
+use crate::gateway::{ListenerSlot, Worker};
+use crate::intercept::SessionCa;
+use crate::names::SessionId;
+use crate::session::Session;
+
+/// The listeners that `serve` has now. Other commands have none.
+#[derive(Default)]
+pub struct Listening(Mutex<Now>);
+
+#[derive(Default)]
+struct Now {
+    workers: Vec<Arc<Worker>>,
+    open: Vec<OpenListener>,
+    /// The sessions of listeners, also those that were removed and still end.
+    sessions: Vec<LiveSession>,
+}
+
+struct LiveSession {
+    session: Arc<Session>,
+    ca: Arc<SessionCa>,
+    /// Since when no listener has it.
+    left: Option<Instant>,
+}
+
+/// A listener that connections reach.
+#[derive(Clone)]
+pub(crate) struct OpenListener {
+    pub(crate) known: Listener,
+    /// The name that the service manager passed its socket with.
+    pub(crate) inherited: Option<String>,
+    pub(crate) slot: Arc<ListenerSlot>,
+}
+
+impl Listening {
+    /// Has listeners on these workers from now on.
+    pub(crate) fn on(&self, workers: Vec<Arc<Worker>>) {
+        self.0.lock().workers = workers;
+    }
+
+    /// Forgets the workers, which end.
+    pub(crate) fn end(&self) {
+        self.0.lock().workers.clear();
+    }
+
+    /// The workers, one for each thread.
+    pub(crate) fn workers(&self) -> Vec<Arc<Worker>> {
+        self.0.lock().workers.clone()
+    }
+
+    /// The listeners that connections reach.
+    pub(crate) fn open(&self) -> Vec<OpenListener> {
+        self.0.lock().open.clone()
+    }
+
+    /// The session of this id and its CA, if a listener has it or had it.
+    pub(crate) fn session(&self, id: &SessionId) -> Option<(Arc<Session>, Arc<SessionCa>)> {
+        let now = self.0.lock();
+        let found = now.sessions.iter().find(|live| live.session.id() == id);
+        found.map(|live| (live.session.clone(), live.ca.clone()))
+    }
+
+    /// The sessions that the listeners of a configuration have once it is in force.
+    pub(crate) fn sessions_of(
+        &self,
+        config: &Config,
+        opened: &[OpenedSession],
+    ) -> Vec<(Arc<Session>, Arc<SessionCa>)> {
+        let now = self.0.lock();
+        let live = now.sessions.iter();
+        let live = live.map(|live| (live.session.clone(), live.ca.clone()));
+        let opened = opened.iter().map(OpenedSession::live);
+        let mut all: Vec<_> = live.chain(opened).collect();
+        all.retain(|(session, _)| {
+            let mut known = config.listeners.iter();
+            known.any(|known| known.session == *session.id())
+        });
+        all
+    }
+
+    /// How long no listener has had the session; `None` if one has it, or it was forgotten.
+    pub(crate) fn left(&self, session: &Session) -> Option<Duration> {
+        let now = self.0.lock();
+        let mut live = now.sessions.iter();
+        let found = live.find(|live| std::ptr::eq(&*live.session, session));
+        Some(found?.left?.elapsed())
+    }
+
+    /// Forgets a session.
+    pub(crate) fn forget(&self, session: &Session) {
+        let mut now = self.0.lock();
+        now.sessions
+            .retain(|live| !std::ptr::eq(&*live.session, session));
+    }
+}
+
+impl Listening {
+    /// Has these listeners from now on, and the sessions that they gained. Returns the sessions
+    /// that no listener has any more.
+    pub(crate) fn replace(
+        &self,
+        open: Vec<OpenListener>,
+        opened: &[OpenedSession],
+    ) -> Vec<Arc<Session>> {
+        let mut now = self.0.lock();
+        let opened = opened.iter().map(OpenedSession::live);
+        now.sessions.extend(opened.map(|(session, ca)| LiveSession {
+            session,
+            ca,
+            left: None,
+        }));
+        now.open = open;
+        now.leave()
+    }
+}
+
+impl Now {
+    /// Marks the sessions that no listener has any more, and returns those that one had before.
+    fn leave(&mut self) -> Vec<Arc<Session>> {
+        let mut gone = Vec::new();
+        for live in &mut self.sessions {
+            let mut open = self.open.iter();
+            if open.any(|open| open.known.session == *live.session.id()) {
+                live.left = None;
+            } else if live.left.is_none() {
+                live.left = Some(Instant::now());
+                gone.push(live.session.clone());
+            }
+        }
+        gone
+    }
+}

@@ -1,0 +1,8 @@
+//! The listeners of `serve`: bound, changed by a reload, and what their clients need.
+
+pub(crate) mod bind;
+pub(crate) mod change;
+pub(crate) mod client_environment;
+pub(crate) mod listeners;
+pub(crate) mod publish;
+pub(crate) mod sandbox_ports;

@@ -1,0 +1,303 @@
+//! The logins that sessions made, and what each is for.
+
+use std::collections::BTreeSet;
+
+use parking_lot::Mutex;
+
+use crate::credential::Stored;
+use crate::credential::login::{
+    AskedTokens, ClientSecret, Issuer, KnownLogin, Login, LoginHolder, LoginPlace, LoginToken,
+    RequestFormat, TokenGrant, TokenKind, UnmappedToken,
+};
+use crate::gateway::Snapshot;
+use crate::message::{Authority, HostPattern, Origin, OriginPattern, Place, Scheme};
+use crate::names::{CredentialName, SessionId};
+use crate::policy::{Source, generate};
+use crate::session::{Foreign, Session};
+
+/// A login that a session made where nobody had configured one.
+#[derive(Clone)]
+pub(crate) struct CapturedLogin {
+    pub(crate) session: SessionId,
+    /// Where its client wanted to use it.
+    resource: Option<String>,
+    pub(crate) login: Login,
+}
+
+/// What sessions made of logins, and ended.
+#[derive(Default)]
+pub(crate) struct SessionLogins {
+    made: Mutex<MadeLogins>,
+    /// Held while one is begun, until it is in force, so that the next has another name.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct MadeLogins {
+    captured: Vec<CapturedLogin>,
+    /// The logins that were ended for a session.
+    ended: BTreeSet<(SessionId, CredentialName)>,
+}
+
+impl CapturedLogin {
+    /// What its session may hold of it. Its origins take other credentials as before.
+    pub(crate) fn stored(&self) -> Vec<Stored> {
+        let mut stored = self.login.stored();
+        for one in &mut stored {
+            one.binding.foreign = Foreign::Pass;
+        }
+        stored
+    }
+
+    /// The policies that lend it to its session.
+    pub(crate) fn policies(&self) -> Source {
+        let name = self.login.credential(TokenKind::Access);
+        let origins = self.login.tokens.iter().flat_map(|token| &token.origins);
+        let lend = |origin: &OriginPattern| {
+            let (host, port) = (origin.hosts.to_string(), Some(origin.port));
+            generate::permit_lend(Some(&self.session), &name, &host, port)
+        };
+        let text: String = origins.map(lend).collect();
+        Source::new(format!("login {name}"), text)
+    }
+
+    /// Whether these credentials leave its name and its origins free.
+    fn is_beside(&self, stored: &[Stored]) -> bool {
+        let origins = self.login.tokens.iter().flat_map(|token| &token.origins);
+        stored.iter().map(|one| &one.binding).all(|binding| {
+            let shares = |origin: &OriginPattern| {
+                let mut bound = binding.origins.iter();
+                bound.any(|bound| bound.overlaps(origin))
+            };
+            !self.login.has(&binding.credential) && !origins.clone().any(shares)
+        })
+    }
+
+    /// Where its endpoint is known.
+    pub(crate) fn known(&self) -> KnownLogin {
+        KnownLogin {
+            login: self.login.clone(),
+            holder: LoginHolder::Session(self.session.clone()),
+        }
+    }
+
+    fn is_of(&self, session: &SessionId, asked: &AskedTokens) -> bool {
+        let issuer = self.login.issuer.as_ref();
+        self.session == *session
+            && self.resource == asked.request.resource
+            && issuer.is_some_and(|one| one.endpoint.is(&asked.endpoint) && asked.is_by(one))
+    }
+}
+
+impl SessionLogins {
+    /// The logins of sessions for which `lives` holds, beside these credentials. The others are
+    /// forgotten.
+    pub(crate) fn of_live(
+        &self,
+        lives: impl Fn(&SessionId) -> bool,
+        stored: &[Stored],
+    ) -> Vec<CapturedLogin> {
+        let mut known = self.made.lock();
+        let holds = |one: &CapturedLogin| lives(&one.session) && one.is_beside(stored);
+        known.captured.retain(holds);
+        known.ended.retain(|(session, _)| lives(session));
+        known.captured.clone()
+    }
+
+    /// Whether a session may hold this credential, as far as it is a token of a login.
+    pub(crate) fn may_hold(&self, session: &SessionId, credential: &CredentialName) -> bool {
+        let known = self.made.lock();
+        let of_login = |one: &&CapturedLogin| one.login.has(credential);
+        let mut captured = known.captured.iter().filter(of_login).peekable();
+        let is_own = captured.peek().is_none() || captured.any(|one| one.session == *session);
+        is_own && !known.ended.contains(&(session.clone(), credential.clone()))
+    }
+
+    /// Adds a login that a session made. Returns whether it may be there: others may have been
+    /// added since it began.
+    pub(crate) fn add(&self, login: CapturedLogin) -> bool {
+        let captured = &mut self.made.lock().captured;
+        let mut others = captured.iter();
+        let is_free = others.all(|one| one.login.name != login.login.name);
+        let may_be = is_free && made_by(captured, &login.session) < MOST_LOGINS;
+        if may_be {
+            captured.push(login);
+        }
+        may_be
+    }
+
+    /// Removes one that could not be put in force.
+    pub(crate) fn remove(&self, login: &CapturedLogin) {
+        let is_it = |one: &CapturedLogin| {
+            one.session == login.session && one.login.name == login.login.name
+        };
+        self.made.lock().captured.retain(|one| !is_it(one));
+    }
+
+    /// Notes whether a login was ended for a session.
+    pub(crate) fn end(&self, session: &SessionId, login: &Login, has_ended: bool) {
+        let mut known = self.made.lock();
+        for kind in TokenKind::ALL {
+            let one = (session.clone(), login.credential(kind));
+            match has_ended {
+                true => known.ended.insert(one),
+                false => known.ended.remove(&one),
+            };
+        }
+    }
+
+    /// The login that a session has already, whose tokens these are.
+    pub(crate) fn known(&self, session: &SessionId, asked: &AskedTokens) -> Option<Login> {
+        let captured = self.made.lock();
+        let captured = captured
+            .captured
+            .iter()
+            .find(|one| one.is_of(session, asked));
+        let mut configured = asked
+            .logins()
+            .filter(|one| one.holder == LoginHolder::Everyone);
+        let captured = captured.map(|one| one.login.clone());
+        captured.or_else(|| configured.next().map(|one| one.login.clone()))
+    }
+
+    /// The login that a session made where none is configured: as a preset knows it, else for the
+    /// resource that its client named, else for the endpoint's own origin.
+    ///
+    /// # Errors
+    /// [`UnmappedToken`] if there may be none.
+    pub(crate) fn begin(
+        &self,
+        snapshot: &Snapshot,
+        session: &Session,
+        asked: &AskedTokens,
+    ) -> Result<CapturedLogin, UnmappedToken> {
+        let server = &asked.endpoint.origin;
+        if server.scheme == Scheme::Http && !server.authority.host.is_loopback() {
+            return Err(UnmappedToken::Cleartext);
+        }
+        let captured = self.made.lock();
+        if made_by(&captured.captured, session.id()) >= MOST_LOGINS {
+            return Err(UnmappedToken::TooMany);
+        }
+        let policies = snapshot.policies.generation();
+        let groups = session.groups(policies.number());
+        let bindings = snapshot.credentials.bindings();
+        let is_free = |origin: &OriginPattern| {
+            let host = origin.hosts.host();
+            policies.may_resolve(session.id(), &groups, host) && !bindings.guard(origin)
+        };
+        let login = begun(asked, is_free).ok_or(UnmappedToken::Host)?;
+        let is_taken = |name: &CredentialName| {
+            bindings.has(name) || captured.captured.iter().any(|one| one.login.name == *name)
+        };
+        let base = &login.name;
+        let others = (2..).map_while(|n| CredentialName::new(&format!("{base}-{n}")).ok());
+        let mut names = std::iter::once(base.clone()).chain(others);
+        let name = names.find(|name| !is_taken(name));
+        Ok(CapturedLogin {
+            session: session.id().clone(),
+            resource: asked.request.resource.clone(),
+            login: Login {
+                name: name.ok_or(UnmappedToken::TooMany)?,
+                ..login
+            },
+        })
+    }
+}
+
+/// How many a session made.
+fn made_by(captured: &[CapturedLogin], session: &SessionId) -> usize {
+    let own = captured.iter().filter(|one| one.session == *session);
+    own.count()
+}
+
+/// The login that a request begins, for those of its origins that are free; `None` if none is.
+fn begun(asked: &AskedTokens, is_free: impl Fn(&OriginPattern) -> bool) -> Option<Login> {
+    let mut presets = asked
+        .logins()
+        .filter(|one| one.holder == LoginHolder::Nobody);
+    let mut login = match presets.next() {
+        Some(known) => known.login.clone(),
+        None => unknown_login(asked)?,
+    };
+    for token in &mut login.tokens {
+        token.origins.retain(&is_free);
+    }
+    let is_for_none = login.tokens.iter().all(|token| token.origins.is_empty());
+    // Its issuer may also give tokens of which nothing is known.
+    for kind in TokenKind::ALL {
+        if login.tokens.iter().all(|token| token.kind != kind) {
+            login.tokens.push(LoginToken::kept(kind));
+        }
+    }
+    (!is_for_none).then_some(login)
+}
+
+/// The login of an endpoint that no preset knows.
+fn unknown_login(asked: &AskedTokens) -> Option<Login> {
+    let request = &asked.request;
+    let named = request.resource.as_deref().and_then(origin_of);
+    let named = named.filter(|origin| is_of_issuer(asked, origin));
+    let origin = named.unwrap_or_else(|| asked.endpoint.origin.clone());
+    let bearer = "header:authorization:Bearer".parse().ok()?;
+    let access = LoginToken {
+        origins: vec![OriginPattern {
+            scheme: origin.scheme,
+            hosts: HostPattern::Exact(origin.authority.host.clone()),
+            port: origin.authority.port,
+        }],
+        places: vec![bearer, Place::BasicPassword],
+        ..LoginToken::kept(TokenKind::Access)
+    };
+    Some(Login {
+        name: CredentialName::new(origin.authority.host.as_str()).ok()?,
+        place: LoginPlace::State,
+        issuer: Some(Issuer {
+            endpoint: asked.endpoint.clone(),
+            revocation: None,
+            client: request.client.clone(),
+            secret: request.secret.clone().map(ClientSecret::Known),
+            scopes: Vec::new(),
+            grant: TokenGrant::Refresh,
+            requests: match request.is_json {
+                true => RequestFormat::Json,
+                false => RequestFormat::Form,
+            },
+        }),
+        tokens: vec![access],
+    })
+}
+
+/// Whether tokens of this endpoint may be for an origin that their client names. Issuers that do
+/// not know of resources give tokens for their own services, so those of a known issuer are for no
+/// others.
+fn is_of_issuer(asked: &AskedTokens, origin: &Origin) -> bool {
+    let known = asked.known.iter();
+    let known = known.filter(|one| !matches!(one.holder, LoginHolder::Session(_)));
+    let mut tokens = known.flat_map(|one| &one.login.tokens).peekable();
+    let are_unknown = tokens.peek().is_none();
+    let mut origins = tokens.flat_map(|token| &token.origins);
+    are_unknown || origins.any(|known| known.matches(origin))
+}
+
+/// The origin of a resource's URL, or of the name of a Docker registry.
+fn origin_of(resource: &str) -> Option<Origin> {
+    let (scheme, rest) = match resource.split_once("://") {
+        None => (Scheme::Https, resource),
+        Some(("https", rest)) => (Scheme::Https, rest),
+        Some(("http", rest)) => (Scheme::Http, rest),
+        Some(_) => return None,
+    };
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let authority = match authority {
+        // It issues tokens under the name of its first address.
+        "registry.docker.io" => "registry-1.docker.io",
+        other => other,
+    };
+    let authority = Authority::parse(authority.as_bytes(), Some(scheme.default_port())).ok()?;
+    let is_host = authority.host.as_str().contains('.') || authority.host.ip().is_some();
+    is_host.then_some(Origin { scheme, authority })
+}
+
+/// The most logins that one session makes.
+const MOST_LOGINS: usize = 64;

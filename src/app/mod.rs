@@ -1,0 +1,478 @@
+//! Builds the program from a valid configuration.
+
+pub(crate) mod audit_heads;
+pub(crate) mod exports;
+pub(crate) mod failure;
+pub(crate) mod kept_home;
+pub(crate) mod listen;
+pub(crate) mod login;
+pub(crate) mod process;
+pub(crate) mod reload;
+pub(crate) mod revocations;
+pub(crate) mod session;
+pub(crate) mod settings;
+pub(crate) mod terminal;
+pub(crate) mod write;
+
+pub(crate) use failure::{Advise, Code, Context, Failure};
+pub(crate) use settings::flags::{ConfigFile, RunFlags};
+pub(crate) use terminal::{Color, Paint, Terminal, counted, note, safe};
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, Weak};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+use crate::app::exports::Exports;
+use crate::app::kept_home::KeptHome;
+use crate::app::listen::listeners::Listening;
+use crate::app::login::captured::SessionLogins;
+use crate::app::reload::generation;
+use crate::app::reload::source::{ReadConfig, Reloading, RunsAs};
+use crate::app::revocations::KeptRevocations;
+use crate::app::session::recalled::{OpenedSession, StoredSession};
+use crate::app::session::store::{Persistence, SessionStore};
+use crate::app::settings::resolve::ResolvedConfig;
+use crate::audit::{self, Log};
+use crate::config::{self, Config, SandboxDns};
+use crate::credential::{IssueFailure, StoreError};
+use crate::gateway::{Ids, SharedState, Snapshot, chain};
+use crate::grant::Grants;
+use crate::intercept::{CaSettings, SessionCa};
+use crate::launch::JoinSender;
+use crate::message::Host;
+use crate::names::{CredentialName, SessionId};
+use crate::origin::OriginRule;
+use crate::policy::Operators;
+use crate::session::phantom::Phantoms;
+use crate::session::{EndReason, Lifetime, Moment, Session, SessionStatus};
+
+/// The program without listeners and threads, ready to serve.
+pub struct App {
+    /// What every thread shares.
+    pub shared: Arc<SharedState>,
+    /// The settings it was started with. A reload does not change them.
+    pub config: Config,
+    /// What a reload starts from.
+    pub(crate) reloading: Reloading,
+    /// The CAs of live sessions.
+    authorities: Mutex<Vec<Weak<SessionCa>>>,
+    /// Who may do what on the control socket.
+    pub(crate) operators: Arc<ArcSwap<Operators>>,
+    /// The listeners of `serve`.
+    pub(crate) listening: Listening,
+    /// Where the log's records are exported to.
+    pub(crate) exports: Exports,
+    /// Which sessions outlive the process.
+    keeping: Persistence,
+    /// What the command keeps of its home.
+    pub(crate) kept_home: Option<KeptHome>,
+    /// The way into the sandbox, once its command may run.
+    pub(crate) join_sender: OnceLock<JoinSender>,
+    /// The store of sessions, opened with the first of them.
+    keeper: OnceCell<SessionStore>,
+    /// What persons grant and refuse.
+    pub(crate) grants: Grants,
+    /// The logins that sessions made and ended.
+    pub(crate) logins: SessionLogins,
+    /// What is revoked for every gateway of this user.
+    pub(crate) revocations: KeptRevocations,
+}
+
+impl App {
+    /// Sets up every part from the configuration, with further origin `rules` before its own.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] that says what cannot be set up, why, and what to do.
+    pub fn new(
+        config: Config,
+        resolved: ResolvedConfig,
+        runs_as: RunsAs,
+        rules: Vec<OriginRule>,
+    ) -> Result<Self, Failure> {
+        let granted = generation::granted(&config)?;
+        let read = ReadConfig {
+            sources: generation::sources(&config, &resolved, &granted)?,
+            config: Arc::new(config.clone()),
+            resolved,
+        };
+        let first = generation::first(&config, &read.resolved, (&read.sources, rules))?;
+        let ids = Ids::new().map_err(Failure::no_randomness)?;
+        let shared = Arc::new(SharedState::new(first, log(&config, runs_as)?, ids));
+        let files = (config.granted.clone(), config.file.clone());
+        Ok(Self {
+            grants: Grants::new(shared.clone(), files, &granted),
+            shared,
+            reloading: Reloading::of(read),
+            logins: SessionLogins::default(),
+            config,
+            operators: Arc::new(ArcSwap::from_pointee(Operators::everything())),
+            authorities: Mutex::default(),
+            listening: Listening::default(),
+            exports: Exports::default(),
+            keeping: Persistence::Nothing,
+            kept_home: None,
+            join_sender: OnceLock::new(),
+            keeper: OnceCell::new(),
+            revocations: KeptRevocations::default(),
+        })
+    }
+
+    /// How many threads serve.
+    pub(crate) fn threads(&self) -> NonZeroUsize {
+        self.config.runtime.threads
+    }
+
+    /// Keeps sessions between two starts.
+    pub fn keeping(self, keeping: Persistence) -> Self {
+        Self { keeping, ..self }
+    }
+
+    /// Obeys what this file says is revoked, and keeps there what is revoked here.
+    pub fn obeying(self, revoked: Option<PathBuf>) -> Self {
+        let revocations = KeptRevocations::kept_in(revoked);
+        Self {
+            revocations,
+            ..self
+        }
+    }
+
+    /// Keeps folders of the command's home.
+    pub fn keeping_home(self, kept_home: Option<KeptHome>) -> Self {
+        Self { kept_home, ..self }
+    }
+
+    /// Opens a session: issues its phantoms, creates its CA and starts to recognise its requests.
+    ///
+    /// A session that is kept gets what it had at the last start. It is returned when its record is
+    /// on the disk.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if a secret that must be read is unavailable, if its shape leaves no
+    /// room for a phantom, or if what is kept cannot be read or written.
+    pub async fn open(
+        &self,
+        id: &SessionId,
+        groups: &[String],
+    ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
+        let snapshot = self.shared.current();
+        let named = [(id, groups)];
+        let mut opened = self
+            .prepare_and_keep(&snapshot, &self.config, &named)
+            .await?;
+        let opened = opened.pop().ok_or_else(too_many)?;
+        self.enter(&opened);
+        Ok(opened.live())
+    }
+
+    /// Opens a session in a generation that may not be in force yet. Nothing is kept of it, and no
+    /// request reaches it before it is entered.
+    ///
+    /// # Errors
+    /// As [`App::open`].
+    pub(crate) async fn prepare(
+        &self,
+        snapshot: &Snapshot,
+        config: &Config,
+        (id, groups): (&SessionId, &[String]),
+    ) -> Result<OpenedSession, Failure> {
+        let keeper = self.keeper().await?;
+        let mut kept = keeper.recall(id).await?;
+        let before = self.shared.sessions.get(id);
+        if kept.ended().is_none() && before.is_none_or(|before| before.is_over()) {
+            snapshot.credentials.begin(id);
+        }
+        let phantoms = self.issue(snapshot, id, &mut kept).await?;
+        let session = self.session(config, (id, groups), phantoms, &kept);
+        let ca = self.ca(config, &session, &kept)?;
+        for (other, phantoms) in keeper.others(&kept).await {
+            self.shared.sessions.recognise(&other, &phantoms);
+        }
+        Ok(OpenedSession { session, ca, kept })
+    }
+
+    /// Does the same for several, and keeps them: all or none, in one change.
+    ///
+    /// # Errors
+    /// As [`App::open`].
+    pub(crate) async fn prepare_and_keep(
+        &self,
+        snapshot: &Snapshot,
+        config: &Config,
+        named: &[(&SessionId, &[String])],
+    ) -> Result<Vec<OpenedSession>, Failure> {
+        for _ in 0..TRIES {
+            let mut opened = Vec::with_capacity(named.len());
+            for one in named {
+                opened.push(self.prepare(snapshot, config, *one).await?);
+            }
+            if self.keeper().await?.keep(&opened).await? {
+                return Ok(opened);
+            }
+        }
+        Err(too_many())
+    }
+
+    /// Keeps the sessions of a change that is about to be in force, all or none.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written, or another process was faster.
+    pub(crate) async fn keep(&self, opened: &[OpenedSession]) -> Result<(), Failure> {
+        match self.keeper().await?.keep(opened).await? {
+            true => Ok(()),
+            false => Err(too_many().next("reload again")),
+        }
+    }
+
+    /// Lets requests reach a session.
+    pub(crate) fn enter(&self, opened: &OpenedSession) {
+        self.shared.sessions.enter(opened.session.clone());
+        if let Some(keeper) = self.keeper.get() {
+            keeper.tend(&opened.kept, &opened.session);
+        }
+    }
+
+    fn session(
+        &self,
+        config: &Config,
+        (id, groups): (&SessionId, &[String]),
+        phantoms: Phantoms,
+        kept: &StoredSession,
+    ) -> Arc<Session> {
+        let groups = groups.iter().map(|group| Arc::from(group.as_str()));
+        if let Some(why) = kept.ended() {
+            let (why, back) = match why {
+                EndReason::Operator => (
+                    "was ended",
+                    "another name in `session` begins a new one".to_owned(),
+                ),
+                EndReason::Idle => {
+                    let back = format!("`gateway resume {id}` brings it back");
+                    ("was not used for too long", format!("{back}, {FRESH}"))
+                }
+                EndReason::Expired | EndReason::Listener => ("is over", FRESH.to_owned()),
+            };
+            note(format!(
+                "gateway: session `{id}` {why} and refuses every request; {back}"
+            ));
+        } else if kept.paused {
+            note(format!(
+                "gateway: session `{id}` is paused, as it was: `gateway resume {id}`"
+            ));
+        }
+        let lasts = match self.keeping {
+            Persistence::Listeners => Some(config.ca.lifetime),
+            // It ends with its command.
+            Persistence::Project(_) | Persistence::Nothing => None,
+        };
+        let lifetime = lasts.map(|lasts| Lifetime::new(Moment::now(), lasts));
+        let session = Session::new(id.clone(), groups.collect(), phantoms, lifetime);
+        let session = session.with_key(kept.key());
+        session.limit_idle(config.ca.idle);
+        kept.restore(&session);
+        Arc::new(session)
+    }
+
+    fn ca(
+        &self,
+        config: &Config,
+        session: &Arc<Session>,
+        kept: &StoredSession,
+    ) -> Result<Arc<SessionCa>, Failure> {
+        let settings = CaSettings {
+            lifetime: config.ca.lifetime,
+            // Not constrained to the first hosts: a reload may add others (ADR 34), and a kept CA
+            // outlives its configuration (ADR 33).
+            constraints: None,
+            leaves_kept: config.limits.cached_certificates,
+            ..CaSettings::default()
+        };
+        let (shared, asks) = (self.shared.clone(), session.clone());
+        let is_reached = Arc::new(move |host: &Host| {
+            let snapshot = shared.look();
+            let policies = snapshot.policies.generation();
+            policies.may_resolve(asks.id(), &asks.groups(policies.number()), host)
+        });
+        let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), is_reached)
+            .map_err(|error| generation::failed("the session's CA", &error))?;
+        let ca = Arc::new(ca);
+        self.authorities.lock().push(Arc::downgrade(&ca));
+        Ok(ca)
+    }
+
+    /// Has the CAs of live sessions make leaves as a configuration says.
+    pub(crate) fn change_authorities(&self, config: &Config) {
+        let (lifetime, most) = (config.ca.lifetime, config.limits.cached_certificates);
+        self.authorities.lock().retain(|ca| {
+            let live = ca.upgrade();
+            live.map(|ca| ca.change(lifetime, most)).is_some()
+        });
+    }
+
+    /// Whether a name that no policy reaches resolves, so that its requests are refused with an
+    /// explanation.
+    pub(crate) fn explains(&self) -> bool {
+        let in_sandbox = !matches!(self.keeping, Persistence::Listeners);
+        in_sandbox && self.config.sandbox.dns == SandboxDns::Explain
+    }
+
+    /// Issues the phantoms of a session in a generation.
+    async fn issue(
+        &self,
+        snapshot: &Snapshot,
+        id: &SessionId,
+        kept: &mut StoredSession,
+    ) -> Result<Phantoms, Failure> {
+        let key = kept.key();
+        let held = |name: &CredentialName| self.logins.may_hold(id, name);
+        let issued = snapshot.credentials.issue(id, &key, &mut kept.shapes, held);
+        let what = "the session's phantoms cannot be issued";
+        let (phantoms, over) = issued
+            .await
+            .map_err(|error| unissued(what.to_owned(), &error))?;
+        for (login, why) in over {
+            let text = format!("gateway: the login `{login}` is over: {}", safe(&why));
+            note(text);
+        }
+        Ok(phantoms)
+    }
+
+    /// Issues the phantoms that a session lacks in the next generation, and keeps their shapes.
+    ///
+    /// # Errors
+    /// As [`App::open`]. The session is unchanged.
+    pub(crate) async fn issue_next(
+        &self,
+        before: &Snapshot,
+        next: &Snapshot,
+        session: &Session,
+    ) -> Result<Option<Phantoms>, Failure> {
+        let keeper = self.keeper().await?;
+        for _ in 0..TRIES {
+            let mut kept = keeper.recall(session.id()).await?;
+            let (next, before) = (&next.credentials, &before.credentials);
+            let held = |name: &CredentialName| self.logins.may_hold(session.id(), name);
+            let issued = next
+                .issue_next(before, session, &mut kept.shapes, held)
+                .await;
+            let issued = issued.map_err(|error| {
+                let what = format!("session `{}` cannot have its phantoms", session.id());
+                unissued(what, &error)
+            })?;
+            // Nothing more is kept of a session that ended for good.
+            let is_past = session.is_over() && !session.was_idle();
+            if is_past || keeper.keep_shapes(&kept).await? {
+                return Ok(issued);
+            }
+        }
+        Err(too_many())
+    }
+
+    /// Keeps what an operator made of a session, for the next start.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written.
+    pub(crate) async fn keep_status(
+        &self,
+        id: &SessionId,
+        status: SessionStatus,
+    ) -> Result<(), Failure> {
+        self.keeper().await?.keep_status(id, status).await
+    }
+
+    /// Ends the log and the exports, once nothing is served any more.
+    pub(crate) fn close(&self) {
+        self.shared.tell_suppressed();
+        self.shared.log.close();
+        audit_heads::keep_last(&self.shared.log);
+        self.exports.end();
+    }
+
+    pub(crate) async fn keeper(&self) -> Result<&SessionStore, Failure> {
+        let open = || SessionStore::open(&self.config, self.keeping.clone(), &self.shared);
+        self.keeper.get_or_try_init(open).await
+    }
+}
+
+/// Describes why phantoms were not issued, with advice for where the secret is kept.
+fn unissued(what: String, error: &IssueFailure) -> Failure {
+    let variable = match error {
+        // The reason says what to do.
+        IssueFailure::Unavailable { cause, .. } if matches!(cause.cause, StoreError::Unsafe(_)) => {
+            return Failure::new(what).because(chain(error));
+        }
+        IssueFailure::Unavailable { cause, .. } => cause.reference.env_name(),
+        IssueFailure::Phantom(_) => None,
+    };
+    let later = "with `shape = \"…\"` the secret need not be looked at now";
+    let next = variable.map_or_else(
+        || format!("check the credential's `from`; {later}"),
+        // A process that runs gets no new variable.
+        |name| {
+            format!(
+                "set the variable `{name}` to the credential alone, and start anew; or keep it in a file: `file:/PATH`"
+            )
+        },
+    );
+    Failure::new(what).because(chain(error)).next(next)
+}
+
+fn log(config: &Config, runs_as: RunsAs) -> Result<Log, Failure> {
+    let path = match &config.audit.path {
+        Some(path) => path.clone(),
+        None => default_log(runs_as)?,
+    };
+    Log::open(&log_settings(config, path.clone()))
+        .context(format!(
+            "the audit log `{}` cannot be opened",
+            path.display()
+        ))
+        .advise("name another file with `--audit FILE` or `[audit] path`")
+}
+
+/// The settings of the log at a path.
+pub(crate) fn log_settings(config: &Config, path: PathBuf) -> audit::Settings {
+    audit::Settings {
+        path,
+        sync: config.audit.sync,
+        rotate_bytes: config.audit.rotate_bytes,
+        allowance: config.audit.allowance,
+    }
+}
+
+/// Returns a new path for each run, since one process writes one chain. The logs of `serve` have a
+/// name of their own, because `exec` removes old logs of `exec`.
+fn default_log(runs_as: RunsAs) -> Result<PathBuf, Failure> {
+    let directory = config::state::audit_directory().ok_or_else(|| {
+        Failure::no_state_folder("there is no place for the audit log")
+            .next("name one: `--audit FILE`")
+    })?;
+    let now = time::OffsetDateTime::now_utc();
+    let prefix = match runs_as {
+        RunsAs::Serve => "serve-",
+        RunsAs::Exec => "",
+    };
+    let name = format!(
+        "{prefix}{}{:02}{:02}T{:02}{:02}{:02}-{}.jsonl",
+        now.year(),
+        u8::from(now.month()),
+        now.day(),
+        now.hour(),
+        now.minute(),
+        now.second(),
+        std::process::id()
+    );
+    Ok(directory.join(name))
+}
+
+fn too_many() -> Failure {
+    Failure::new("the session cannot be kept")
+        .because("other gateways changed its record again and again")
+}
+
+const FRESH: &str = "`--fresh` begins it anew";
+/// How often a session is opened anew because another process changed its record meanwhile.
+const TRIES: usize = 8;

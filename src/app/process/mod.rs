@@ -1,0 +1,8 @@
+//! The process that serves: its runtime, threads, signals, and its end.
+
+pub(crate) mod drain;
+pub(crate) mod logging;
+pub(crate) mod service_manager;
+pub(crate) mod serving;
+pub(crate) mod signals;
+pub(crate) mod thread;

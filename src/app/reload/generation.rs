@@ -1,0 +1,339 @@
+//! Makes generations of the configuration: the first one, and those that reloads put in force.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::app::Failure;
+use crate::app::login::captured::CapturedLogin;
+pub(crate) use crate::app::login::clients::failed;
+use crate::app::login::clients::vault;
+use crate::app::login::stores as login_stores;
+use crate::app::reload::flag_policies as lending;
+use crate::app::reload::source::ReadConfig;
+use crate::app::settings::resolve::ResolvedConfig;
+use crate::app::settings::shell_secrets::ShellLoans;
+use crate::app::terminal::text::as_argument;
+use crate::config::{self, Config};
+use crate::credential::login::{Issuer, KnownLogin, KnownLogins, Login, LoginHolder};
+use crate::credential::preset::{self, PresetLogin};
+use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores};
+use crate::gateway::{Snapshot, chain};
+use crate::grant;
+use crate::message::{Origin, OriginPattern};
+use crate::origin::resolve::StubResolver;
+use crate::origin::{OriginRule, OriginSettings};
+use crate::policy::{Generation, Operators, Policies, Problems, Source, generate};
+use crate::session::{BindingMalformed, Bindings};
+
+/// Makes the first generation, with the given origin rules before those of the configuration.
+///
+/// # Errors
+/// Returns a [`Failure`] that says what is refused, why, and what to do.
+pub fn first(
+    config: &Config,
+    resolved: &ResolvedConfig,
+    (sources, rules): (&[Source], Vec<OriginRule>),
+) -> Result<Snapshot, Failure> {
+    let origins = Arc::new(origins(config, &resolved.encoded_slash, rules)?);
+    let credentials = credentials(config, resolved.stored.clone(), &resolved.logins)?;
+    let credentials = credentials.with_holding(config.limits.holding());
+    let credentials = credentials.with_logins(known_logins(resolved, &[]));
+    let policies = Policies::load(sources, config.facts.clone());
+    Ok(Snapshot {
+        policies: policies.map_err(|problems| refused("the policies", config, &problems))?,
+        credentials,
+        limits: config.limits.clone(),
+        origins,
+    })
+}
+
+/// Makes the generation after `before`, which was made from `old`, with the logins that sessions
+/// made. Nothing is in force yet.
+///
+/// # Errors
+/// As [`first`].
+pub(crate) fn next(
+    before: &Snapshot,
+    old: &Config,
+    read: &ReadConfig,
+    captured: &[CapturedLogin],
+) -> Result<Snapshot, Failure> {
+    let origins = origins(&read.config, &read.resolved.encoded_slash, Vec::new())?;
+    if origins.resolver != before.origins.resolver {
+        StubResolver::new(&origins.resolver).map_err(|error| failed("the resolver", &error))?;
+    }
+    // Unchanged settings stay the same object, and so do the caches made for them.
+    let origins = match origins == *before.origins {
+        true => before.origins.clone(),
+        false => Arc::new(origins),
+    };
+    following(before, old, read, (captured, origins))
+}
+
+/// Makes the generation after `before` from the same configuration, with other logins of sessions.
+///
+/// # Errors
+/// As [`first`].
+pub(crate) fn with_logins(
+    before: &Snapshot,
+    read: &ReadConfig,
+    captured: &[CapturedLogin],
+) -> Result<Snapshot, Failure> {
+    following(
+        before,
+        &read.config,
+        read,
+        (captured, before.origins.clone()),
+    )
+}
+
+fn following(
+    before: &Snapshot,
+    old: &Config,
+    read: &ReadConfig,
+    (captured, origins): (&[CapturedLogin], Arc<OriginSettings>),
+) -> Result<Snapshot, Failure> {
+    let config = &read.config;
+    let mut stored = read.resolved.stored.clone();
+    stored.extend(captured.iter().flat_map(CapturedLogin::stored));
+    let logins = read.resolved.logins.iter();
+    let logins = logins.chain(captured.iter().map(|one| &one.login)).cloned();
+    let logins: Vec<Login> = logins.collect();
+    let credentials = next_credentials(&before.credentials, old, config, (stored, &logins))?;
+    let mut sources = read.sources.clone();
+    sources.extend(captured.iter().map(CapturedLogin::policies));
+    let policies = before.policies.next(&sources, config.facts.clone());
+    let policies = policies.map_err(|problems| refused("the new policies", config, &problems))?;
+    Ok(Snapshot {
+        policies,
+        credentials: credentials.with_logins(known_logins(&read.resolved, captured)),
+        limits: config.limits.clone(),
+        origins,
+    })
+}
+
+/// The logins whose endpoints are known: those of the configuration, those of sessions, and those
+/// that presets know.
+fn known_logins(resolved: &ResolvedConfig, captured: &[CapturedLogin]) -> KnownLogins {
+    let known = |login: Login, holder| KnownLogin { login, holder };
+    let configured = resolved.logins.iter().cloned();
+    let configured = configured.map(|login| known(login, LoginHolder::Everyone));
+    let captured = captured.iter().map(CapturedLogin::known);
+    let presets = preset::logins().filter_map(PresetLogin::begun);
+    let presets = presets.map(|login| known(login, LoginHolder::Nobody));
+    KnownLogins::new(configured.chain(captured).chain(presets))
+}
+
+/// Returns the credentials of a configuration, with their stores.
+///
+/// # Errors
+/// Returns a [`Failure`] if they are ambiguous, too wide or too open.
+pub fn credentials(
+    config: &Config,
+    stored: Vec<Stored>,
+    logins: &[Login],
+) -> Result<Credentials, Failure> {
+    let stores = stores(config, &stored, logins)?;
+    let stores = stores.with_logins(login_stores::settings(config, logins, |_| None)?, None);
+    Credentials::new(stored, &stores).map_err(|error| ambiguous(&error))
+}
+
+/// Returns the credentials that follow others, with what those already read.
+fn next_credentials(
+    before: &Credentials,
+    old: &Config,
+    config: &Config,
+    (stored, logins): (Vec<Stored>, &[Login]),
+) -> Result<Credentials, Failure> {
+    let servers = config.vault.iter().flat_map(|vault| vault.servers.clone());
+    let servers: Vec<_> = servers.collect();
+    let same_way = old.store_way(&servers) == config.store_way(&servers);
+    let same_vault = old.vault == config.vault && same_way;
+    let made = match same_vault {
+        true => Stores::new(references(&stored, logins)),
+        false => stores(config, &stored, logins)?,
+    };
+    // An unchanged way keeps its client, and so do the logins that are renewed by it.
+    let known = before.stores().logins();
+    let same = |server: &Origin| {
+        let (then, now) = (old, config);
+        let way = |config: &Config| config.store_way(std::slice::from_ref(server));
+        known.client(server).filter(|_| way(then) == way(now))
+    };
+    let settings = login_stores::settings(config, logins, same)?;
+    let stores = made.after(before.stores(), references(&stored, logins), same_vault);
+    let stores = stores.with_logins(settings, Some(before.stores()));
+    let next = before.next(stored, &stores);
+    let holding = Holding {
+        limit: config.limits.max_buffered_request,
+        ..before.holding().clone()
+    };
+    Ok(next
+        .map_err(|error| ambiguous(&error))?
+        .with_holding(holding))
+}
+
+/// Where the secrets of credentials are, and those that issuers of logins are asked with.
+fn references<'r>(
+    stored: &'r [Stored],
+    logins: &'r [Login],
+) -> impl Iterator<Item = &'r SecretRef> {
+    let issuers = logins.iter().filter_map(|login| login.issuer.as_ref());
+    let stored = stored.iter().map(|stored| &stored.from);
+    stored.chain(issuers.flat_map(Issuer::references))
+}
+
+fn stores(config: &Config, stored: &[Stored], logins: &[Login]) -> Result<Stores, Failure> {
+    let references = references(stored, logins);
+    Ok(match &config.vault {
+        None => Stores::new(references),
+        Some(settings) => Stores::with_vault(references, vault(config, settings)?),
+    })
+}
+
+fn ambiguous(error: &BindingMalformed) -> Failure {
+    Failure::usage("the credentials are refused")
+        .because(error.to_string())
+        .next("see docs/config.md, `[[credential]]`")
+}
+
+fn refused(what: &str, config: &Config, problems: &Problems) -> Failure {
+    let failure = Failure::usage(format!("{what} are refused")).because(problems.to_string());
+    checked_by(failure, config)
+}
+
+/// Names the command that checks the policies of a configuration, if they stand in files.
+fn checked_by(failure: Failure, config: &Config) -> Failure {
+    let files = match config.file.as_ref().or(config.project.as_ref()) {
+        Some(file) => format!("--config {}", as_argument(file)),
+        None => {
+            let files = config.policy.files.iter();
+            let files: Vec<_> = files.map(|file| as_argument(file)).collect();
+            files.join(" ")
+        }
+    };
+    match files.is_empty() {
+        true => failure,
+        false => failure.next(format!("gateway policy check {files}")),
+    }
+}
+
+/// The session name of `exec`.
+pub(crate) const EXEC: &str = "exec";
+
+/// Returns the policies of a run of `exec` with this configuration, to say what they permit.
+///
+/// # Errors
+/// As [`first`].
+pub fn of_exec(config: &Config, resolved: &ResolvedConfig) -> Result<Arc<Generation>, Failure> {
+    let bindings = resolved.bindings().cloned().collect();
+    Bindings::new(bindings).map_err(|error| ambiguous(&error))?;
+    let sources = sources(config, resolved, &granted(config)?)?;
+    let policies = Policies::load(&sources, config.facts.clone());
+    let policies = policies.map_err(|problems| refused("the policies", config, &problems))?;
+    Ok(policies.current())
+}
+
+/// The rules that operators grant stand in a file beside the configuration: `gateway.granted.cedar`
+/// for `gateway.toml`.
+pub(crate) fn granted_beside(config: &Path) -> PathBuf {
+    config.with_extension(crate::policy::GRANTED)
+}
+
+/// Returns every policy that `serve` has in force with this configuration.
+///
+/// # Errors
+/// As [`first`].
+pub(crate) fn served(config: &Config) -> Result<Vec<Source>, Failure> {
+    let mut config = config.clone();
+    config.granted = config.file.as_deref().map(granted_beside);
+    let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
+    let bindings = resolved.bindings().cloned().collect();
+    Bindings::new(bindings).map_err(|error| ambiguous(&error))?;
+    sources(&config, &resolved, &granted(&config)?)
+}
+
+/// Returns the rules that operators granted.
+///
+/// # Errors
+/// Returns a [`Failure`] if they cannot be read.
+pub(crate) fn granted(config: &Config) -> Result<Vec<Source>, Failure> {
+    let is_listed = |path: &Path| config.policy.paths().iter().any(|one| one == path);
+    let path = config.granted.as_deref();
+    let Some(path) = path.filter(|path| path.exists() && !is_listed(path)) else {
+        return Ok(Vec::new());
+    };
+    let read = Source::read(path).map_err(|problems| {
+        Failure::usage("the granted rules are refused")
+            .because(problems.to_string())
+            .next(format!("gateway policy check {}", as_argument(path)))
+    });
+    let mut sources = read?;
+    sources.iter_mut().for_each(grant::leave_out_ended);
+    Ok(sources)
+}
+
+/// Returns the policies from files, those that flags and presets stand for, and granted rules.
+///
+/// # Errors
+/// Returns a [`Failure`] if the files cannot be read.
+pub(crate) fn sources(
+    config: &Config,
+    resolved: &ResolvedConfig,
+    granted: &[Source],
+) -> Result<Vec<Source>, Failure> {
+    let mut sources = config.policy.sources().map_err(|problems| {
+        let failure = Failure::usage("the policies cannot be read");
+        checked_by(failure.because(problems.to_string()), config)
+    })?;
+    let flags = lending::policies(config, resolved);
+    if !flags.is_empty() {
+        sources.push(Source::new("flags", flags));
+    }
+    if config.open {
+        sources.push(Source::new("--learn", generate::permit_everything()));
+    }
+    sources.extend_from_slice(granted);
+    Ok(sources)
+}
+
+/// Returns the origin settings, with the given rules before those of the configuration.
+pub(crate) fn origins(
+    config: &Config,
+    encoded_slash: &[OriginPattern],
+    mut rules: Vec<OriginRule>,
+) -> Result<OriginSettings, Failure> {
+    let mut own = config.origins.clone();
+    for origin in encoded_slash {
+        config::Origin::keep_encoded_slash(&mut own, origin);
+    }
+    rules.extend(own.into_iter().map(|origin| origin.rule));
+    let mut settings = config.limits.origins();
+    settings.resolver = config.resolver.clone();
+    settings.defaults = config.defaults.settings.clone();
+    settings
+        .with_rules(rules)
+        .map_err(|error| Failure::new(error.to_string()).because(chain(&error)))
+}
+
+/// Reads the policies for operators.
+///
+/// # Errors
+/// Returns a [`Failure`] with every problem.
+pub(crate) fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> {
+    let Some(path) = policy else {
+        return Ok(Operators::everything());
+    };
+    let refused = |problems: Problems| {
+        Failure::usage("the policies for operators are refused")
+            .because(problems.to_string())
+            .next("see docs/control.md")
+    };
+    let text: Vec<String> = Source::read(path)
+        .map_err(refused)?
+        .into_iter()
+        .map(|source| source.text)
+        .collect();
+    let source = Source::new(path.display().to_string(), text.join("\n"));
+    Operators::load(&source).map_err(refused)
+}

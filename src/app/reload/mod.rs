@@ -1,0 +1,338 @@
+//! Reloads: reads the configuration anew, and puts it in force as a whole or not at all.
+
+pub(crate) mod fixed;
+pub(crate) mod flag_policies;
+pub(crate) mod generation;
+pub(crate) mod source;
+pub(crate) mod watched;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+
+use crate::app::exports::ExportChange;
+use crate::app::listen::change::ListenerChange;
+use crate::app::listen::publish::Publication;
+use crate::app::login::capture::LoginCapture;
+use crate::app::reload::source::{Applied, ConfigSource, Latest, ReadConfig, RunsAs};
+use crate::app::{App, Failure, log_settings};
+use crate::config::Config;
+use crate::credential::login::Login;
+use crate::files;
+use crate::gateway::Snapshot;
+use crate::names::CredentialName;
+use crate::policy::{Operators, Source};
+use crate::session::phantom::Phantoms;
+use crate::session::{Lifetime, Moment, Session};
+
+/// A configuration that was read and checked, with all that can fail done. Nothing of it is in
+/// force.
+struct PreparedChange {
+    config: Arc<Config>,
+    next: Snapshot,
+    /// The phantoms of live sessions.
+    renewed: Vec<(Arc<Session>, Phantoms)>,
+    listeners: ListenerChange,
+    operators: Operators,
+    exports: ExportChange,
+    publication: Publication,
+}
+
+impl App {
+    /// Says where the configuration is read anew. Without it, nothing can be reloaded.
+    #[must_use]
+    pub fn reloading_from(self, source: ConfigSource) -> Arc<Self> {
+        // Both are set once, where the program is assembled.
+        let _ = self.reloading.source.set(source);
+        let app = Arc::new(self);
+        let captures = LoginCapture(Arc::downgrade(&app));
+        let _ = app.shared.captures.set(Arc::new(captures));
+        app
+    }
+
+    /// Reads the configuration anew and puts it in force as one generation. The flags stay.
+    ///
+    /// It is read and checked beside the data path, on a thread of its own. The next request is
+    /// judged by it, and what is under way is judged again.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] with the reasons, if anything of it is refused. Nothing has changed
+    /// then.
+    pub async fn reload(self: &Arc<Self>) -> Result<Applied, Failure> {
+        self.reload_granting(None).await
+    }
+
+    /// Does the same where an operator has granted a rule here, which no earlier refusal of a
+    /// person leaves out.
+    ///
+    /// # Errors
+    /// As [`App::reload`].
+    pub(crate) async fn reload_granting(
+        self: &Arc<Self>,
+        rule: Option<Source>,
+    ) -> Result<Applied, Failure> {
+        let app = self.clone();
+        let reloading = async move {
+            let mut latest = app.reloading.latest.lock().await;
+            loop {
+                if let Some(applied) = app.reload_here(&mut latest, rule.as_slice()).await? {
+                    return Ok(applied);
+                }
+            }
+        };
+        let reloaded = self.beside(reloading).await;
+        self.shared.metrics.reload(reloaded.is_ok());
+        let generation = self.shared.current().number();
+        reloaded.map_err(|failure| failure.of_a_change(generation))
+    }
+
+    /// Makes a change beside the data path, on a thread of its own.
+    pub(crate) async fn beside<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (draining, runtime) = (self.shared.draining.clone(), Handle::current());
+        // A store may take long. The end of the gateway does not wait for it.
+        let run = async move {
+            tokio::select! {
+                changed = change => changed,
+                () = draining.cancelled() => Err(Failure::new("the gateway stops")),
+            }
+        };
+        let changed = spawn_blocking(move || runtime.block_on(run)).await;
+        changed.unwrap_or_else(|error| {
+            Err(Failure::new("the change broke off").because(error.to_string()))
+        })
+    }
+
+    /// The addresses that are listened on, each with its session. A reload that waits for a store
+    /// does not keep it.
+    pub fn listeners(&self) -> Vec<(String, String)> {
+        let open = self.listening.open().into_iter().map(|open| open.known);
+        open.map(|one| (one.address.to_string(), one.session.to_string()))
+            .collect()
+    }
+
+    /// Reloads whenever a file of the configuration changes, for ever. `tell` gets each outcome.
+    pub async fn watch(self: Arc<Self>, tell: impl Fn(Result<Applied, Failure>)) {
+        let mut changed = None;
+        loop {
+            let pause = match changed {
+                None => LOOKED_AT_EVERY,
+                Some(_) => LOOKED_AT_AGAIN,
+            };
+            tokio::time::sleep(pause).await;
+            let (watched, known) = {
+                let latest = self.reloading.latest.lock().await;
+                (latest.watched.clone(), latest.files.clone())
+            };
+            // A file system that does not answer must not keep the program from its end.
+            let look = spawn_blocking(move || Some(watched.look()).filter(|now| *now != known));
+            let now = look.await.unwrap_or_default();
+            // A file that is still being written is left until it stays the same.
+            if now.is_some() && now == changed {
+                tell(self.reload().await);
+            }
+            changed = now;
+        }
+    }
+
+    /// Reloads, unless a person refuses meanwhile what a granted rule would permit. Nothing has
+    /// changed then, and `None` is returned.
+    async fn reload_here(
+        self: &Arc<Self>,
+        latest: &mut Latest,
+        allowed: &[Source],
+    ) -> Result<Option<Applied>, Failure> {
+        let source = self.reloading.source.get().ok_or_else(|| {
+            Failure::new("this command has no configuration that could be reloaded")
+        })?;
+        // Looked at before they are read: a change in between is read again.
+        latest.files = latest.watched.look();
+        let (read, named) = files::traced(|| source.read());
+        // If it is refused, mending a file that it alone names applies it.
+        latest.also_watch(read.as_ref().ok().map(|(config, _)| config), named);
+        let (config, resolved) = read?;
+        self.refuse_fixed(source, &latest.read.config, &config, &resolved)?;
+        let before = self.shared.current();
+        let mut granted = generation::granted(&config)?;
+        self.grants.withhold(&mut granted, allowed);
+        let read = ReadConfig {
+            sources: generation::sources(&config, &resolved, &granted)?,
+            config: Arc::new(config),
+            resolved,
+        };
+        let old = latest.read.config.clone();
+        let captured = self.captured(&read.resolved.stored);
+        let next = generation::next(&before, &old, &read, &captured)?;
+        let former = &latest.read.resolved.logins[..];
+        let new = (read.config.clone(), &read.resolved.logins[..], former);
+        let change = self.prepare_change(source, &before, next, new).await?;
+        // The last that can fail.
+        self.keep(&change.listeners.opened).await?;
+        let extended = match old.ca.lifetime == change.config.ca.lifetime {
+            true => Vec::new(),
+            false => self.extended(change.config.ca.lifetime).await?,
+        };
+        if self.grants.withhold(&mut granted, allowed) {
+            return Ok(None);
+        }
+        let applied = self.put_in_force(&before, change);
+        self.grants.follow(&granted);
+        for (session, lifetime) in extended {
+            session.extend(lifetime);
+        }
+        latest.follow(read);
+        tokio::spawn(give_back(before, self.shared.current()));
+        Ok(Some(applied))
+    }
+
+    /// Does everything of a change that can fail.
+    async fn prepare_change(
+        &self,
+        source: &ConfigSource,
+        before: &Snapshot,
+        next: Snapshot,
+        (config, logins, former): (Arc<Config>, &[Login], &[Login]),
+    ) -> Result<PreparedChange, Failure> {
+        let exports = self.exports.prepare(&self.shared, &config)?;
+        let operators = generation::operators(config.control.policy.as_ref())?;
+        let renewed = self.phantoms(before, &next).await?;
+        let mut listeners = ListenerChange::default();
+        let mut publication = Publication::default();
+        if source.runs_as == RunsAs::Serve {
+            listeners = self.change_listeners(&next, &config, None).await?;
+            let bindings = next.credentials.bindings();
+            let given = (&**bindings, logins, former);
+            for (session, ca) in self.listening.sessions_of(&config, &listeners.opened) {
+                let mut gained = renewed.iter();
+                let gained = gained.find(|(renewed, _)| Arc::ptr_eq(renewed, &session));
+                let held = session.phantoms();
+                let phantoms = gained.map_or(&*held, |(_, phantoms)| phantoms);
+                let certificate = publication.certificate(&config, &session, &ca);
+                let written = certificate
+                    .and_then(|()| publication.phantoms(&config, given, (&session, phantoms)));
+                let known: Vec<_> = bindings.environment(&held).collect();
+                let gains = !bindings
+                    .environment(phantoms)
+                    .all(|one| known.contains(&one));
+                // Who may write the folder of a session's files must not keep a change from force
+                // that gives the session nothing.
+                let mut opened = listeners.opened.iter();
+                let is_new = opened.any(|one| Arc::ptr_eq(&one.session, &session));
+                match written {
+                    Err(failure) if is_new || gains => return Err(failure),
+                    Err(failure) => unpublished(&failure),
+                    Ok(()) => {}
+                }
+            }
+        }
+        Ok(PreparedChange {
+            config,
+            next,
+            renewed,
+            listeners,
+            operators,
+            exports,
+            publication,
+        })
+    }
+
+    /// Puts a change in force. A file for workloads that cannot be replaced is told of.
+    fn put_in_force(self: &Arc<Self>, before: &Snapshot, change: PreparedChange) -> Applied {
+        let PreparedChange { config, next, .. } = change;
+        change.publication.publish().iter().for_each(unpublished);
+        let changed = self.exports.change(&self.shared, &config, change.exports);
+        let (exports_begun, exports_ended) = changed;
+        let applied = Applied {
+            generation: next.number(),
+            gained: missing(&next, before),
+            lost: missing(before, &next),
+            added: change.listeners.added(),
+            removed: change.listeners.removed(),
+            exports_begun,
+            exports_ended,
+        };
+        for (session, phantoms) in &change.renewed {
+            session.hold(phantoms);
+        }
+        for session in self.shared.sessions.all() {
+            session.limit_idle(config.ca.idle);
+        }
+        let holding = next.credentials.holding();
+        holding.budget.resize(config.limits.max_buffered_total);
+        holding.decoding.resize(config.limits.max_decoder_memory);
+        if let Some(path) = self.shared.log.path() {
+            let settings = log_settings(&config, path.to_owned());
+            self.shared.log.change(&settings);
+        }
+        self.change_authorities(&config);
+        self.operators.store(Arc::new(change.operators));
+        change.listeners.regroup(next.number());
+        self.shared.replace(next);
+        for opened in &change.listeners.opened {
+            self.enter(opened);
+        }
+        let (left, closing) = change.listeners.apply(&self.shared, &self.listening);
+        for session in left {
+            tokio::spawn(self.clone().retire(session, closing.clone()));
+        }
+        applied
+    }
+
+    /// Keeps that the sessions of listeners live for so long from now on, if they are renewed no
+    /// more, and returns them.
+    async fn extended(&self, lasts: Duration) -> Result<Vec<(Arc<Session>, Lifetime)>, Failure> {
+        let mut sessions = self.shared.sessions.all();
+        sessions.retain(|session| !session.is_over() && session.lifetime().is_some());
+        let ends = SystemTime::now() + lasts;
+        self.keeper().await?.keep_ends(&sessions, ends).await?;
+        let extended = sessions.into_iter().filter_map(|session| {
+            let lifetime = session.lifetime()?.lasting(Moment::now(), lasts);
+            Some((session, lifetime))
+        });
+        Ok(extended.collect())
+    }
+
+    /// Returns the phantoms of every live session in the next generation.
+    async fn phantoms(
+        &self,
+        before: &Snapshot,
+        next: &Snapshot,
+    ) -> Result<Vec<(Arc<Session>, Phantoms)>, Failure> {
+        let mut renewed = Vec::new();
+        for session in self.shared.sessions.all() {
+            let issued = self.issue_next(before, next, &session).await?;
+            renewed.extend(issued.map(|phantoms| (session, phantoms)));
+        }
+        Ok(renewed)
+    }
+}
+
+fn unpublished(failure: &Failure) {
+    let why = failure.why.as_deref().unwrap_or_default();
+    tracing::error!(
+        "{}: {why}. The workload's file is the old one",
+        failure.what
+    );
+}
+
+/// Gives back what only the generation before was issued.
+async fn give_back(before: Arc<Snapshot>, next: Arc<Snapshot>) {
+    let stores = next.credentials.stores();
+    before.credentials.stores().give_back(stores).await;
+}
+
+/// The credentials of one generation that another lacks.
+fn missing(of: &Snapshot, other: &Snapshot) -> Vec<CredentialName> {
+    let all = of.credentials.bindings().all();
+    let gone = all.filter(|binding| !other.credentials.bindings().has(&binding.credential));
+    gone.map(|binding| binding.credential.clone()).collect()
+}
+
+/// How often the files of the configuration are looked at.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
+/// When they are looked at again after a change, which is applied if they stayed the same.
+const LOOKED_AT_AGAIN: Duration = Duration::from_millis(250);

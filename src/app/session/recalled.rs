@@ -1,0 +1,95 @@
+//! What is kept of one session, and what is made of it at the next start.
+
+use std::sync::Arc;
+
+use crate::intercept::{KeptCa, SessionCa};
+use crate::names::SessionId;
+use crate::session::phantom::{KeptShapes, PhantomKey};
+use crate::session::{EndReason, Session, SessionStatus};
+use crate::state::{KeptSecrets, SessionDecision, SessionRecord};
+
+/// What is kept of one session.
+pub(crate) struct StoredSession {
+    /// The id of its record.
+    pub(crate) id: SessionId,
+    /// Its record, if there is one.
+    pub(crate) record: Option<SessionRecord>,
+    pub(crate) secrets: KeptSecrets,
+    /// The shapes of its phantoms.
+    pub(crate) shapes: KeptShapes,
+    /// Whether an operator paused it, also before it was begun anew.
+    pub(crate) paused: bool,
+}
+
+impl StoredSession {
+    /// What the session's phantoms are derived from.
+    pub(crate) fn key(&self) -> PhantomKey {
+        PhantomKey::from_bytes(*self.secrets.seed)
+    }
+
+    /// Its CA, if that is kept.
+    pub(crate) fn ca(&self) -> Option<KeptCa> {
+        let certificate = self.record.as_ref()?.certificate.clone()?;
+        Some(KeptCa {
+            pem: certificate.pem,
+            from: certificate.from,
+            to: certificate.to,
+            key: self.secrets.ca_key.clone(),
+        })
+    }
+
+    /// Gives a session the status that was kept.
+    pub(crate) fn restore(&self, session: &Session) {
+        match &self.record {
+            Some(record) => session.narrow(status(record)),
+            None if self.paused => session.narrow(SessionStatus::Paused),
+            None => {}
+        }
+    }
+
+    /// Why the session has ended, if it has. Only a decision ends it for good: the session of a
+    /// listener whose time was over while nobody served it is renewed when it is opened.
+    pub(crate) fn ended(&self) -> Option<EndReason> {
+        match status(self.record.as_ref()?) {
+            SessionStatus::Ended(why) => Some(why),
+            SessionStatus::Active | SessionStatus::Paused => None,
+        }
+    }
+
+    /// The decisions that keep the shapes which the record does not have yet.
+    pub(crate) fn new_shapes(&self) -> Vec<SessionDecision> {
+        let changed = self.shapes.changed().iter().cloned();
+        changed
+            .map(|shape| SessionDecision::Shape {
+                session: self.id.clone(),
+                credential: shape.credential,
+                before: shape.before,
+                after: shape.after,
+            })
+            .collect()
+    }
+}
+
+/// A session that was opened, and that no request reaches yet.
+pub(crate) struct OpenedSession {
+    pub(crate) session: Arc<Session>,
+    pub(crate) ca: Arc<SessionCa>,
+    pub(crate) kept: StoredSession,
+}
+
+impl OpenedSession {
+    /// The session and its CA.
+    pub(crate) fn live(&self) -> (Arc<Session>, Arc<SessionCa>) {
+        (self.session.clone(), self.ca.clone())
+    }
+}
+
+/// What was made of a session by decision.
+pub(crate) fn status(record: &SessionRecord) -> SessionStatus {
+    match (record.ended, record.paused) {
+        (Some(_), _) if record.was_idle => SessionStatus::Ended(EndReason::Idle),
+        (Some(_), _) => SessionStatus::Ended(EndReason::Operator),
+        (None, true) => SessionStatus::Paused,
+        (None, false) => SessionStatus::Active,
+    }
+}

@@ -1,0 +1,239 @@
+//! Renews the sessions of listeners half-way of their lifetime, and follows what other processes
+//! decide about them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+
+use crate::app::session::recalled::status;
+use crate::audit::Event;
+use crate::gateway::SharedState;
+use crate::names::{ReasonCode, SessionId};
+use crate::session::{EndReason, Moment, Session, SessionStatus};
+use crate::state::{Revision, SessionDecision, StateError, StateStore, unix};
+
+/// The sessions of this process that are renewed.
+#[derive(Clone)]
+pub(crate) struct Renewal(Arc<Shared>);
+
+struct Shared {
+    store: Arc<dyn StateStore>,
+    state: Arc<SharedState>,
+    tended: Mutex<Vec<Tended>>,
+    /// Whether the task that renews them runs.
+    runs: AtomicBool,
+}
+
+#[derive(Clone)]
+struct Tended {
+    id: SessionId,
+    session: Weak<Session>,
+    /// Whether the end of its idle session is kept, so that there is nothing to do.
+    idle_end_kept: Arc<AtomicBool>,
+}
+
+impl Renewal {
+    /// Renews sessions in this store. The log gets the ends of those that were idle.
+    pub(crate) fn new(store: Arc<dyn StateStore>, state: Arc<SharedState>) -> Self {
+        Self(Arc::new(Shared {
+            store,
+            state,
+            tended: Mutex::default(),
+            runs: AtomicBool::new(false),
+        }))
+    }
+
+    /// Adds a session. It is renewed until it is dropped or ended. Must be called on a runtime.
+    pub(crate) fn add(&self, id: SessionId, session: &Arc<Session>) {
+        self.0.tended.lock().push(Tended {
+            id,
+            session: Arc::downgrade(session),
+            idle_end_kept: Arc::new(AtomicBool::new(session.was_idle())),
+        });
+        if !self.0.runs.swap(true, Ordering::Relaxed) {
+            let shared = Arc::downgrade(&self.0);
+            tokio::spawn(async move {
+                let (mut seen, mut looked) = (None, None);
+                loop {
+                    tokio::time::sleep(EVERY).await;
+                    let Some(shared) = shared.upgrade() else {
+                        return;
+                    };
+                    seen = shared.follow(seen).await;
+                    let now = Moment::now();
+                    if looked.is_none_or(|before| now.is_later_than(before, LOOK)) {
+                        looked = Some(now);
+                        shared.renew().await;
+                    }
+                }
+            });
+        }
+    }
+}
+
+impl Shared {
+    /// Applies what was decided since `seen`, and returns the last revision.
+    async fn follow(&self, seen: Option<Revision>) -> Option<Revision> {
+        let decided = match seen {
+            Some(seen) => self.store.since(seen).await,
+            None => Err(StateError::Forgotten),
+        };
+        match decided {
+            Ok(decided) => {
+                let last = decided.last().map(|(revision, _)| *revision);
+                let about = |one: &Tended| decided.iter().any(|(_, id)| *id == one.id);
+                self.look(about).await;
+                last.or(seen)
+            }
+            // Everything is looked at. What is decided meanwhile is looked at once more.
+            Err(StateError::Forgotten) => {
+                let last = self.store.decide(Vec::new()).await.ok();
+                self.look(|_| true).await;
+                last
+            }
+            // The next round tries again.
+            Err(_) => seen,
+        }
+    }
+
+    /// Reads the records of some sessions, and pauses or ends those that were paused or ended.
+    async fn look(&self, about: impl Fn(&Tended) -> bool) {
+        for one in self.tended().into_iter().filter(about) {
+            let record = self.store.session(&one.id).await;
+            let (Ok(Some(record)), Some(session)) = (record, one.session.upgrade()) else {
+                continue;
+            };
+            let is_used = session.status() == SessionStatus::Active;
+            match status(&record) {
+                // Another gateway ended it, where nobody used it.
+                SessionStatus::Ended(EndReason::Idle) if is_used => {
+                    if !self.takes_back(&one.id).await {
+                        session.narrow(status(&record));
+                    }
+                }
+                decided => session.narrow(decided),
+            }
+        }
+    }
+
+    /// Takes back the end of a session that is in use here. Returns whether it is in use then: an
+    /// operator may have paused it, also since it was read.
+    async fn takes_back(&self, id: &SessionId) -> bool {
+        let decided = SessionDecision::TakeBack(id.clone());
+        match self.store.decide(vec![decided]).await {
+            Ok(_) => true,
+            Err(StateError::Refused(_)) => false,
+            // The next decision about it is looked at again.
+            Err(error) => {
+                tracing::warn!(session = %id, %error, "the end of a session in use could not be taken back");
+                true
+            }
+        }
+    }
+
+    /// Renews the sessions that are due, and keeps the ends of those that were idle for too long.
+    async fn renew(&self) {
+        let now = Moment::now();
+        for (one, session) in self.due(now) {
+            let id = one.id;
+            session.end_if_idle();
+            match session.ended() {
+                Some(EndReason::Idle) => self.keep_idle_end(&id, &one.idle_end_kept).await,
+                // The store has it, or the listener may come back.
+                Some(EndReason::Operator | EndReason::Listener) => {}
+                // A listener's own session renews itself, also after the machine slept.
+                None | Some(EndReason::Expired) => self.extend(&id, &session, now).await,
+            }
+        }
+    }
+
+    async fn extend(&self, id: &SessionId, session: &Session, now: Moment) {
+        let Some(next) = session.lifetime().map(|life| life.again(now)) else {
+            return;
+        };
+        let (own, ends) = (id.clone(), unix(next.ends()));
+        let extended = SessionDecision::Extend { session: own, ends };
+        match self.store.decide(vec![extended]).await {
+            Ok(_) => session.extend(next),
+            // It was ended elsewhere.
+            Err(StateError::Refused(_)) => self.look(|one| one.id == *id).await,
+            // It lives for the other half, and each round tries again.
+            Err(error) => {
+                tracing::warn!(session = %id, %error, "the session could not be renewed");
+            }
+        }
+    }
+
+    /// Keeps the end of a session that was idle for too long.
+    async fn keep_idle_end(&self, id: &SessionId, is_kept: &AtomicBool) {
+        let end = SessionDecision::End {
+            session: id.clone(),
+            at: unix(SystemTime::now()),
+            was_idle: true,
+        };
+        match self.store.decide(vec![end]).await {
+            Ok(_) => {
+                is_kept.store(true, Ordering::Relaxed);
+                record_end(&self.state, id, IDLE, ReasonCode::SessionEnded);
+            }
+            Err(StateError::Refused(_)) => is_kept.store(true, Ordering::Relaxed),
+            // Each round tries again.
+            Err(error) => {
+                tracing::warn!(session = %id, %error, "the end of an idle session could not be kept");
+            }
+        }
+    }
+
+    /// The sessions that must be renewed or are over. Those that are gone are forgotten.
+    fn due(&self, now: Moment) -> Vec<(Tended, Arc<Session>)> {
+        let mut due = Vec::new();
+        self.tended.lock().retain(|one| {
+            let Some(session) = one.session.upgrade() else {
+                return false;
+            };
+            let is_half_over = session
+                .lifetime()
+                .is_some_and(|life| life.is_half_over(now));
+            let ended = session.ended();
+            let has_ended_idle = ended == Some(EndReason::Idle);
+            // Somebody may have resumed it.
+            let is_kept = one
+                .idle_end_kept
+                .fetch_and(has_ended_idle, Ordering::Relaxed);
+            let is_done = has_ended_idle && is_kept;
+            if (is_half_over || ended.is_some()) && !is_done {
+                due.push((one.clone(), session));
+            }
+            true
+        });
+        due
+    }
+
+    fn tended(&self) -> Vec<Tended> {
+        self.tended.lock().clone()
+    }
+}
+
+/// Records that a session ended by itself.
+pub(crate) fn record_end(state: &SharedState, id: &SessionId, how: &str, reason: ReasonCode) {
+    let recorded = state.log.event(Event {
+        name: "session_ended",
+        session: Some(id),
+        subject: how.as_bytes(),
+        reason: Some(reason.as_str()),
+        count: 1,
+    });
+    if let Err(error) = recorded {
+        tracing::error!(%error, "the end of a session was not recorded");
+    }
+}
+
+const IDLE: &str = "it was not used for too long";
+/// How often it is looked whether something was decided. After a machine slept for longer than a
+/// lifetime, requests are refused for so long at most.
+const EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked which sessions are due, of which there may be many. A lifetime has a
+/// minute or more.
+const LOOK: Duration = Duration::from_secs(2);

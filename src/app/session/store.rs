@@ -1,0 +1,440 @@
+//! Keeps sessions between two starts of the gateway: the phantoms of each, and the CAs of those
+//! that have listeners.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use zeroize::Zeroizing;
+
+use crate::app::session::key::{KeyPlaces, NoKey};
+use crate::app::session::recalled::{OpenedSession, StoredSession, status};
+use crate::app::session::renewal::Renewal;
+use crate::app::settings::project::{project_folders, project_id};
+use crate::app::{Context as _, Failure, note};
+use crate::config::Config;
+use crate::gateway::SharedState;
+use crate::intercept::SessionCa;
+use crate::names::{CredentialName, SessionId};
+use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
+use crate::session::{EndReason, Session, SessionStatus};
+use crate::state::{
+    KeptCertificate, KeptSecrets, MemoryState, SealingKey, SessionDecision, SessionRecord,
+    StateError, StateFile, StateStore, unix,
+};
+
+/// Which sessions outlive the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Persistence {
+    /// None, as in a demo.
+    Nothing,
+    /// Those of listeners, with their CAs.
+    Listeners,
+    /// The phantoms of commands that this user runs in this folder.
+    Project(PathBuf),
+}
+
+/// The store of sessions, and the key that opens what is sealed there.
+pub(crate) struct SessionStore {
+    store: Arc<dyn StateStore>,
+    key: Arc<SealingKey>,
+    keeping: Persistence,
+    /// Whether the next start knows of them. Without a place for the state, it does not.
+    outlast: bool,
+    fresh: bool,
+    /// The sessions that this process opened, which are fresh no more.
+    begun: Mutex<HashSet<SessionId>>,
+    /// The user that runs the command, if it is not this one.
+    user: Option<String>,
+    renewal: Renewal,
+    /// Whether the phantoms of other sessions were asked for.
+    recognises: AtomicBool,
+}
+
+impl SessionStore {
+    /// Opens the state of a configuration.
+    ///
+    /// If no place for it is configured and the usual one cannot be used, sessions are kept in
+    /// memory, and that is said. `serve` does so only if no state is there: in one that it cannot
+    /// read, a session may be ended or paused.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if a state that is there cannot be used, or its key is lost.
+    pub(crate) async fn open(
+        config: &Config,
+        keeping: Persistence,
+        state: &Arc<SharedState>,
+    ) -> Result<Self, Failure> {
+        let with = |store: Arc<dyn StateStore>, key, outlast| Self {
+            renewal: Renewal::new(store.clone(), state.clone()),
+            store,
+            key,
+            keeping: keeping.clone(),
+            outlast,
+            fresh: config.state.fresh,
+            begun: Mutex::default(),
+            user: config.sandbox.user.clone(),
+            recognises: AtomicBool::new(false),
+        };
+        let in_memory = |outlast| Ok(with(Arc::<MemoryState>::default(), passing()?, outlast));
+        let listens = keeping == Persistence::Listeners;
+        if keeping == Persistence::Nothing {
+            return in_memory(true);
+        }
+        let path = config.state_file(listens);
+        let nowhere = || std::io::Error::other("no HOME or XDG_STATE_HOME names a folder").into();
+        let opened = path.as_ref().ok_or_else(nowhere);
+        let opened = opened.and_then(|path| StateFile::open_anew(path));
+        let path = path.unwrap_or_default();
+        let error = match opened {
+            Ok((store, aside)) => {
+                note_set_aside(aside);
+                let folder = path.parent().unwrap_or(Path::new("/"));
+                // `--fresh` begins one project of `exec` anew, and every session of a `serve`.
+                let forgets = config.state.fresh && listens;
+                return match KeyPlaces::new(config, folder).unlock(store, forgets).await {
+                    Ok((store, key)) => Ok(with(Arc::new(store), key, true)),
+                    Err(NoKey::Lost(failure)) if !listens => {
+                        note_run_alone(&failure, &path);
+                        in_memory(true)
+                    }
+                    Err(NoKey::Lost(failure) | NoKey::Unusable(failure)) => Err(failure),
+                };
+            }
+            Err(error) => error,
+        };
+        let is_usual = config.state.path.is_none() && error.is_no_place();
+        if is_usual && (!listens || is_absent(&path)) {
+            note(format!(
+                "gateway: phantoms and CAs will be others at the next start: no place to keep them ({error})"
+            ));
+            return in_memory(false);
+        }
+        let what = format!("the state in {} cannot be used", path.display());
+        let remedy = match error.is_no_place() {
+            true => "let `HOME` or `XDG_STATE_HOME` name a folder of this user, or name the state: `[state] path`".to_owned(),
+            false => error.remedy(&path),
+        };
+        Err(Failure::of(what, &error).next(remedy))
+    }
+
+    /// Returns what is kept of a session, or what is to be kept of a new one.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if its record cannot be read.
+    pub(crate) async fn recall(&self, session: &SessionId) -> Result<StoredSession, Failure> {
+        let (id, record) = self
+            .find(session)
+            .await
+            .map_err(|error| unreadable(&error))?;
+        let paused = record.as_ref().is_some_and(|record| record.paused);
+        let stays = |record: &SessionRecord| {
+            !self.is_fresh(&id) || status(record) == SessionStatus::Ended(EndReason::Operator)
+        };
+        let Some(record) = record.filter(stays) else {
+            let mut seed = Zeroizing::new([0; 32]);
+            getrandom::fill(&mut seed[..]).map_err(Failure::no_randomness)?;
+            return Ok(StoredSession {
+                id,
+                record: None,
+                secrets: KeptSecrets {
+                    seed,
+                    ca_key: Zeroizing::default(),
+                },
+                shapes: KeptShapes::default(),
+                paused,
+            });
+        };
+        let secrets = record.open(&self.key).map_err(|error| unreadable(&error))?;
+        let shapes = KeptShapes::read(&record.shapes).map_err(|error| unreadable(&error))?;
+        Ok(StoredSession {
+            id,
+            record: Some(record),
+            secrets,
+            shapes,
+            paused,
+        })
+    }
+
+    /// Keeps sessions that were opened, all or none. Returns whether it did: if another process
+    /// kept one first, the caller recalls what that one kept.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the record cannot be written.
+    pub(crate) async fn keep(&self, all: &[OpenedSession]) -> Result<bool, Failure> {
+        let decisions = all
+            .iter()
+            .map(|one| self.decisions(&one.kept, &one.session, &one.ca));
+        let decisions: Vec<_> = decisions.collect::<Result<_, _>>()?;
+        let is_kept = self.decide(decisions.concat()).await?;
+        if is_kept {
+            let ids = all.iter().map(|one| one.kept.id.clone());
+            self.begun.lock().extend(ids);
+        }
+        Ok(is_kept)
+    }
+
+    /// Keeps the shapes of phantoms that a live session gained. Returns as [`SessionStore::keep`].
+    ///
+    /// # Errors
+    /// As [`SessionStore::keep`].
+    pub(crate) async fn keep_shapes(&self, kept: &StoredSession) -> Result<bool, Failure> {
+        self.decide(kept.new_shapes()).await
+    }
+
+    /// Keeps what an operator made of a session.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written, or if the next start will not know what took
+    /// authority away.
+    pub(crate) async fn keep_status(
+        &self,
+        id: &SessionId,
+        status: SessionStatus,
+    ) -> Result<(), Failure> {
+        if !self.keeps_ca() {
+            return Ok(());
+        }
+        let session = id.clone();
+        let decision = match status {
+            SessionStatus::Active => SessionDecision::Resume(session),
+            SessionStatus::Paused => SessionDecision::Pause(session),
+            SessionStatus::Ended(_) => SessionDecision::End {
+                session,
+                at: unix(SystemTime::now()),
+                was_idle: status == SessionStatus::Ended(EndReason::Idle),
+            },
+        };
+        match self.decide(vec![decision]).await? {
+            true if !self.outlast && status != SessionStatus::Active => Err(Failure::new(
+                "it holds for this process alone, which has no state",
+            )
+            .next("give the state a place: `[state] path`")),
+            true => Ok(()),
+            false => Err(Failure::new("the session was ended, and that is kept")),
+        }
+    }
+
+    /// Keeps until when sessions live, if they are renewed no more.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written.
+    pub(crate) async fn keep_ends(
+        &self,
+        sessions: &[Arc<Session>],
+        ends: SystemTime,
+    ) -> Result<(), Failure> {
+        for session in sessions.iter().filter(|_| self.keeps_ca()) {
+            let (session, ends) = (session.id().clone(), unix(ends));
+            // One that was ended elsewhere is refused, and stays so.
+            self.decide(vec![SessionDecision::Extend { session, ends }])
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn decide(&self, decisions: Vec<SessionDecision>) -> Result<bool, Failure> {
+        if decisions.is_empty() {
+            return Ok(true);
+        }
+        match self.store.decide(decisions).await {
+            Ok(_) => Ok(true),
+            Err(StateError::Refused(_)) => Ok(false),
+            Err(error) => Err(Failure::of("the session cannot be kept", &error)),
+        }
+    }
+
+    fn is_fresh(&self, id: &SessionId) -> bool {
+        self.fresh && !self.begun.lock().contains(id)
+    }
+
+    /// Renews a session as long as this process lives, if it has a record of its own to renew.
+    pub(crate) fn tend(&self, kept: &StoredSession, session: &Arc<Session>) {
+        // One that was idle for too long may be resumed.
+        let lasts = matches!(kept.ended(), None | Some(EndReason::Idle));
+        if session.lifetime().is_some() && lasts {
+            self.renewal.add(kept.id.clone(), session);
+        }
+    }
+
+    /// The phantoms of other sessions that are kept, each with the id of its record. They are asked
+    /// for with the first session: those that are opened later are known then.
+    pub(crate) async fn others(&self, own: &StoredSession) -> Vec<(SessionId, Vec<Phantom>)> {
+        if self.recognises.swap(true, Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let records = self.store.sessions(RECOGNISED).await.unwrap_or_default();
+        let others = records.iter().filter(|record| record.id != own.id.as_str());
+        // A record that cannot be opened takes away a word of explanation, and nothing else.
+        others.filter_map(|record| self.phantoms(record)).collect()
+    }
+
+    fn phantoms(&self, record: &SessionRecord) -> Option<(SessionId, Vec<Phantom>)> {
+        let secrets = record.open(&self.key).ok()?;
+        let key = PhantomKey::from_bytes(*secrets.seed);
+        let mut issue = Issue::new(&key);
+        let shapes = KeptShapes::read(&record.shapes).ok()?;
+        let phantoms = shapes
+            .all()
+            .filter_map(|(credential, shape)| issue.issue(credential, shape, |_| false).ok())
+            .collect();
+        Some((SessionId::new(&record.id).ok()?, phantoms))
+    }
+
+    async fn find(
+        &self,
+        session: &SessionId,
+    ) -> Result<(SessionId, Option<SessionRecord>), StateError> {
+        let Persistence::Project(folder) = &self.keeping else {
+            let record = match self.store.session(session).await {
+                // It begins anew, whatever is there.
+                Err(StateError::Changed | StateError::Damaged(_)) if self.is_fresh(session) => None,
+                read => read?,
+            };
+            return Ok((session.clone(), record));
+        };
+        let mut own = None;
+        for folder in project_folders(folder) {
+            let id = project_id(folder, self.user.as_deref());
+            match self.store.session(&id).await {
+                Ok(None) => drop(own.get_or_insert(id)),
+                Ok(record) => return Ok((id, record)),
+                // It begins anew, whatever is there.
+                Err(StateError::Changed | StateError::Damaged(_)) if self.is_fresh(&id) => {
+                    return Ok((id, None));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((own.unwrap_or_else(|| session.clone()), None))
+    }
+
+    fn decisions(
+        &self,
+        kept: &StoredSession,
+        session: &Session,
+        ca: &SessionCa,
+    ) -> Result<Vec<SessionDecision>, Failure> {
+        let Some(record) = &kept.record else {
+            let record = self.record(kept, session, ca)?;
+            return Ok(vec![if self.is_fresh(&kept.id) {
+                SessionDecision::Replace(record)
+            } else {
+                SessionDecision::Create(record)
+            }]);
+        };
+        if kept.ended().is_some() && self.keeps_ca() {
+            return Ok(Vec::new());
+        }
+        let mut decisions = kept.new_shapes();
+        let pem = record.certificate.as_ref().map(|kept| kept.pem.as_str());
+        let is_another = self.keeps_ca() && pem != Some(ca.certificate_pem().as_str());
+        let idle = session.idle().map(|idle| idle.as_secs());
+        if is_another || record.parents != groups(session) || record.idle != idle {
+            decisions.push(SessionDecision::Reissue(self.record(kept, session, ca)?));
+        }
+        if let (Some(lifetime), true) = (session.lifetime(), self.keeps_ca()) {
+            decisions.push(SessionDecision::Extend {
+                session: kept.id.clone(),
+                ends: unix(lifetime.ends()),
+            });
+        }
+        Ok(decisions)
+    }
+
+    fn record(
+        &self,
+        kept: &StoredSession,
+        session: &Session,
+        ca: &SessionCa,
+    ) -> Result<SessionRecord, Failure> {
+        let ca = self.keeps_ca().then(|| ca.keep()).flatten();
+        let named = |(name, shape): (&CredentialName, &crate::session::phantom::Shape)| {
+            (name.to_string(), shape.to_text())
+        };
+        let mut record = SessionRecord {
+            version: SessionRecord::VERSION,
+            id: kept.id.to_string(),
+            parents: groups(session),
+            made: unix(SystemTime::now()),
+            ends: session.lifetime().map(|lifetime| unix(lifetime.ends())),
+            idle: session.idle().map(|idle| idle.as_secs()),
+            was_idle: false,
+            paused: kept.paused,
+            ended: None,
+            shapes: kept.shapes.all().map(named).collect(),
+            certificate: ca.as_ref().map(|ca| KeptCertificate {
+                pem: ca.pem.clone(),
+                from: ca.from,
+                to: ca.to,
+            }),
+            sealed: Vec::new(),
+        };
+        let secrets = KeptSecrets {
+            seed: kept.secrets.seed.clone(),
+            ca_key: ca.map(|ca| ca.key).unwrap_or_default(),
+        };
+        let sealed = record.seal(&self.key, &secrets);
+        sealed.context("the session cannot be sealed")?;
+        Ok(record)
+    }
+
+    fn keeps_ca(&self) -> bool {
+        self.keeping == Persistence::Listeners
+    }
+}
+
+fn groups(session: &Session) -> Vec<String> {
+    session
+        .last_groups()
+        .iter()
+        .map(|group| group.to_string())
+        .collect()
+}
+
+/// Whether there is certainly no file at a path.
+fn is_absent(path: &Path) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    path.symlink_metadata()
+        .is_err_and(|error| matches!(error.kind(), NotFound | NotADirectory))
+}
+
+/// Says that the state of an earlier version was set aside, if it was.
+fn note_set_aside(aside: Option<PathBuf>) {
+    if let Some(aside) = aside {
+        note(format!(
+            "gateway: the sessions of an earlier version are set aside in {}: all begin anew, with \
+             new phantoms and new CAs",
+            aside.display()
+        ));
+    }
+}
+
+/// Says that the phantoms of a run are its own, since what is kept cannot be opened. A login
+/// without the key ring must not stop a command.
+fn note_run_alone(failure: &Failure, state: &Path) {
+    let why = failure.why.as_deref().unwrap_or(&failure.what);
+    note(format!(
+        "gateway: the phantoms of this run are its own: the key of {} cannot be had ({why}). Unlock the key ring or give the key back; if it is lost for good, remove that file",
+        state.display()
+    ));
+}
+
+/// A key for records that end with the process.
+fn passing() -> Result<Arc<SealingKey>, Failure> {
+    let drawn = SealingKey::draw().ok();
+    drawn
+        .and_then(|text| SealingKey::from_text(text.as_bytes()).map(Arc::new))
+        .ok_or_else(|| Failure::new("the system gives no random bytes"))
+}
+
+fn unreadable(error: &dyn std::error::Error) -> Failure {
+    Failure::of("the session that is kept cannot be read", error)
+        .next("start with `--fresh`: the workload then needs its new phantoms and CA")
+}
+
+/// How many other sessions' phantoms are recognised, the latest first.
+const RECOGNISED: usize = 128;

@@ -1,0 +1,224 @@
+//! Profiles of agents: what a known program needs to start, to work and to log in. The data is in
+//! `policies/agents`, and tests check it.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::app::settings::project::project;
+use crate::app::{Failure, safe};
+use crate::config::{Allowed, Config, keys};
+
+/// What an agent needs. It holds no secret, and lends none by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Profile {
+    /// The command's name.
+    pub name: String,
+    /// The agent's usual name.
+    pub title: String,
+    /// The presets of the services that it works with.
+    #[serde(default)]
+    pub presets: Vec<String>,
+    /// Further hosts that it needs, each at port 443.
+    #[serde(default)]
+    allow: Vec<String>,
+    /// The folders of the home that outlive the sandbox, relative to it.
+    #[serde(default)]
+    pub keep: Vec<PathBuf>,
+    /// Its logins, by name.
+    #[serde(default)]
+    logins: Vec<String>,
+    /// The variables that it gets unless it has them; `~/` stands for its home, and `$NAME` for
+    /// another variable, with its phantom.
+    #[serde(default)]
+    pub variables: BTreeMap<String, String>,
+}
+
+impl Profile {
+    /// Returns the profile that a flag names, else that of the command's name. `none` is no
+    /// profile. A program that lies in the project, or is named by a path, has the one of
+    /// the flag alone: a project does not choose its own rights.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the flag names none.
+    pub fn of(flag: Option<&str>, command: &OsStr) -> Result<Option<Self>, Failure> {
+        match flag {
+            Some("none") => Ok(None),
+            Some(name) => named(name).map(Some).ok_or_else(|| unknown(name)),
+            None => Ok(command
+                .to_str()
+                .and_then(named)
+                .filter(|_| !is_in_project(command))),
+        }
+    }
+
+    /// Adds its hosts and presets to a configuration.
+    pub fn add_to(&self, config: &mut Config) {
+        config.offered_presets.extend(self.presets.iter().cloned());
+        config.offered.extend(self.hosts());
+        config.offered_logins.extend(self.logins.iter().cloned());
+        config.is_for_agent = true;
+    }
+
+    fn hosts(&self) -> impl Iterator<Item = Allowed> {
+        let read = |host| Allowed::parse(host).expect("a test reads every profile's hosts");
+        self.allow.iter().map(move |host| read(host))
+    }
+}
+
+/// Whether the program that this name finds is a file of the project.
+fn is_in_project(command: &OsStr) -> bool {
+    let Ok(project) = project() else {
+        return true;
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&path).map(|folder| folder.join(command));
+    let found = programs.find(|program| program.is_file());
+    found.is_some_and(|found| {
+        let real = std::fs::canonicalize(&found);
+        found.starts_with(&project) || real.is_ok_and(|real| real.starts_with(&project))
+    })
+}
+
+/// Returns the agent that a command starts by a program that runs others: `npx @openai/codex`.
+pub(crate) fn wrapped(command: &[OsString]) -> Option<&'static str> {
+    let (program, rest) = command.split_first()?;
+    let program = Path::new(program).file_name()?.to_str()?;
+    let texts = rest.iter().filter_map(|one| one.to_str());
+    let mut words = texts.flat_map(|text| text.split([' ', '/', ';', '&', '|']));
+    let name_of = |word: &str| {
+        let is_its = |name: &str| {
+            let rest = word.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || matches!(rest, "-code" | "-cli" | "-ai"))
+        };
+        AGENTS
+            .iter()
+            .map(|(name, _)| *name)
+            .find(|name| is_its(name))
+    };
+    let found = words.find_map(name_of);
+    found.filter(|_| RUN_OTHERS.contains(&program))
+}
+
+/// Programs that run another one, which their arguments name.
+const RUN_OTHERS: [&str; 14] = [
+    "bash", "bunx", "dash", "env", "nice", "node", "npx", "pnpm", "sh", "time", "timeout", "uvx",
+    "yarn", "zsh",
+];
+
+fn named(name: &str) -> Option<Profile> {
+    let (_, text) = AGENTS.iter().find(|(known, _)| *known == name)?;
+    Some(toml::from_str(text).expect("the profiles are part of the program and each is tested"))
+}
+
+fn unknown(name: &str) -> Failure {
+    let names = || AGENTS.iter().map(|(name, _)| *name);
+    let all: Vec<&str> = names().collect();
+    let known = format!("there are {}, and `none`", all.join(", "));
+    let failure = Failure::usage(format!("there is no profile `{}`", safe(name)));
+    match keys::nearest(name, names()) {
+        Some(near) => failure
+            .because(known)
+            .next(format!("did you mean `{near}`?")),
+        None => failure.next(known),
+    }
+}
+
+macro_rules! agents {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../policies/agents/", $name, ".toml")))),*]
+    };
+}
+
+/// Each profile's name and text.
+const AGENTS: &[(&str, &str)] = agents![
+    "aider",
+    "claude",
+    "codex",
+    "copilot",
+    "cursor-agent",
+    "gemini",
+    "gh",
+    "goose",
+    "opencode",
+];
+
+#[cfg(test)]
+mod tests {
+    use std::path::Component;
+
+    use super::*;
+    use crate::config::sandbox_variable;
+    use crate::credential::preset;
+
+    #[test]
+    fn every_profile_reads_and_names_presets_that_there_are() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/policies/agents");
+        let files = std::fs::read_dir(folder).unwrap();
+        let names = files.map(|file| file.unwrap().path());
+        let mut names: Vec<_> = names
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        names.sort();
+        assert!(names.iter().eq(AGENTS.iter().map(|(name, _)| name)));
+        for name in &names {
+            let profile = named(name).unwrap();
+            assert_eq!(profile.name, *name);
+            assert!(
+                profile
+                    .presets
+                    .iter()
+                    .all(|name| preset::named(name).is_some())
+            );
+            let is_known = |name: &String| preset::login_named(name).is_some();
+            assert!(profile.logins.iter().all(is_known), "{name}");
+            assert_eq!(profile.hosts().count(), profile.allow.len());
+            for variable in profile.variables.keys() {
+                assert!(sandbox_variable(variable).is_ok(), "{variable}");
+                let is_phantom = profile.variables[variable].starts_with('$');
+                assert!(
+                    is_phantom || preset::of_variable(variable).is_none(),
+                    "{variable}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_profile_keeps_folders_below_the_home_and_none_in_another() {
+        for profile in AGENTS.iter().map(|(name, _)| named(name).unwrap()) {
+            for keep in &profile.keep {
+                let mut parts = keep.components();
+                assert!(parts.all(|part| matches!(part, Component::Normal(_))));
+                let others = profile.keep.iter().filter(|other| *other != keep);
+                assert!(others.clone().all(|other| !keep.starts_with(other)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_command_has_the_profile_of_its_name_unless_a_flag_says_another() {
+        let of = |flag, command: &str| Profile::of(flag, OsStr::new(command)).unwrap();
+        assert_eq!(of(None, "claude").unwrap().name, "claude");
+        assert!(of(None, "./claude").is_none() && of(None, "/usr/bin/claude").is_none());
+        assert_eq!(of(Some("codex"), "node").unwrap().name, "codex");
+        assert!(of(Some("none"), "claude").is_none() && of(None, "bash").is_none());
+        for (command, name) in [
+            ("env X=1 claude -p", Some("claude")),
+            ("npx @anthropic-ai/claude-code", Some("claude")),
+            ("npx -y opencode-ai", Some("opencode")),
+            ("cat claude", None),
+            ("npx claudette", None),
+        ] {
+            let command: Vec<OsString> = command.split(' ').map(Into::into).collect();
+            assert_eq!(wrapped(&command), name, "{command:?}");
+        }
+        let script = ["sh", "-c", "cd x && codex exec"].map(OsString::from);
+        assert_eq!(wrapped(&script), Some("codex"));
+        let refused = Profile::of(Some("claud"), OsStr::new("x")).unwrap_err();
+        assert_eq!(refused.next.as_deref(), Some("did you mean `claude`?"));
+    }
+}

@@ -1,0 +1,68 @@
+//! Which project a command runs in: for the phantoms that are kept for it, and for what it may
+//! change.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::app::{Context as _, Failure};
+use crate::config::{Config, state};
+use crate::launch;
+use crate::names::{SessionId, hex, real_path};
+
+/// The id of a project's record: of the user who runs the gateway, the user who runs the command,
+/// and the folder. It does not show the folder's name.
+pub(crate) fn project_id(folder: &Path, user: Option<&str>) -> SessionId {
+    let own = rustix::process::geteuid().as_raw().to_be_bytes();
+    let parts = [
+        &own[..],
+        user.unwrap_or_default().as_bytes(),
+        folder.as_os_str().as_encoded_bytes(),
+    ];
+    let mut digest = Sha256::new_with_prefix(b"gateway project v1");
+    for part in parts {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    let digest = digest.finalize();
+    let words = hex(&digest[..16]);
+    SessionId::new(&format!("project:{words}")).expect("these are characters of a name")
+}
+
+/// A project itself, and the folders above it that may be one, too: `git clone` makes a folder
+/// below the one in which it ran.
+///
+/// Neither the home nor what contains it is a project of all that is below, nor is a folder of
+/// another user.
+pub(crate) fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
+    let home = state::home().and_then(|home| real_path(home).ok());
+    let own = rustix::process::geteuid().as_raw();
+    let may_be = move |above: &&Path| {
+        let holds_home = home.as_ref().is_some_and(|home| home.starts_with(above));
+        let is_own = std::fs::metadata(above).is_ok_and(|about| about.uid() == own);
+        is_own && !holds_home && above.parent().is_some()
+    };
+    let above = folder.ancestors().skip(1).take_while(may_be);
+    std::iter::once(folder).chain(above)
+}
+
+/// Whether a folder lies in one that the command may change.
+pub(crate) fn changeable(config: &Config, folder: &Path) -> Result<bool, Failure> {
+    let is_shared = |shared: &PathBuf| {
+        let real = real_path(shared);
+        folder.starts_with(shared) || real.is_ok_and(|real| folder.starts_with(real))
+    };
+    Ok(folder.starts_with(project()?) || config.sandbox.write.iter().any(is_shared))
+}
+
+/// The project of the working directory: the repository that it is in, else the folder alone.
+pub(crate) fn project() -> Result<PathBuf, Failure> {
+    let home = state::home().and_then(|home| real_path(home).ok());
+    Ok(launch::project_of(&working_directory()?, home.as_deref()))
+}
+
+/// The working directory, with links resolved.
+pub(crate) fn working_directory() -> Result<PathBuf, Failure> {
+    std::env::current_dir().context("the working directory is gone")
+}

@@ -1,0 +1,219 @@
+//! The project's own file, `./gateway.toml`: where it is, and whether it may be in force.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::app::settings::project::project_folders;
+use crate::app::terminal::text::as_argument;
+use crate::app::{Failure, Terminal, safe};
+use crate::config::{Config, ConfigError, state};
+use crate::files::{self, Choice, Consent};
+
+/// The name of a project's file.
+pub(crate) const NAME: &str = "gateway.toml";
+
+/// A project's file, and the very text that a person allowed.
+#[derive(Debug)]
+pub(crate) struct AllowedFile {
+    pub path: PathBuf,
+    text: String,
+}
+
+impl AllowedFile {
+    /// Reads its configuration.
+    ///
+    /// # Errors
+    /// Returns every mistake of the text.
+    pub(crate) fn configuration(&self) -> Result<Config, ConfigError> {
+        Config::of_project(&self.text, &self.path)
+    }
+}
+
+/// How a project's file stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FileStanding {
+    /// A person allowed this very text.
+    Allowed(String),
+    /// Nobody decided about it.
+    Undecided,
+    /// A person wants it ignored.
+    Denied,
+    /// It is not what a person allowed.
+    Changed,
+}
+
+/// Returns the file of the project that a folder is in: the folder's own, else the nearest above.
+pub(crate) fn find(folder: &Path) -> Option<PathBuf> {
+    places(folder).find(|path| is_there(path) || is_gone(path))
+}
+
+/// Whether a person allowed a file that is not there any more.
+pub(crate) fn is_gone(path: &Path) -> bool {
+    let consent = Consent::of(path).ok().flatten();
+    !is_there(path) && consent.is_some_and(|one| one.choice == Choice::Allowed)
+}
+
+/// Returns where the files of the projects are that a folder is in, the nearest first.
+fn places(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    project_folders(folder).map(|folder| folder.join(NAME))
+}
+
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// Returns the file of the project that a folder is in, if a person allowed what it says now. One
+/// that is ignored leaves the place to the next above.
+///
+/// # Errors
+/// Returns a [`Failure`] if the file is gone or is not the one that was allowed, or if one that
+/// nobody decided about stands before it: a command may have done that, against what it restricts.
+pub(crate) fn in_force(folder: &Path) -> Result<Option<AllowedFile>, Failure> {
+    let mut undecided: Option<PathBuf> = None;
+    for path in places(folder) {
+        match standing(&path)? {
+            FileStanding::Allowed(text) => match undecided {
+                None => return Ok(Some(AllowedFile { path, text })),
+                Some(nearer) => return Err(shadowed(&nearer, &path)),
+            },
+            FileStanding::Changed => return Err(changed(&path)),
+            FileStanding::Undecided if is_there(&path) => undecided = undecided.or(Some(path)),
+            FileStanding::Undecided | FileStanding::Denied => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Returns what [`in_force`] returned to the process that started this one. It looks at what was
+/// decided alone: the command of an older sandbox may change the file in between.
+///
+/// # Errors
+/// Returns a [`Failure`] if what was decided cannot be read.
+pub(crate) fn decided(folder: &Path) -> Result<Option<AllowedFile>, Failure> {
+    for path in places(folder) {
+        let consent = Consent::of(&path)?;
+        if let Some(consent) = consent.filter(|one| one.choice == Choice::Allowed) {
+            let text = consent.text;
+            return Ok(Some(AllowedFile { path, text }));
+        }
+    }
+    Ok(None)
+}
+
+fn shadowed(nearer: &Path, allowed: &Path) -> Failure {
+    let (nearer, allowed) = (nearer.display(), allowed.display());
+    Failure::usage(format!("nobody decided about `{nearer}`"))
+        .because(format!("it would take the place of `{allowed}`, which you allowed"))
+        .next("decide: `gateway project allow` or `gateway project deny`; or start with `--no-project`")
+}
+
+/// Says that a folder is in a project with a file which nobody decided about.
+///
+/// # Errors
+/// As [`standing`].
+pub(crate) fn tell_of_undecided(folder: &Path, terminal: &Terminal) -> Result<(), Failure> {
+    let Some(path) = find(folder) else {
+        return Ok(());
+    };
+    if standing(&path)? == FileStanding::Undecided {
+        let path = safe(&path.display().to_string());
+        let next = "`gateway project allow` shows it and asks";
+        terminal.warning("careful", &format!("{path} is not in force: {next}"));
+    }
+    Ok(())
+}
+
+/// Says which files a named one stands in place of.
+pub(crate) fn tell_of_left_out(folder: &Path, terminal: &Terminal) {
+    let user = state::user_file().filter(|path| is_there(path));
+    let project = in_force(folder).ok().flatten().map(|file| file.path);
+    let files = user.into_iter().chain(project);
+    let files: Vec<String> = files
+        .map(|path| safe(&path.display().to_string()))
+        .collect();
+    if !files.is_empty() {
+        let files = files.join(" and ");
+        terminal.entry("file", &format!("--config stands alone, without {files}"));
+    }
+}
+
+/// Returns the files that no command in a folder of a project may change or make: those of both,
+/// and all that were allowed.
+pub(crate) fn guarded(project: &Path, folder: &Path) -> Vec<PathBuf> {
+    let own = [project, folder].map(|one| one.join(NAME));
+    let mut files = files::allowed_files();
+    files.extend(own);
+    files.dedup();
+    files
+}
+
+/// Returns how a file stands.
+///
+/// # Errors
+/// Returns a [`Failure`] if what was decided about it cannot be read.
+pub(crate) fn standing(path: &Path) -> Result<FileStanding, Failure> {
+    let consent = Consent::of(path)?;
+    Ok(match consent {
+        None => FileStanding::Undecided,
+        Some(consent) if consent.choice == Choice::Denied => FileStanding::Denied,
+        Some(consent) => match read(path) {
+            Ok(text) if consent.allows(&text) => FileStanding::Allowed(text),
+            _ => FileStanding::Changed,
+        },
+    })
+}
+
+/// Reads a project's file, if only this user and root could have written it, under this name.
+///
+/// # Errors
+/// Returns a [`Failure`] that says why it is refused.
+pub(crate) fn read(path: &Path) -> Result<String, Failure> {
+    let refused =
+        |why: String| Failure::usage(format!("`{}` is refused", path.display())).because(why);
+    let about = path
+        .symlink_metadata()
+        .map_err(|error| refused(error.to_string()))?;
+    if about.is_symlink() {
+        let why = "it is a link, in whose place a command could put a file";
+        return Err(refused(why.to_owned()).next("put the file itself there"));
+    }
+    if about.is_file() && about.nlink() > 1 {
+        let why = "it has another name too, under which a command could change it";
+        return Err(refused(why.to_owned()).next("copy it, and move the copy to its place"));
+    }
+    let is_projects = path.file_name().is_some_and(|name| name == NAME);
+    files::shown(path, if is_projects { 1 } else { LARGEST_MIB })
+        .map_err(|unfit| refused(unfit.to_string()).next(unfit.remedy(path)))
+}
+
+/// Reads a file that is in force anew. The text that is judged is the text that is read.
+///
+/// # Errors
+/// Returns a [`Failure`] unless exactly this text was allowed.
+pub(crate) fn again(path: &Path) -> Result<AllowedFile, Failure> {
+    let path = path.to_owned();
+    match standing(&path)? {
+        FileStanding::Allowed(text) => Ok(AllowedFile { path, text }),
+        _ => Err(changed(&path)),
+    }
+}
+
+/// Says that a file is not what a person allowed.
+fn changed(path: &Path) -> Failure {
+    if !is_there(path) {
+        let shown = path.display();
+        return Failure::usage(format!("`{shown}`, which you allowed, is gone"))
+            .because("what it restricts would not hold without it")
+            .next(format!(
+                "put it back, or forget it: `gateway project forget {}`; `--no-project` runs \
+                 without it",
+                as_argument(path)
+            ));
+    }
+    Failure::usage(format!("`{}` is not what you allowed", path.display()))
+        .because("it was changed since then, and what it restricts would not hold without it")
+        .next("see what changed: `gateway project allow`; `--no-project` runs without it")
+}
+
+/// As large as a policy file may be.
+const LARGEST_MIB: u64 = 16;

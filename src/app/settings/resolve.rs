@@ -1,0 +1,394 @@
+//! Adds what presets and the user's own variables contribute to a configuration: credentials, their
+//! places, and hosts.
+
+use std::collections::{BTreeSet, HashSet};
+
+use crate::app::Failure;
+use crate::app::login::run_logins;
+use crate::app::login::run_logins::UnusedLogin;
+use crate::app::settings::shell_secrets::{ShellLoans, Withheld};
+use crate::config::{self, Allowed, Config};
+use crate::credential::login::Login;
+use crate::credential::preset::{
+    self, PackageRegistry, Preset, PresetCredential, RegistryMapping, UserConfig,
+};
+use crate::credential::signing::sigv4;
+use crate::credential::{SecretRef, SecretUnsafe, Stored, unexpected_reach, unfit};
+use crate::message::{HostPattern, OriginPattern};
+use crate::names::CredentialName;
+use crate::session::Binding;
+
+/// The credentials and hosts of a configuration, including presets and known variables.
+#[derive(Default)]
+pub struct ResolvedConfig {
+    /// The bound credentials, and where each is kept.
+    pub stored: Vec<Stored>,
+    /// The logins of which they are tokens.
+    pub logins: Vec<Login>,
+    /// Logins of the agent that are not used, since another credential is for their hosts.
+    pub unused: Vec<UnusedLogin>,
+    /// Hosts that may be reached without a credential.
+    pub allowed: Vec<Allowed>,
+    /// Hosts of presets. They may be reached unless policy files speak of them.
+    pub offered: Vec<Allowed>,
+    /// Origins whose clients send `%2F` inside a path segment.
+    pub encoded_slash: Vec<OriginPattern>,
+    /// What presets that were asked for would lend, if one of the variables were set.
+    pub unset: Vec<&'static PresetCredential>,
+    /// Variables that presets know and nobody asked for, and why they are not lent.
+    pub unfit: Vec<(String, SecretUnsafe)>,
+    /// Known secrets of the shell that could be lent, and that nobody named.
+    pub withheld: Vec<Withheld>,
+    /// What the user's own files say about the registries of the presets that were asked for.
+    pub registries: Vec<(&'static Preset, RegistryMapping)>,
+}
+
+impl ResolvedConfig {
+    /// Expands a configuration, and adds the known secrets of the shell that may be lent.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] for the first preset or credential that is invalid.
+    pub fn of(config: &Config, shell: &ShellLoans) -> Result<Self, Failure> {
+        let mut resolved = Self {
+            allowed: config.allow.clone(),
+            offered: config.offered.clone(),
+            ..Self::default()
+        };
+        let mut bound: HashSet<CredentialName> = HashSet::new();
+        for credential in &config.credentials {
+            resolved.stored.extend(bind(credential)?);
+            bound.insert(credential.name.clone());
+        }
+        for own in &config.logins {
+            resolved.stored.extend(own.stored());
+            resolved.logins.push(own.login.clone());
+            bound.insert(own.login.name.clone());
+        }
+        for login in run_logins::named(config, &resolved.stored)? {
+            resolved.log_in(login);
+        }
+        let referred = run_logins::referred(config, &resolved.logins)?;
+        resolved.logins.extend(referred);
+        let mut presets: Vec<&'static Preset> = Vec::new();
+        for name in &config.presets {
+            presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
+        }
+        for preset in &presets {
+            let (hosts, registry) = resolved.hosts_of(preset)?;
+            resolved.allowed.extend(hosts);
+            resolved.lend(preset, &registry, &mut bound, None)?;
+        }
+        for credential in &config.credentials {
+            resolved.slashes_of(credential);
+        }
+        if config.policy.files.is_empty() {
+            resolved.slashes_of_known();
+        }
+        if let Some(names) = shell.names(config)? {
+            resolved.add_known(&config.allow, &names, &mut bound)?;
+            let (logins, unused) = run_logins::offered(config, &resolved.stored)?;
+            logins.into_iter().for_each(|login| resolved.log_in(login));
+            resolved.unused = unused;
+        }
+        for preset in presets {
+            resolved.offer(preset, &bound);
+        }
+        for name in &config.offered_presets {
+            let preset = preset::named(name).ok_or_else(|| unknown(name))?;
+            let (hosts, _) = resolved.hosts_of(preset)?;
+            resolved.offered.extend(hosts);
+            resolved.offer(preset, &bound);
+        }
+        Ok(resolved)
+    }
+
+    /// Binds the tokens of a login, and offers the host that issues them.
+    fn log_in(&mut self, login: Login) {
+        let issuer = login.issuer.iter();
+        let endpoint = issuer.map(|issuer| &issuer.endpoint.origin.authority);
+        self.offered.extend(endpoint.map(|authority| Allowed {
+            host: HostPattern::Exact(authority.host.clone()),
+            port: authority.port,
+        }));
+        self.stored.extend(login.stored());
+        self.logins.push(login);
+    }
+
+    /// Adds the credentials of these names whose variables are set and not in use, unless their
+    /// hosts have a credential already, or are allowed by a flag: what is configured stays as it
+    /// is. Notes the others.
+    fn add_known(
+        &mut self,
+        allow: &[Allowed],
+        names: &BTreeSet<CredentialName>,
+        bound: &mut HashSet<CredentialName>,
+    ) -> Result<(), Failure> {
+        let aws = config::Credential::aws();
+        if let Some(aws) = aws.filter(|aws| !bound.contains(&aws.name)) {
+            let parts = bind(&aws)?;
+            let is_free = |part: &Stored| {
+                let mut origins = part.binding.origins.iter();
+                let mut variables = part.binding.variables.iter();
+                // Where a key signs, nothing passes unsigned.
+                let is_open =
+                    origins.any(|origin| allow.iter().any(|one| one.host.overlaps(&origin.hosts)));
+                let is_used = variables.any(|variable| self.uses(variable))
+                    || part.from.env_name().is_some_and(|name| self.uses(name));
+                self.leaves(&part.binding.origins) && !is_open && !is_used
+            };
+            if parts.iter().all(is_free) {
+                let set = parts.iter().filter_map(|part| part.from.env_name());
+                let unfit: Vec<_> = set.filter_map(unlendable).collect();
+                if unfit.is_empty() && names.contains(&aws.name) {
+                    self.stored.extend(parts);
+                    bound.insert(aws.name);
+                } else if unfit.is_empty() {
+                    self.withheld.push(withheld_aws(aws.name, &parts));
+                }
+                self.unfit.extend(unfit);
+            }
+        }
+        for (_, preset, _) in preset::known_variables(is_set) {
+            let lent = || preset.credentials.iter().filter(|one| is_lent(one));
+            let set = lent().filter_map(|one| one.variables.iter().find(|one| is_set(one)));
+            let unfit: Vec<_> = set.filter_map(|one| unlendable(one)).collect();
+            if !unfit.is_empty() {
+                self.unfit.extend(unfit);
+                continue;
+            }
+            if lent().all(|one| !one.origins.is_empty() && self.leaves(&one.origins)) {
+                let is_free = |one: &&PresetCredential| !bound.contains(&one.name);
+                let others = lent()
+                    .filter(is_free)
+                    .filter(|one| !names.contains(&one.name));
+                self.withheld.extend(others.map(withheld));
+                if lent().any(|one| names.contains(&one.name)) {
+                    let (hosts, registry) = self.hosts_of(preset)?;
+                    self.offered.extend(hosts);
+                    self.lend(preset, &registry, bound, Some(names))?;
+                }
+            }
+        }
+        self.withheld.dedup();
+        Ok(())
+    }
+
+    /// What each credential is bound to.
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = &Binding> + Clone {
+        self.stored.iter().map(|stored| &stored.binding)
+    }
+
+    /// Whether a credential is read from this variable, or its phantom stands there.
+    fn uses(&self, variable: &str) -> bool {
+        self.stored.iter().any(|stored| {
+            stored.from.env_name() == Some(variable)
+                || stored.binding.variables.iter().any(|one| one == variable)
+        })
+    }
+
+    /// Whether no credential is bound to any of these origins.
+    fn leaves(&self, origins: &[OriginPattern]) -> bool {
+        let stored = self.stored.iter();
+        let mut bound = stored.flat_map(|stored| &stored.binding.origins);
+        !bound.any(|bound| origins.iter().any(|origin| origin.overlaps(bound)))
+    }
+
+    /// Allows the hosts of a preset that was asked for, whether or not a variable of it is set.
+    fn offer(&mut self, preset: &'static Preset, bound: &HashSet<CredentialName>) {
+        let origins = preset.credentials.iter().flat_map(|one| &one.origins);
+        self.offered.extend(origins.map(allowed));
+        let unset = |one: &&PresetCredential| !one.origins.is_empty() && !bound.contains(&one.name);
+        let mut own = preset.credentials.iter();
+        // The agent may have offered it, too.
+        let is_told = |one: &PresetCredential| self.unset.iter().any(|told| told.name == one.name);
+        if own.all(|one| unset(&one) && !is_told(one) && self.leaves(&one.origins)) {
+            self.unset.extend(&preset.credentials);
+        }
+    }
+
+    /// Notes the origins of a configured credential, if its preset's clients escape slashes.
+    fn slashes_of(&mut self, credential: &config::Credential) {
+        let preset = credential.preset.as_deref().and_then(preset::named);
+        if preset.is_some_and(|preset| preset.encoded_slash) {
+            let known = credential.known().map(|known| known.origins.as_slice());
+            self.encoded_slash
+                .extend_from_slice(match &credential.origins[..] {
+                    [] => known.unwrap_or_default(),
+                    own => own,
+                });
+        }
+    }
+
+    /// Notes the origins of known services whose clients escape slashes, however they are allowed,
+    /// and the registries that the user's `.npmrc` names.
+    ///
+    /// Only where no policy file may judge by a path that is written the other way.
+    fn slashes_of_known(&mut self) {
+        for preset in preset::with_encoded_slash() {
+            let origins = preset.credentials.iter().flat_map(|one| &one.origins);
+            self.encoded_slash.extend(origins.cloned());
+            if let Some(registry) = &preset.registry {
+                self.encoded_slash.extend_from_slice(&registry.public);
+                let user = UserConfig::of_this_user();
+                let named = user.map(|user| registry.in_npmrc(&user));
+                self.encoded_slash.extend(named.unwrap_or_default());
+            }
+        }
+    }
+
+    /// Returns the variables of the workload that hold phantoms.
+    #[must_use]
+    pub fn variables(&self) -> Vec<&str> {
+        let all = self
+            .stored
+            .iter()
+            .flat_map(|stored| &stored.binding.variables);
+        all.map(String::as_str).collect()
+    }
+
+    /// Returns the hosts that a preset needs beside those of its credentials, and among them the
+    /// registry to which it lends. Notes how its clients write paths.
+    fn hosts_of(
+        &mut self,
+        preset: &'static Preset,
+    ) -> Result<(Vec<Allowed>, Vec<OriginPattern>), Failure> {
+        let mut hosts = preset.allow.clone();
+        let mut lends = Vec::new();
+        if let Some(registry) = &preset.registry {
+            let mapping = mapping(preset, registry)?;
+            lends.clone_from(&mapping.origins);
+            // Names that are not for the public registry would reach it by any client that is not
+            // told of another.
+            if !mapping.replaces_public {
+                lends.extend_from_slice(&registry.public);
+                hosts.extend_from_slice(&registry.downloads);
+            }
+            hosts.extend_from_slice(&lends);
+            self.registries.push((preset, mapping));
+        }
+        if preset.encoded_slash {
+            let origins = preset.credentials.iter().flat_map(|one| &one.origins);
+            self.encoded_slash.extend(origins.chain(&lends).cloned());
+        }
+        Ok((hosts.iter().map(allowed).collect(), lends))
+    }
+
+    /// Adds the credentials of a preset whose variables are set and not in use. Those without
+    /// origins of their own are lent to the registry.
+    fn lend(
+        &mut self,
+        preset: &'static Preset,
+        registry: &[OriginPattern],
+        bound: &mut HashSet<CredentialName>,
+        only: Option<&BTreeSet<CredentialName>>,
+    ) -> Result<(), Failure> {
+        let is_meant = |one: &&PresetCredential| only.is_none_or(|names| names.contains(&one.name));
+        for credential in preset.credentials.iter().filter(is_meant) {
+            let mut variables = credential.variables.iter();
+            let Some(variable) = variables.find(|variable| is_set(variable)) else {
+                continue;
+            };
+            let mut set = credential.variables.iter().filter(|one| is_set(one));
+            if set.any(|one| self.uses(one)) || !bound.insert(credential.name.clone()) {
+                continue;
+            }
+            // A login that was named is used instead.
+            if run_logins::are_at(&self.logins, &credential.origins) {
+                continue;
+            }
+            if credential.origins.is_empty() && registry.is_empty() {
+                continue;
+            }
+            let origins = if credential.origins.is_empty() {
+                registry.to_vec()
+            } else {
+                Vec::new()
+            };
+            let mut binding = credential
+                .bind(credential.name.clone(), origins)
+                .map_err(|error| Failure::usage(error.to_string()))?;
+            binding.variables.retain(|variable| is_set(variable));
+            let from = SecretRef::env(variable.as_str());
+            self.stored.push(Stored { binding, from });
+        }
+        Ok(())
+    }
+}
+
+fn withheld(credential: &PresetCredential) -> Withheld {
+    let origins: Vec<String> = credential.origins.iter().map(ToString::to_string).collect();
+    let variables = credential.variables.iter().filter(|one| is_set(one));
+    Withheld {
+        name: credential.name.clone(),
+        variables: variables.cloned().collect(),
+        opens: origins.join(", "),
+        is_aws: false,
+    }
+}
+
+fn withheld_aws(name: CredentialName, parts: &[Stored]) -> Withheld {
+    let variables = parts.iter().filter_map(|part| part.from.env_name());
+    let reach = parts.first().and_then(unexpected_reach);
+    Withheld {
+        name,
+        variables: variables.map(str::to_owned).collect(),
+        opens: reach.unwrap_or_else(|| "all that it may do in AWS".to_owned()),
+        is_aws: true,
+    }
+}
+
+/// A variable that nobody asked to lend, and why it cannot be lent; `None` if it can.
+fn unlendable(variable: &str) -> Option<(String, SecretUnsafe)> {
+    Some((variable.to_owned(), unfit(variable)?))
+}
+
+/// Reads what the user's own files say about a preset's registry.
+fn mapping(preset: &Preset, registry: &PackageRegistry) -> Result<RegistryMapping, Failure> {
+    let name = &preset.name;
+    let user = UserConfig::of_this_user().ok_or_else(|| {
+        Failure::new(format!("preset `{name}` needs your home directory"))
+            .because("HOME is not set")
+    })?;
+    registry.mapping(&user).map_err(|doubt| {
+        Failure::usage(format!(
+            "preset `{name}` does not know which registry you use"
+        ))
+        .because(doubt.to_string())
+        .next("mend it; or leave the preset out, and name hosts: `--allow HOST`")
+    })
+}
+
+fn bind(credential: &config::Credential) -> Result<Vec<Stored>, Failure> {
+    credential.stored().map_err(|doubt| {
+        Failure::usage(format!("credential `{}` is refused", credential.name))
+            .because(doubt.why)
+            .next(doubt.remedy)
+    })
+}
+
+fn unknown(name: &str) -> Failure {
+    Failure::usage(format!("there is no preset `{name}`")).next("`gateway presets` lists them")
+}
+
+/// Whether one of its variables is set.
+pub(crate) fn is_lent(credential: &PresetCredential) -> bool {
+    credential.variables.iter().any(|variable| is_set(variable))
+}
+
+/// The variables of known secrets that are set, whether or not they are lent.
+pub(crate) fn known_secrets() -> Vec<String> {
+    let known = preset::known_variables(is_set).map(|(name, _, _)| name);
+    let aws = sigv4::VARIABLES.into_iter().filter(|name| is_set(name));
+    known.chain(aws).map(str::to_owned).collect()
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
+}
+
+fn allowed(origin: &OriginPattern) -> Allowed {
+    Allowed {
+        host: origin.hosts.clone(),
+        port: origin.port,
+    }
+}

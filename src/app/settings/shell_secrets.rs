@@ -1,0 +1,263 @@
+//! Which of the shell's known secrets a run may lend: those of its agent's profile, those that a
+//! rule names, and those for which a person answered yes, once a project.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::app::settings::profile::Profile;
+use crate::app::{Failure, Terminal, safe};
+use crate::app::write::write;
+use crate::config::{Config, state};
+use crate::credential::preset;
+use crate::files;
+use crate::names::CredentialName;
+use crate::policy::Policies;
+
+/// The known secrets of the shell that may be lent, beside those that flags and files bind.
+#[derive(Clone, Debug, Default)]
+pub struct ShellLoans {
+    named: BTreeSet<CredentialName>,
+    /// Whether any may be lent. Then the rules of policy files name further ones.
+    is_on: bool,
+    /// Whether a person is asked about those that nobody named.
+    pub is_asked: bool,
+}
+
+impl ShellLoans {
+    /// An agent gets those of its profile's services. Any other command, and an agent of no
+    /// service, gets those of the answers.
+    pub(crate) fn of(profile: Option<&Profile>, answers: &SecretAnswers) -> Self {
+        let own = profile.map_or(&[][..], |profile| &profile.presets);
+        let own = own.iter().filter_map(|name| preset::named(name));
+        let own: BTreeSet<_> = own
+            .flat_map(|preset| &preset.credentials)
+            .map(|one| one.name.clone())
+            .collect();
+        let is_asked = own.is_empty();
+        Self {
+            named: match is_asked {
+                true => answers.lent().collect(),
+                false => own,
+            },
+            is_on: true,
+            is_asked,
+        }
+    }
+
+    /// Returns their names, with a configuration; `None` if none is lent at all.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if its policies are refused.
+    pub(crate) fn names(
+        &self,
+        config: &Config,
+    ) -> Result<Option<BTreeSet<CredentialName>>, Failure> {
+        let mut names = self.named.clone();
+        if self.is_on && config.policy.decide() {
+            let sources = config.policy.sources();
+            let loaded = sources.and_then(|all| Policies::load(&all, config.facts.clone()));
+            let policies = loaded.map_err(|problems| {
+                Failure::usage("the policies are refused").because(problems.to_string())
+            })?;
+            let named = policies.current().lent_by_name();
+            names.extend(named.iter().filter_map(|one| CredentialName::new(one).ok()));
+        }
+        Ok(self.is_on.then_some(names))
+    }
+}
+
+/// A known secret of the shell that is not lent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withheld {
+    /// The credential that it would be.
+    pub name: CredentialName,
+    /// The variables that hold it.
+    pub variables: Vec<String>,
+    /// What it would open.
+    pub opens: String,
+    /// Whether it signs requests to AWS.
+    pub is_aws: bool,
+}
+
+impl Withheld {
+    /// The flag that lends it.
+    pub fn flag(&self) -> String {
+        match self.is_aws {
+            true => String::from("--aws"),
+            false => format!("--secret {}", self.variables[0]),
+        }
+    }
+}
+
+/// What a person answered about a project: which of the known secrets its commands may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SecretAnswers {
+    /// The project.
+    project: PathBuf,
+    /// By the credential's name.
+    secrets: BTreeMap<String, bool>,
+}
+
+impl SecretAnswers {
+    /// Reads what was answered about a project.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be read: it may refuse something.
+    pub fn of(project: &Path) -> Result<Self, Failure> {
+        let none = Self {
+            project: project.to_owned(),
+            ..Self::default()
+        };
+        let Some(file) = kept_at(project) else {
+            return Ok(none);
+        };
+        let unread = |error: &dyn std::error::Error| {
+            let what = "what this project may use of your shell's secrets cannot be read";
+            Failure::of(what, error).next(format!("remove `{}`", file.display()))
+        };
+        if !file.try_exists().map_err(|error| unread(&error))? {
+            return Ok(none);
+        }
+        files::check_private(&file).map_err(|unfit| unread(&unfit))?;
+        let text = files::read(&file, 1).map_err(|unfit| unread(&unfit))?;
+        let read: Self = serde_json::from_str(&text).map_err(|error| unread(&error))?;
+        // The folder's name is a hash of the project's.
+        Ok(if read.project == project { read } else { none })
+    }
+
+    /// The credentials that may be lent.
+    pub fn lent(&self) -> impl Iterator<Item = CredentialName> {
+        let yes = self.all().filter(|(_, is_lent)| *is_lent);
+        yes.filter_map(|(name, _)| CredentialName::new(name).ok())
+    }
+
+    /// Each credential, and whether it may be lent.
+    pub fn all(&self) -> impl Iterator<Item = (&str, bool)> {
+        let all = self.secrets.iter();
+        all.map(|(name, is_lent)| (name.as_str(), *is_lent))
+    }
+
+    /// Notes an answer.
+    pub fn set(&mut self, name: &str, is_lent: bool) {
+        self.secrets.insert(name.to_owned(), is_lent);
+    }
+
+    /// Forgets every answer.
+    pub fn forget(&mut self) {
+        self.secrets.clear();
+    }
+
+    /// Keeps it where no command can change it.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written.
+    pub fn keep(&self) -> Result<(), Failure> {
+        let nowhere = || Failure::no_state_folder("your answer cannot be kept");
+        let file = kept_at(&self.project).ok_or_else(nowhere)?;
+        let kept = |error: &dyn std::error::Error| Failure::of("your answer cannot be kept", error);
+        let folder = file.parent().unwrap_or(&file);
+        files::private_folder(folder).map_err(|error| kept(&error))?;
+        let text = serde_json::to_vec(self).map_err(|error| kept(&error))?;
+        write(&file, &text, 0o600)
+    }
+
+    /// Asks at the terminal about the secrets of which nothing was answered yet, and keeps the
+    /// answers. Returns whether anything was asked.
+    ///
+    /// # Errors
+    /// As [`Self::keep`].
+    pub fn ask(&mut self, withheld: &[Withheld], terminal: &Terminal) -> Result<bool, Failure> {
+        let is_new = |one: &&Withheld| !self.secrets.contains_key(one.name.as_str());
+        let new: Vec<&Withheld> = withheld.iter().filter(is_new).collect();
+        let is_there = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        if new.is_empty() || !is_there {
+            return Ok(false);
+        }
+        let (aws, known): (Vec<_>, Vec<_>) = new.into_iter().partition(|one| one.is_aws);
+        let project = safe(&self.project.display().to_string());
+        let mut answers = BTreeMap::new();
+        if !known.is_empty() {
+            terminal.note(format!(
+                "gateway: commands in {project} may use which secrets of your shell, as phantoms?"
+            ));
+            for (nth, one) in (1..).zip(&known) {
+                let names = one.variables.join(", ");
+                terminal.note(format!("  {nth}  {names}: opens {}", safe(&one.opens)));
+            }
+            let Some(chosen) = asked("Numbers, `all` or `none`: ", |text| chosen(text, &known))
+            else {
+                return Ok(false);
+            };
+            let named = known.iter().zip(chosen);
+            answers.extend(named.map(|(one, is_lent)| (one.name.to_string(), is_lent)));
+        }
+        for one in aws {
+            let names = one.variables.join(", ");
+            terminal.note(format!(
+                "gateway: may they sign requests to AWS with {names}? That opens {}",
+                safe(&one.opens)
+            ));
+            let Some(is_lent) = asked("`yes` or `no`: ", yes_or_no) else {
+                return Ok(false);
+            };
+            answers.insert(one.name.to_string(), is_lent);
+        }
+        self.secrets.extend(answers);
+        self.keep()?;
+        terminal.note("gateway: kept; `gateway project secrets` shows and changes it");
+        Ok(true)
+    }
+}
+
+/// Asks until the answer is clear. `None` if there is none.
+fn asked<T>(question: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
+    loop {
+        let mut error = std::io::stderr().lock();
+        write!(error, "{question}")
+            .and_then(|()| error.flush())
+            .ok()?;
+        let mut line = String::new();
+        match std::io::stdin().lock().read_line(&mut line) {
+            Ok(0) | Err(_) => return None,
+            Ok(_) => {}
+        }
+        if let Some(answer) = read(line.trim()) {
+            return Some(answer);
+        }
+    }
+}
+
+/// Reads which were chosen, by number or name.
+fn chosen(text: &str, all: &[&Withheld]) -> Option<Vec<bool>> {
+    let words = text.split([' ', ',']).filter(|word| !word.is_empty());
+    let words: Vec<&str> = words.collect();
+    let is_named = |word: &str, (nth, one): (usize, &&Withheld)| {
+        word == (nth + 1).to_string() || one.variables.iter().any(|name| name == word)
+    };
+    match words[..] {
+        [] => None,
+        ["all"] => Some(vec![true; all.len()]),
+        ["none"] => Some(vec![false; all.len()]),
+        _ => {
+            let is_known = |word: &&str| all.iter().enumerate().any(|one| is_named(word, one));
+            let chosen = all.iter().enumerate();
+            let chosen = chosen.map(|one| words.iter().any(|word| is_named(word, one)));
+            words.iter().all(is_known).then(|| chosen.collect())
+        }
+    }
+}
+
+fn yes_or_no(text: &str) -> Option<bool> {
+    match text {
+        "y" | "yes" => Some(true),
+        "n" | "no" => Some(false),
+        _ => None,
+    }
+}
+
+fn kept_at(project: &Path) -> Option<PathBuf> {
+    Some(state::granted_for(project, None)?.with_file_name("secrets.json"))
+}

@@ -1,0 +1,231 @@
+//! What a run would reach, and what it would be lent, as the judge of its requests says.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::failure::Failure;
+use super::generation::{self, EXEC};
+use super::project::project;
+use super::resolve::{ResolvedConfig, is_lent};
+use super::shell_loans::{SecretAnswers, ShellLoans};
+use super::terminal::{Paint, Terminal, rows_of_peer, safe};
+use crate::config::{Config, Credential, state};
+use crate::credential::Stored;
+use crate::credential::preset::{self, PresetCredential};
+use crate::message::OriginPattern;
+use crate::names::{CredentialName, SessionId};
+use crate::policy::{Asker, Generation, HostScope};
+use crate::session::{Binding, Role};
+
+/// What a run reaches and what it is lent.
+pub(super) struct ConfigSummary {
+    /// The hosts; `None` if they are not known beforehand.
+    pub reaches: Option<BTreeSet<HostScope>>,
+    /// Each credential that is lent, and to which of its origins.
+    pub lends: Vec<(Stored, Vec<OriginPattern>)>,
+    /// The credentials that no rule lends.
+    pub unlent: Vec<Stored>,
+}
+
+/// The policies of a run, and who may ask: the session in its groups, or in any that rules name.
+struct Judge {
+    policies: Arc<Generation>,
+    askers: Vec<Asker>,
+}
+
+impl Judge {
+    fn of(config: &Config, resolved: &ResolvedConfig, in_any: bool) -> Result<Self, Failure> {
+        let policies = generation::of_exec(config, resolved)?;
+        let session = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
+        let own = config.groups.iter().map(|group| group.as_str().into());
+        let mut groups: Vec<Vec<Arc<str>>> = vec![own.collect()];
+        if in_any {
+            groups.extend(policies.groups().into_iter().map(|group| vec![group]));
+        }
+        let asker = |groups| Asker {
+            session: session.clone(),
+            groups,
+        };
+        let askers = groups.into_iter().map(asker).collect();
+        Ok(Self { policies, askers })
+    }
+
+    fn summary(&self, resolved: &ResolvedConfig) -> ConfigSummary {
+        let reaches = self.askers.iter().map(|asker| self.policies.reaches(asker));
+        let reaches: Option<Vec<_>> = reaches.collect();
+        let whole = |one: &&Stored| !matches!(one.binding.role, Role::Part(_) | Role::Kept);
+        let all = resolved.stored.iter().filter(whole);
+        let all = all.map(|one| (one.clone(), self.lends(&one.binding)));
+        let (unlent, lends): (Vec<_>, Vec<_>) = all.partition(|(_, to)| to.is_empty());
+        ConfigSummary {
+            reaches: reaches.map(|each| each.concat().into_iter().collect()),
+            lends,
+            unlent: unlent.into_iter().map(|(one, _)| one).collect(),
+        }
+    }
+
+    fn lends(&self, binding: &Binding) -> Vec<OriginPattern> {
+        let lends = |to: &&OriginPattern| {
+            let mut askers = self.askers.iter();
+            askers.any(|asker| self.policies.may_lend(asker, binding, to))
+        };
+        binding.origins.iter().filter(lends).cloned().collect()
+    }
+}
+
+impl ConfigSummary {
+    /// Asks the policies of a run of `exec`.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if its policies or credentials are refused.
+    pub(super) fn of(config: &Config, resolved: &ResolvedConfig) -> Result<Self, Failure> {
+        Ok(Judge::of(config, resolved, false)?.summary(resolved))
+    }
+
+    /// The hosts by name.
+    pub(super) fn hosts(&self) -> Option<Vec<String>> {
+        let name = |scope: &HostScope| match scope {
+            HostScope::Host(name) => name.clone(),
+            HostScope::Domain(name) => format!("*.{name}"),
+        };
+        Some(self.reaches.as_ref()?.iter().map(name).collect())
+    }
+}
+
+/// The next run with a file, without flags and without an agent.
+struct NextRun {
+    config: Config,
+    /// The known secrets that it may lend.
+    names: BTreeSet<CredentialName>,
+    judge: Judge,
+    summary: ConfigSummary,
+}
+
+impl NextRun {
+    fn of(config: &Config) -> Result<Self, Failure> {
+        let project = project()?;
+        let mut config = config.clone();
+        config.granted = state::granted_for(&project, config.file.as_deref());
+        let shell = ShellLoans::of(None, &SecretAnswers::of(&project)?);
+        let resolved = ResolvedConfig::of(&config, &shell)?;
+        // A flag may put a run into any group.
+        let judge = Judge::of(&config, &resolved, true)?;
+        Ok(Self {
+            summary: judge.summary(&resolved),
+            names: shell.names(&config)?.unwrap_or_default(),
+            config,
+            judge,
+        })
+    }
+}
+
+/// What a person consents to: what the next run with a file would do, by lines with names.
+pub(super) struct Consented(Vec<(&'static str, String)>);
+
+impl Consented {
+    /// Finds out what the next run with this configuration would do, beside flags and what an
+    /// agent's profile adds.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if its policies or credentials are refused.
+    pub(super) fn of(config: &Config) -> Result<Self, Failure> {
+        let run = NextRun::of(config)?;
+        let (config, summary) = (&run.config, &run.summary);
+        let mut told = Vec::new();
+        let hidden = config.sandbox.hide.iter();
+        let hidden: Vec<_> = hidden.map(|path| path.display()).collect();
+        if !hidden.is_empty() {
+            told.push(("hides", listed(&hidden)));
+        }
+        // What it opens stands last, where it is in sight at the question.
+        let hosts = summary.hosts();
+        told.push((
+            "reaches",
+            hosts.map_or("any host".to_owned(), |all| listed(&all)),
+        ));
+        let lends = summary.lends.iter().map(|(stored, to)| {
+            let (name, from) = (&stored.binding.credential, &stored.from);
+            format!("{name} ({from}) to {}", listed(to))
+        });
+        let lends: Vec<String> = lends.chain(waiting(&run)).collect();
+        told.push(("lends", listed(&lends)));
+        if !config.policy.decide() {
+            let text = "an agent that is known by its name gets its own hosts and keys, too";
+            told.push(("agents", text.to_owned()));
+        }
+        Ok(Self(told))
+    }
+
+    /// Prints it to standard error, beside what a command printed.
+    pub(super) fn note(&self, terminal: &Terminal) {
+        for (name, text) in &self.0 {
+            terminal.entry(name, &safe(text));
+        }
+    }
+
+    pub(super) fn print(&self, terminal: &Terminal) {
+        for (name, text) in &self.0 {
+            for row in rows_of_peer(&format!("{name:<8} {}", safe(&bounded(text)))) {
+                match row.strip_prefix(name) {
+                    Some(text) => terminal.line(terminal.paint(Paint::Bold, name) + text),
+                    None => terminal.line(row),
+                }
+            }
+        }
+    }
+}
+
+/// Returns the credentials that will be lent once their variables are set.
+fn waiting(run: &NextRun) -> Vec<String> {
+    let NextRun {
+        config,
+        names,
+        judge,
+        ..
+    } = run;
+    let all = preset::all().flat_map(|preset| {
+        let is_asked_for = config.presets.contains(&preset.name);
+        let all = preset.credentials.iter();
+        all.filter(move |one| is_asked_for || names.contains(&one.name))
+    });
+    let once = |one: &PresetCredential| {
+        let to = match one.bind(one.name.clone(), Vec::new()) {
+            Err(_) => "its registry".to_owned(),
+            Ok(binding) if !config.policy.decide() => listed(&binding.origins),
+            Ok(binding) => match judge.lends(&binding) {
+                none if none.is_empty() => return None,
+                to => listed(&to),
+            },
+        };
+        let variables = one.variables.join("` or `");
+        Some(format!("{} to {to}, once `{variables}` is set", one.name))
+    };
+    let mut told: Vec<String> = all.filter(|one| !is_lent(one)).filter_map(once).collect();
+    if names.iter().any(|name| name.as_str() == "aws") && Credential::aws().is_none() {
+        told.push("aws to AWS, once its variables are set".to_owned());
+    }
+    told
+}
+
+/// A text in few rows, so that none of them moves another out of sight.
+fn bounded(text: &str) -> String {
+    match text.char_indices().nth(MOST_SHOWN) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{} … and more: see the text above", &text[..end]),
+    }
+}
+
+/// Eight rows of a usual terminal.
+const MOST_SHOWN: usize = 640;
+
+fn listed(all: &[impl ToString]) -> String {
+    let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+    match all.is_empty() {
+        true => "nothing".to_owned(),
+        false => all.join(", "),
+    }
+}
+
+#[cfg(test)]
+#[path = "config_summary_tests.rs"]
+mod tests;

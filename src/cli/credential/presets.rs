@@ -1,0 +1,129 @@
+//! `gateway presets`: the services that the gateway knows by name.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::credential::preset::{self, Preset};
+
+use crate::app::{Code, Failure, Paint, Terminal};
+
+/// Lists the presets, or tells all about one.
+#[derive(Args)]
+pub(crate) struct Presets {
+    /// A preset's name
+    name: Option<String>,
+}
+
+impl Presets {
+    pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let Some(name) = &self.name else {
+            list(terminal);
+            return Ok(Code::Ok);
+        };
+        let preset = preset::named(name).ok_or_else(|| {
+            let near = crate::config::keys::nearest(name, preset::names());
+            let next = near.map_or_else(
+                || {
+                    String::from(
+                        "`gateway presets` lists them; without one, use `--secret NAME@HOST`",
+                    )
+                },
+                |near| format!("did you mean `{near}`?"),
+            );
+            Failure::usage("no preset has that name").next(next)
+        })?;
+        if terminal.json() {
+            terminal.document(&document(preset));
+        } else {
+            print(terminal, preset);
+        }
+        Ok(Code::Ok)
+    }
+}
+
+fn list(terminal: &Terminal) {
+    if terminal.json() {
+        return terminal.document(&preset::all().map(document).collect::<Vec<_>>());
+    }
+    let width = preset::names().map(str::len).max().unwrap_or(0);
+    for preset in preset::all() {
+        let variables: Vec<_> = preset
+            .credentials
+            .iter()
+            .flat_map(|credential| &credential.variables)
+            .collect();
+        let variables: Vec<_> = variables.into_iter().map(String::as_str).collect();
+        let name = terminal.paint(Paint::Bold, &format!("{:width$}", preset.name));
+        terminal.line(format!("{name}  {}", variables.join(" ")));
+    }
+}
+
+fn print(terminal: &Terminal, preset: &Preset) {
+    terminal.line(format!(
+        "{}: {}",
+        terminal.paint(Paint::Bold, &preset.name),
+        preset.title
+    ));
+    let joined = |list: Vec<String>| match list.is_empty() {
+        true => String::from("-"),
+        false => list.join(" "),
+    };
+    if !preset.allow.is_empty() {
+        terminal.line(format!("  also allows {}", joined(texts(&preset.allow))));
+    }
+    if !preset.home.is_empty() {
+        terminal.line(format!(
+            "  shows of the home the sets {}",
+            preset.home.join(" ")
+        ));
+    }
+    if let Some(registry) = &preset.registry {
+        let all = registry.public.iter().chain(&registry.downloads);
+        let all = joined(all.map(ToString::to_string).collect());
+        terminal.line(format!("  asks {all}, or what your own files name instead"));
+    }
+    for credential in &preset.credentials {
+        terminal.line(format!("  credential {}", credential.name));
+        terminal.line(format!(
+            "    variables {}",
+            joined(credential.variables.clone())
+        ));
+        terminal.line(format!(
+            "    origins   {}",
+            joined(texts(&credential.origins))
+        ));
+        if let Some(example) = &credential.your_host {
+            terminal.line(format!("              your own, such as {example}"));
+        }
+        terminal.line(format!(
+            "    places    {}",
+            joined(texts(&credential.places))
+        ));
+        terminal.line(format!(
+            "    takes     {}",
+            joined(texts(&credential.takes))
+        ));
+    }
+}
+
+fn texts(all: &[impl ToString]) -> Vec<String> {
+    all.iter().map(ToString::to_string).collect()
+}
+
+fn document(preset: &Preset) -> serde_json::Value {
+    let credentials = preset.credentials.iter().map(|credential| {
+        json!({
+            "name": credential.name.as_str(), "variables": credential.variables, "origins": texts(&credential.origins),
+            "your_host": credential.your_host, "places": texts(&credential.places),
+            "takes": texts(&credential.takes),
+        })
+    });
+    let registry = preset.registry.iter();
+    let registry = registry.flat_map(|one| one.public.iter().chain(&one.downloads));
+    let registry = registry.map(ToString::to_string);
+    json!({
+        "name": preset.name, "title": preset.title,
+        "allow": texts(&preset.allow),
+        "home": preset.home, "registry": registry.collect::<Vec<_>>(), "credentials": credentials.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,87 @@
+//! `gateway doctor`: checks that the gateway keeps its promises on this machine.
+
+pub(crate) mod demo;
+pub(crate) mod embedded;
+pub(crate) mod escape;
+
+mod checks;
+mod credentials;
+mod origin;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+
+use crate::app::{Code, Failure, Terminal};
+use crate::cli::doctor::embedded::Handler;
+use crate::cli::exec::launching;
+use crate::cli::log;
+use crate::launch::Launch;
+use crate::launch::enroll::GatewayEnd;
+use origin::{HOST, VARIABLE, answer};
+
+/// The first argument of the command in the sandbox.
+pub const CLIENTS: &str = "__doctor-clients";
+
+/// Check that your tools work in the sandbox; with --escape, try to break out of it; with --config,
+/// check that every credential can be fetched
+#[derive(Args)]
+pub struct Doctor {
+    /// Try every known way out of the sandbox, and print each result
+    #[arg(long)]
+    escape: bool,
+    /// Fetch each credential of this configuration, and say what is missing; nothing is sent
+    #[arg(long, value_name = "FILE", conflicts_with = "escape")]
+    config: Option<PathBuf>,
+}
+
+impl Doctor {
+    /// Runs the requested check.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if nothing could be checked.
+    pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        if self.escape {
+            return escape::check(terminal);
+        }
+        if let Some(config) = &self.config {
+            return credentials::run(config, terminal);
+        }
+        let secret = demo::secret()?;
+        let (found, json) = (checks::found().join(","), terminal.json());
+        let secrets = [(VARIABLE, secret.as_str())];
+        launching::start_own(Launch::default(), &[CLIENTS, &found], json, &secrets)
+    }
+
+    /// Serves the clients' sandbox: the gateway process, with the origin beside it.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] that the launcher has already been told.
+    pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
+        let secret = std::env::var(VARIABLE).map_err(|_| {
+            Failure::usage("the gateway process of `doctor` is for `doctor` itself")
+        })?;
+        let text = format!(
+            "[[credential]]\nname = \"doctor\"\nfrom = \"env:{VARIABLE}\"\norigins = [\"https://{HOST}\"]\n\
+             places = [\"header:authorization:Bearer\", \"header:authorization\", \"basic:password\"]\nenv = [\"{VARIABLE}\"]\n"
+        );
+        let answer: Handler = Arc::new(move |request| answer(&secret, request));
+        embedded::serve_sandbox(gateway, log::DOCTOR, &text, Some((HOST, answer)))
+    }
+}
+
+/// Runs every installed client, as the sandbox's command.
+///
+/// `outside` names the clients found outside the sandbox, separated by commas.
+///
+/// # Errors
+/// Returns a [`Failure`] if `doctor` did not start it.
+pub fn clients(terminal: &Terminal, outside: &str) -> Result<Code, Failure> {
+    if std::env::var_os(VARIABLE).is_none() {
+        return Err(Failure::usage(format!(
+            "`{CLIENTS}` is for `doctor` itself"
+        )));
+    }
+    checks::run(terminal, &outside.split(',').collect::<Vec<_>>())
+}

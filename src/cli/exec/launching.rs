@@ -1,0 +1,261 @@
+//! Starts a sandbox: the gateway process, and the launcher beside it.
+
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::app::kept_home::KeptHome;
+use crate::app::{Advise as _, Code, Context as _, Failure, Terminal};
+use crate::cli::confirm::is_asking;
+use crate::cli::exec::summary;
+use crate::config::state;
+use crate::gateway::chain;
+use crate::launch::enroll;
+use crate::launch::repository::{Announcement, Left};
+use crate::launch::{self, Exit, Launch, Plan, Step, Waited, repository, sealed};
+
+/// The first argument of the gateway process.
+pub const GATEWAY_PROCESS: &str = "__gateway";
+
+/// Decides everything about a launch, before anything is made.
+///
+/// # Errors
+/// Returns a [`Failure`] that says what does not fit.
+pub fn plan(launch: Launch) -> Result<Plan, Failure> {
+    Plan::of(launch).map_err(not_launched)
+}
+
+/// Starts the gateway process, which looks after `kept`, then becomes the launcher. Does
+/// `meanwhile` what need not wait. Only the gateway process has `secrets` in its environment.
+///
+/// # Errors
+/// Returns a [`Failure`] if either cannot be started, or that of `meanwhile`. Otherwise this does
+/// not return.
+pub fn start(
+    mut plan: Plan,
+    kept: Option<KeptHome>,
+    secrets: &[(&str, &str)],
+    meanwhile: impl FnOnce(&Plan) -> Result<(), Failure>,
+) -> Result<Code, Failure> {
+    need_kernel_files()?;
+    let (launcher, gateway) = enroll::pair()
+        .context("the enrolment socket cannot be made")
+        .coded(launch::LAUNCHER_FAILED)?;
+    let state = state_folder()?;
+    private_folder(&state)?;
+    let locks = repository::lock(&plan.mounts.projects).map_err(not_launched)?;
+    let unstarted = |error: std::io::Error| {
+        Failure::new("the gateway process cannot be started")
+            .because(error.to_string())
+            .coded(launch::LAUNCHER_FAILED)
+    };
+    let announcement = Announcement::new(&state).map_err(unstarted)?;
+    let kept = sealed::pass("gateway-kept", &kept).map_err(unstarted)?;
+    let mut process = Command::new("/proc/self/exe")
+        .arg0("gateway")
+        .args([GATEWAY_PROCESS, &kept.as_raw_fd().to_string()])
+        .args(std::env::args_os().skip(1))
+        .envs(secrets.iter().copied())
+        .stdin(Stdio::from(OwnedFd::from(gateway)))
+        // The gateway process prints nothing there.
+        .stdout(Stdio::from(announcement.inherited().map_err(unstarted)?))
+        .spawn()
+        .map_err(unstarted)?;
+    // While that starts.
+    let told = plan
+        .look_at_repositories(&state)
+        .map_err(not_launched)
+        .and_then(|()| {
+            let told = announcement.tell(&plan.mounts, &locks);
+            told.map_err(unstarted)
+        });
+    drop((locks, kept));
+    if let Err(failure) = told.and_then(|()| meanwhile(&plan)) {
+        // The gateway process ends when nobody is at the other end.
+        drop(launcher);
+        let _ = process.wait();
+        return Err(failure);
+    }
+    let launcher = launcher.of(process.id().cast_signed());
+    let error = launch::reexec(&plan, launcher);
+    Err(Failure::new("the launcher cannot be started")
+        .because(error.to_string())
+        .coded(launch::LAUNCHER_FAILED))
+}
+
+/// Starts a sandbox whose command is this program, with these arguments.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_own(
+    launch: Launch,
+    arguments: &[&str],
+    json: bool,
+    secrets: &[(&str, &str)],
+) -> Result<Code, Failure> {
+    let json = json.then_some("--json");
+    let arguments = ["gateway"].iter().chain(arguments).copied().chain(json);
+    let launch = Launch {
+        arguments: arguments.map(Into::into).collect(),
+        own_program: true,
+        ..launch
+    };
+    start(plan(launch)?, None, secrets, |_| Ok(()))
+}
+
+/// Sweeps the projects of sandboxes whose processes were killed before they had.
+///
+/// # Errors
+/// Returns a [`Failure`] if it cannot be done: then nothing may start in `projects`.
+pub fn recover(projects: &[PathBuf], terminal: &Terminal) -> Result<(), Failure> {
+    let swept = repository::recover(&state_folder()?, projects)
+        .context("what a sandbox left that was killed cannot be looked through")
+        .coded(launch::LAUNCHER_FAILED)?;
+    let is_told = |left: &Left| !left.found.is_empty() || !left.missed.is_empty();
+    for left in swept.into_iter().filter(is_told) {
+        terminal.note(
+            "gateway: a sandbox was killed before what it left was looked through: now it was",
+        );
+        summary::print_left(terminal, &left, None);
+    }
+    Ok(())
+}
+
+fn state_folder() -> Result<PathBuf, Failure> {
+    state::directory().ok_or_else(|| {
+        Failure::no_state_folder("there is no place for what is put away in a project")
+            .coded(launch::LAUNCHER_FAILED)
+    })
+}
+
+/// Makes a folder of the state, unless it is there.
+fn private_folder(folder: &Path) -> Result<(), Failure> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.context(format!("the folder `{}` cannot be made", folder.display()))
+        .advise("let `XDG_STATE_HOME` or `HOME` name a folder that you can write to")
+        .coded(launch::LAUNCHER_FAILED)
+}
+
+/// What a sandbox is made with, and what makes it where it is not there.
+const KERNEL_FILES: [(&str, &str); 3] = [
+    ("/proc/self/exe", "mount -t proc proc /proc"),
+    ("/dev/null", "mount -t devtmpfs dev /dev"),
+    ("/sys", "mkdir /sys"),
+];
+
+/// Looks for what a root without a system lacks: a chroot, an initial RAM disk, an image.
+fn need_kernel_files() -> Result<(), Failure> {
+    let absent = |path: &str| !std::path::Path::new(path).exists();
+    match KERNEL_FILES.into_iter().find(|(path, _)| absent(path)) {
+        None => Ok(()),
+        Some((path, remedy)) => Err(Failure::new("cannot make the sandbox")
+            .because(format!("this root has no {path}"))
+            .next(format!("as root: `{remedy}`"))
+            .coded(launch::LAUNCHER_FAILED)),
+    }
+}
+
+/// Runs as the launcher's own image: creates the sandbox, runs the command, and ends as it does.
+pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failure> {
+    let _ = rustix::thread::set_name(c"gateway");
+    let (plan, gateway) = launch::resume(arguments).map_err(|error| {
+        Failure::usage(format!(
+            "`{}` is for the gateway itself",
+            launch::SUBCOMMAND
+        ))
+        .because(error.to_string())
+    })?;
+    let process = gateway.process();
+    let projects = plan.mounts.projects.clone();
+    let ended = launch::run(plan, gateway);
+    // The enrolment socket is closed by now. The gateway process, our child, writes its last
+    // records and exits.
+    let broken = process.and_then(|process| await_gateway(process, terminal));
+    let broken = broken.filter(|exit| match exit {
+        Exit::Signal(_) => true,
+        // If the command was not started, the code says so.
+        Exit::Code(code) => *code != 0 && ended.is_ok(),
+    });
+    let is_gone = broken.is_some() || matches!(ended, Err(launch::Error::GatewayGone(_)));
+    if let Some(Err(failure)) = is_gone.then(|| recover(&projects, terminal)) {
+        terminal.fail(&failure);
+    }
+    let left = broken.map_or(Ok(()), |exit| Err(launch::Error::GatewayBroke(exit)));
+    match (ended, left) {
+        (Ok(exit), Ok(())) => exit.resume(),
+        (Err(error), Ok(())) | (Ok(_), Err(error)) => fail([error], terminal),
+        (Err(error), Err(left)) => fail([error, left], terminal),
+    }
+}
+
+/// Prints why, and exits with the code of the last error.
+fn fail<const N: usize>(errors: [launch::Error; N], terminal: &Terminal) -> ! {
+    let failures = errors.map(not_launched);
+    failures.iter().for_each(|failure| terminal.fail(failure));
+    let code = failures.last().map(|failure| failure.code.number());
+    std::process::exit(code.unwrap_or(launch::LAUNCHER_FAILED).into())
+}
+
+/// Waits until the gateway process has dealt with what the command left. Until then, git outside
+/// may obey it. Returns how that process ended, if that is known.
+fn await_gateway(process: i32, terminal: &Terminal) -> Option<Exit> {
+    let mut waited = launch::await_child(process, END_WITHIN);
+    if waited == Waited::Runs && !is_asking(process) {
+        terminal
+            .note("gateway: what the command left is still looked through: run no git there yet");
+    }
+    if waited == Waited::Runs {
+        waited = launch::await_child(process, LOOKED_THROUGH_WITHIN);
+    }
+    match waited {
+        Waited::Ended(exit) => Some(exit),
+        Waited::Unknown => None,
+        Waited::Runs => {
+            terminal.note(
+                "gateway: what the command left was not looked through: look before git or another tool runs there",
+            );
+            None
+        }
+    }
+}
+
+/// Turns a launch error into a failure, with advice.
+///
+/// What is wrong with the flags or the configuration is wrong usage, as elsewhere. What the gateway
+/// process refused is told as it told it.
+pub fn not_launched(error: launch::Error) -> Failure {
+    let code = error.exit_code();
+    let advice = error.advice();
+    let mut failure = match &error {
+        launch::Error::Step(failed) if failed.step == Step::Prepare => unprepared(failed, code),
+        launch::Error::Gateway(enroll::Error::Refused(told)) => match Failure::received(told) {
+            refused if refused.code == Code::Usage => refused,
+            refused => refused.coded(code),
+        },
+        _ => Failure::new(chain(&error)).coded(code),
+    };
+    failure.next = advice.or(failure.next);
+    failure
+}
+
+/// A check before anything was made: a flag or the folder does not fit, or else the system refused
+/// something.
+fn unprepared(failed: &launch::Failure, code: u8) -> Failure {
+    match failed.errno {
+        0 => Failure::usage(failed.detail.clone()),
+        errno => Failure::new(failed.detail.clone())
+            .because(std::io::Error::from_raw_os_error(errno).to_string())
+            .coded(code),
+    }
+}
+
+/// How long the launcher waits for the gateway process to write its last records and to inspect
+/// what the command left, before it tells so.
+pub const END_WITHIN: Duration = Duration::from_secs(10);
+/// How long it waits in all. A gateway process that hangs is not waited for.
+const LOOKED_THROUGH_WITHIN: Duration = Duration::from_secs(600);

@@ -1,0 +1,475 @@
+//! The summary of `exec` before the command starts: what applies, and what a person might miss.
+
+use crate::app::login::run_logins;
+use crate::app::login::run_logins::UnusedLogin;
+use crate::app::settings::profile;
+use crate::app::settings::profile::Profile;
+use crate::app::settings::resolve::ResolvedConfig;
+use crate::app::settings::shell_secrets::Withheld;
+use crate::app::{Failure, Terminal, safe};
+use crate::cli::config_summary::ConfigSummary;
+use crate::cli::exec::said::Said;
+use crate::cli::exec::{known_commands, ports, registries, shell_proxy};
+use crate::cli::remedy;
+use crate::config::{Allowed, Config};
+use crate::credential::preset::{self, PresetCredential};
+use crate::credential::{SecretUnsafe, Stored, unexpected_reach};
+use crate::gateway::floor;
+use crate::launch::{self, Plan};
+use crate::message::{Authority, HostPattern, Origin, OriginPattern, Scheme};
+use crate::names::ReasonCode;
+use crate::origin::OriginSettings;
+use crate::session::Role;
+
+/// Says, before anything else, that the command's work would be lost.
+pub(crate) fn tell_of_dropped(plan: &Plan, terminal: &Terminal) {
+    if !plan.mounts.persistent {
+        let folder = safe(&plan.mounts.working_directory.display().to_string());
+        let dropped = "are dropped at the end: start in a folder of its own";
+        terminal.warning("careful", &format!("changes in {folder} {dropped}"));
+    }
+}
+
+/// What the summary is made from.
+pub(crate) struct Overview<'a> {
+    pub config: &'a Config,
+    pub resolved: &'a ResolvedConfig,
+    pub plan: &'a Plan,
+    pub profile: Option<&'a Profile>,
+    /// Whether all is told, in full.
+    pub is_verbose: bool,
+}
+
+impl Overview<'_> {
+    /// Prints it: what it reaches and lends in one line, if nothing of that is new, and of the rest
+    /// what is new.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the policies or the credentials are refused.
+    pub fn print(&self, said: &mut Said, terminal: &Terminal) -> Result<(), Failure> {
+        let summary = ConfigSummary::of(self.config, self.resolved)?;
+        let (network, lends) = (self.network(&summary), self.lends(&summary));
+        let is_new = said.is_new("network", &network) | said.is_new("lends", &lends);
+        if is_new {
+            terminal.entry("network", &safe(&network));
+            terminal.entry("lends", &safe(&lends));
+        } else {
+            let (name, text) = self.in_one_line(&summary);
+            terminal.entry(&name, &safe(&text));
+        }
+        for (name, text) in self.details(&summary) {
+            if said.is_new(name, &text) {
+                terminal.entry(name, &safe(&text));
+            }
+        }
+        said.keep();
+        for text in self.warnings() {
+            terminal.warning("careful", &safe(&text));
+        }
+        Ok(())
+    }
+
+    fn details(&self, summary: &ConfigSummary) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        lines.extend(self.files().map(|text| ("file", text)));
+        lines.extend(self.granted().map(|text| ("granted", text)));
+        lines.extend(ports::told(&self.config.sandbox));
+        lines.extend(self.agent().map(|text| ("agent", text)));
+        lines.extend(self.unused().map(|text| ("not lent", text)));
+        lines.extend(self.withheld(summary).map(|text| ("not lent", text)));
+        lines.extend(self.unset().map(|text| ("not lent", text)));
+        lines.extend(self.unfit().map(|text| ("not lent", text)));
+        lines.extend(registries::untold(self.resolved).map(|text| ("registry", text)));
+        lines.extend(self.projects().map(|text| ("project", text)));
+        lines.push(("home", self.home()));
+        lines.extend(listed(&self.plan.mounts.seen, " (read-only)").map(|text| ("sees", text)));
+        lines.extend(listed(&self.config.sandbox.hide, "").map(|text| ("hides", text)));
+        lines.extend(self.user().map(|text| ("user", text)));
+        lines.extend(self.not_passed().map(|text| ("env", text)));
+        lines
+    }
+
+    /// The first host, what is lent, and the folder.
+    fn in_one_line(&self, summary: &ConfigSummary) -> (String, String) {
+        let hosts = match summary.hosts().as_deref() {
+            None => String::from("any host"),
+            Some([]) => String::from("no host"),
+            Some([only]) => only.clone(),
+            Some([first, more @ ..]) => format!("{first} +{}", more.len()),
+        };
+        let names = summary.lends.iter().map(|(stored, _)| lent_name(stored));
+        let names = match names.collect::<Vec<_>>() {
+            none if none.is_empty() => String::from("nothing"),
+            names => some_of(&names, LENT_SHOWN, ", "),
+        };
+        let folder = &self.plan.mounts.working_directory;
+        let home = self.plan.mounts.home.path();
+        let folder = match folder.strip_prefix(home) {
+            Ok(below) => format!("~/{}", below.display()),
+            Err(_) => folder.display().to_string(),
+        };
+        (hosts, format!("lends {names}; {folder}; -v tells all"))
+    }
+
+    /// The files that are in force without being named: the project's, and the user's own.
+    fn files(&self) -> impl Iterator<Item = String> {
+        let (project, user) = (&self.config.project, &self.config.user);
+        let project = project
+            .as_ref()
+            .map(|file| format!("{}, as you allowed it", file.display()));
+        let user = user
+            .as_ref()
+            .map(|file| format!("{}, your own", file.display()));
+        project.into_iter().chain(user)
+    }
+
+    /// Where the rules are that `gateway allow` kept.
+    fn granted(&self) -> Option<String> {
+        let granted = self.config.granted.as_deref();
+        let file = granted.filter(|file| file.exists())?.display();
+        Some(format!(
+            "what `gateway allow` kept for this project: edit {file} to take it back"
+        ))
+    }
+
+    /// The agent whose profile applies, and what it keeps.
+    fn agent(&self) -> Option<String> {
+        let Some(profile) = self.profile else {
+            let name = profile::wrapped(&self.plan.launch().arguments)?;
+            let flag = format!("`--profile {name}` applies it");
+            return Some(format!(
+                "no profile, since {name} is not the command itself: {flag}"
+            ));
+        };
+        let kept = self
+            .plan
+            .mounts
+            .kept
+            .iter()
+            .filter(|kept| profile.keep.contains(&kept.name))
+            .map(|kept| format!("~/{}", kept.name.display()));
+        let kept: Vec<String> = kept.collect();
+        let keeps = match (&kept[..], &profile.keep[..]) {
+            (_, []) => String::from("it keeps nothing"),
+            ([], _) => String::from("nothing of its home is kept here"),
+            _ => format!(
+                "keeps {} for this project: --fresh-home forgets it",
+                kept.join(", ")
+            ),
+        };
+        Some(format!(
+            "{}, by its profile `{}`; {keeps}",
+            profile.title, profile.name
+        ))
+    }
+
+    /// The hosts that policies allow: those of files, and those that flags and presets stand for.
+    fn network(&self, summary: &ConfigSummary) -> String {
+        let nothing = match self.config.policy.decide() {
+            true => "nothing: the policies are about other sessions or groups; see --group",
+            false => "nothing: name a host with --allow, or a credential with --secret",
+        };
+        match summary.hosts() {
+            None => String::from("any host, as the policies say"),
+            Some(hosts) if hosts.is_empty() => nothing.to_owned(),
+            Some(hosts) => {
+                let hosts: Vec<String> = hosts.iter().map(|name| self.reached(name)).collect();
+                some_of(&hosts, HOSTS_SHOWN, ", ")
+            }
+        }
+    }
+
+    /// One host, with its port if only another than the usual one is allowed.
+    fn reached(&self, name: &str) -> String {
+        let resolved = self.resolved;
+        let allowed = resolved.allowed.iter().chain(&resolved.offered);
+        let mut allowed = allowed.filter(|one| one.host.to_string() == name);
+        let port = allowed.next().map(|one| one.port);
+        let others = allowed.any(|one: &Allowed| Some(one.port) != port);
+        match port {
+            Some(port) if port != 443 && !others => format!("{name}:{port}"),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// The credentials that the command can use, and where.
+    fn lends(&self, summary: &ConfigSummary) -> String {
+        let lent = summary.lends.iter();
+        let lent = lent.map(|(stored, to)| lent_one(stored, self.later(stored), to));
+        match lent.collect::<Vec<_>>() {
+            none if none.is_empty() => String::from("no credential"),
+            lent => lent.join("; "),
+        }
+    }
+
+    /// What a credential still waits for.
+    fn later(&self, stored: &Stored) -> Option<String> {
+        let login = stored.from.login_name();
+        let login = login.map(|name| self.resolved.logins.iter().find(|one| one.name == *name));
+        match (stored.from.env_name(), login) {
+            (Some(name), _) if std::env::var_os(name).is_none() => {
+                Some(format!(", but {name} is not set"))
+            }
+            (_, Some(Some(login))) if !run_logins::is_there(login) => {
+                Some(", once the command has logged in".to_owned())
+            }
+            (Some(_), _) | (_, Some(_)) => None,
+            (None, None) => Some(format!(", not yet read from {}", stored.from)),
+        }
+    }
+
+    /// The known secrets of the shell that nobody named, with what names them, and what no rule
+    /// lends.
+    fn withheld(&self, summary: &ConfigSummary) -> Option<String> {
+        let named = |one: &Withheld| format!("{} (`{}`)", one.variables.join(", "), one.flag());
+        let withheld = self.resolved.withheld.iter().map(named);
+        let unlent = summary.unlent.iter();
+        let unlent = unlent.map(|one| format!("{}: no policy lends it", lent_name(one)));
+        withheld.chain(unlent).reduce(|all, one| all + ", " + &one)
+    }
+
+    /// The agent's logins that are not used, and how they are chosen.
+    fn unused(&self) -> Option<String> {
+        let one = |one: &UnusedLogin| {
+            let (login, instead) = (&one.login, &one.instead);
+            format!("login {login}, since {instead} is used: `--login {login}` uses it instead")
+        };
+        joined(self.resolved.unused.iter().map(one))
+    }
+
+    /// What presets would lend, if the user had set one of their variables.
+    fn unset(&self) -> Option<String> {
+        let one = |credential: &&PresetCredential| {
+            let variables = credential.variables.join(", ");
+            let none = match credential.variables.len() {
+                1 => format!("{variables} is not set"),
+                _ => format!("none of {variables} is set"),
+            };
+            let preset = credential
+                .variables
+                .first()
+                .and_then(|one| preset::of_variable(one));
+            let login = preset.and_then(|(preset, _)| preset.logins.first());
+            match login {
+                None => none,
+                Some(login) => format!("{none}; `--login {}` uses a login instead", login.name),
+            }
+        };
+        joined(self.resolved.unset.iter().map(one))
+    }
+
+    /// The user's own variables that presets know, and that cannot be lent.
+    fn unfit(&self) -> Option<String> {
+        let one = |(variable, why): &(String, SecretUnsafe)| format!("{variable}: {why}");
+        joined(self.resolved.unfit.iter().map(one))
+    }
+
+    /// The host's own directories, that of the working directory first.
+    fn projects(&self) -> impl Iterator<Item = String> {
+        let mounts = &self.plan.mounts;
+        let git = if self.plan.guards_git() {
+            "; git's settings and hooks read-only: --writable-git"
+        } else {
+            ""
+        };
+        let persists = match mounts.persistent {
+            true => format!("changes persist{git}"),
+            false => String::from("changes are dropped at the end"),
+        };
+        let start = mounts.working_directory.as_path();
+        let project = mounts.project().unwrap_or(start);
+        let own = match start.strip_prefix(project) {
+            Ok(below) if !below.as_os_str().is_empty() => {
+                format!(
+                    "{}, started in {} ({persists})",
+                    project.display(),
+                    below.display()
+                )
+            }
+            _ => format!("{} ({persists})", project.display()),
+        };
+        let further = mounts.projects.iter();
+        let further = further.filter(move |one| *one != project);
+        let further = further.map(|one| format!("{} (too; changes persist)", one.display()));
+        std::iter::once(own).chain(further)
+    }
+
+    /// The home directory, with its visible parts.
+    fn home(&self) -> String {
+        let place = self.plan.mounts.home.path().display();
+        let launch::Home::Own(_) = self.plan.mounts.home else {
+            return format!("{place} (empty, in memory)");
+        };
+        let seen = match self.plan.mounts.seen_in_home_by_name().as_slice() {
+            [] => String::from("none of your files"),
+            names => format!("of your files only {}", names.join(", ")),
+        };
+        format!("{place} (in memory; {seen}: --see-home NAME)")
+    }
+
+    /// The user of the command, if it is another than the one who started it.
+    fn user(&self) -> Option<String> {
+        let user = self.plan.user();
+        let other = user.uid != rustix::process::geteuid().as_raw();
+        other.then(|| format!("uid {} gid {}", user.uid, user.gid))
+    }
+
+    /// The variables that the command does not get and might miss.
+    fn not_passed(&self) -> Option<String> {
+        let stored = &self.resolved.stored;
+        let mut known = stored.iter().flat_map(|one| one.binding.variables.clone());
+        let withheld = self.resolved.withheld.iter();
+        let withheld = withheld.flat_map(|one| one.variables.clone());
+        let known: Vec<String> = known.by_ref().chain(withheld).collect();
+        let mut names = self.plan.left_out();
+        names.retain(|name| !known.contains(name));
+        (!names.is_empty()).then(|| {
+            let most = if self.is_verbose {
+                names.len()
+            } else {
+                VARIABLES_SHOWN
+            };
+            let shown = some_of(&names, most, ", ");
+            format!("not passed: {shown}; --pass-env NAME passes a variable")
+        })
+    }
+
+    /// What in the projects the command can use, although nobody lent it.
+    fn warnings(&self) -> Vec<String> {
+        let files = listed(&self.plan.secrets(), "").map(|files| {
+            format!("{files} holds what looks like a secret, and the command can read it")
+        });
+        let sockets = listed(&self.plan.sockets(), "").map(|sockets| {
+            format!("a program outside answers on {sockets}, which the command can reach")
+        });
+        let hide = self
+            .config
+            .sandbox
+            .hide
+            .iter()
+            .filter(|path| !path.exists());
+        let hide = hide.map(|path| format!("--hide {}: there is nothing to hide", path.display()));
+        let open = "--learn=permit: the command may send anything to any host in this run";
+        let open = self.config.open.then(|| open.to_owned());
+        let settings = remedy::origins(Some(self.config));
+        let allowed = self.resolved.allowed.iter();
+        let ports = allowed.filter_map(|one| no_http(one).or_else(|| below(one, &settings)));
+        let command = known_commands::limits(self.plan.launch());
+        files
+            .into_iter()
+            .chain(sockets)
+            .chain(hide)
+            .chain(open)
+            .chain(shell_proxy::unused(self.config))
+            .chain(ports)
+            .chain(command)
+            .collect()
+    }
+}
+
+/// Why a host that is allowed cannot be used as its name or port suggests.
+fn no_http(allowed: &Allowed) -> Option<String> {
+    let (host, port) = (allowed.host.to_string(), allowed.port);
+    let is_local = host == "localhost"
+        || allowed
+            .host
+            .host()
+            .ip()
+            .is_some_and(|address| address.is_loopback());
+    let why = match port {
+        _ if is_local => {
+            "in the sandbox that is the sandbox itself; `--host-port` reaches a service of this machine"
+        }
+        22 => "SSH does not pass, only HTTP does: let git use https",
+        25 | 465 | 587 => "mail does not pass, only HTTP does",
+        1433 | 3306 | 5432 | 6379 | 27017 => "databases' own protocols do not pass, only HTTP does",
+        _ => return None,
+    };
+    Some(format!("--allow {host}:{port}: {why}"))
+}
+
+/// Why an allowed address would be refused all the same.
+fn below(allowed: &Allowed, settings: &OriginSettings) -> Option<String> {
+    let HostPattern::Exact(host) = &allowed.host else {
+        return None;
+    };
+    let authority = Authority {
+        host: host.clone(),
+        port: allowed.port,
+    };
+    let clear = Origin {
+        scheme: Scheme::Http,
+        authority: authority.clone(),
+    };
+    let is_clear = settings.rule(&clear).is_some_and(|rule| rule.cleartext);
+    let tls = Origin {
+        scheme: Scheme::Https,
+        authority,
+    };
+    let reason = floor(if is_clear { &clear } else { &tls }, settings)?;
+    let remedy = match reason {
+        ReasonCode::SsrfResolvedIp => " It needs `addresses` in `[[origin]]`, too.",
+        _ => "",
+    };
+    let port = allowed.port;
+    Some(format!(
+        "--allow {host}:{port}: {}{remedy}",
+        reason.meaning()
+    ))
+}
+
+/// What the command knows a credential by.
+fn lent_name(stored: &Stored) -> String {
+    let binding = &stored.binding;
+    match binding.role {
+        Role::Place if !binding.variables.is_empty() => binding.variables.join(", "),
+        _ if stored.from.login_name() == Some(&binding.credential) => {
+            format!("login {}", binding.credential)
+        }
+        _ => binding.credential.to_string(),
+    }
+}
+
+fn lent_one(stored: &Stored, later: Option<String>, to: &[OriginPattern]) -> String {
+    let hosts: Vec<String> = to.iter().map(|origin| origin.hosts.to_string()).collect();
+    let hosts = some_of(&hosts, HOSTS_SHOWN, ", ");
+    let later = later.unwrap_or_default();
+    let name = lent_name(stored);
+    match stored.binding.role {
+        Role::Place => format!("{name} (phantom) to {hosts}{later}"),
+        _ => {
+            let reach = unexpected_reach(stored).map(|which| format!(", {which}"));
+            format!(
+                "{name} (signs) for {hosts}{}{later}",
+                reach.unwrap_or_default()
+            )
+        }
+    }
+}
+
+fn joined(texts: impl Iterator<Item = String>) -> Option<String> {
+    texts.reduce(|all, one| all + "; " + &one)
+}
+
+fn listed(paths: &[std::path::PathBuf], more: &str) -> Option<String> {
+    let paths: Vec<String> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    (!paths.is_empty()).then(|| some_of(&paths, PATHS_SHOWN, ", ") + more)
+}
+
+/// The first of some texts, and how many more there are.
+fn some_of(texts: &[String], most: usize, between: &str) -> String {
+    let (shown, more) = texts.split_at(texts.len().min(most));
+    match more.len() {
+        0 => shown.join(between),
+        count => format!("{} and {count} more", shown.join(between)),
+    }
+}
+
+const HOSTS_SHOWN: usize = 12;
+const LENT_SHOWN: usize = 3;
+const PATHS_SHOWN: usize = 6;
+/// How many variables the summary names.
+const VARIABLES_SHOWN: usize = 8;

@@ -1,0 +1,63 @@
+//! The caches of package managers, kept for each project where the user's own home has none:
+//! folders of the gateway's own state, mounted into sandboxes of that project and of no other.
+//!
+//! Commands write them, so nothing in them is run or read outside.
+
+use std::path::{Path, PathBuf};
+
+use crate::app::Failure;
+use crate::app::kept_home::{own_folders, place};
+use crate::files::private_folder;
+use crate::launch::{Kept, Plan, User, removal};
+
+/// The kept caches of a project.
+pub(crate) struct PackageCaches {
+    folder: PathBuf,
+    names: Vec<PathBuf>,
+}
+
+impl PackageCaches {
+    /// Returns those of a project, if there is a place for them.
+    pub fn of(project: &Path, plan: &Plan) -> Option<Self> {
+        let home = plan.mounts.home.path();
+        let names = NAMES.lines().filter(|line| !line.starts_with('#'));
+        let names = names.map(PathBuf::from);
+        // What the user has is shown as it is.
+        let names = names.filter(|name| home.join(name).symlink_metadata().is_err());
+        Some(Self {
+            folder: place(project, plan, "caches")?,
+            names: names.collect(),
+        })
+    }
+
+    /// Returns the folder that holds them.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Makes the folders, for this user, and returns them for the launcher. With `fresh`, what was
+    /// in them is forgotten.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if they cannot be made, or would not be private.
+    pub fn prepare(&self, user: User, fresh: bool) -> Result<Vec<Kept>, Failure> {
+        let failed = |error: &dyn std::error::Error| {
+            let place = self.folder.display();
+            Failure::of(format!("package caches cannot be kept in `{place}`"), error)
+                .next("look at that folder, or remove it")
+                .coded(crate::launch::LAUNCHER_FAILED)
+        };
+        if fresh && self.folder.exists() {
+            let aside = self.folder.with_extension("forgotten");
+            // What is too much for now is left to the next one; nobody reads it.
+            let _ = removal::remove_tree(&aside);
+            std::fs::rename(&self.folder, &aside).map_err(|error| failed(&error))?;
+            let _ = removal::remove_tree(&aside);
+        }
+        private_folder(&self.folder).map_err(|error| failed(&error))?;
+        own_folders(&self.folder, &self.names, user).map_err(|error| failed(&error))
+    }
+}
+
+/// The caches, relative to the home.
+const NAMES: &str = include_str!("../../../policies/caches.txt");

@@ -1,0 +1,23 @@
+//! Writes down what a command may write to, before it starts.
+
+use std::path::PathBuf;
+
+use crate::app::Failure;
+use crate::files;
+use crate::launch::{LAUNCHER_FAILED, MountPlan};
+
+/// Writes down the folders that a command may write to and that outlive it: projects, and what is
+/// `kept` of its home. From then on nothing in them is run or obeyed unless a person allowed it.
+///
+/// # Errors
+/// Returns a [`Failure`] if that cannot be kept where the command cannot change it. The command may
+/// not start then.
+pub(crate) fn note(plan: &MountPlan, kept: impl Iterator<Item = PathBuf>) -> Result<(), Failure> {
+    let mut folders = plan.projects.clone();
+    folders.extend(kept);
+    files::note_writable(&folders).map_err(|unfit| {
+        Failure::of("what the command may write to cannot be written down", &unfit)
+            .next("let `XDG_STATE_HOME` or `HOME` name a folder of yours that you, and not the command, can write to")
+            .coded(LAUNCHER_FAILED)
+    })
+}

@@ -1,0 +1,484 @@
+//! `gateway log`: what the audit log holds, and what comes.
+
+pub(crate) mod archive;
+pub(crate) mod logs;
+pub(crate) mod verify;
+pub(crate) mod watch;
+pub(crate) mod watch_events;
+pub(crate) mod watch_view;
+
+use std::cell::Cell;
+use std::io::stdout;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use clap::Args;
+use http_body_util::BodyExt as _;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::app::process::serving;
+use crate::app::reload::generation::EXEC;
+use crate::app::settings::project::project;
+use crate::app::{Code, ConfigFile, Context as _, Failure, Paint, Terminal, safe};
+use crate::audit::{self, Event, Log, Record};
+use crate::cli::log::watch_events::whole_records;
+use crate::cli::operate::gateways::{ChosenGateway, Gateway};
+use crate::export;
+use crate::names::SessionId;
+use crate::policy::Operation;
+
+/// Show what was asked and refused, from the audit log: the last records, and those that come
+#[derive(Args, Default)]
+pub(crate) struct LogCommand {
+    /// Go on with the records that a running gateway writes
+    #[arg(long, short)]
+    follow: bool,
+    /// Only of this session
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// Only of the runs of `gateway exec` in this project
+    #[arg(long, conflicts_with = "follow")]
+    here: bool,
+    /// Only what was refused or cut
+    #[arg(long)]
+    refused: bool,
+    /// How many records of the past to show
+    #[arg(long, short = 'n', value_name = "NUMBER", default_value_t = PAST)]
+    lines: usize,
+    /// What each record is printed as: a line for a person, or an event of OCSF as JSON
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    format: LogFormat,
+    /// An audit log, with what it was rotated into [default: those of the running gateways and of
+    /// your state directory]
+    #[arg(long, value_name = "FILE")]
+    audit: Vec<PathBuf>,
+    #[command(flatten)]
+    config: ConfigFile,
+    #[command(flatten)]
+    chosen: ChosenGateway,
+}
+
+/// A form of printed records.
+#[derive(Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    /// A line for a person, or with `--json` the record itself.
+    #[default]
+    Text,
+    /// An event of OCSF.
+    Ocsf,
+}
+
+impl LogCommand {
+    pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        if self.follow {
+            return self.follow(terminal);
+        }
+        let here = self.here.then(project).transpose()?;
+        let here = here.map(|folder| format!(" in {}", folder.display()));
+        let mut records = Vec::new();
+        for chain in self.chains(terminal)? {
+            let mut own = self.read(&chain, terminal)?.0;
+            own.retain(|(run, _)| here.as_ref().is_none_or(|here| run.ends_with(here)));
+            records.append(&mut own);
+        }
+        records.sort_by(|(_, one), (_, other)| one.time.cmp(&other.time));
+        let records = self.last(records, terminal);
+        self.print_all(terminal, &records);
+        if let Some(session) = self.session.as_deref().filter(|_| records.is_empty()) {
+            let session = safe(session);
+            terminal.note(format!(
+                "gateway: these logs have no such record of `{session}`"
+            ));
+        }
+        Ok(Code::Ok)
+    }
+
+    /// Shows the past of one gateway, and then what it writes, until it ends.
+    fn follow(&self, terminal: &Terminal) -> Result<Code, Failure> {
+        self.follow_of(&self.chosen.one()?, terminal)
+    }
+
+    /// As `gateway log -f`, of one session or of all.
+    pub(crate) fn following(session: Option<String>, chosen: ChosenGateway) -> Self {
+        Self {
+            follow: true,
+            session,
+            lines: PAST,
+            chosen,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn follow_of(
+        &self,
+        gateway: &Gateway,
+        terminal: &Terminal,
+    ) -> Result<Code, Failure> {
+        let runtime = serving::runtime()?;
+        // The stream begins before the past is read, so that none is missed. Some are in both.
+        let mut content = runtime.block_on(gateway.follow())?;
+        let (records, past) = self.past(gateway, terminal)?;
+        self.print_all(terminal, &records);
+        let (mut unread, mut waiting) = (Vec::new(), Vec::new());
+        let has_reader = Cell::new(true);
+        let mut next = |is_waiting: bool| {
+            runtime.block_on(async {
+                tokio::select! {
+                    frame = content.frame() => frame?.ok().map(|frame| {
+                        let data = frame.data_ref().map_or(&[][..], |data| &**data);
+                        whole_records(&mut unread, data)
+                    }),
+                    () = tokio::time::sleep(TWIN_WITHIN), if is_waiting => Some(Vec::new()),
+                    () = reader_gone() => {
+                        has_reader.set(false);
+                        None
+                    }
+                }
+            })
+        };
+        while let Some(records) = next(!waiting.is_empty()) {
+            let is_new = |one: &Record| past.is_none_or(|past| one.seq > past);
+            let wanted = |one: &Record| is_new(one) && self.wants(one, terminal);
+            let is_last = records.is_empty() || waiting.len() > KEPT;
+            waiting.extend(
+                records
+                    .into_iter()
+                    .filter(wanted)
+                    .map(|one| ("".into(), one)),
+            );
+            waiting = self.folded(waiting, terminal);
+            // The request to a name that was looked up may follow.
+            let may_be_told = |(_, one): &RunRecord| is_lookup(one) && self.is_for_person(terminal);
+            if is_last || !waiting.iter().any(may_be_told) {
+                self.print_all(terminal, &std::mem::take(&mut waiting));
+            }
+        }
+        self.print_all(terminal, &waiting);
+        if has_reader.get() {
+            terminal.note(format!("gateway: `{}` has ended", gateway.name));
+        }
+        Ok(Code::Ok)
+    }
+
+    /// Returns the last records of a gateway's log, and the number of the last of all.
+    pub(crate) fn past(
+        &self,
+        gateway: &Gateway,
+        terminal: &Terminal,
+    ) -> Result<PastRecords, Failure> {
+        let files = logs::of_gateway(gateway)?;
+        let (records, last) = self.read(&files.unwrap_or_default(), terminal)?;
+        Ok((self.last(records, terminal), last))
+    }
+
+    /// Returns the logs to read: those that are named, that of the named gateway, or all.
+    fn chains(&self, terminal: &Terminal) -> Result<Vec<logs::Chain>, Failure> {
+        let config = self.config.find()?;
+        if !self.chosen.is_named() || !self.audit.is_empty() || config.is_some() {
+            let found = logs::find(&self.audit, config.as_ref(), terminal)?;
+            return Ok(found.chains);
+        }
+        let chosen = self.chosen.find()?;
+        let chains = chosen.iter().map(logs::of_gateway);
+        chains.filter_map(Result::transpose).collect()
+    }
+
+    /// Returns the last records of a log, each with its run, and the number of the last of all.
+    fn read(&self, chain: &logs::Chain, terminal: &Terminal) -> Result<PastRecords, Failure> {
+        let (mut records, mut last) = (Vec::new(), None);
+        let mut run: Rc<str> = "".into();
+        audit::read(chain, |record| {
+            last = Some(record.seq);
+            if let Some(begun) = begun(&record) {
+                run = begun.into();
+            }
+            let is_own = OWN_RUNS.contains(&&*run) && self.audit.is_empty();
+            if self.wants(&record, terminal) && !is_own {
+                records.push((run.clone(), record));
+            }
+            // Only the last ones are shown.
+            if records.len() > self.lines.saturating_add(3 * KEPT) {
+                records.drain(..2 * KEPT);
+            }
+        })
+        .context("the audit log cannot be read")?;
+        Ok((records, last))
+    }
+
+    fn is_for_person(&self, terminal: &Terminal) -> bool {
+        !terminal.json() && self.format == LogFormat::Text
+    }
+
+    pub(crate) fn wants(&self, record: &Record, terminal: &Terminal) -> bool {
+        let is_whole = record.kind == "end" && record.outcome.as_deref() == Some("whole");
+        // To a person, the line of the exchange says it all, and a run's start is its heading.
+        let is_told = !self.is_for_person(terminal) || !(is_whole || begun(record).is_some());
+        let is_known = matches!(record.kind.as_ref(), "exchange" | "end" | "event" | "act");
+        let is_shown = is_known && is_told;
+        let of_session =
+            self.session.is_none() || record.session.as_deref() == self.session.as_deref();
+        let refused = record.reason.is_some() || record.decision.as_deref() == Some("deny");
+        is_shown && of_session && (refused || !self.refused)
+    }
+
+    /// Returns as many of the last records as are asked for.
+    fn last(&self, mut records: Vec<RunRecord>, terminal: &Terminal) -> Vec<RunRecord> {
+        records.drain(
+            ..records
+                .len()
+                .saturating_sub(self.lines.saturating_add(KEPT)),
+        );
+        let mut records = self.folded(records, terminal);
+        records.split_off(records.len().saturating_sub(self.lines))
+    }
+
+    /// Leaves out, for a person, each lookup of a host whose request was refused too.
+    fn folded(&self, records: Vec<RunRecord>, terminal: &Terminal) -> Vec<RunRecord> {
+        let told = |at: usize| {
+            let mut later = records[at + 1..].iter();
+            later.any(|later| is_twin(&records[at], later))
+        };
+        let told = (0..records.len()).map(|at| self.is_for_person(terminal) && told(at));
+        let told: Vec<bool> = told.collect();
+        let records = records.into_iter().zip(told);
+        records
+            .filter_map(|(one, told)| (!told).then_some(one))
+            .collect()
+    }
+
+    fn print_all(&self, terminal: &Terminal, records: &[RunRecord]) {
+        let mut last = "";
+        for (run, record) in records {
+            if **run != *last && self.is_for_person(terminal) {
+                terminal.line(terminal.paint(Paint::Bold, &safe(run)));
+            }
+            last = run;
+            self.print(terminal, record);
+        }
+    }
+
+    fn print(&self, terminal: &Terminal, record: &Record) {
+        match self.format {
+            LogFormat::Ocsf => terminal.document(&export::event(record)),
+            LogFormat::Text => print(terminal, record),
+        }
+    }
+}
+
+/// A record, and the run that it is of: what `gateway exec` ran, and where.
+type RunRecord = (Rc<str>, Record);
+/// Records, and the number of the last one of their log.
+type PastRecords = (Vec<RunRecord>, Option<u64>);
+
+/// Records what begins to run, so that `gateway log` can tell.
+pub(crate) fn begin(log: &Log, what: &str) {
+    let recorded = log.event(Event {
+        name: BEGUN,
+        session: SessionId::new(EXEC).ok().as_ref(),
+        subject: what.as_bytes(),
+        reason: None,
+        count: 1,
+    });
+    if let Err(error) = recorded {
+        tracing::error!(%error, "the start of a session was not recorded");
+    }
+}
+
+/// The run that a record begins.
+fn begun(record: &Record) -> Option<&str> {
+    let is_begun = record.name.as_deref() == Some(BEGUN);
+    record.subject.as_deref().filter(|_| is_begun)
+}
+
+/// Whether a record is the refusal of a name's lookup, and the other that of a request to it.
+fn is_twin((run, lookup): &RunRecord, (later, record): &RunRecord) -> bool {
+    is_lookup(lookup)
+        && record.reason.is_some()
+        && !is_lookup(record)
+        && (run, &lookup.session, &lookup.host) == (later, &record.session, &record.host)
+}
+
+fn is_lookup(record: &Record) -> bool {
+    record.entry.as_deref() == Some("dns")
+}
+
+/// Waits until whoever read standard output has gone: `gateway log -f | head`.
+async fn reader_gone() {
+    let written_to = stdout();
+    loop {
+        let mut out = [PollFd::new(&written_to, PollFlags::empty())];
+        let now = Timespec::default();
+        if poll(&mut out, Some(&now)).is_ok_and(|_| out[0].revents().contains(PollFlags::ERR)) {
+            return;
+        }
+        tokio::time::sleep(LOOKS_EVERY).await;
+    }
+}
+
+/// What a person is shown of a record. None of it steers a terminal.
+pub(crate) struct RecordLine {
+    pub(crate) time: String,
+    pub(crate) session: String,
+    pub(crate) verdict: String,
+    pub(crate) what: String,
+    pub(crate) id: String,
+    /// Whether something was refused.
+    pub(crate) refused: bool,
+}
+
+/// Returns what a person is shown of a record.
+pub(crate) fn line(record: &Record) -> RecordLine {
+    let time = shown(record.time.as_deref());
+    let time = time.get(11..19).unwrap_or(&time);
+    let session = shown(record.session.as_deref());
+    let (verdict, what) = match record.kind.as_ref() {
+        "act" => act(record),
+        "event" => (
+            shown(record.name.as_deref()).replace("session_", ""),
+            format!(
+                "{} {}",
+                shown(record.subject.as_deref()),
+                shown(record.reason.as_deref())
+            ),
+        ),
+        _ => (outcome(record), request(record)),
+    };
+    RecordLine {
+        time: time.to_owned(),
+        session,
+        refused: record.reason.is_some() || matches!(&*verdict, "deny" | "denied" | "failed"),
+        verdict,
+        what,
+        id: shown(record.id.as_deref()),
+    }
+}
+
+/// What became of an act, and the act. A permitted one that refuses a proposal permits nothing.
+fn act(record: &Record) -> (String, String) {
+    let verdict = record.outcome.as_deref().or(record.decision.as_deref());
+    let (who, name) = (shown(record.operator.as_deref()), record.name.as_deref());
+    let subject = record.subject.as_deref().unwrap_or_default();
+    let is_answer = name == Some(Operation::ProposalRefuse.name()) && verdict == Some("allow");
+    match (is_answer, subject.strip_prefix("undo ")) {
+        (true, Some(what)) => {
+            let what = format!("{who} takes back the refusal of {}", safe(what));
+            ("undone".to_owned(), what)
+        }
+        (true, None) => (
+            "denied".to_owned(),
+            format!("{who} refuses {}", safe(subject)),
+        ),
+        (false, _) => {
+            let verdict = match verdict {
+                Some("allow") => "act".to_owned(),
+                verdict => shown(verdict),
+            };
+            let what = format!("{who} {} {}", shown(name), about(subject));
+            (verdict, what.trim_end().to_owned())
+        }
+    }
+}
+
+/// What an act was about: of a rule its id, else its host.
+fn about(subject: &str) -> String {
+    let quoted = |after: &str| subject.split_once(after)?.1.split('"').next();
+    let named = quoted("@id(\"").or_else(|| quoted("Gateway::Host::\""));
+    let named = named.or_else(|| quoted("Gateway::Domain::\""));
+    safe(named.unwrap_or(subject))
+}
+
+/// Prints a record: one line of JSON, or one line for a person.
+fn print(terminal: &Terminal, record: &Record) {
+    if terminal.json() {
+        return terminal.document(record);
+    }
+    let line = line(record);
+    let paint = if line.refused {
+        Paint::Red
+    } else {
+        Paint::Green
+    };
+    let verdict = terminal.paint(paint, &format!("{:<9}", line.verdict));
+    let id = terminal.paint(Paint::Dim, &line.id);
+    let (session, what) = (line.session, line.what);
+    let time = when(&line.time, record.time.as_deref());
+    terminal.line(format!("{time} {session:<12} {verdict} {what} {id}").trim_end());
+}
+
+/// The time of a record, with the day unless that is today.
+fn when(time: &str, whole: Option<&str>) -> String {
+    let today = time::OffsetDateTime::now_utc().date().to_string();
+    match whole.and_then(|whole| whole.get(..10)) {
+        Some(day) if day != today => format!("{} {time}", safe(day)),
+        _ => time.to_owned(),
+    }
+}
+
+fn shown(part: Option<&str>) -> String {
+    part.map(safe).unwrap_or_default()
+}
+
+fn outcome(record: &Record) -> String {
+    match (&record.reason, record.status) {
+        (Some(_), _) if record.kind == "exchange" => "refused".to_owned(),
+        (_, Some(status)) => status.to_string(),
+        _ => record.outcome.as_deref().map(safe).unwrap_or_default(),
+    }
+}
+
+fn request(record: &Record) -> String {
+    let port = match record.port {
+        Some(port) if port != 0 && port != 443 => format!(":{port}"),
+        _ => String::new(),
+    };
+    let reason = record.reason.as_deref().map(safe);
+    let reason = reason
+        .map(|reason| format!("  {reason}"))
+        .unwrap_or_default();
+    format!(
+        "{} {}{port}{}{reason}",
+        shown(record.method.as_deref()),
+        shown(record.host.as_deref()),
+        shown(record.path.as_deref()),
+    )
+}
+
+const BEGUN: &str = "session_started";
+/// Runs of the program's own, which are shown if their log is named.
+pub(crate) const DEMO: &str = "gateway demo";
+pub(crate) const DOCTOR: &str = "gateway doctor";
+const OWN_RUNS: [&str; 2] = [DEMO, DOCTOR];
+/// How long the refusal of a request is waited for before a lookup's is shown.
+const TWIN_WITHIN: Duration = Duration::from_secs(1);
+/// How many more records than asked for are kept while a log is read, or wait for what follows.
+const KEPT: usize = 512;
+/// How often it is looked whether somebody still reads.
+const LOOKS_EVERY: Duration = Duration::from_millis(500);
+/// How many records of the past are shown.
+const PAST: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_named_by_its_id_or_its_host() {
+        let rule = |id: &str| {
+            format!("{id}permit(principal, action, resource == Gateway::Host::\"a.test\");")
+        };
+        assert_eq!(about(&rule("@id(\"allow/it\")\n")), "allow/it");
+        assert_eq!(about(&rule("")), "a.test");
+        assert_eq!(about("FILE_TOKEN"), "FILE_TOKEN");
+    }
+
+    #[test]
+    fn a_time_of_another_day_has_its_day() {
+        let past = "2026-01-02T03:04:05.000006Z";
+        assert_eq!(when("03:04:05", Some(past)), "2026-01-02 03:04:05");
+        let today = time::OffsetDateTime::now_utc().date();
+        let now = format!("{today}T03:04:05.000006Z");
+        assert_eq!(when("03:04:05", Some(&now)), "03:04:05");
+        assert_eq!(when("", None), "");
+    }
+}

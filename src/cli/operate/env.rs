@@ -1,0 +1,290 @@
+//! `gateway env`: prints the variables that make a client use a running `gateway serve`, trust it
+//! and send its phantoms. The gateway is asked for them, or its files are read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+
+use crate::config::{Config, Listener};
+use crate::control::ClientEnvironment;
+
+use crate::app::listen::client_environment;
+use crate::app::listen::client_environment::no_proxy;
+use crate::app::listen::publish::unquoted;
+use crate::app::settings::resolve::ResolvedConfig;
+use crate::app::settings::shell_secrets::ShellLoans;
+use crate::app::{Advise as _, Code, ConfigFile, Context as _, Failure, Terminal};
+use crate::cli::operate::gateways::{ChosenGateway, in_path};
+
+/// Prints variables.
+#[derive(Args)]
+pub(crate) struct Env {
+    /// The session whose listener and phantoms are meant [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+    /// How to write them
+    #[arg(long, value_enum, default_value_t = EnvFormat::Sh)]
+    form: EnvFormat,
+    #[command(flatten)]
+    gateway: ChosenGateway,
+    #[command(flatten)]
+    config: ConfigFile,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EnvFormat {
+    /// `export NAME='value'`, for `eval`
+    Sh,
+    /// `set -gx NAME 'value'`
+    Fish,
+    /// `NAME=value`, for `--env-file`
+    Dotenv,
+}
+
+impl Env {
+    pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let environment = match self.config.path() {
+            Some(_) => self.of_file(&self.config.read(terminal)?)?,
+            None => self.of_running()?,
+        };
+        note_password(&environment, terminal);
+        if terminal.json() {
+            terminal.document(&environment.variables);
+            return Ok(Code::Ok);
+        }
+        for (name, value) in environment.variables {
+            terminal.line(self.form.line(&name, &value)?);
+        }
+        Ok(Code::Ok)
+    }
+
+    /// Asks the running gateways, of which exactly one session may fit.
+    fn of_running(&self) -> Result<ClientEnvironment, Failure> {
+        let mut found = Vec::new();
+        let mut first = None;
+        for gateway in self.gateway.all()? {
+            let status = gateway.get_soon("/v1/status")?;
+            let listeners = status["listeners"].as_array().into_iter().flatten();
+            let sessions = listeners.filter_map(|one| one["session"].as_str());
+            let named = self.session.as_deref();
+            let sessions: BTreeSet<&str> = sessions
+                .filter(|session| named.is_none_or(|named| named == *session))
+                .collect();
+            for session in sessions {
+                let path = format!("/v1/sessions/{}/environment", in_path(session));
+                match gateway.get(&path) {
+                    Ok(answer) => found.push((format!("{session} of {}", gateway.name), answer)),
+                    Err(failure) => first = first.or(Some(failure)),
+                }
+            }
+        }
+        let unreadable = |error| Failure::of("the gateway's answer cannot be read", &error);
+        match (found.pop(), first) {
+            (Some((_, answer)), _) if found.is_empty() => {
+                serde_json::from_value(answer).map_err(unreadable)
+            }
+            (Some((name, _)), _) => {
+                let others = found.into_iter().map(|(name, _)| name);
+                let names: Vec<String> = others.chain([name]).collect();
+                Err(Failure::usage(format!(
+                    "several sessions have a proxy: {}",
+                    names.join(", ")
+                ))
+                .next("name one: `--session NAME`, and its gateway: `--gateway NAME`"))
+            }
+            (None, Some(failure)) => Err(failure),
+            (None, None) => Err(no_proxy()),
+        }
+    }
+
+    /// Reads what a gateway that runs with this configuration has written.
+    fn of_file(&self, config: &Config) -> Result<ClientEnvironment, Failure> {
+        let listener = self.listener(config)?;
+        let (certificate, _) = client_environment::certificate(config, &listener.session)?;
+        let resolved = ResolvedConfig::of(config, &ShellLoans::default())?;
+        let phantoms = match config.phantoms.file_of(&listener.session) {
+            Some(file) => phantoms(&file, &resolved.variables())?,
+            None => BTreeMap::new(),
+        };
+        let bindings = resolved.bindings();
+        client_environment::of(listener, &certificate, bindings, phantoms)
+    }
+
+    fn listener<'a>(&self, config: &'a Config) -> Result<&'a Listener, Failure> {
+        let wanted = |listener: &&Listener| {
+            self.session
+                .as_deref()
+                .is_none_or(|name| name == listener.session.as_str())
+        };
+        let proxies: Vec<&Listener> = config
+            .listeners
+            .iter()
+            .filter(|listener| listener.is_proxy())
+            .filter(wanted)
+            .collect();
+        match proxies[..] {
+            [listener] => Ok(listener),
+            [] => Err(no_proxy()),
+            [first, ..]
+                if proxies
+                    .iter()
+                    .all(|listener| listener.session == first.session) =>
+            {
+                Ok(first)
+            }
+            _ => {
+                let names: Vec<_> = proxies
+                    .iter()
+                    .map(|listener| listener.session.as_str())
+                    .collect();
+                Err(Failure::usage("several sessions have a listener")
+                    .next(format!("name one: `--session` {}", names.join(" or "))))
+            }
+        }
+    }
+}
+
+/// Says that a proxy which asks for a password is not reached with these variables alone.
+fn note_password(environment: &ClientEnvironment, terminal: &Terminal) {
+    if let Some(user) = &environment.user {
+        terminal.note(format!(
+            "gateway: the proxy asks for the password of `{user}`, which is not printed: put it into the URLs, behind the name and a colon"
+        ));
+    }
+}
+
+/// Reads the phantoms from a file. The output becomes part of a shell, so a line is refused if the
+/// configuration does not know its variable. No known variable steers a shell or a program.
+fn phantoms(file: &Path, known: &[&str]) -> Result<BTreeMap<String, String>, Failure> {
+    let text = std::fs::read_to_string(file)
+        .context(format!(
+            "the phantoms in `{}` cannot be read",
+            file.display()
+        ))
+        .advise("`gateway serve` writes them when it starts: is it running?")?;
+    let lines = text.lines().filter_map(|line| line.split_once('='));
+    let line = |(name, value): (&str, &str)| {
+        if known.contains(&name) {
+            return Ok((name.to_owned(), unquoted(value)));
+        }
+        Err(Failure::new(format!(
+            "`{}` holds the variable `{name}`, which no credential has",
+            file.display()
+        ))
+        .because("the file is not what `gateway serve` wrote by this configuration")
+        .next("look who wrote it; `gateway serve` writes it anew when it starts"))
+    };
+    lines.map(line).collect()
+}
+
+impl EnvFormat {
+    fn line(self, name: &str, value: &str) -> Result<String, Failure> {
+        let plain = name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        // A private key has several lines, which shells keep in quotes.
+        let odd = |char: char| {
+            char.is_control() && !(self != Self::Dotenv && matches!(char, '\n' | '\r'))
+        };
+        if self == Self::Dotenv && plain && value.contains(['\n', '\r']) {
+            return Err(Failure::new(format!("`{name}` cannot be written for an env file"))
+                .because("it is a private key of several lines, and such files have one line a variable")
+                .next("use `--form sh`; or keep the real key on one line, its line breaks written as `\\n`: its phantom is written so, too"));
+        }
+        if !plain || value.contains(odd) {
+            return Err(Failure::new("a variable cannot be written for a shell")
+                .because("its name or value holds an odd character"));
+        }
+        Ok(match self {
+            Self::Sh => format!("export {name}='{}'", value.replace('\'', r"'\''")),
+            Self::Fish => format!(
+                "set -gx {name} '{}'",
+                value.replace('\\', r"\\").replace('\'', r"\'")
+            ),
+            Self::Dotenv => format!("{name}={value}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::launch::trust;
+
+    #[test]
+    fn a_value_stays_one_word_in_every_shell() {
+        let value = "a'b\\c $(x) `y` \"z\"";
+        assert_eq!(
+            EnvFormat::Sh.line("N", value).unwrap(),
+            "export N='a'\\''b\\c $(x) `y` \"z\"'"
+        );
+        assert_eq!(
+            EnvFormat::Fish.line("N", value).unwrap(),
+            "set -gx N 'a\\'b\\\\c $(x) `y` \"z\"'"
+        );
+        assert!(EnvFormat::Sh.line("N;x", "v").is_err());
+        assert!(EnvFormat::Dotenv.line("N", "a\nB=c").is_err());
+        assert!(EnvFormat::Sh.line("N", "a\0b").is_err());
+    }
+
+    #[test]
+    fn no_credential_takes_a_variable_by_which_a_client_is_told_whom_to_trust_or_what_to_run() {
+        let trusting = trust::variables().map(|(name, _)| name);
+        let running = [
+            "LD_PRELOAD",
+            "path",
+            "BASH_ENV",
+            "PROMPT_COMMAND",
+            "PS1",
+            "NODE_OPTIONS",
+            "PYTHONSTARTUP",
+            "PERL5OPT",
+            "JAVA_TOOL_OPTIONS",
+            "GIT_SSH_COMMAND",
+            "GIT_ASKPASS",
+            "EDITOR",
+            "https_proxy",
+        ];
+        for name in trusting.chain(running) {
+            assert!(crate::config::sandbox_variable(name).is_err(), "{name}");
+        }
+        for known in [
+            "GITHUB_TOKEN",
+            "AWS_ACCESS_KEY_ID",
+            "NPM_TOKEN",
+            "GIT_TOKEN",
+            "PGPASSWORD",
+        ] {
+            assert!(crate::config::sandbox_variable(known).is_ok(), "{known}");
+        }
+    }
+
+    #[test]
+    fn a_shell_reads_a_value_of_several_lines_as_it_is() {
+        let value = "-----BEGIN PRIVATE KEY-----\r\nMC4'$(x)\\n\n-----END PRIVATE KEY-----\n";
+        let line = EnvFormat::Sh.line("KEY", value).unwrap();
+        // As the documentation says: `eval "$(gateway env --config FILE)"`.
+        let script = r#"eval "$(cat)"; printf '%s.' "$KEY""#;
+        let mut shell = Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        shell
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
+        let output = shell.wait_with_output().unwrap();
+        assert_eq!(
+            String::from_utf8(output.stdout).unwrap(),
+            format!("{value}.")
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! Finds the running gateways of this user, and calls them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use http::{Method, StatusCode};
+use hyper::body::Incoming;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use crate::app::process::serving;
+use crate::app::{Code, Failure};
+use crate::config::state;
+use crate::control::{Client, sockets};
+
+/// Chooses a running gateway.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ChosenGateway {
+    /// The gateway: its process number, its name, or the path of its control socket [default: the
+    /// only one that runs; of what is shown, all]
+    #[arg(long, value_name = "PID|NAME|SOCKET")]
+    gateway: Option<String>,
+}
+
+/// A running gateway.
+pub(crate) struct Gateway {
+    /// The name of its socket: `serve-1234`.
+    pub name: String,
+    /// Its control socket.
+    pub client: Client,
+}
+
+impl ChosenGateway {
+    /// Chooses by what `--gateway` takes.
+    pub(crate) fn named(gateway: Option<String>) -> Self {
+        Self { gateway }
+    }
+
+    /// Returns the chosen gateways, all that run unless one is named.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if none runs, or none of that name.
+    pub(crate) fn all(&self) -> Result<Vec<Gateway>, Failure> {
+        let found = self.find()?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        Err(match &self.gateway {
+            Some(named) => Failure::new(format!("no gateway `{named}` runs")).next("gateway status"),
+            None => Failure::new("no gateway of yours runs").next(
+                "start one: `gateway exec -- CMD` or `gateway serve --config FILE`; name one elsewhere: `--gateway SOCKET`",
+            ),
+        })
+    }
+
+    /// Returns the chosen gateways; none if none runs.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the folder of the sockets is not safe to use.
+    pub(crate) fn find(&self) -> Result<Vec<Gateway>, Failure> {
+        if let Some(path) = self.gateway.as_deref().filter(|name| name.contains('/')) {
+            return Ok(vec![Gateway::at(Client::named(Path::new(path)))]);
+        }
+        let Some(folder) = state::run_directory() else {
+            return Ok(Vec::new());
+        };
+        let paths = sockets(&folder)
+            .map_err(|unusable| Failure::of("the running gateways cannot be found", &unusable))?;
+        let all = paths.iter().map(|path| Gateway::at(Client::new(path)));
+        let wanted = |gateway: &Gateway| match &self.gateway {
+            None => true,
+            Some(named) => {
+                let pid = gateway.name.rsplit('-').next();
+                gateway.name == *named || pid == Some(named.as_str())
+            }
+        };
+        Ok(all.filter(wanted).collect())
+    }
+
+    /// Whether a gateway is named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.gateway.is_some()
+    }
+
+    /// Returns the one chosen gateway.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if there is none, or more than one.
+    pub(crate) fn one(&self) -> Result<Gateway, Failure> {
+        only(self.all()?)
+    }
+}
+
+/// Returns the only gateway of a list.
+///
+/// # Errors
+/// Returns a [`Failure`] that names them all.
+pub(crate) fn only(mut all: Vec<Gateway>) -> Result<Gateway, Failure> {
+    match all.len() {
+        1 => Ok(all.remove(0)),
+        _ => {
+            let names: Vec<&str> = all.iter().map(|gateway| gateway.name.as_str()).collect();
+            Err(
+                Failure::usage(format!("several gateways run: {}", names.join(", ")))
+                    .next("name one: `--gateway PID`; `gateway status` tells them apart"),
+            )
+        }
+    }
+}
+
+impl Gateway {
+    fn at(client: Client) -> Self {
+        let path = client.path();
+        let name = path.file_stem().unwrap_or(path.as_os_str());
+        Self {
+            name: name.to_string_lossy().into_owned(),
+            client,
+        }
+    }
+
+    /// Leaves out a gateway of another user, even if root named it.
+    pub(crate) fn of_this_user(self) -> Self {
+        Self::at(Client::new(self.client.path()))
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if there is no answer, or a refusal.
+    pub(crate) fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.call(Method::GET, path, None)
+    }
+
+    /// Reads a document that a gateway which works has at hand.
+    ///
+    /// # Errors
+    /// As [`Gateway::get`]. A gateway that hangs is not waited for long.
+    pub(crate) fn get_soon(&self, path: &str) -> Result<Value, Failure> {
+        let client = self.client.clone().within(SOON);
+        let name = self.name.clone();
+        Self { name, client }.get(path)
+    }
+
+    /// Makes a call that changes something.
+    ///
+    /// # Errors
+    /// As [`Gateway::get`].
+    pub(crate) fn post(&self, path: &str, content: Option<&Value>) -> Result<Value, Failure> {
+        self.call(Method::POST, path, content)
+    }
+
+    fn call(&self, method: Method, path: &str, content: Option<&Value>) -> Result<Value, Failure> {
+        let calling = self.client.call(method, path, content);
+        let (status, answer) = serving::runtime()?
+            .block_on(calling)
+            .map_err(|unanswered| self.unanswered(&unanswered))?;
+        if status == StatusCode::OK && answer.is_object() {
+            Ok(answer)
+        } else {
+            Err(self.refused(status, &answer))
+        }
+    }
+
+    /// Follows the records that it writes from now on.
+    ///
+    /// # Errors
+    /// As [`Gateway::get`].
+    pub(crate) async fn follow(&self) -> Result<Incoming, Failure> {
+        let following = self.client.follow().await;
+        following
+            .map_err(|unanswered| self.unanswered(&unanswered))?
+            .map_err(|(status, answer)| self.refused(status, &answer))
+    }
+
+    fn unanswered(&self, why: &crate::control::Unanswered) -> Failure {
+        Failure::of(format!("gateway `{}` does not answer", self.name), why)
+    }
+
+    /// Turns a refusal of the gateway into a failure.
+    fn refused(&self, status: StatusCode, answer: &Value) -> Failure {
+        let error = &answer["error"];
+        let part = |name: &str| error[name].as_str().map(str::to_owned);
+        let unknown = || format!("gateway `{}` answered {status}", self.name);
+        Failure {
+            why: part("why"),
+            next: part("next").filter(|next| !next.is_empty()),
+            code: match status {
+                StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST => Code::Usage,
+                _ => Code::Failed,
+            },
+            ..Failure::new(part("what").unwrap_or_else(unknown))
+        }
+    }
+}
+
+const SOON: Duration = Duration::from_secs(3);
+
+/// Returns a session's id as it stands in a path.
+pub(crate) fn in_path(id: &str) -> String {
+    utf8_percent_encode(id, RESERVED).to_string()
+}
+
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'.')
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b':');

@@ -1,0 +1,135 @@
+//! A new project file: its text, and how a person is asked about it before anything is written.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+
+use crate::app::{Context as _, Failure, Paint, Terminal, safe};
+use crate::cli::confirm::confirmed;
+use crate::cli::config_summary::Consented;
+use crate::cli::{projects, remedy};
+use crate::config::{Config, Credential};
+use crate::grant::ObservedAccess;
+
+/// Returns the text of a file by which a run would have got what it asked for.
+///
+/// # Errors
+/// Returns a [`Failure`] if such a file would be refused.
+pub(crate) fn learned(config: &Config, observed: &ObservedAccess) -> Result<String, Failure> {
+    let mut text =
+        String::from("# What a run needed, as `gateway exec --learn` saw it.\n\n[policy]\n");
+    if !config.presets.is_empty() {
+        let presets: Vec<String> = config.presets.iter().map(|name| quoted(name)).collect();
+        text.push_str(&format!("presets = [{}]\n", presets.join(", ")));
+    }
+    if !config.named_logins.is_empty() {
+        let logins: Vec<String> = config
+            .named_logins
+            .iter()
+            .map(|name| quoted(name))
+            .collect();
+        text.push_str(&format!("logins = [{}]\n", logins.join(", ")));
+    }
+    text.push_str(&format!(
+        "rules = '''\n{}'''\n",
+        observed.rules(&remedy::origins(Some(config)))
+    ));
+    for credential in config.credentials.iter().filter(|one| one.by_flag) {
+        text.push_str(&credential_of_flag(credential));
+    }
+    Ok(text)
+}
+
+/// Writes a credential that a flag named, unless it is kept where a project's file may not say.
+fn credential_of_flag(credential: &Credential) -> String {
+    let name = quoted(credential.name.as_str());
+    let from = credential.from.to_string();
+    let is_known = from.starts_with("env:") || from.starts_with("keyring:");
+    if credential.signing.is_some() || !is_known {
+        return format!("\n# The credential {name} is named by a flag: give it at each start.\n");
+    }
+    let preset = credential.preset.as_deref();
+    let preset = preset.map(|preset| format!("preset = {}\n", quoted(preset)));
+    let origins: Vec<String> = credential
+        .origins
+        .iter()
+        .map(|origin| quoted(&origin.to_string()))
+        .collect();
+    let origins = match origins.is_empty() {
+        true => String::new(),
+        false => format!("origins = [{}]\n", origins.join(", ")),
+    };
+    let from = quoted(&from);
+    let preset = preset.unwrap_or_default();
+    format!("\n[[credential]]\nname = {name}\nfrom = {from}\n{preset}{origins}")
+}
+
+/// Quotes a name or an origin, which holds nothing that TOML escapes.
+pub(crate) fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// Shows a file before it is written, and writes it after a yes. Returns whether it was written.
+///
+/// A person who answers has seen the text, so that it is allowed too. With `yes` nobody has: it is
+/// written, and in force once it is allowed.
+///
+/// # Errors
+/// Returns a [`Failure`] if there is such a file, if it would be refused, or if nobody can be
+/// asked.
+pub(crate) fn offer(
+    path: &Path,
+    text: &str,
+    yes: bool,
+    terminal: &Terminal,
+) -> Result<bool, Failure> {
+    let config = Config::of_project(text, path)?;
+    let consented = Consented::of(&config)?;
+    let shown = safe(&path.display().to_string());
+    terminal.note(terminal.paint_note(Paint::Bold, &format!("gateway: proposed as {shown}:")));
+    for line in text.lines() {
+        terminal.note(format!("  {}", safe(line)));
+    }
+    consented.note(terminal);
+    refuse_existing(path)?;
+    if !yes {
+        if !std::io::stdin().is_terminal() {
+            terminal.note("gateway: nothing was written; `--yes` writes it without a question");
+            return Ok(false);
+        }
+        if !confirmed("Write it, and let `gateway exec` take it up?")? {
+            terminal.note("gateway: nothing was written");
+            return Ok(false);
+        }
+    }
+    create(path, text)?;
+    if yes {
+        let next = "read it, then let it be taken up: `gateway project allow`";
+        terminal.note(format!("gateway: wrote {shown}; {next}"));
+    } else {
+        projects::allow(path, text)?;
+        terminal.note(format!(
+            "gateway: wrote {shown}, in force from the next start on"
+        ));
+    }
+    Ok(true)
+}
+
+/// Refuses to overwrite a file.
+///
+/// # Errors
+/// Returns a [`Failure`] if anything has that name.
+pub(crate) fn refuse_existing(path: &Path) -> Result<(), Failure> {
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("`{}` exists", path.display()))
+        .because("a file of yours is never overwritten")
+        .next("add what you want of the proposal to it, or move it away"))
+}
+
+fn create(path: &Path, text: &str) -> Result<(), Failure> {
+    // A file or a link that was made meanwhile is refused.
+    let created = std::fs::File::create_new(path);
+    let written = created.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.context(format!("`{}` cannot be written", path.display()))
+}

@@ -1,0 +1,411 @@
+//! The narrowest rule for what was refused, proposed or named by an operator, and how it is put in
+//! force and ends.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+use super::denials::refuse;
+use super::error::ControlRefusal;
+use super::file::{GrantedFile, GrantedRule, pruned};
+use super::grants::Grants;
+use super::lookup;
+use super::request::{self, host_alone, https, is_for_want_of_a_rule, is_host_alone};
+use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
+use crate::gateway::{Proposal, chain, floor};
+use crate::message::{Host, HostPattern, Origin, Scheme};
+use crate::names::{CredentialName, ReasonCode, SessionId};
+use crate::policy::{OwnedFacts, Source, generate};
+
+/// What an operator wants to allow. Exactly one of `host`, `exchange` and `last` is set.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AllowRequest {
+    /// Every request to this host, with its port: 443 unless given.
+    pub host: Option<String>,
+    /// What this refused exchange or proposal asked for: its id.
+    pub exchange: Option<String>,
+    /// What the last refused exchange asked for.
+    pub last: bool,
+    /// The session that may; of an exchange, its own.
+    pub session: Option<String>,
+    /// After how many seconds it ends by itself, if it does.
+    pub seconds: Option<u64>,
+    /// The rule, as an earlier answer showed it. Without it, nothing is applied.
+    pub policy: Option<String>,
+}
+
+/// A rule that allows what was refused.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AllowAnswer {
+    /// The rule, in Cedar.
+    pub policy: String,
+    /// Whether it is in force now.
+    pub applied: bool,
+    /// The generation of policies in force.
+    pub generation: u64,
+    /// Where it is kept for the next start.
+    pub file: String,
+    /// When it ends by itself, in seconds since 1970, if it does.
+    pub until: Option<i64>,
+    /// What a person refused and the rule would permit, as it was shown.
+    pub denied: Vec<String>,
+    /// What the host needs besides, if the rule alone does not let a request through.
+    #[serde(default)]
+    pub needs: Option<String>,
+}
+
+impl AllowAnswer {
+    /// A rule that is not in force, and ends after so many seconds, if it does.
+    #[must_use]
+    pub fn new(policy: String, file: &GrantedFile, seconds: Option<u64>) -> Self {
+        let now = OffsetDateTime::now_utc().unix_timestamp();
+        let until = |seconds| now.saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX));
+        Self {
+            policy,
+            applied: false,
+            generation: 0,
+            file: file.path().display().to_string(),
+            until: seconds.map(until),
+            denied: Vec::new(),
+            needs: None,
+        }
+    }
+}
+
+/// Hosts and a port that an operator names, as the configuration reads them.
+pub type Parsed = Result<(HostPattern, u16), ControlRefusal>;
+
+/// A rule, what a person refused before and it would permit, and what its host needs besides.
+type NewRule = (String, Vec<Proposal>, Option<String>);
+
+impl Grants {
+    pub(super) fn file(&self) -> Result<&GrantedFile, ControlRefusal> {
+        let what = "there is no file to keep granted rules in";
+        let file = self.file.as_ref();
+        file.ok_or_else(|| ControlRefusal::unavailable(what))
+    }
+
+    /// Returns the narrowest rule that allows what is asked for, as it would be applied. `parse`
+    /// reads a host as the configuration does.
+    ///
+    /// # Errors
+    /// Returns why no rule would allow it, or why nothing says what to allow; or that a person
+    /// refused the same, which holds until it is undone.
+    pub fn rule(
+        &self,
+        asked: &AllowRequest,
+        parse: impl Fn(&str) -> Parsed,
+    ) -> Result<AllowAnswer, ControlRefusal> {
+        let (policy, denied, needs) = match (&asked.host, &asked.exchange, asked.last) {
+            (Some(host), None, false) => self.of_host(parse(host)?, asked.session.as_deref())?,
+            (None, Some(id), false) if id.len() == WHOLE_ID => match self.proposed(id) {
+                Some((session, request)) => {
+                    self.of_request(&self.session(Some(session.as_str()))?, request, None)?
+                }
+                None => {
+                    let is_it = |record: &Record| record.id.as_deref() == Some(id);
+                    self.of_refusal(&*self.last_refused(is_it)?, parse)?
+                }
+            },
+            (None, Some(_), false) => {
+                let what = format!("an id has {WHOLE_ID} digits");
+                return Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what)
+                    .next("write the whole id: `gateway log --refused` shows it"));
+            }
+            (None, None, true) => self.of_refusal(&*self.last_refused(|_| true)?, parse)?,
+            _ => {
+                let what = "it is not clear what to allow";
+                return Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what)
+                    .next("name a host, an exchange, or the last one"));
+            }
+        };
+        Ok(AllowAnswer {
+            generation: self.shared.look().number(),
+            denied: denied.iter().map(|one| one.wanted.shown()).collect(),
+            needs,
+            ..AllowAnswer::new(policy, self.file()?, asked.seconds)
+        })
+    }
+
+    /// Returns the request of a proposal that is no refused exchange; `None` if no such proposal
+    /// has this id.
+    fn proposed(&self, id: &str) -> Option<(SessionId, OwnedFacts)> {
+        let all = self.shared.proposals.all();
+        let named = |one: &&Proposal| one.wanted.refused.is_none() && one.id.to_string() == id;
+        let one = all.iter().find(named)?;
+        let request = request::of_access(&one.session, &one.wanted)?;
+        Some((one.session.clone(), request))
+    }
+
+    /// Returns the rule for hosts; without a named session, for the one that was refused them.
+    fn of_host(
+        &self,
+        (host, port): (HostPattern, u16),
+        named: Option<&str>,
+    ) -> Result<NewRule, ControlRefusal> {
+        let mut needs = None;
+        if let HostPattern::Exact(host) = &host {
+            let origin = https(host.clone(), port);
+            self.above_floor(&origin)?;
+            needs = lookup::prohibited(&self.shared.current().origins, &origin)
+                .map(|(why, reason)| {
+                    let step = self.step(reason, &origin.authority.shown());
+                    let (host, why) = (&origin.authority.host, why.to_string());
+                    let step = step.replace("ADDRESS", &why);
+                    format!("a request would be refused all the same: the address of `{host}` is {why}. {step}")
+                });
+        }
+        let session = match (named, &host) {
+            (None, HostPattern::Exact(host)) => self.refused_at(host, port)?,
+            _ => self.session(named)?,
+        };
+        let policy = generate::permit_host(Some(&session), &host.to_string(), Some(port));
+        let denied = self.denied_by(&session, &policy, &[]);
+        Ok((policy, denied, needs))
+    }
+
+    /// Refuses a rule for what the gateway refuses whatever policies permit.
+    fn above_floor(&self, origin: &Origin) -> Result<(), ControlRefusal> {
+        let Some(reason) = floor(origin, &self.shared.current().origins) else {
+            return Ok(());
+        };
+        let host = origin.authority.host.as_str();
+        let to = match origin.scheme {
+            Scheme::Https => origin.authority.shown(),
+            Scheme::Http => origin.authority.to_string(),
+        };
+        Err(
+            ControlRefusal::conflict(format!("no rule would allow `{host}`"))
+                .because(reason.meaning())
+                .next(self.step(reason, &to)),
+        )
+    }
+
+    /// Returns what an operator does about a reason, with the file that it is done in.
+    fn step(&self, reason: ReasonCode, to: &str) -> String {
+        let step = reason.step_for_operator(to, "");
+        match &self.config {
+            Some(file) => {
+                let file = format!("`{}`", file.display());
+                step.replace("the gateway's configuration", &file)
+            }
+            None => step,
+        }
+    }
+
+    /// Returns the session that is named, else the only one.
+    fn session(&self, named: Option<&str>) -> Result<SessionId, ControlRefusal> {
+        let mut all = self.shared.sessions.all();
+        all.retain(|session| named.is_none_or(|named| session.id().as_str() == named));
+        match all.as_slice() {
+            [only] => Ok(only.id().clone()),
+            [] => {
+                let what = "there is no such session";
+                Err(ControlRefusal::new(StatusCode::NOT_FOUND, what))
+            }
+            _ => {
+                let what = "there are several sessions, and none is named";
+                let error = ControlRefusal::new(StatusCode::BAD_REQUEST, what);
+                Err(error.next("name one: `--session NAME`"))
+            }
+        }
+    }
+
+    /// Returns the only session, else the only one that was refused a host. A refusal names the
+    /// host, and leaves the session to this.
+    fn refused_at(&self, host: &Host, port: u16) -> Result<SessionId, ControlRefusal> {
+        let all = self.shared.sessions.all();
+        if all.len() < 2 {
+            return self.session(None);
+        }
+        let read = self.refused(|sessions: &mut BTreeSet<String>, record| {
+            let code = record.reason.as_deref().and_then(ReasonCode::named);
+            if host_alone(&record) == (host.as_str(), port)
+                && code.as_ref().is_some_and(is_for_want_of_a_rule)
+            {
+                sessions.extend(record.session.as_deref().map(str::to_owned));
+            }
+        });
+        // Without the log, a person names the session.
+        let mut refused = read.unwrap_or_default();
+        refused.retain(|name| all.iter().any(|session| session.id().as_str() == name));
+        let only = refused.pop_first().filter(|_| refused.is_empty());
+        self.session(only.as_deref())
+    }
+
+    /// Returns the last record of a refusal that fits. A policy may have refused it, or a name
+    /// server, or a proxy before there was a request.
+    fn last_refused(
+        &self,
+        fits: impl Fn(&Record) -> bool,
+    ) -> Result<VerifiedRecord, ControlRefusal> {
+        let found = self.refused(|last: &mut Option<VerifiedRecord>, record| {
+            if fits(&record) {
+                *last = Some(record);
+            }
+        })?;
+        let what = "no such exchange was refused";
+        let none = ControlRefusal::new(StatusCode::NOT_FOUND, what);
+        found.ok_or_else(|| none.next("`gateway log --refused` lists them"))
+    }
+
+    /// Reads the whole log once, and returns what `each` made of the refused exchanges.
+    ///
+    /// # Errors
+    /// Returns that it cannot be read, or does not hold: a rule is made from no record that
+    /// somebody may have put there.
+    pub(super) fn refused<T: Default>(
+        &self,
+        each: impl Fn(&mut T, VerifiedRecord),
+    ) -> Result<T, ControlRefusal> {
+        let path = self.shared.log.path().unwrap_or(Path::new(""));
+        let read = audit::verified(path, self.shared.log.head(), |made, record| {
+            if record.kind == "exchange" && record.reason.is_some() {
+                each(made, record);
+            }
+        });
+        read.map_err(|why| match why {
+            Unverified::Unreadable(error) => {
+                ControlRefusal::unavailable("the audit log cannot be read").because(chain(&error))
+            }
+            Unverified::Fault(problem) => {
+                ControlRefusal::unavailable("the audit log does not hold")
+                    .because(format!("{problem}, so no rule is made from it"))
+                    .next("see `gateway audit verify`, or name the host: `gateway allow HOST`")
+            }
+        })
+    }
+
+    /// Returns the rule for what a refused exchange asked for.
+    fn of_refusal(
+        &self,
+        record: &Record,
+        parse: impl Fn(&str) -> Parsed,
+    ) -> Result<NewRule, ControlRefusal> {
+        let reason = record.reason.as_deref().unwrap_or_default();
+        let code = ReasonCode::named(reason);
+        let (host, port) = host_alone(record);
+        if !code.as_ref().is_some_and(is_for_want_of_a_rule) {
+            let id = record.id.as_deref().unwrap_or_default();
+            let next = code.map(|code| code.step_for_operator(host, id));
+            let what = format!("it was refused for `{reason}`, which no further rule changes");
+            return Err(ControlRefusal::conflict(what).next(next.unwrap_or_default()));
+        }
+        let session = self.session(record.session.as_deref())?;
+        if let Some(request) = request::of_record(record) {
+            return self.of_request(&session, request, record.unlent.as_ref());
+        }
+        let pattern = match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        if !is_host_alone(record) {
+            let what = "the log does not hold the request's whole path, so no rule is for it alone";
+            let next = format!("allow the host with every path: `gateway allow {pattern}`");
+            return Err(ControlRefusal::conflict(what).next(next));
+        }
+        let rule = self.of_host(parse(&pattern)?, Some(session.as_str()))?;
+        refuse(&rule.1)?;
+        Ok(rule)
+    }
+
+    /// Returns the rule for a request, and for a loan that it was refused.
+    fn of_request(
+        &self,
+        id: &SessionId,
+        mut request: OwnedFacts,
+        unlent: Option<&Injected>,
+    ) -> Result<NewRule, ControlRefusal> {
+        let access = request::access(&request);
+        self.above_floor(&access.to)?;
+        if let Some(session) = self.shared.sessions.get(id) {
+            request.groups = session.last_groups().to_vec();
+        }
+        let generation = self.shared.current().policies.current();
+        let (_, asked) = request::asked(&generation, &request);
+        let lent = unlent.and_then(|unlent| request::lent(&generation, &request, unlent));
+        let wanted = lent.map_or_else(|| asked.clone(), |(_, why)| why);
+        let rules = [asked.proposal, wanted.proposal].into_iter().flatten();
+        let rules: BTreeSet<String> = rules.collect();
+        if rules.is_empty() {
+            return Err(ControlRefusal::conflict(wanted.reason).next(wanted.next_step));
+        }
+        let policy = rules.into_iter().collect::<Vec<_>>().join("\n");
+        let loan = unlent.and_then(|unlent| {
+            let name = CredentialName::new(&unlent.credential).ok()?;
+            Some((name, unlent.place.to_string()))
+        });
+        let mut same = self.shared.proposals.denied(id);
+        same.retain(|one| one.wanted.may_be_same(&access));
+        refuse(&same)?;
+        refuse(&self.denied_by(id, &policy, loan.as_slice()))?;
+        Ok((policy, Vec::new(), None))
+    }
+
+    /// Puts a rule into the file, and the file into force by `reload`, which gets the rule and
+    /// returns the generation. If it is refused, the file stays as it was.
+    ///
+    /// # Errors
+    /// Returns that the file cannot be written, or what `reload` refuses.
+    pub async fn apply<E, F>(
+        &self,
+        rule: AllowAnswer,
+        of: &str,
+        reload: impl FnOnce(Source) -> F,
+    ) -> Result<AllowAnswer, E>
+    where
+        E: From<ControlRefusal>,
+        F: Future<Output = Result<u64, E>>,
+    {
+        let file = self.file()?;
+        let changed = file.add(&rule.policy, rule.until, of).await?;
+        let applied = reload(Source::new("the rule", &rule.policy)).await;
+        let generation = applied.inspect_err(|_| changed.undo())?;
+        Ok(AllowAnswer {
+            applied: true,
+            generation,
+            ..rule
+        })
+    }
+
+    /// Reads the granted rules anew by `reload` whenever one of them has ended, for ever, and
+    /// removes it.
+    pub async fn end_grants<E, F>(&self, reload: impl Fn() -> F)
+    where
+        E: std::fmt::Display,
+        F: Future<Output = Result<(), E>>,
+    {
+        let Some(file) = &self.file else { return };
+        // A rule that had ended before was never in force here.
+        let mut seen = OffsetDateTime::now_utc();
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let (now, path) = (OffsetDateTime::now_utc(), file.path().to_owned());
+            let look = tokio::task::spawn_blocking(move || std::fs::read_to_string(path).ok());
+            let Some(text) = look.await.ok().flatten() else {
+                continue;
+            };
+            let mut ends = GrantedRule::all_ending(&text).filter_map(|one| one.until);
+            if ends.any(|until| (seen..now).contains(&until)) {
+                // Each gateway of the folder does the same. Until one has, the rule is left out.
+                let gone = ControlRefusal::conflict("it is gone");
+                let prune = |text: Option<String>| text.map(pruned).ok_or(gone);
+                let _ = file.change(prune).await;
+                // One that is refused is tried again: until then, the rule is in force.
+                if let Err(failure) = reload().await {
+                    tracing::error!(%failure, "a granted rule has ended, and is still in force");
+                    continue;
+                }
+            }
+            seen = now;
+        }
+    }
+}
+
+/// How many digits an id has.
+const WHOLE_ID: usize = 20;

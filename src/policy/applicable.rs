@@ -1,0 +1,82 @@
+//! The rules that can apply to the requests of one session to one host, looked up once.
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use super::generation::Generation;
+use super::rule_set::{Question, RuleSet};
+use super::schema::Action;
+use crate::message::Host;
+use crate::names::{CredentialName, SessionId};
+use crate::session::Session;
+
+/// A place for the rules that can apply to the requests of a session to a host.
+#[derive(Default)]
+pub struct KnownRules(Mutex<Option<Arc<ApplicableRules>>>);
+
+impl KnownRules {
+    /// The rules of a session and a host. Those that are known are made anew if they are of
+    /// another generation, session or host, or if the session's groups changed.
+    pub(super) fn of(
+        &self,
+        generation: &Generation,
+        session: &Session,
+        host: &Host,
+    ) -> Arc<ApplicableRules> {
+        let groups = session.groups(generation.number());
+        let mut known = self.0.lock();
+        let is_it = |rules: &&Arc<ApplicableRules>| {
+            rules.generation == generation.number()
+                && Arc::ptr_eq(&rules.groups, &groups)
+                && rules.session == *session.id()
+                && rules.host == *host
+        };
+        if let Some(rules) = known.as_ref().filter(is_it) {
+            return rules.clone();
+        }
+        let rules = Arc::new(ApplicableRules {
+            generation: generation.number(),
+            session: session.id().clone(),
+            groups,
+            host: host.clone(),
+            sets: RwLock::default(),
+        });
+        *known = Some(rules.clone());
+        rules
+    }
+}
+
+/// The sets of rules that can apply, each looked up when it is first asked for.
+#[derive(Debug)]
+pub(super) struct ApplicableRules {
+    pub(super) generation: u64,
+    session: SessionId,
+    /// The session's groups in the generation.
+    pub(super) groups: Arc<[Arc<str>]>,
+    host: Host,
+    /// By action and credential: as many as there are actions, and credentials to lend.
+    sets: RwLock<Vec<KnownSet>>,
+}
+
+/// What can apply to an action, or to the loan of a credential. `None` if nothing can.
+type KnownSet = (Action, Option<CredentialName>, Option<Arc<RuleSet>>);
+
+impl ApplicableRules {
+    /// The set for a question of this session about this host, which `find` looks up.
+    pub(super) fn set(
+        &self,
+        question: &Question<'_>,
+        find: impl FnOnce() -> Option<Arc<RuleSet>>,
+    ) -> Option<Arc<RuleSet>> {
+        let (action, credential) = (question.action(), question.credential());
+        let is_it = |known: &&KnownSet| known.0 == action && known.1.as_ref() == credential;
+        if let Some((_, _, set)) = self.sets.read().iter().find(is_it) {
+            return set.clone();
+        }
+        let set = find();
+        let known = (action, credential.cloned(), set.clone());
+        self.sets.write().push(known);
+        set
+    }
+}

@@ -1,0 +1,163 @@
+//! What conditions ask about a path, answered without Cedar: one verdict is kept for all paths of
+//! which the answers are the same.
+
+use std::collections::BTreeSet;
+
+use cedar_policy::pst::{BinaryOp, Expr, Literal, PatternElem};
+
+use super::decision_key::DecisionKey;
+use super::path::{prefixes, segments};
+
+/// A question about a path.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum PathTest {
+    /// Any other use of the path: verdicts are kept for each path.
+    Whole,
+    /// `context.depth`, whatever is asked of it.
+    Depth,
+    /// `context.path == "…"`.
+    Is(String),
+    /// `context.path like "…"`, as the texts between the wildcards.
+    Like(Vec<String>),
+    /// `context.prefixes.contains("…")`.
+    Prefix(String),
+    /// `context.segments.contains("…")`.
+    Segment(String),
+}
+
+impl PathTest {
+    /// The tests that `path op right` or `path like pattern` makes, where `path` are the attributes
+    /// of the context. `None` if it is no such test.
+    pub fn of(path: &[&str], op: BinaryOp, right: &Expr) -> Option<BTreeSet<Self>> {
+        let (make, one, many): (fn(String) -> Self, _, _) = match path {
+            ["path"] => (Self::Is, [BinaryOp::Eq, BinaryOp::NotEq], None),
+            ["prefixes"] => (Self::Prefix, [BinaryOp::Contains; 2], Some(())),
+            ["segments"] => (Self::Segment, [BinaryOp::Contains; 2], Some(())),
+            _ => return None,
+        };
+        let of_many = [BinaryOp::ContainsAll, BinaryOp::ContainsAny];
+        let text = |literal: &Expr| match literal {
+            Expr::Literal(Literal::String(text)) => Some(make(text.to_string())),
+            _ => None,
+        };
+        match right {
+            Expr::Set(all) if many.is_some() && of_many.contains(&op) => {
+                all.iter().map(|one| text(one)).collect()
+            }
+            literal if one.contains(&op) => Some(BTreeSet::from([text(literal)?])),
+            _ => None,
+        }
+    }
+
+    /// The test that a pattern makes of the path.
+    pub fn like(pattern: &[PatternElem]) -> Self {
+        let pieces = pattern.split(|part| *part == PatternElem::Wildcard);
+        let text = |piece: &[PatternElem]| piece.iter().filter_map(char_of).collect();
+        Self::Like(pieces.map(text).collect())
+    }
+}
+
+fn char_of(part: &PatternElem) -> Option<char> {
+    match part {
+        PatternElem::Char(one) => Some(*one),
+        PatternElem::Wildcard => None,
+    }
+}
+
+/// Adds the answers for a path to a key. `None` if the path has too many segments: conditions that
+/// read them cannot be judged.
+pub(super) fn write(tests: &BTreeSet<PathTest>, path: &str, key: &mut DecisionKey) -> Option<()> {
+    if tests.contains(&PathTest::Whole) {
+        key.text(path);
+        return Some(());
+    }
+    let prefixes = prefixes(path).ok()?;
+    for test in tests {
+        let holds = match test {
+            PathTest::Whole => continue,
+            PathTest::Depth => {
+                key.number(segments(path).ok()?.count() as u64);
+                continue;
+            }
+            PathTest::Is(text) => path == text,
+            PathTest::Like(pieces) => is_like(path, pieces),
+            PathTest::Prefix(text) => prefixes.contains(&text.as_str()),
+            PathTest::Segment(text) => has_segment(path, text),
+        };
+        // A set's tests have an order, so that nothing else need be written.
+        key.bytes.push(holds.into());
+    }
+    Some(())
+}
+
+/// Whether the text is made of the pieces, with anything between them.
+fn is_like(text: &str, pieces: &[String]) -> bool {
+    let [first, between @ .., last] = pieces else {
+        return pieces.first().is_some_and(|piece| text == piece);
+    };
+    let rest = text.strip_prefix(first.as_str());
+    let Some(mut rest) = rest.and_then(|rest| rest.strip_suffix(last.as_str())) else {
+        return false;
+    };
+    between.iter().all(|piece| {
+        let found = rest.split_once(piece.as_str());
+        found.map(|(_, after)| rest = after).is_some()
+    })
+}
+
+/// Whether a segment stands at its place: `0:repos`.
+fn has_segment(path: &str, text: &str) -> bool {
+    let mut all = segments(path).into_iter().flatten().enumerate();
+    all.any(|(place, segment)| {
+        let found = text
+            .strip_suffix(segment)
+            .and_then(|text| text.strip_suffix(':'));
+        found.is_some_and(|found| found == place.to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_in_cedar() {
+        for pattern in [
+            "", "*", "/a", "/a*", "*/a", "/*/b", "/a*b*a", "*a*a*", "**", "/a*/a", "é*",
+        ] {
+            let literal = format!(
+                "permit(principal, action, resource) when {{ context.path like \"{pattern}\" }};"
+            );
+            let policy: cedar_policy::Policy = literal.parse().unwrap();
+            let parts: Vec<PatternElem> = pattern
+                .chars()
+                .map(|one| match one {
+                    '*' => PatternElem::Wildcard,
+                    one => PatternElem::Char(one),
+                })
+                .collect();
+            let PathTest::Like(pieces) = PathTest::like(&parts) else {
+                unreachable!()
+            };
+            for path in [
+                "", "/", "/a", "/a/b", "/ab/a", "/a/a", "/aba", "/x/a", "a", "é/é",
+            ] {
+                let value = cedar_policy::RestrictedExpression::new_string(path.to_owned());
+                let context =
+                    cedar_policy::Context::from_pairs([("path".to_owned(), value)]).unwrap();
+                let any: cedar_policy::EntityUid = r#"A::"a""#.parse().unwrap();
+                let request =
+                    cedar_policy::Request::new(any.clone(), any.clone(), any, context, None)
+                        .unwrap();
+                let set = cedar_policy::PolicySet::from_policies([policy.clone()]).unwrap();
+                let answer = cedar_policy::Authorizer::new().is_authorized(
+                    &request,
+                    &set,
+                    &cedar_policy::Entities::empty(),
+                );
+                let allowed = answer.decision() == cedar_policy::Decision::Allow;
+                assert_eq!(is_like(path, &pieces), allowed, "{path} like {pattern}");
+            }
+        }
+    }
+}

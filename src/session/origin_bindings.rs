@@ -1,0 +1,81 @@
+//! The bindings that apply to one origin, looked up once for all of its requests.
+
+use std::sync::Arc;
+
+use super::bindings::{Bindings, Bound};
+use super::signing::Role;
+use crate::message::{EncodedSlash, Origin};
+
+/// The bindings that apply to an origin, in the order of the configuration, and what follows from
+/// them for each request.
+#[derive(Debug)]
+pub struct OriginBindings {
+    origin: Origin,
+    pub(super) bound: Vec<Arc<Bound>>,
+    /// Those that sign for its host, on whatever port.
+    pub(super) host_signers: Vec<Arc<Bound>>,
+    signed_paths: Option<EncodedSlash>,
+    is_managed: bool,
+    is_signed_for: bool,
+}
+
+impl Bindings {
+    /// Finds the bindings of an origin.
+    #[must_use]
+    pub fn at_origin(&self, origin: &Origin) -> OriginBindings {
+        let all = self.all.iter().filter(|bound| bound.is_for(origin));
+        let bound: Vec<_> = all.cloned().collect();
+        let signers = || bound.iter().filter_map(|bound| bound.binding.signing());
+        // If two bindings disagree, the path is resolved. A signature over a different path then
+        // fails to match.
+        let signed_paths = signers()
+            .filter_map(|signing| signing.signer.paths(origin))
+            .reduce(|one, other| match one == other {
+                true => one,
+                false => EncodedSlash::Keep,
+            });
+        let host = &origin.authority.host;
+        let signs = |bound: &&Arc<Bound>| bound.binding.signing().is_some() && bound.is_at(host);
+        OriginBindings {
+            origin: origin.clone(),
+            host_signers: self.all.iter().filter(signs).cloned().collect(),
+            signed_paths,
+            is_managed: bound
+                .iter()
+                .any(|bound| matches!(bound.binding.role, Role::Place)),
+            is_signed_for: signers().next().is_some(),
+            bound,
+        }
+    }
+}
+
+impl OriginBindings {
+    /// The origin.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// How the origin reads the path of a signed request, if that differs from other requests.
+    #[must_use]
+    pub fn signed_paths(&self) -> Option<EncodedSlash> {
+        self.signed_paths
+    }
+
+    /// Whether a credential that is injected is bound to the origin, so that the origin may know a
+    /// secret. Signing credentials do not count: they are never sent.
+    pub(crate) fn is_managed(&self) -> bool {
+        self.is_managed
+    }
+
+    /// Whether a credential signs for the origin.
+    pub(crate) fn is_signed_for(&self) -> bool {
+        self.is_signed_for
+    }
+
+    /// The credentials, including parts of signing credentials, by their positions in the
+    /// configuration.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = usize> {
+        self.bound.iter().map(|bound| bound.index)
+    }
+}
