@@ -94,7 +94,7 @@ fn composed(data: &[u8], sizes: &[u16], change: Option<(u32, u8)>) {
         // Nothing but the case of a size's digits may be changed and still verify.
         assert!(content.eq_ignore_ascii_case(&original));
     } else {
-        assert!(!out.ends_with(b"\r\n\r\n") || data.ends_with(b"\r\n"));
+        assert!(out.len() < content.len());
     }
 }
 
