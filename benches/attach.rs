@@ -134,11 +134,13 @@ fn locate(c: &mut Criterion) {
             ("managed_without_phantom", request("api0.test", None)),
             ("with_phantom", request("api0.test", Some(&phantom))),
         ] {
+            let here = Arc::new(stage.bindings.at_origin(&head.origin));
             c.bench_function(&format!("locate/{count}_credentials/{case}"), |b| {
                 b.iter(|| {
+                    let (phantoms, registry) = (&stage.phantoms, &stage.registry);
                     stage
                         .bindings
-                        .detect(black_box(&head), &stage.phantoms, &stage.registry)
+                        .detect(black_box(&head), here.clone(), phantoms, registry)
                         .unwrap()
                 });
             });

@@ -2,17 +2,18 @@
 //! in clear text.
 //!
 //! Compare with `relay`, the same client and origin without the gateway: the difference is the
-//! gateway's, with two more crossings of the loopback. The audit log is kept in memory;
-//! `benches/audit.rs` tells what a file costs.
+//! gateway's, with two more crossings of the loopback. `benches/audit.rs` shows the record's share.
 
 use std::convert::Infallible;
+use std::fs::Permissions;
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
-use gateway::audit::{Durability, Log};
+use gateway::audit::{Allowance, Durability, Log, Settings};
 use gateway::credential::{Credentials, Stores};
 use gateway::gateway::{
     Ids, Limits, ListenerMode, ListenerSlot, SessionListener, SharedState, Snapshot, Worker,
@@ -74,7 +75,15 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
         limits: Limits::default(),
         origins: Arc::new(OriginSettings::default().with_rules(vec![rule]).unwrap()),
     };
-    let log = Log::memory(Durability::Batch).unwrap().0;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+    let settings = Settings {
+        rotate_bytes: 64 << 20,
+        sync: Durability::Batch,
+        path: folder.keep().join("audit.jsonl"),
+        allowance: Allowance::default(),
+    };
+    let log = Log::open(&settings).unwrap();
     let shared = Arc::new(SharedState::new(snapshot, log, Ids::new().unwrap()));
     let asks = Arc::new(Session::new(
         session.clone(),

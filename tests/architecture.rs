@@ -23,7 +23,7 @@ const LEAVES: [(&str, &[&str]); 9] = [
 ];
 
 /// The modules of the program, each with what it may use: of its modules, and of the crates.
-const MODULES: [(&str, &[&str]); 14] = [
+const MODULES: [(&str, &[&str]); 15] = [
     ("files", &["names", "launch"]),
     ("state", &["names", "files"]),
     ("intercept", &["names", "message", "wire", "body", "audit"]),

@@ -33,11 +33,12 @@ const LIMITS: [(&str, usize); 10] = [
 ];
 
 /// The most code lines of each room, a folder of `src`.
-const ROOMS: [(&str, usize); 21] = [
+const ROOMS: [(&str, usize); 23] = [
     ("all", 89_353),
+    ("app", 6_559),
     ("audit", 3_446),
     ("body", 2_289),
-    ("cli", 16_904),
+    ("cli", 8_500),
     ("config", 5_833),
     ("control", 1_843),
     ("credential", 12_927),
@@ -45,6 +46,7 @@ const ROOMS: [(&str, usize); 21] = [
     ("export", 1_117),
     ("files", 692),
     ("gateway", 5_012),
+    ("grant", 1_374),
     ("intercept", 3_612),
     ("launch", 8_646),
     ("message", 2_470),
@@ -59,9 +61,8 @@ const ROOMS: [(&str, usize); 21] = [
 
 /// The most files of a folder below `src`, and the folders that have more: to be brought down.
 const FILES: usize = 25;
-const FULL: [(&str, usize); 8] = [
+const FULL: [(&str, usize); 7] = [
     ("src/audit", 28),
-    ("src/cli", 109),
     ("src/config", 35),
     ("src/gateway", 38),
     ("src/launch", 59),

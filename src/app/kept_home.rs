@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::app::settings::profile::Profile;
-use crate::app::{Failure, Terminal, safe};
 use crate::app::write::write;
+use crate::app::{Failure, Terminal, safe};
 use crate::config::state;
 use crate::files::private_folder;
 use crate::launch::home_files::HomeFile;

@@ -1,16 +1,20 @@
 //! Builds the program from a valid configuration.
 
 pub(crate) mod audit_heads;
+pub(crate) mod control;
 pub(crate) mod exports;
 pub(crate) mod failure;
 pub(crate) mod kept_home;
 pub(crate) mod listen;
 pub(crate) mod login;
 pub(crate) mod process;
+pub(crate) mod project;
 pub(crate) mod reload;
 pub(crate) mod revocations;
+pub(crate) mod sandbox;
 pub(crate) mod session;
 pub(crate) mod settings;
+pub(crate) mod store_clients;
 pub(crate) mod terminal;
 pub(crate) mod write;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::app::failure::Failure;
+use crate::app::Failure;
 
 /// Replaces a file atomically: a reader sees either the old one or the new one.
 ///

@@ -5,22 +5,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use http::StatusCode;
 use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::confirm::confirmed;
-use super::failure::{Code, Failure};
-use super::gateways::{ChosenGateway, Gateway};
-use super::generation::EXEC;
-use super::last_run::LastRun;
-use super::project::project;
-use super::serving;
-use super::terminal::{Paint, Terminal, safe};
-use super::why::Why;
-use crate::config::{self, Allowed, Hint};
-use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal, GrantedFile, Parsed};
+use crate::app::control::parse_host;
+use crate::app::process::serving;
+use crate::app::project::project;
+use crate::app::reload::generation::EXEC;
+use crate::app::{Code, Failure, Paint, Terminal, safe};
+use crate::cli::confirm::confirmed;
+use crate::cli::last_run::LastRun;
+use crate::cli::operate::gateways::{ChosenGateway, Gateway};
+use crate::cli::why::Why;
+use crate::config::{self, Allowed};
+use crate::grant::{AllowAnswer, AllowRequest, GrantedFile};
 use crate::names::SessionId;
 use crate::policy::generate;
 
@@ -184,18 +183,6 @@ fn of_host(text: &str) -> Result<String, Failure> {
     let session = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
     let (session, host) = (Some(&session), host.to_string());
     Ok(generate::permit_host(session, &host, Some(port)))
-}
-
-/// Reads the hosts and the port that a rule is for.
-pub(super) fn parse_host(text: &str) -> Parsed {
-    let refused = |hint: Hint| {
-        let what = format!("`{}` cannot be allowed", safe(text));
-        ControlRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, what)
-            .because(hint.why)
-            .next(hint.remedy)
-    };
-    let allowed = Allowed::parse(text).map_err(refused)?;
-    Ok((allowed.host, allowed.port))
 }
 
 /// Reads how long a grant lasts: a second or more.

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::failure::Failure;
-use super::generation::{self, EXEC};
-use super::project::project;
-use super::resolve::{ResolvedConfig, is_lent};
-use super::shell_loans::{SecretAnswers, ShellLoans};
-use super::terminal::{Paint, Terminal, rows_of_peer, safe};
+use crate::app::project::project;
+use crate::app::reload::generation;
+use crate::app::reload::generation::EXEC;
+use crate::app::settings::resolve::{ResolvedConfig, is_lent};
+use crate::app::settings::shell_secrets::{SecretAnswers, ShellLoans};
+use crate::app::terminal::rows_of_peer;
+use crate::app::{Failure, Paint, Terminal, safe};
 use crate::config::{Config, Credential, state};
 use crate::credential::Stored;
 use crate::credential::preset::{self, PresetCredential};

@@ -7,10 +7,9 @@ use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::failure::{Code, Failure};
-use super::gateways::{ChosenGateway, Gateway};
-use super::serving;
-use super::terminal::{Terminal, safe};
+use crate::app::process::serving;
+use crate::app::{Code, Failure, Terminal, safe};
+use crate::cli::operate::gateways::{ChosenGateway, Gateway};
 use crate::config::state;
 use crate::grant::{GrantedFile, GrantedRule};
 

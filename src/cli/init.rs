@@ -6,12 +6,12 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::failure::{Code, Failure};
-use super::last_run::LastRun;
-use super::new_file::{self, learned, quoted};
-use super::project::{project, working_directory};
-use super::project_file;
-use super::terminal::Terminal;
+use crate::app::project::{project, working_directory};
+use crate::app::settings::project_file;
+use crate::app::{Code, Failure, Terminal};
+use crate::cli::last_run::LastRun;
+use crate::cli::projects::new_file;
+use crate::cli::projects::new_file::{learned, quoted};
 use crate::config::Config;
 use crate::credential::preset;
 

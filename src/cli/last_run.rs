@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::app::App;
-use super::failure::Failure;
-use super::project::project;
+use crate::app::project::project;
 use crate::app::write::write;
+use crate::app::{App, Failure};
 use crate::config::state;
 use crate::files;
 use crate::grant::ObservedAccess;

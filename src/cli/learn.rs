@@ -13,13 +13,12 @@ use rustix::process::{
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::failure::{Code, Failure};
-use super::last_run::LastRun;
-use super::new_file;
-use super::project::project;
-use super::project_file;
-use super::serving;
-use super::terminal::Terminal;
+use crate::app::process::serving;
+use crate::app::project::project;
+use crate::app::settings::project_file;
+use crate::app::{Code, Failure, Terminal};
+use crate::cli::last_run::LastRun;
+use crate::cli::projects::new_file;
 use crate::config::Config;
 
 /// What a run that is learned from may reach.

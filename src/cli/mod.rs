@@ -8,7 +8,6 @@ mod allow;
 mod completions;
 mod config_summary;
 mod confirm;
-mod control;
 mod credential;
 mod doctor;
 mod exec;
@@ -32,40 +31,15 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
-use self::credential::login;
-use self::credential::logins;
-use self::credential::presets;
-use self::credential::secret;
-use self::doctor::demo;
-use self::doctor::escape;
-use self::exec::launching;
-use self::log::logs;
-use self::log::verify as audit;
-use self::log::watch;
-use self::operate::ca;
-use self::operate::env;
-use self::operate::gateways;
-use self::operate::revoke;
-use self::projects as project_command;
-use self::projects::new_file;
-use crate::app::settings::project;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::app;
-use crate::app::failure;
-use crate::app::process::logging;
-use crate::app::process::serving;
-use crate::app::process::signals;
-use crate::app::reload::generation;
-use crate::app::settings::flags;
-use crate::app::settings::project_file;
-use crate::app::settings::resolve;
-use crate::app::settings::shell_secrets as shell_loans;
-use crate::app::terminal;
-
-use crate::app::failure::{Code, Context as _, Failure};
-
-use crate::app::terminal::{Color, Terminal};
+use self::credential::{login, logins, presets, secret};
+use self::doctor::{demo, escape};
+use self::exec::launching;
+use self::log::{verify as audit, watch};
+use self::operate::{ca, env, gateways, revoke};
+use crate::app::process::{logging, serving, signals};
+use crate::app::{Code, Color, Context as _, Failure, Terminal};
 
 /// Everything that can be typed.
 #[derive(Parser)]
@@ -121,7 +95,7 @@ enum Command {
     Grants(grants::GrantsCommand),
     /// Decide about the project's own file, `gateway.toml`
     #[command(subcommand)]
-    Project(project_command::ProjectCommand),
+    Project(projects::ProjectCommand),
     Init(init::Init),
     Proposals(proposals::ProposalList),
     Deny(proposals::Deny),

@@ -3,10 +3,8 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::app::App;
-use super::failure::{Code, Failure};
-use super::gateways::{ChosenGateway, Gateway};
-use super::terminal::{Terminal, safe};
+use crate::app::{App, Code, Failure, Terminal, safe};
+use crate::cli::operate::gateways::{ChosenGateway, Gateway};
 use crate::gateway::ProposalState;
 
 /// List what workloads propose to be allowed

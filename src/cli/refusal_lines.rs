@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::terminal::{Paint, Terminal, safe};
+use crate::app::{Paint, Terminal, safe};
 use crate::audit::{Log, NextRefusal, Record, RefusalStop, Refusals};
 
 /// The thread that prints. It ends, after what there is to print, when this is dropped.

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::gateways::{ChosenGateway, Gateway};
-use super::generation;
-use super::logs::{self, Chain};
+use crate::app::reload::generation;
 use crate::audit::{Found, Record};
+use crate::cli::log::logs;
+use crate::cli::log::logs::Chain;
+use crate::cli::operate::gateways::{ChosenGateway, Gateway};
 use crate::config::Config;
 use crate::grant::request::{self, NoRule, rule_for};
 use crate::names::ReasonCode;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
+use crate::app::control::{self, TellReload};
 use crate::app::listen::bind;
 use crate::app::listen::bind::BoundListener;
 use crate::app::listen::change::refuse_none;
@@ -21,8 +22,6 @@ use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::ShellLoans;
 use crate::app::terminal::standard_error::InBackground;
 use crate::app::{App, Code, Context as _, Failure, RunFlags, Terminal};
-use crate::cli::control;
-use crate::cli::control::TellReload;
 use crate::cli::refusal_lines::RefusalLines;
 use crate::config::{Config, SandboxFlags, state};
 use crate::credential::unexpected_reach;

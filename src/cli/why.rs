@@ -12,12 +12,11 @@ use crate::config::Config;
 use crate::config::keys::nearest;
 use crate::names::{ExchangeId, ReasonCode};
 
-use super::failure::{Code, Failure};
-use super::flags::ConfigFile;
-use super::last_run::LastRun;
-use super::logs::{self, Chain};
-use super::remedy::Remedy;
-use super::terminal::{Paint, Terminal, safe};
+use crate::app::{Code, ConfigFile, Failure, Paint, Terminal, safe};
+use crate::cli::last_run::LastRun;
+use crate::cli::log::logs;
+use crate::cli::log::logs::Chain;
+use crate::cli::remedy::Remedy;
 
 /// Tells what became of a request.
 #[derive(Args)]

@@ -7,13 +7,14 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use super::dialer::Dialer;
 use super::no_answer::SendFailure;
 use super::origin_body::{OriginBody, Return};
 use super::pool::{Pool, PoolKey};
-use super::request::{Informational, written};
+use super::request::written;
 use super::resolve::{Resolve, ResolverUnusable, StubResolver};
 use super::rule::OriginSettings;
 use super::sender::{Sender, StreamSlot};
@@ -253,17 +254,11 @@ impl Channel {
         let mut sender = self.sender;
         let method = head.method.clone();
         let had_content = !content.is_empty();
-        let informational = Arc::new(Informational::default());
-        let request = written(
-            head,
-            content.clone(),
-            upgrade,
-            sender.host(),
-            &informational,
-        )?;
+        let flooded = CancellationToken::new();
+        let request = written(head, content.clone(), upgrade, sender.host(), &flooded)?;
         let sent = tokio::select! {
             biased;
-            () = informational.flooded() => return Err(Error::Informational),
+            () = flooded.cancelled() => return Err(Error::Informational),
             sent = sender.send(request) => sent,
         };
         let response = match sent {

@@ -1,15 +1,12 @@
 //! Builds the request that is written to an origin.
 
-use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
-use atomic_waker::AtomicWaker;
 use http::header::{CONNECTION, EXPECT, HOST, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, Request, StatusCode, Uri, Version};
 use http_body::Body as _;
+use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use super::sender::host_field;
@@ -23,41 +20,14 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// The most informational answers (1xx) to one request.
 const MOST_INFORMATIONAL: u32 = 16;
 
-/// Counts the informational answers to one request, and tells the task that waits for its answer
-/// when there are more than that.
-#[derive(Default)]
-pub(super) struct Informational {
-    count: AtomicU32,
-    waits: AtomicWaker,
-}
-
-impl Informational {
-    fn add(&self) {
-        if self.count.fetch_add(1, Ordering::Relaxed) >= MOST_INFORMATIONAL {
-            self.waits.wake();
-        }
-    }
-
-    /// Completes when there were too many.
-    pub(super) async fn flooded(&self) {
-        poll_fn(|cx| {
-            self.waits.register(cx.waker());
-            match self.count.load(Ordering::Relaxed) > MOST_INFORMATIONAL {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            }
-        })
-        .await
-    }
-}
-
 /// Builds the request to write. Its framing and routing fields are made from the judged request.
+/// `flooded` is cancelled when the origin sends more informational answers than that.
 pub(super) fn written(
     mut head: RequestHead,
     content: Outgoing,
     upgrade: bool,
     host: Option<&HeaderValue>,
-    informational: &Arc<Informational>,
+    flooded: &CancellationToken,
 ) -> Result<Request<Outgoing>, Error> {
     let http1 = host.is_some();
     if !http1 {
@@ -107,7 +77,7 @@ pub(super) fn written(
             gate.open();
         });
     }
-    let informational = informational.clone();
+    let (flooded, count) = (flooded.clone(), AtomicU32::new(0));
     // hyper drops them. What it passes on to clients is the final answer alone.
     hyper::ext::on_informational(&mut request, move |answer| {
         if let Some(gate) = gate
@@ -116,7 +86,9 @@ pub(super) fn written(
         {
             gate.open();
         }
-        informational.add();
+        if count.fetch_add(1, Ordering::Relaxed) >= MOST_INFORMATIONAL {
+            flooded.cancel();
+        }
     });
     Ok(request)
 }

@@ -2,6 +2,7 @@
 //! which the answers are the same.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use cedar_policy::pst::{BinaryOp, Expr, Literal, PatternElem};
 
@@ -26,63 +27,61 @@ pub(super) enum PathTest {
 }
 
 impl PathTest {
-    /// The tests that `path op right` or `path like pattern` makes, where `path` are the attributes
-    /// of the context. `None` if it is no such test.
-    pub fn of(path: &[&str], op: BinaryOp, right: &Expr) -> Option<BTreeSet<Self>> {
-        let (make, one, many): (fn(String) -> Self, _, _) = match path {
-            ["path"] => (Self::Is, [BinaryOp::Eq, BinaryOp::NotEq], None),
-            ["prefixes"] => (Self::Prefix, [BinaryOp::Contains; 2], Some(())),
-            ["segments"] => (Self::Segment, [BinaryOp::Contains; 2], Some(())),
+    /// The tests that `path op right` makes, where `path` are attributes of the context. `None` if
+    /// it is not made of such tests.
+    pub fn of(path: &[&str], op: BinaryOp, right: &Arc<Expr>) -> Option<Vec<Self>> {
+        use BinaryOp::{Contains, ContainsAll, ContainsAny, Eq, NotEq};
+        let make = match (path, op) {
+            (["path"], Eq | NotEq) => Self::Is,
+            (["prefixes"], Contains | ContainsAll | ContainsAny) => Self::Prefix,
+            (["segments"], Contains | ContainsAll | ContainsAny) => Self::Segment,
             _ => return None,
         };
-        let of_many = [BinaryOp::ContainsAll, BinaryOp::ContainsAny];
-        let text = |literal: &Expr| match literal {
+        let texts = match &**right {
+            Expr::Set(all) => all.as_slice(),
+            _ => std::slice::from_ref(right),
+        };
+        let test = |text: &Arc<Expr>| match &**text {
             Expr::Literal(Literal::String(text)) => Some(make(text.to_string())),
             _ => None,
         };
-        match right {
-            Expr::Set(all) if many.is_some() && of_many.contains(&op) => {
-                all.iter().map(|one| text(one)).collect()
-            }
-            literal if one.contains(&op) => Some(BTreeSet::from([text(literal)?])),
-            _ => None,
-        }
+        texts.iter().map(test).collect()
     }
 
     /// The test that a pattern makes of the path.
     pub fn like(pattern: &[PatternElem]) -> Self {
         let pieces = pattern.split(|part| *part == PatternElem::Wildcard);
-        let text = |piece: &[PatternElem]| piece.iter().filter_map(char_of).collect();
+        let text = |piece: &[PatternElem]| {
+            let letters = piece.iter().filter_map(|part| match part {
+                PatternElem::Char(letter) => Some(*letter),
+                PatternElem::Wildcard => None,
+            });
+            letters.collect()
+        };
         Self::Like(pieces.map(text).collect())
-    }
-}
-
-fn char_of(part: &PatternElem) -> Option<char> {
-    match part {
-        PatternElem::Char(one) => Some(*one),
-        PatternElem::Wildcard => None,
     }
 }
 
 /// Adds the answers for a path to a key. `None` if the path has too many segments: conditions that
 /// read them cannot be judged.
 pub(super) fn write(tests: &BTreeSet<PathTest>, path: &str, key: &mut DecisionKey) -> Option<()> {
-    if tests.contains(&PathTest::Whole) {
+    if tests.is_empty() || tests.contains(&PathTest::Whole) {
         key.text(path);
         return Some(());
     }
     let prefixes = prefixes(path).ok()?;
+    let segments: Vec<&str> = segments(path).ok()?.collect();
     for test in tests {
         let holds = match test {
             PathTest::Whole => continue,
             PathTest::Depth => {
-                key.number(segments(path).ok()?.count() as u64);
+                key.number(segments.len() as u64);
                 continue;
             }
             PathTest::Is(text) => path == text,
             PathTest::Like(pieces) => is_like(path, pieces),
             PathTest::Prefix(text) => prefixes.contains(&text.as_str()),
-            PathTest::Segment(text) => has_segment(path, text),
+            PathTest::Segment(text) => has_segment(&segments, text),
         };
         // A set's tests have an order, so that nothing else need be written.
         key.bytes.push(holds.into());
@@ -106,14 +105,10 @@ fn is_like(text: &str, pieces: &[String]) -> bool {
 }
 
 /// Whether a segment stands at its place: `0:repos`.
-fn has_segment(path: &str, text: &str) -> bool {
-    let mut all = segments(path).into_iter().flatten().enumerate();
-    all.any(|(place, segment)| {
-        let found = text
-            .strip_suffix(segment)
-            .and_then(|text| text.strip_suffix(':'));
-        found.is_some_and(|found| found == place.to_string())
-    })
+fn has_segment(segments: &[&str], text: &str) -> bool {
+    let (place, name) = text.split_once(':').unwrap_or_default();
+    let mut all = segments.iter().enumerate();
+    all.any(|(nth, segment)| *segment == name && nth.to_string() == place)
 }
 
 #[cfg(test)]

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::{HeaderMap, Method};
-use smallvec::SmallVec;
 
 use super::applicable::ApplicableRules;
 use super::content::ContentFacts;
 use crate::audit::Text;
-use crate::intercept::{ConnectionContext, Request};
+use crate::intercept::{Entry, Request};
 use crate::message::{Host, Origin, RequestTarget, Scheme, is_batch, named_paths};
 use crate::names::{CredentialName, SessionId};
 use crate::session::{CredentialUse, DetectedCredentials, Session};
@@ -74,7 +73,7 @@ impl Facts<'_> {
 
 /// [`Facts`] of a request in progress, without its fields.
 pub(super) struct KeptFacts {
-    connection: Arc<ConnectionContext>,
+    entry: Entry,
     pub(super) session: Arc<Session>,
     pub(super) origin: Origin,
     pub(super) method: Method,
@@ -86,7 +85,7 @@ pub(super) struct KeptFacts {
     batch: bool,
     pub(super) credentials: Arc<[CredentialName]>,
     /// The place of each credential.
-    pub(super) places: SmallVec<[Text; 1]>,
+    pub(super) places: Box<[Text]>,
     actions: Box<[String]>,
     /// The rules that can apply in the generation that judged it first.
     pub(super) rules: Option<Arc<ApplicableRules>>,
@@ -101,7 +100,7 @@ impl KeptFacts {
     ) -> Self {
         let lends = presented.lends();
         Self {
-            connection: request.connection.clone(),
+            entry: request.connection.entry,
             session,
             origin: request.head.origin.clone(),
             method: request.head.method.clone(),
@@ -122,7 +121,7 @@ impl KeptFacts {
         Facts {
             session: self.session.id(),
             groups,
-            entry: self.connection.entry.as_str(),
+            entry: self.entry.as_str(),
             now: SystemTime::now(),
             scheme: self.origin.scheme,
             host: &self.origin.authority.host,
@@ -224,7 +223,6 @@ pub(super) struct Loan<'a> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::intercept::Entry;
     use crate::message::{Authority, EncodedSlash};
     use crate::session::phantom::{Issue, PhantomKey};
 
@@ -232,17 +230,9 @@ pub(super) mod tests {
     pub(in crate::policy) fn kept(path: &str) -> KeptFacts {
         let id = SessionId::new("s1").unwrap();
         let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
-        let session = Session::new(id.clone(), Vec::new(), phantoms, None);
+        let session = Session::new(id, Vec::new(), phantoms, None);
         KeptFacts {
-            connection: Arc::new(ConnectionContext {
-                session: id,
-                entry: Entry::Connect,
-                scheme: Scheme::Https,
-                named: None,
-                sni: None,
-                destination: None,
-                client: None,
-            }),
+            entry: Entry::Connect,
             session: Arc::new(session),
             origin: Origin {
                 scheme: Scheme::Https,
@@ -255,7 +245,7 @@ pub(super) mod tests {
             websocket: false,
             batch: false,
             credentials: Arc::from([CredentialName::new("github").unwrap()]),
-            places: SmallVec::from([Text::new("header:authorization:Bearer")]),
+            places: [Text::new("header:authorization:Bearer")].into(),
             actions: [].into(),
             rules: None,
         }

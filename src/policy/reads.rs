@@ -112,7 +112,8 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
     if let Some(path) = path_of(expr) {
         return take(&path, read);
     }
-    if let Some(tests) = path_tests(expr, read) {
+    if let Some((fact, tests)) = path_tests(expr) {
+        read.facts.extend(Fact::named(fact));
         read.paths.extend(tests);
         return Ok(());
     }
@@ -191,22 +192,18 @@ fn path_of(expr: &Expr) -> Option<Vec<&str>> {
     Some(path)
 }
 
-/// What the expression asks about the path, if it is a test of it alone. Its fact is then read.
-fn path_tests(expr: &Expr, read: &mut Read) -> Option<BTreeSet<PathTest>> {
-    let (left, tests) = match expr {
+/// What an expression asks about the path, if it only tests that, and the fact it reads.
+fn path_tests(expr: &Expr) -> Option<(&str, Vec<PathTest>)> {
+    match expr {
         Expr::BinaryOp { op, left, right } => {
             let path = path_of(left)?;
-            let tests = PathTest::of(&path, *op, right)?;
-            (path, tests)
+            Some((*path.first()?, PathTest::of(&path, *op, right)?))
         }
-        Expr::Like { expr, pattern } => match path_of(expr)? {
-            path if path == ["path"] => (path, BTreeSet::from([PathTest::like(pattern)])),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    read.facts.extend(Fact::named(left.first()?));
-    Some(tests)
+        Expr::Like { expr, pattern } if path_of(expr)? == ["path"] => {
+            Some(("path", vec![PathTest::like(pattern)]))
+        }
+        _ => None,
+    }
 }
 
 fn take(path: &[&str], read: &mut Read) -> Result<(), NotRead> {

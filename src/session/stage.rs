@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
 use super::phantom::{Issue, PhantomKey, Phantoms, Registry, Shape};
-use super::{Binding, Bindings, CredentialRefusal, DetectedCredentials, Foreign, Role, When};
+use super::{Binding, Bindings, CredentialRefusal, DetectedCredentials};
 use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use crate::names::{CredentialName, SessionId};
 
@@ -37,24 +37,13 @@ pub(crate) fn name(text: &str) -> CredentialName {
 
 pub(crate) fn binding(credential: &str, origins: &[&str], places: &[&str]) -> Binding {
     Binding {
-        credential: name(credential),
-        shape: None,
         origins: origins
             .iter()
             .map(|origin| origin.parse().unwrap())
             .collect(),
         places: places.iter().map(|place| place.parse().unwrap()).collect(),
-        methods: vec![],
-        paths: vec![],
-        when: When::Phantom,
-        foreign: Foreign::Refuse,
-        takes: vec![],
         cookies: vec!["a".to_owned(), "c".to_owned()],
-        claims: None,
-        batches: vec![],
-        basic_user: None,
-        variables: vec![],
-        role: Role::Place,
+        ..Binding::of(name(credential))
     }
 }
 

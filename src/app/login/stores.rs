@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::app::Failure;
-use crate::app::login::clients;
 use crate::app::session::key::KeyPlaces;
+use crate::app::store_clients as clients;
 use crate::config::{Config, state};
 use crate::credential::login::Login;
 use crate::credential::{HttpClient, KeySource, LoginSettings};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::app::project::{project, working_directory};
 use crate::app::reload::source::{ConfigSource, RunsAs};
-use crate::app::settings::project::{project, working_directory};
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::{App, Failure};
 use crate::config::{Config, state};

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use crate::app::Failure;
 use crate::app::login::captured::CapturedLogin;
-pub(crate) use crate::app::login::clients::failed;
-use crate::app::login::clients::vault;
 use crate::app::login::stores as login_stores;
 use crate::app::reload::flag_policies as lending;
 use crate::app::reload::source::ReadConfig;
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::ShellLoans;
+pub(crate) use crate::app::store_clients::failed;
+use crate::app::store_clients::vault;
 use crate::app::terminal::text::as_argument;
 use crate::config::{self, Config};
 use crate::credential::login::{Issuer, KnownLogin, KnownLogins, Login, LoginHolder};

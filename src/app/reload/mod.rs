@@ -3,6 +3,7 @@
 pub(crate) mod fixed;
 pub(crate) mod flag_policies;
 pub(crate) mod generation;
+pub(crate) mod login_capture;
 pub(crate) mod source;
 pub(crate) mod watched;
 
@@ -15,7 +16,7 @@ use tokio::task::spawn_blocking;
 use crate::app::exports::ExportChange;
 use crate::app::listen::change::ListenerChange;
 use crate::app::listen::publish::Publication;
-use crate::app::login::capture::LoginCapture;
+use crate::app::reload::login_capture::LoginCapture;
 use crate::app::reload::source::{Applied, ConfigSource, Latest, ReadConfig, RunsAs};
 use crate::app::{App, Failure, log_settings};
 use crate::config::Config;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::login::clients as store_clients;
+use crate::app::store_clients;
 use crate::app::{Context as _, Failure, note};
 use crate::config::Config;
 use crate::config::state::KEY_IN_RING;

@@ -10,10 +10,10 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
+use crate::app::project::{project_folders, project_id};
 use crate::app::session::key::{KeyPlaces, NoKey};
 use crate::app::session::recalled::{OpenedSession, StoredSession, status};
 use crate::app::session::renewal::Renewal;
-use crate::app::settings::project::{project_folders, project_id};
 use crate::app::{Context as _, Failure, note};
 use crate::config::Config;
 use crate::gateway::SharedState;

@@ -4,7 +4,6 @@
 pub(crate) mod flags;
 pub(crate) mod git_access;
 pub(crate) mod profile;
-pub(crate) mod project;
 pub(crate) mod project_file;
 pub(crate) mod resolve;
 pub(crate) mod shell_secrets;

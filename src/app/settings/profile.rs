@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::app::settings::project::project;
+use crate::app::project::project;
 use crate::app::{Failure, safe};
 use crate::config::{Allowed, Config, keys};
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::app::settings::project::project_folders;
+use crate::app::project::project_folders;
 use crate::app::terminal::text::as_argument;
 use crate::app::{Failure, Terminal, safe};
 use crate::config::{Config, ConfigError, state};

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::app::settings::profile::Profile;
-use crate::app::{Failure, Terminal, safe};
 use crate::app::write::write;
+use crate::app::{Failure, Terminal, safe};
 use crate::config::{Config, state};
 use crate::credential::preset;
 use crate::files;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use crate::app::write::write;
 use crate::app::{App, Terminal, safe};
 use crate::cli::log::logs;
-use crate::app::write::write;
 use crate::gateway::{Proposal, ProposalState, RequestedAccess};
 use crate::launch::repository::{Found, Left};
 use crate::session::{EndReason, Session, SessionStatus};

@@ -18,8 +18,8 @@ use http_body_util::BodyExt as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::app::process::serving;
+use crate::app::project::project;
 use crate::app::reload::generation::EXEC;
-use crate::app::settings::project::project;
 use crate::app::{Code, ConfigFile, Context as _, Failure, Paint, Terminal, safe};
 use crate::audit::{self, Event, Log, Record};
 use crate::cli::log::watch_events::whole_records;

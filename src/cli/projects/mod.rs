@@ -10,14 +10,14 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use similar::{ChangeTag, TextDiff};
 
-use crate::app::settings::project::{project, working_directory};
+use crate::app::project::{project, working_directory};
 use crate::app::settings::project_file;
 use crate::app::settings::project_file::FileStanding;
 use crate::app::settings::shell_secrets::SecretAnswers;
 use crate::app::terminal::rows_of_peer;
 use crate::app::{Code, Failure, Paint, Terminal, safe};
-use crate::cli::confirm::confirmed;
 use crate::cli::config_summary::Consented;
+use crate::cli::confirm::confirmed;
 use crate::config::Config;
 use crate::credential::preset;
 use crate::files::{self, Choice, Consent};

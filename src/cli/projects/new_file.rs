@@ -4,8 +4,8 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
 use crate::app::{Context as _, Failure, Paint, Terminal, safe};
-use crate::cli::confirm::confirmed;
 use crate::cli::config_summary::Consented;
+use crate::cli::confirm::confirmed;
 use crate::cli::{projects, remedy};
 use crate::config::{Config, Credential};
 use crate::grant::ObservedAccess;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, header};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::known::{EndpointUse, KnownLogin, LoginHolder};
 use super::token_request::TokenRequest;
@@ -189,12 +189,8 @@ impl Credentials {
                 let told = format!(
                     "The login `{name}` has ended. Log in again, or ask your user to do so."
                 );
-                let answer = [("error", "invalid_grant"), ("error_description", &told)];
-                let answer =
-                    Map::from_iter(answer.map(|(name, text)| (name.to_owned(), text.into())));
-                return Ok(RenewalAnswer::Over(
-                    Value::Object(answer).to_string().into(),
-                ));
+                let answer = json!({ "error": "invalid_grant", "error_description": told });
+                return Ok(RenewalAnswer::Over(answer.to_string().into()));
             }
             Err(why) => return Err(why),
         }

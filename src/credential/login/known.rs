@@ -74,22 +74,20 @@ impl KnownLogins {
             LoginHolder::Session(holder) => holder == session,
             LoginHolder::Everyone | LoginHolder::Nobody => true,
         });
-        [EndpointUse::Issues, EndpointUse::Revokes]
-            .into_iter()
-            .find_map(|what| {
-                let known = visible.clone().filter(|known| {
-                    let issuer = known.login.issuer.as_ref();
-                    issuer.is_some_and(|issuer| match what {
-                        EndpointUse::Issues => issuer.endpoint.is(endpoint),
-                        EndpointUse::Revokes => {
-                            let revocation = issuer.revocation.as_ref();
-                            revocation.is_some_and(|one| one.is(endpoint))
-                        }
-                    })
-                });
-                let known: Vec<_> = known.cloned().collect();
-                (!known.is_empty()).then_some((what, known))
-            })
+        let serves = |known: &KnownLogin, what| {
+            let issuer = known.login.issuer.as_ref();
+            let at = issuer.and_then(|issuer| match what {
+                EndpointUse::Issues => Some(&issuer.endpoint),
+                EndpointUse::Revokes => issuer.revocation.as_ref(),
+            });
+            at.is_some_and(|at| at.is(endpoint))
+        };
+        let mut uses = [EndpointUse::Issues, EndpointUse::Revokes].into_iter();
+        uses.find_map(|what| {
+            let known = visible.clone().filter(|known| serves(known, what));
+            let known: Vec<_> = known.cloned().collect();
+            (!known.is_empty()).then_some((what, known))
+        })
     }
 }
 

@@ -25,7 +25,7 @@ use super::stored::Stored;
 use crate::message::{Origin, OriginPattern, Place, Scheme};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
-use crate::session::{Binding, Foreign, Role, When};
+use crate::session::{Binding, Foreign, Role};
 
 pub use asked::{AskedTokens, RenewalAnswer};
 pub(crate) use entry::{HostToken, entries};
@@ -203,24 +203,16 @@ impl Login {
     pub fn stored(&self) -> Vec<Stored> {
         let stored = |token: &LoginToken| Stored {
             binding: Binding {
-                credential: self.credential(token.kind),
                 shape: token.shape.clone(),
                 origins: token.origins.clone(),
                 places: token.places.clone(),
-                methods: Vec::new(),
-                paths: Vec::new(),
-                when: When::Phantom,
                 foreign: token.foreign,
-                takes: Vec::new(),
-                cookies: Vec::new(),
-                batches: Vec::new(),
                 claims: Some(token.claims.clone()),
-                basic_user: None,
-                variables: Vec::new(),
                 role: match token.kind {
                     TokenKind::Access => Role::Place,
                     TokenKind::Refresh | TokenKind::Id => Role::Kept,
                 },
+                ..Binding::of(self.credential(token.kind))
             },
             from: SecretRef::login(self.name.clone(), token.kind),
         };

@@ -12,6 +12,7 @@ use tokio::process::{Child, Command};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::backend::{Backend, CommandLine, FIXED_PATH};
+use super::file::blocking;
 use super::material::{Lease, Material};
 use super::{SecretStore, StoreError, StoreFuture};
 use crate::credential::secret::trim_line_end;
@@ -54,9 +55,7 @@ impl SecretStore for CommandStore {
 async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     // Each time: a sandbox may have begun since the last.
     let checked = line.clone();
-    tokio::task::spawn_blocking(move || checked.check())
-        .await
-        .map_err(|_| StoreError::Unreachable("the checking task ended"))??;
+    blocking(move || Ok(checked.check()?)).await?;
     let mut command = Command::new(&line.program);
     command
         .args(&line.arguments)

@@ -1,6 +1,6 @@
 //! Which bindings are refused, and where credentials may appear.
 
-use super::super::binding::{Foreign, MAX_PLACES, When};
+use super::super::binding::{MAX_PLACES, When};
 use super::super::signing::Signing;
 use super::*;
 use crate::credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
@@ -8,21 +8,10 @@ use crate::message::{Authority, EncodedSlash, OriginPattern, Scheme};
 
 fn binding(name: &str, origin: &str, place: &str) -> Binding {
     Binding {
-        credential: CredentialName::new(name).unwrap(),
-        shape: None,
         origins: vec![origin.parse().unwrap()],
         places: vec![place.parse().unwrap()],
-        methods: vec![],
-        paths: vec![],
-        when: When::Phantom,
-        foreign: Foreign::Refuse,
-        takes: vec![],
-        cookies: vec![],
-        claims: None,
-        batches: vec![],
-        basic_user: None,
         variables: vec![format!("{}_VAR", name.to_uppercase())],
-        role: Role::Place,
+        ..Binding::of(CredentialName::new(name).unwrap())
     }
 }
 

@@ -72,6 +72,8 @@ fn scopes() -> impl Strategy<Value = String> {
         1 => Just(r#"when { context.groups.contains("g1") }"#),
         1 => Just(r#"when { context.prefixes.contains("/a") && context.depth < 3 }"#),
         1 => Just(r#"unless { context.segments.contains("1:b") }"#),
+        1 => Just(r#"when { context.segments.containsAll(["0:a", "2:c"]) || context.path like "/a*" }"#),
+        1 => Just(r#"unless { context.prefixes.containsAny(["/ab", "/a/b"]) || context.path == "/" }"#),
         1 => Just(r#"when { context.query.any.contains("x=1") }"#),
         1 => Just(r#"when { context.query.unique.contains("x=1") && ["x"].containsAll(context.query.names) }"#),
         1 => Just(r#"when { context.fields.unique.contains("accept: b") || context.fields.names.isEmpty() }"#),

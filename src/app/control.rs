@@ -14,22 +14,21 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::app::listen::client_environment;
 use crate::app::process::serving;
+use crate::app::project::{project, working_directory};
 use crate::app::reload::generation;
 use crate::app::reload::source::Applied;
-use crate::app::settings::project::{project, working_directory};
-use crate::app::{Advise as _, App, Code, Context as _, Failure};
-use crate::cli::allow;
-use crate::config::state;
+use crate::app::{Advise as _, App, Code, Context as _, Failure, safe};
+use crate::config::{Allowed, Hint, state};
 use crate::control::{
     About, ClientEnvironment, Control, ControlSocket, Operations, Reloaded, Unusable,
 };
 use crate::gateway::chain;
-use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal};
+use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal, Parsed};
 use crate::names::{CredentialName, SessionId};
 use crate::session::SessionStatus;
 
 /// Where the outcome of a reload goes.
-pub(super) type TellReload = mpsc::UnboundedSender<Result<Applied, Failure>>;
+pub(crate) type TellReload = mpsc::UnboundedSender<Result<Applied, Failure>>;
 
 /// The control socket and the metrics port, served until this is dropped.
 pub struct OpenControl {
@@ -307,7 +306,7 @@ impl Operations for AppOperations {
     async fn rule(&self, asked: AllowRequest) -> Result<AllowAnswer, ControlRefusal> {
         let app = self.app.clone();
         // A long log takes long to search.
-        let find = move || app.grants.rule(&asked, allow::parse_host);
+        let find = move || app.grants.rule(&asked, parse_host);
         let found = tokio::task::spawn_blocking(find).await;
         found.map_err(|_| {
             let what = "the log cannot be searched";
@@ -337,6 +336,18 @@ fn granted_for(app: &App) -> String {
     let of = config.map(Path::to_owned).or(here);
     let of = of.or_else(|| project().ok()).unwrap_or_default();
     of.display().to_string()
+}
+
+/// Reads the hosts and the port that a rule is for.
+pub(crate) fn parse_host(text: &str) -> Parsed {
+    let refused = |hint: Hint| {
+        let what = format!("`{}` cannot be allowed", safe(text));
+        ControlRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, what)
+            .because(hint.why)
+            .next(hint.remedy)
+    };
+    let allowed = Allowed::parse(text).map_err(refused)?;
+    Ok((allowed.host, allowed.port))
 }
 
 /// Turns a failure into an answer.

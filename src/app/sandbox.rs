@@ -1,0 +1,207 @@
+//! The data path of one sandbox, in its gateway process: the only process that reads secrets.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Once};
+
+use crate::app::listen::sandbox_ports::BoundPorts;
+use crate::app::login::login_files;
+use crate::app::process::serving;
+use crate::app::process::signals::Signals;
+use crate::app::reload::generation::EXEC;
+use crate::app::reload::source::Applied;
+use crate::app::{App, Context as _, Failure, Terminal, control};
+use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
+use crate::intercept::nss;
+use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
+use crate::launch::enroll::{GatewayEnd, Listeners, Ready};
+use crate::launch::home_files::HomeFile;
+use crate::launch::repository::RepositoryCheck;
+use crate::launch::{First, JoinSender};
+use crate::names::{SYSTEM_BUNDLES, SessionId};
+use crate::session::Session;
+
+/// Reports what came of a change to a file. The terminal belongs to the command, so only a refusal
+/// is shown.
+pub(crate) fn tell(outcome: Result<Applied, Failure>) {
+    match outcome {
+        Ok(applied) => tracing::info!("{applied}"),
+        Err(failure) => tracing::error!("{failure}"),
+    }
+}
+
+/// Serves the sandbox. Returns a handle of its first process, and what lives as long as it does.
+pub(crate) async fn start(
+    gateway: &GatewayEnd,
+    app: &Arc<App>,
+    check: &mut Option<RepositoryCheck>,
+) -> Result<(First, Arc<Worker>, Option<control::OpenControl>), Failure> {
+    let id = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
+    let (session, ca) = app.open(&id, &app.config.groups).await?;
+    let latest = app.reloading.latest.lock().await;
+    let files = login_files::of(&latest.read.resolved.logins, &session.phantoms())?;
+    drop(latest);
+    if let Some(kept) = &app.kept_home {
+        kept.begin(&phantoms(app), &files, None)?;
+    }
+    let ports = BoundPorts::bind(&app.config.sandbox)?;
+    let worker = serving::worker(&app.shared)?;
+    serving::tend(&app.shared);
+    let ready = ready(app, (&session, &ca), files);
+    // The launcher needs longer to create the sandbox than the setup so far, so wait for it only
+    // now.
+    let (hello, mut listeners) = gateway.hello().context("the launcher went")?;
+    let first = First::of(hello.pid).context("the sandbox went")?;
+    ports.serve(&worker, &session, &hello, &mut listeners)?;
+    serve_network(app, &worker, &session, &ca, listeners)?;
+    // Before anything can reload.
+    app.exports.start(&app.shared, &app.config, false)?;
+    let control = control::bind(app, "exec")?.serve(app, None)?;
+    *check = RepositoryCheck::adopt(std::io::stdout());
+    if let Some(check) = check {
+        let sandbox = First::of(hello.pid).context("the sandbox went")?;
+        check
+            .begin(move || sandbox.kill())
+            .context("the projects cannot be watched")?;
+    }
+    let went = |error| Failure::new("the launcher went").because(chain(&error));
+    gateway.ready(&ready).map_err(went)?;
+    // Not before: the launcher takes what comes first for the answer.
+    let _ = app.join_sender.set(JoinSender::of(gateway).map_err(went)?);
+    Ok((first, worker, control))
+}
+
+/// Serves the sandbox's TCP and DNS sockets.
+fn serve_network(
+    app: &App,
+    worker: &Arc<Worker>,
+    session: &Arc<Session>,
+    ca: &Arc<SessionCa>,
+    listeners: Listeners,
+) -> Result<(), Failure> {
+    let unusable = |error: std::io::Error| {
+        Failure::new("a socket of the sandbox cannot be used").because(error.to_string())
+    };
+    let (shared, asks) = (app.shared.clone(), session.clone());
+    let pool = match app.explains() {
+        true => Synthetic::new(NAMES).explaining(),
+        false => Synthetic::new(NAMES),
+    };
+    // The first name that is asked for is the first sign of a request.
+    let asked = Once::new();
+    let responder = Arc::new(Responder::new(
+        pool,
+        Box::new(move |host| {
+            asked.call_once(serving::settle);
+            let snapshot = shared.look();
+            let policies = snapshot.policies.generation();
+            policies.may_resolve(asks.id(), &asks.groups(policies.number()), host)
+        }),
+        Box::new(worker.name_observer(session.id())),
+    ));
+    let mode = ListenerMode::Transparent(responder.clone());
+    let live = (session.clone(), ca.clone());
+    let listener = SessionListener::new(&app.shared, live, mode, None);
+    let tcp = nonblocking(listeners.tcp).map_err(unusable)?;
+    serving::serve(&app.shared, worker, tcp, listener)?;
+    let names = nonblocking(listeners.dns_tcp)
+        .and_then(tokio::net::TcpListener::from_std)
+        .map_err(unusable)?;
+    tokio::spawn(serve_tcp(names, responder.clone()));
+    let questions = std::net::UdpSocket::from(listeners.dns_udp);
+    questions.set_nonblocking(true).map_err(unusable)?;
+    tokio::spawn(serve_udp(questions, responder));
+    Ok(())
+}
+
+/// Returns the phantoms of every session here.
+pub(crate) fn phantoms(app: &App) -> Vec<String> {
+    let sessions = app.shared.sessions.all();
+    let issued = sessions.iter().flat_map(|session| {
+        let held = session.phantoms();
+        let all = held.all().iter();
+        all.map(|phantom| phantom.reveal().to_owned())
+            .collect::<Vec<_>>()
+    });
+    issued.collect()
+}
+
+/// Returns what the sandbox receives: its CA, its phantoms, and files with phantoms.
+fn ready(app: &App, (session, ca): (&Session, &SessionCa), files: Vec<HomeFile>) -> Ready {
+    let phantoms = session.phantoms();
+    let snapshot = app.shared.current();
+    let environment = snapshot.credentials.bindings().environment(&phantoms);
+    let pem = ca.certificate_pem();
+    Ready {
+        ca_bundle_pem: bundle(&pem),
+        ca_nss: nss::database(&pem).unwrap_or_else(|error| {
+            tracing::warn!(
+                error = chain(&error),
+                "browsers will not trust the session's CA"
+            );
+            Vec::new()
+        }),
+        ca_pem: pem.into_bytes(),
+        set: environment
+            .map(|(name, phantom)| (name.to_owned(), phantom.to_owned()))
+            .collect(),
+        unset: Vec::new(),
+        files,
+    }
+}
+
+fn nonblocking(socket: OwnedFd) -> std::io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::from(socket);
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Returns the system's bundle with the session's CA added. Clients that use it instead of their
+/// own list lose nothing.
+fn bundle(ca: &str) -> Vec<u8> {
+    let mut bundle = SYSTEM_BUNDLES
+        .iter()
+        .find_map(|path| std::fs::read(path).ok())
+        .unwrap_or_default();
+    if !bundle.ends_with(b"\n") {
+        bundle.push(b'\n');
+    }
+    bundle.extend_from_slice(ca.as_bytes());
+    bundle
+}
+
+/// Lives until the launcher exits. SIGHUP reloads; no other signal means anything to
+/// this process, because the launcher passes them on to the command.
+pub(crate) async fn live(
+    gateway: GatewayEnd,
+    app: &Arc<App>,
+    terminal: Option<&Terminal>,
+) -> Result<(), Failure> {
+    let mut signals = Signals::catch()?;
+    let gone = std::pin::pin!(gone(gateway));
+    let reloads = async {
+        loop {
+            signals.reload().await;
+            match (app.reload().await, terminal) {
+                (Err(failure), Some(terminal)) => terminal.fail(&failure),
+                (outcome, _) => tell(outcome),
+            }
+        }
+    };
+    tokio::select! {
+        () = gone => Ok(()),
+        () = reloads => Ok(()),
+    }
+}
+
+/// Waits until the launcher exits, which closes its end of the socket.
+pub(crate) async fn gone(gateway: GatewayEnd) {
+    let socket = OwnedFd::from(gateway);
+    // Nothing is sent after the enrolment. But if it was refused in advance, a hello may still
+    // arrive.
+    let waiting =
+        move || while rustix::io::read(&socket, &mut [0; 4096]).is_ok_and(|count| count > 0) {};
+    let _ = tokio::task::spawn_blocking(waiting).await;
+}
+
+/// The number of names that the sandbox may resolve, each with its own synthetic address.
+const NAMES: usize = 16_384;
