@@ -3,22 +3,20 @@
 
 use std::net::SocketAddr;
 
-use gateway_wire::socks::{Greeting, Login, SocksFault, SocksRequest, SocksTarget};
+use gateway_wire::socks::{SocksFault, SocksRequest, SocksTarget, greeting, login};
 use gateway_wire::{Cursor, Incomplete};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let counted = |bytes: &[u8]| [&[bytes.len() as u8][..], bytes].concat();
-    if let Some((greeting, length)) =
-        read(bytes, |cursor| Ok(Greeting::read(cursor)?.methods.to_vec()))
-    {
+    if let Some((greeting, length)) = read(bytes, |cursor| Ok(greeting(cursor)?.to_vec())) {
         assert_eq!(bytes[..length], [&[5][..], &counted(&greeting)].concat());
     }
-    let login = |cursor: &mut Cursor<'_>| {
-        let Login { user, password } = Login::read(cursor)?;
+    let both = |cursor: &mut Cursor<'_>| {
+        let (user, password) = login(cursor)?;
         Ok([counted(user), counted(password)].concat())
     };
-    if let Some((login, length)) = read(bytes, login) {
+    if let Some((login, length)) = read(bytes, both) {
         assert_eq!(bytes[..length], [&[1][..], &login].concat());
     }
     let Some((request, length)) = read(bytes, SocksRequest::read) else {

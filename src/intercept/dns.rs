@@ -162,24 +162,13 @@ fn unlisted(message: &Message, host: Host, pool: &mut Synthetic) -> Answer {
 }
 
 fn addressed(message: &Message, addresses: Addresses, verdict: DnsVerdict, host: Host) -> Answer {
-    let data = match message.queries[0].query_type() {
-        RecordType::A => RData::A(A(addresses.v4)),
-        RecordType::AAAA => RData::AAAA(AAAA(addresses.v6)),
-        _ => {
-            let verdict = match verdict {
-                DnsVerdict::Unlisted => DnsVerdict::Unlisted,
-                _ => DnsVerdict::NoData,
-            };
-            return full(message, ResponseCode::NoError, verdict, Some(host), None);
-        }
+    let (verdict, data) = match message.queries[0].query_type() {
+        RecordType::A => (verdict, Some(RData::A(A(addresses.v4)))),
+        RecordType::AAAA => (verdict, Some(RData::AAAA(AAAA(addresses.v6)))),
+        _ if verdict == DnsVerdict::Unlisted => (verdict, None),
+        _ => (DnsVerdict::NoData, None),
     };
-    full(
-        message,
-        ResponseCode::NoError,
-        verdict,
-        Some(host),
-        Some(data),
-    )
+    full(message, ResponseCode::NoError, verdict, Some(host), data)
 }
 
 /// The addresses of `localhost` (RFC 6761 §6.3) and of the gateway's own name.
@@ -201,10 +190,9 @@ fn full(
     host: Option<Host>,
     data: Option<RData>,
 ) -> Answer {
-    let reply = reply(message, code, data);
     Answer {
-        verdict: reply.as_ref().map_or(DnsVerdict::Malformed, |_| verdict),
-        reply,
+        reply: reply(message, code, data),
+        verdict,
         host,
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rustls::ServerConfig;
-use rustls::server::Accepted;
+use rustls::server::{Accepted, ClientHello};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::StartHandshake;
@@ -20,7 +20,7 @@ use super::mint::MintRefused;
 use super::synthetic::is_synthetic;
 use crate::message::{Host, HostMalformed};
 use crate::names::ReasonCode;
-use crate::wire::hello::{Hello, HelloFault, HelloReader};
+use crate::wire::hello::{HelloFault, HelloReader};
 
 /// What is known about the destination before the client's hello.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ pub struct Terminated<IO> {
 pub enum HandshakeError {
     /// There is no hello.
     #[error(transparent)]
-    Hello(#[from] HelloFault),
+    Hello(HelloFault),
     /// The client ended the connection inside the handshake.
     #[error("the client left during the handshake")]
     Left,
@@ -88,7 +88,7 @@ impl HandshakeError {
         match self {
             Self::Hello(HelloFault::NotTls) => ReasonCode::UnknownProtocol,
             Self::Hello(HelloFault::TooLong) => ReasonCode::HelloTooLong,
-            Self::Hello(HelloFault::Left) | Self::Left => ReasonCode::ClientLeft,
+            Self::Left => ReasonCode::ClientLeft,
             Self::Hello(HelloFault::Tls(..)) | Self::Tls(_) => ReasonCode::TlsHandshake,
             Self::Hello(HelloFault::Io(_)) | Self::Io(_) => ReasonCode::ClientIo,
             Self::Timeout => ReasonCode::ClientTimeout,
@@ -161,10 +161,10 @@ where
 {
     let chosen = match read_hello(&mut io).await {
         Ok(accepted) => {
-            let hello = Hello::of(&accepted.client_hello());
-            choose(hello, ca, destination, said).map(|chosen| (accepted, chosen))
+            choose(&accepted.client_hello(), ca, destination, said).map(|chosen| (accepted, chosen))
         }
-        Err(fault) => Err(fault.into()),
+        Err(HelloFault::Io(error)) => Err(cause(error)),
+        Err(fault) => Err(HandshakeError::Hello(fault)),
     };
     let (accepted, chosen) = match chosen {
         Ok(chosen) => chosen,
@@ -197,15 +197,22 @@ struct Chosen {
 
 /// Checks the hello: one host, and a protocol that we speak.
 fn choose(
-    hello: Hello,
+    hello: &ClientHello<'_>,
     ca: &SessionCa,
     destination: Destination<'_>,
     said: &mut Option<Host>,
 ) -> Result<Chosen, HandshakeError> {
-    if !hello.is_http {
+    if let Some(mut offered) = hello.alpn()
+        && !offered.any(|protocol| protocol == b"h2" || protocol == b"http/1.1")
+    {
         return Err(HandshakeError::Alpn);
     }
-    let sni = hello.name.map_err(HandshakeError::SniMalformed)?;
+    // rustls returns no name for an SNI that is an IP literal, which RFC 6066 §3 forbids.
+    let sni = hello
+        .server_name()
+        .map(|name| Host::parse(name.as_bytes()))
+        .transpose()
+        .map_err(HandshakeError::SniMalformed)?;
     said.clone_from(&sni);
     match (sni, destination) {
         (Some(sni), Destination::Named(host)) if sni != *host => Err(HandshakeError::SniMismatch),

@@ -8,8 +8,8 @@ use super::prefixed::Prefixed;
 use crate::names::ReasonCode;
 use crate::wire::Cursor;
 use crate::wire::socks::{
-    CONNECT, Greeting, Login, NO_AUTHENTICATION, Reply, SocksFault, SocksRequest, SocksTarget,
-    USER_PASSWORD,
+    CONNECT, LOGIN_VERSION, NO_AUTHENTICATION, NO_METHOD, Reply, SocksFault, SocksRequest,
+    SocksTarget, USER_PASSWORD, VERSION, greeting, login,
 };
 
 /// Checks a user and a password.
@@ -102,21 +102,16 @@ async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
         Some(_) => USER_PASSWORD,
         None => NO_AUTHENTICATION,
     };
-    let offers = |cursor: &mut Cursor<'_>| Ok(Greeting::read(cursor)?.methods.contains(&wanted));
+    let offers = |cursor: &mut Cursor<'_>| Ok(greeting(cursor)?.contains(&wanted));
     let offered = message(io, offers).await?.map_err(|_| Error::Malformed)?;
-    let answer = Greeting::answer(offered.then_some(wanted));
-    io.write_all(&answer).await?;
-    let good = match accepts.filter(|_| offered) {
-        Some(accepts) => {
-            let login = |cursor: &mut Cursor<'_>| {
-                Login::read(cursor).map(|login| accepts(login.user, login.password))
-            };
-            let good = message(io, login).await?.map_err(|_| Error::Malformed)?;
-            io.write_all(&Login::answer(good)).await?;
-            good
-        }
-        None => offered,
-    };
+    io.write_all(&[VERSION, if offered { wanted } else { NO_METHOD }])
+        .await?;
+    let mut good = offered;
+    if let Some(accepts) = accepts.filter(|_| offered) {
+        let check = |cursor: &mut Cursor<'_>| login(cursor).map(|(user, pass)| accepts(user, pass));
+        good = message(io, check).await?.map_err(|_| Error::Malformed)?;
+        io.write_all(&[LOGIN_VERSION, u8::from(!good)]).await?;
+    }
     good.then_some(()).ok_or(Error::Unauthenticated)
 }
 

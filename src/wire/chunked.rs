@@ -146,3 +146,32 @@ const MOST_DIGITS: u8 = 16;
 const LARGEST: u64 = i64::MAX as u64;
 const MOST_TRAILERS: usize = 32;
 const LONGEST_TRAILERS: usize = 8 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_in_chunks_passes_whole_however_cut(
+            chunks in vec(vec(any::<u8>(), 1..40), 0..5), trailers in 0..3_usize, step in 1..60_usize,
+        ) {
+            let chunk = |data: &Vec<u8>| [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat();
+            let mut bytes: Vec<u8> = chunks.iter().flat_map(chunk).collect();
+            bytes.extend(format!("0\r\n{}\r\n", "X: y\r\n".repeat(trailers)).bytes());
+            let whole = bytes.len();
+            bytes.extend_from_slice(b"GET /");
+            let (mut chunked, mut at) = (Chunked::default(), 0);
+            for end in (1..bytes.len()).step_by(step).chain([bytes.len()]) {
+                prop_assert!(!chunked.is_complete() || at == whole);
+                let (length, outcome) = chunked.follow(&bytes[at..end.max(at)]);
+                prop_assert_eq!(outcome, Ok(()));
+                at += length;
+            }
+            prop_assert_eq!((at, chunked.is_complete()), (whole, true));
+        }
+    }
+}

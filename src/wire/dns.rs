@@ -1,12 +1,10 @@
 //! DNS messages: questions are read, replies written. What a reply says is not decided here.
 
 use gateway_message::Host;
-use hickory_proto::op::{Edns, Message, MessageType, OpCode, ResponseCode};
+use hickory_proto::op::{Edns, Header, Message, MessageType, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::{Name, RData, Record};
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
-
-use super::cursor::{Cursor, Incomplete};
 
 /// The transport of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +32,18 @@ pub enum Unread {
 /// # Errors
 /// [`Unread`]
 pub fn read(bytes: &[u8], transport: Transport) -> Result<Message, Unread> {
-    let header = Header::read(&mut Cursor::new(bytes)).map_err(|_| Unread::Silent)?;
-    if header.is_response {
+    // Read first, so that a message can be refused before the rest of it is.
+    let header = Header::read(&mut BinDecoder::new(bytes)).map_err(|_| Unread::Silent)?;
+    let bare = |code| {
+        let mut reply = Message::error_msg(header.id, header.op_code, code);
+        reply.metadata.recursion_desired = header.recursion_desired;
+        reply.to_vec().ok()
+    };
+    if header.message_type == MessageType::Response {
         return Err(Unread::Silent);
     }
     if header.op_code != OpCode::Query {
-        return Err(Unread::Operation(header.reply(ResponseCode::NotImp)));
+        return Err(Unread::Operation(bare(ResponseCode::NotImp)));
     }
     let most = match transport {
         Transport::Udp => UDP_QUESTION_MAX,
@@ -47,12 +51,17 @@ pub fn read(bytes: &[u8], transport: Transport) -> Result<Message, Unread> {
     };
     // Resolvers send one question and no answers, followed by an OPT and at most a TSIG. Checked
     // before decoding, so that the counts cannot demand work.
-    let is_usual = matches!(header.counts, [1, 0, 0, 0..=2]) && bytes.len() <= most;
+    let counts = [header.counts.answers, header.counts.authorities];
+    let is_usual = header.counts.queries == 1 && counts == [0; 2] && header.counts.additionals <= 2;
+    let malformed = || Unread::Malformed(bare(ResponseCode::FormErr));
+    if !is_usual || bytes.len() > most {
+        return Err(malformed());
+    }
     let mut decoder = BinDecoder::new(bytes);
-    let message = is_usual.then(|| Message::read(&mut decoder).ok()).flatten();
-    message
-        .filter(|message| decoder.is_empty() && message.queries.len() == 1)
-        .ok_or_else(|| Unread::Malformed(header.reply(ResponseCode::FormErr)))
+    match Message::read(&mut decoder) {
+        Ok(message) if decoder.is_empty() && message.queries.len() == 1 => Ok(message),
+        _ => Err(malformed()),
+    }
 }
 
 /// The host that a DNS name spells; `None` if a label contains anything but letters, digits, hyphen
@@ -61,48 +70,32 @@ pub fn read(bytes: &[u8], transport: Transport) -> Result<Message, Unread> {
 /// Checks label by label: a label may contain a dot, which must not become a border between labels.
 #[must_use]
 pub fn host(name: &Name) -> Option<Host> {
-    let mut text = Vec::with_capacity(name.len());
-    for label in name.iter() {
-        if !label
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-        {
-            return None;
-        }
-        if !text.is_empty() {
-            text.push(b'.');
-        }
-        text.extend_from_slice(label);
+    let is_plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    let labels: Vec<&[u8]> = name.iter().collect();
+    match labels.iter().all(|label| label.iter().all(is_plain)) {
+        true => Host::parse(&labels.join(&b'.')).ok(),
+        false => None,
     }
-    Host::parse(&text).ok()
 }
 
 /// A reply to a message that was read, with its question and EDNS; `None` if it cannot be written.
 #[must_use]
 pub fn reply(message: &Message, code: ResponseCode, data: Option<RData>) -> Option<Vec<u8>> {
     let question = message.queries.first()?;
-    let mut reply = Message::new(message.metadata.id, MessageType::Response, OpCode::Query);
+    let mut reply = Message::error_msg(message.metadata.id, OpCode::Query, code);
     reply.metadata.recursion_desired = message.metadata.recursion_desired;
     reply.metadata.checking_disabled = message.metadata.checking_disabled;
     reply.metadata.recursion_available = true;
-    reply.metadata.response_code = code;
     reply.add_query(question.clone());
-    match data {
-        Some(data) => {
-            reply.add_answer(Record::from_rdata(
-                question.name().clone(),
-                TTL_SECONDS,
-                data,
-            ));
-        }
-        None if matches!(code, ResponseCode::NXDomain | ResponseCode::NoError) => {
-            reply.add_authority(Record::from_rdata(
-                Name::root(),
-                NEGATIVE_TTL_SECONDS,
-                RData::SOA(negative()),
-            ));
-        }
-        None => {}
+    if let Some(data) = data {
+        let name = question.name().clone();
+        reply.add_answer(Record::from_rdata(name, TTL_SECONDS, data));
+    } else if matches!(code, ResponseCode::NXDomain | ResponseCode::NoError) {
+        // Makes a negative answer cacheable (RFC 2308), but only for one second, so that a changed
+        // policy takes effect at once.
+        let negative = SOA::new(Name::root(), Name::root(), 1, 1, 1, 1, NEGATIVE_TTL_SECONDS);
+        let data = RData::SOA(negative);
+        reply.add_authority(Record::from_rdata(Name::root(), NEGATIVE_TTL_SECONDS, data));
     }
     if let Some(asked) = &message.edns {
         let mut edns = Edns::new();
@@ -114,44 +107,6 @@ pub fn reply(message: &Message, code: ResponseCode, data: Option<RData>) -> Opti
     reply.to_vec().ok()
 }
 
-/// Makes a negative answer cacheable (RFC 2308), but only for one second, so that a changed policy
-/// takes effect at once.
-fn negative() -> SOA {
-    SOA::new(Name::root(), Name::root(), 1, 1, 1, 1, NEGATIVE_TTL_SECONDS)
-}
-
-/// The header of RFC 1035 §4.1.1. It is parsed by hand, so that a message can be refused before the
-/// rest of it is read.
-struct Header {
-    id: u16,
-    is_response: bool,
-    op_code: OpCode,
-    recursion_desired: bool,
-    counts: [u16; 4],
-}
-
-impl Header {
-    fn read(cursor: &mut Cursor<'_>) -> Result<Self, Incomplete> {
-        let (id, [high, _low]) = (cursor.u16()?, cursor.array()?);
-        let counts = [cursor.u16()?, cursor.u16()?, cursor.u16()?, cursor.u16()?];
-        Ok(Self {
-            id,
-            is_response: high & 0x80 != 0,
-            op_code: OpCode::from_u8((high >> 3) & 0x0f),
-            recursion_desired: high & 1 != 0,
-            counts,
-        })
-    }
-
-    /// A reply to a message that was not decoded.
-    fn reply(&self, code: ResponseCode) -> Option<Vec<u8>> {
-        let mut reply = Message::new(self.id, MessageType::Response, self.op_code);
-        reply.metadata.recursion_desired = self.recursion_desired;
-        reply.metadata.response_code = code;
-        reply.to_vec().ok()
-    }
-}
-
 /// Short, so that a program that outlives the session notices the change.
 const TTL_SECONDS: u32 = 30;
 const NEGATIVE_TTL_SECONDS: u32 = 1;
@@ -159,3 +114,38 @@ const NEGATIVE_TTL_SECONDS: u32 = 1;
 const UDP_PAYLOAD: u16 = 1232;
 const UDP_QUESTION_MAX: usize = 1232;
 const TCP_QUESTION_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use hickory_proto::op::Query;
+    use hickory_proto::rr::RecordType;
+    use hickory_proto::rr::rdata::A;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_question_that_is_written_is_read_and_its_reply_too(
+            id: u16, name in "[a-z0-9]{1,9}(\\.[A-Z0-9_]{1,9}){1,4}", kind in 1..60_u16, edns: bool, v4: [u8; 4],
+        ) {
+            let mut question = Message::new(id, MessageType::Query, OpCode::Query);
+            let spelled = Name::from_ascii(format!("{name}.")).unwrap();
+            question.add_query(Query::query(spelled.clone(), RecordType::from(kind)));
+            if edns {
+                question.set_edns(Edns::new());
+            }
+            let bytes = question.to_vec().unwrap();
+            let read = read(&bytes, Transport::Udp).unwrap();
+            prop_assert_eq!(&read.queries, &question.queries);
+            prop_assert_eq!(host(&spelled), Host::parse(name.as_bytes()).ok());
+            let data = RData::A(A(Ipv4Addr::from(v4)));
+            let reply = reply(&read, ResponseCode::NoError, Some(data.clone())).unwrap();
+            let reply = Message::from_vec(&reply).unwrap();
+            prop_assert_eq!((reply.metadata.id, &reply.queries), (id, &question.queries));
+            prop_assert_eq!((&reply.answers[0].data, reply.edns.is_some()), (&data, edns));
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use http::Uri;
 
 use super::lines::{
-    Lines, has_control, is_plain_target_byte, is_token_byte, spaces_trimmed, split_field, trimmed,
+    Lines, has_control, is_plain_target_byte, is_token_byte, spaces_trimmed, split_field,
 };
 use super::malformed::WireMalformed;
 use gateway_message::Authority;
@@ -39,7 +39,7 @@ impl<'b> ParsedHead<'b> {
         self.lines.split(|b| *b == b'\n').filter_map(|line| {
             let line = line.strip_suffix(b"\r")?;
             let colon = memchr::memchr(b':', line)?;
-            Some((&line[..colon], trimmed(&line[colon + 1..])))
+            Some((&line[..colon], line[colon + 1..].trim_ascii()))
         })
     }
 }
@@ -208,7 +208,7 @@ impl HeadReader {
 
     /// Accepts one non-empty `Host` (RFC 9112 §3.2).
     fn host(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
-        if self.host || trimmed(value).is_empty() {
+        if self.host || value.trim_ascii().is_empty() {
             return Err(WireMalformed::HostCount);
         }
         self.host = true;
@@ -216,7 +216,7 @@ impl HeadReader {
     }
 
     fn expect(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
-        if self.expects_continue || !trimmed(value).eq_ignore_ascii_case(b"100-continue") {
+        if self.expects_continue || !value.trim_ascii().eq_ignore_ascii_case(b"100-continue") {
             return Err(WireMalformed::Expectation);
         }
         self.expects_continue = true;
@@ -226,7 +226,7 @@ impl HeadReader {
     /// Only an upgrade to `websocket` is taken. Any other is ignored (RFC 9110 §7.8): the request
     /// stays HTTP/1.1.
     fn upgrade(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
-        self.upgrade |= trimmed(value).eq_ignore_ascii_case(b"websocket");
+        self.upgrade |= value.trim_ascii().eq_ignore_ascii_case(b"websocket");
         Ok(())
     }
 

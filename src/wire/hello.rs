@@ -2,8 +2,7 @@
 
 use std::io::{self, Read};
 
-use gateway_message::{Host, HostMalformed};
-use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
+use rustls::server::{Accepted, AcceptedAlert, Acceptor};
 
 /// Why there is no hello.
 #[derive(Debug, thiserror::Error)]
@@ -11,18 +10,15 @@ pub enum HelloFault {
     /// The first byte does not start a TLS handshake record.
     #[error("the client does not speak TLS")]
     NotTls,
-    /// The client ended the connection inside the hello.
-    #[error("the client left during the handshake")]
-    Left,
     /// The hello is longer than 64 KiB.
     #[error("the client hello is too long")]
     TooLong,
     /// It is not a hello, or not one that can be answered; the alert, if rustls made one.
     #[error("the TLS handshake failed")]
     Tls(#[source] rustls::Error, Vec<u8>),
-    /// The connection failed, or has nothing to read yet.
+    /// The connection failed, ended, or has nothing to read yet.
     #[error("the connection failed during the handshake")]
-    Io(#[source] io::Error),
+    Io(#[from] io::Error),
 }
 
 /// Reads a hello in any number of segments and records.
@@ -51,7 +47,7 @@ impl HelloReader {
             _ => HelloFault::Io(error),
         })?;
         if read == 0 {
-            return Err(HelloFault::Left);
+            return Err(HelloFault::Io(io::ErrorKind::UnexpectedEof.into()));
         }
         if self.taken == 0 && source.first != Some(HANDSHAKE_RECORD) {
             return Err(HelloFault::NotTls);
@@ -61,29 +57,6 @@ impl HelloReader {
             Ok(None) if self.taken > HELLO_MAX => Err(HelloFault::TooLong),
             Ok(accepted) => Ok(accepted),
             Err((error, alert)) => Err(HelloFault::Tls(error, written(alert))),
-        }
-    }
-}
-
-/// What a hello says, as far as it decides who answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hello {
-    /// The server's name, if there is one and it is a host's.
-    pub name: Result<Option<Host>, HostMalformed>,
-    /// Whether HTTP may follow: it offers no application protocol, or one that we speak.
-    pub is_http: bool,
-}
-
-impl Hello {
-    /// Reads what a hello says.
-    #[must_use]
-    pub fn of(hello: &ClientHello<'_>) -> Self {
-        let spoken = |protocol| protocol == b"h2" || protocol == b"http/1.1";
-        // rustls returns no name for an SNI that is an IP literal, which RFC 6066 §3 forbids.
-        let name = hello.server_name().map(|name| Host::parse(name.as_bytes()));
-        Self {
-            name: name.transpose(),
-            is_http: hello.alpn().is_none_or(|mut offered| offered.any(spoken)),
         }
     }
 }

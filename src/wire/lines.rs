@@ -46,13 +46,6 @@ pub(super) fn has_control(bytes: &[u8]) -> bool {
     bytes.iter().fold(false, |found, &b| found | control(b))
 }
 
-pub(super) fn trimmed(mut value: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
-        value = rest;
-    }
-    value
-}
-
 /// Trims only the spaces around a framing field's value: parsers differ on tabs there.
 pub(super) fn spaces_trimmed(mut value: &[u8]) -> &[u8] {
     while let [b' ', rest @ ..] | [rest @ .., b' '] = value {

@@ -8,14 +8,16 @@ use super::cursor::{Cursor, Incomplete};
 
 /// The version of every message but the login.
 pub const VERSION: u8 = 5;
+/// The version of a login and of the answer to it.
+pub const LOGIN_VERSION: u8 = 1;
 /// The method of a client that needs no login.
 pub const NO_AUTHENTICATION: u8 = 0;
 /// The method of a client that has a user and a password.
 pub const USER_PASSWORD: u8 = 2;
+/// The answer to a client that has no acceptable method.
+pub const NO_METHOD: u8 = 0xff;
 /// The only command that the gateway serves.
 pub const CONNECT: u8 = 1;
-const NO_METHOD: u8 = 0xff;
-const LOGIN_VERSION: u8 = 1;
 
 /// Why bytes are no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -31,56 +33,22 @@ pub enum SocksFault {
     AddressKind,
 }
 
-/// A client's first message: the ways in which it can log in (RFC 1928 §3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Greeting<'b> {
-    /// The numbers of these ways.
-    pub methods: &'b [u8],
+/// Reads a client's first message: the numbers of the ways in which it can log in (RFC 1928 §3).
+///
+/// # Errors
+/// [`SocksFault`]
+pub fn greeting<'b>(cursor: &mut Cursor<'b>) -> Result<&'b [u8], SocksFault> {
+    version(cursor, VERSION)?;
+    Ok(cursor.vec8()?)
 }
 
-impl<'b> Greeting<'b> {
-    /// Reads a greeting.
-    ///
-    /// # Errors
-    /// [`SocksFault`]
-    pub fn read(cursor: &mut Cursor<'b>) -> Result<Self, SocksFault> {
-        version(cursor, VERSION)?;
-        let methods = cursor.vec8()?;
-        Ok(Self { methods })
-    }
-
-    /// The answer: this way, or none.
-    #[must_use]
-    pub fn answer(method: Option<u8>) -> [u8; 2] {
-        [VERSION, method.unwrap_or(NO_METHOD)]
-    }
-}
-
-/// A user and a password (RFC 1929 §2).
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Login<'b> {
-    /// The user.
-    pub user: &'b [u8],
-    /// The password.
-    pub password: &'b [u8],
-}
-
-impl<'b> Login<'b> {
-    /// Reads a login.
-    ///
-    /// # Errors
-    /// [`SocksFault`]
-    pub fn read(cursor: &mut Cursor<'b>) -> Result<Self, SocksFault> {
-        version(cursor, LOGIN_VERSION)?;
-        let (user, password) = (cursor.vec8()?, cursor.vec8()?);
-        Ok(Self { user, password })
-    }
-
-    /// The answer: whether they are good.
-    #[must_use]
-    pub fn answer(good: bool) -> [u8; 2] {
-        [LOGIN_VERSION, u8::from(!good)]
-    }
+/// Reads a user and a password (RFC 1929 §2).
+///
+/// # Errors
+/// [`SocksFault`]
+pub fn login<'b>(cursor: &mut Cursor<'b>) -> Result<(&'b [u8], &'b [u8]), SocksFault> {
+    version(cursor, LOGIN_VERSION)?;
+    Ok((cursor.vec8()?, cursor.vec8()?))
 }
 
 /// Where the client wants to go.
@@ -110,22 +78,16 @@ impl SocksRequest {
     pub fn read(cursor: &mut Cursor<'_>) -> Result<Self, SocksFault> {
         version(cursor, VERSION)?;
         let [command, _, kind] = cursor.array()?;
-        let address = |ip: IpAddr, port| Some(SocksTarget::Address(SocketAddr::new(ip, port)));
-        let (target, port) = match kind {
-            1 => {
-                let (ip, port) = (cursor.array::<4>()?, cursor.u16()?);
-                (address(ip.into(), port), port)
-            }
-            3 => {
-                let (host, port) = (Host::parse(cursor.vec8()?), cursor.u16()?);
-                let named = |host| SocksTarget::Named(Authority { host, port });
-                (host.ok().map(named), port)
-            }
-            4 => {
-                let (ip, port) = (cursor.array::<16>()?, cursor.u16()?);
-                (address(ip.into(), port), port)
-            }
+        let host = match kind {
+            1 => Ok(IpAddr::from(cursor.array::<4>()?)),
+            3 => Err(Host::parse(cursor.vec8()?).ok()),
+            4 => Ok(IpAddr::from(cursor.array::<16>()?)),
             _ => return Err(SocksFault::AddressKind),
+        };
+        let port = cursor.u16()?;
+        let target = match host {
+            Ok(ip) => Some(SocksTarget::Address(SocketAddr::new(ip, port))),
+            Err(name) => name.map(|host| SocksTarget::Named(Authority { host, port })),
         };
         let target = target.filter(|_| port != 0);
         Ok(Self { command, target })
@@ -208,12 +170,12 @@ mod tests {
             methods in vec(any::<u8>(), 0..256), user in vec(any::<u8>(), 0..256),
             command: u8, v4: [u8; 4], v6: [u8; 16], port in 1_u16.., behind in vec(any::<u8>(), 0..9),
         ) {
-            let greeting = [&[VERSION][..], &counted(&methods)].concat();
-            let read = whole(&greeting, &behind, |c| Ok(Greeting::read(c)?.methods.to_vec()));
+            let written_greeting = [&[VERSION][..], &counted(&methods)].concat();
+            let read = whole(&written_greeting, &behind, |c| Ok(greeting(c)?.to_vec()));
             prop_assert_eq!(read, methods);
-            let login = [&[LOGIN_VERSION][..], &counted(&user), &counted(b"right")].concat();
-            let read = whole(&login, &behind, |c| {
-                let Login { user, password } = Login::read(c)?;
+            let written_login = [&[LOGIN_VERSION][..], &counted(&user), &counted(b"right")].concat();
+            let read = whole(&written_login, &behind, |c| {
+                let (user, password) = login(c)?;
                 Ok((user.to_vec(), password.to_vec()))
             });
             prop_assert_eq!(read, (user, b"right".to_vec()));

@@ -43,10 +43,8 @@ enum ChunkState {
     Size,
     /// In a chunk's data.
     Data(Chunk),
-    /// In the line end after a chunk's data.
-    DataEnd,
-    /// In the line end that ends content without a trailer.
-    LastEnd,
+    /// In the line end after a chunk's data, or of the last chunk of content without a trailer.
+    LineEnd { is_last: bool },
     /// In the trailer's lines, with those read so far.
     Trailer(Trailer),
     /// Nothing may follow.
@@ -130,35 +128,30 @@ impl ChunkResigner {
         input: &mut Bytes,
         out: &mut Vec<Bytes>,
     ) -> Result<ChunkState, Fault> {
-        Ok(match state {
-            ChunkState::Data(chunk) => self.data(chunk, input, out)?,
-            ChunkState::Size => match self.whole_line(input, LONGEST_LINE)? {
-                Some(line) => self.size(&line, out)?,
-                None => ChunkState::Size,
-            },
-            ChunkState::DataEnd => match self.whole_line(input, 2)? {
-                Some(line) => {
-                    empty(&line)?;
-                    out.push(line);
-                    ChunkState::Size
-                }
-                None => ChunkState::DataEnd,
-            },
-            ChunkState::LastEnd => match self.whole_line(input, 2)? {
-                Some(line) => {
-                    empty(&line)?;
-                    out.push(line);
-                    ChunkState::End
-                }
-                None => ChunkState::LastEnd,
-            },
-            ChunkState::Trailer(trailer) => match self.whole_line(input, LONGEST_TRAILER)? {
-                Some(line) => self.trailer(trailer, &line, out)?,
-                None => ChunkState::Trailer(trailer),
-            },
+        let most = match state {
+            ChunkState::Size => LONGEST_LINE,
+            ChunkState::LineEnd { .. } => 2,
+            ChunkState::Trailer(_) => LONGEST_TRAILER,
+            ChunkState::Data(chunk) => return self.data(chunk, input, out),
             ChunkState::End => return Err(Fault::Framing("bytes follow its end")),
             ChunkState::Broken => return Err(Fault::Framing("it was broken before")),
-        })
+        };
+        let Some(line) = self.whole_line(input, most)? else {
+            return Ok(state);
+        };
+        match state {
+            ChunkState::Trailer(trailer) => self.trailer(trailer, &line, out),
+            ChunkState::LineEnd { is_last } => {
+                empty(&line)?;
+                out.push(line);
+                Ok(if is_last {
+                    ChunkState::End
+                } else {
+                    ChunkState::Size
+                })
+            }
+            _ => self.size(&line, out),
+        }
     }
 
     /// A line with its end, once that has arrived; buffers at most `most` bytes of it.
@@ -209,7 +202,7 @@ impl ChunkResigner {
             self.resign(&chunk, EMPTY, out)?;
         }
         Ok(match self.streaming {
-            Streaming::Signed { trailer: false, .. } => ChunkState::LastEnd,
+            Streaming::Signed { trailer: false, .. } => ChunkState::LineEnd { is_last: true },
             _ => ChunkState::Trailer(Trailer::default()),
         })
     }
@@ -263,7 +256,7 @@ impl ChunkResigner {
             }
         }
         Ok(if chunk.left == 0 {
-            ChunkState::DataEnd
+            ChunkState::LineEnd { is_last: false }
         } else {
             ChunkState::Data(chunk)
         })
