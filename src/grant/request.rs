@@ -106,7 +106,6 @@ pub(super) fn in_each_spelling(request: &OwnedFacts) -> Option<Vec<OwnedFacts>> 
 }
 
 /// Explains what policies say of a request.
-#[must_use]
 pub fn asked(generation: &Generation, request: &OwnedFacts) -> (Verdict, Explanation) {
     let verdict = generation.ask(&request.facts());
     let why = generation.explain(&request.facts(), &verdict);

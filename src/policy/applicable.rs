@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use super::generation::Generation;
 use super::question::Facts;
 use super::rule_set::{Question, RuleSet};
 use super::schema::Action;
@@ -21,14 +20,14 @@ impl KnownRules {
     /// another generation, session or host, or if the session's groups changed.
     pub(super) fn of(
         &self,
-        generation: &Generation,
+        generation: u64,
         session: &Session,
         host: &Host,
     ) -> Arc<ApplicableRules> {
-        let groups = session.groups(generation.number());
+        let groups = session.groups(generation);
         let mut known = self.0.lock();
         let is_it = |rules: &&Arc<ApplicableRules>| {
-            rules.generation == generation.number()
+            rules.generation == generation
                 && Arc::ptr_eq(&rules.groups, &groups)
                 && rules.session == *session.id()
                 && rules.host == *host
@@ -37,7 +36,7 @@ impl KnownRules {
             return rules.clone();
         }
         let rules = Arc::new(ApplicableRules {
-            generation: generation.number(),
+            generation,
             session: session.id().clone(),
             groups,
             host: host.clone(),

@@ -49,7 +49,11 @@ impl Policies {
     ) -> Result<Gathered, HoldFault> {
         let (mut request, session, presented) = identified.into_parts();
         let generation = self.current();
-        let rules = known.of(&generation, &session, &request.head.origin.authority.host);
+        let rules = known.of(
+            generation.number(),
+            &session,
+            &request.head.origin.authority.host,
+        );
         let mut judged = JudgedRequest::new(&request, session, rules, &presented);
         if generation.needs_content(&judged, &request.head.fields) {
             // Boxed because the future is large and most requests do not need it.

@@ -46,6 +46,7 @@ pub(crate) type Grants = SmallVec<[Grant; 1]>;
 /// [`Authorized`] is made only once the obligation is met. Every `match` on a decision must then
 /// handle it.
 #[must_use = "a decision that nobody looks at allows nothing"]
+#[expect(clippy::large_enum_variant, reason = "most requests are allowed")]
 pub enum Decision {
     /// The request may be sent, with its credentials.
     Allow(Authorized),

@@ -279,7 +279,7 @@ proptest! {
             );
             // Twice, so that each set is looked up and then known.
             for method in METHODS.into_iter().chain(METHODS) {
-                let rules = known.of(&generation, &session, &request.host);
+                let rules = known.of(generation.number(), &session, &request.host);
                 let facts = Facts { method, ..facts };
                 let by_route = generation.judge(Asked { facts: &facts, rules: Some(&rules) }, loan);
                 let verdict = generation.judge((&facts).into(), loan);
