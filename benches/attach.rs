@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use gateway::credential::{Credentials, SecretRef, Stored, Stores};
+use gateway::credential::{ConfiguredCredential, Credentials, SecretRef, Stores};
 use gateway::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use gateway::names::{CredentialName, SessionId};
 use gateway::session::phantom::{KeptShapes, PhantomKey, Phantoms, Registry};
@@ -61,9 +61,9 @@ fn stage(count: usize) -> Stage {
             batches: Vec::new(),
             role: Role::Place,
         };
-        Stored { binding, from }
+        ConfiguredCredential { binding, from }
     });
-    let bindings: Vec<Stored> = bindings.collect();
+    let bindings: Vec<ConfiguredCredential> = bindings.collect();
     let stores = Stores::new(bindings.iter().map(|stored| &stored.from));
     let credentials = Credentials::new(bindings, &stores).unwrap();
     let bindings = credentials.bindings().clone();

@@ -11,7 +11,7 @@ use crate::app::settings::shell_secrets::{SecretAnswers, ShellLoans};
 use crate::app::terminal::rows_of_peer;
 use crate::app::{Failure, Paint, Terminal, safe};
 use crate::config::{Config, Credential, state};
-use crate::credential::Stored;
+use crate::credential::ConfiguredCredential;
 use crate::credential::preset::{self, PresetCredential};
 use crate::message::OriginPattern;
 use crate::names::{CredentialName, SessionId};
@@ -23,9 +23,9 @@ pub(super) struct ConfigSummary {
     /// The hosts; `None` if they are not known beforehand.
     pub reaches: Option<BTreeSet<HostScope>>,
     /// Each credential that is lent, and to which of its origins.
-    pub lends: Vec<(Stored, Vec<OriginPattern>)>,
+    pub lends: Vec<(ConfiguredCredential, Vec<OriginPattern>)>,
     /// The credentials that no rule lends.
-    pub unlent: Vec<Stored>,
+    pub unlent: Vec<ConfiguredCredential>,
 }
 
 /// The policies of a run, and who may ask: the session in its groups, or in any that rules name.
@@ -54,7 +54,8 @@ impl Judge {
     fn summary(&self, resolved: &ResolvedConfig) -> ConfigSummary {
         let reaches = self.askers.iter().map(|asker| self.policies.reaches(asker));
         let reaches: Option<Vec<_>> = reaches.collect();
-        let whole = |one: &&Stored| !matches!(one.binding.role, Role::Part(_) | Role::Kept);
+        let whole =
+            |one: &&ConfiguredCredential| !matches!(one.binding.role, Role::Part(_) | Role::Kept);
         let all = resolved.stored.iter().filter(whole);
         let all = all.map(|one| (one.clone(), self.lends(&one.binding)));
         let (unlent, lends): (Vec<_>, Vec<_>) = all.partition(|(_, to)| to.is_empty());

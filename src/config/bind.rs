@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::credential::Stored;
+use crate::credential::ConfiguredCredential;
 use crate::message::Place;
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
@@ -20,10 +20,10 @@ impl Credential {
     ///
     /// # Errors
     /// Returns a [`Hint`] if the phantom's shape is invalid or a part's name is too long.
-    pub fn stored(&self) -> Result<Vec<Stored>, Hint> {
+    pub fn stored(&self) -> Result<Vec<ConfiguredCredential>, Hint> {
         match &self.signing {
             Some(signing) => self.signing_bindings(signing),
-            None => Ok(vec![Stored {
+            None => Ok(vec![ConfiguredCredential {
                 binding: self.place_binding()?,
                 from: self.from.clone().allowing_short(self.allow_short),
             }]),
@@ -55,7 +55,10 @@ impl Credential {
         })
     }
 
-    fn signing_bindings(&self, signing: &SigningCredential) -> Result<Vec<Stored>, Hint> {
+    fn signing_bindings(
+        &self,
+        signing: &SigningCredential,
+    ) -> Result<Vec<ConfiguredCredential>, Hint> {
         let mut parts = Vec::new();
         for (at, PartSource { part, .. }) in signing.parts.iter().enumerate() {
             parts.push(SigningPart {
@@ -80,7 +83,7 @@ impl Credential {
                 _ => (Vec::new(), Role::Part(signs.clone())),
             };
             let from = from.clone().allowing_short(self.allow_short);
-            Stored {
+            ConfiguredCredential {
                 binding: Binding {
                     origins: self.own_origins(),
                     places,

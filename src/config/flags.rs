@@ -99,8 +99,8 @@ pub struct SandboxFlags {
     /// Pass a variable to the workload, in addition to the harmless ones; `PREFIX*` passes several
     #[arg(long, value_name = "NAME", help_heading = SEE)]
     pub pass_env: Vec<String>,
-    /// What DNS tells of a name that no policy reaches: `explain` gives it an address, where the
-    /// gateway refuses with the reason; `strict` says that it does not exist
+    /// How to answer DNS queries for names that no policy allows: `explain` gives an address, where
+    /// the gateway refuses with the reason; `strict` says that it does not exist
     #[arg(long, value_name = "explain|strict", help_heading = REACH, display_order = 900)]
     pub dns: Option<String>,
     /// Let this machine reach a server in the sandbox, at 127.0.0.1 unless HOST names another

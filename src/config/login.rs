@@ -9,7 +9,7 @@ use crate::credential::login::{
     ClientAuthentication, ClientSecret, Issuer, KeyAlgorithm, Login, LoginPlace, LoginToken,
     RequestFormat, SignedAssertion, TokenEndpoint, TokenGrant, TokenKind,
 };
-use crate::credential::{SecretRef, Stored};
+use crate::credential::{ConfiguredCredential, SecretRef};
 use crate::files;
 use crate::message::{Place, Scheme};
 use crate::names::CredentialName;
@@ -38,7 +38,7 @@ pub struct ConfiguredLogin {
 impl ConfiguredLogin {
     /// Returns what is lent of it; nothing, if it names no origins.
     #[must_use]
-    pub fn stored(&self) -> Vec<Stored> {
+    pub fn stored(&self) -> Vec<ConfiguredCredential> {
         let mut stored = self.login.stored();
         stored.retain(|one| !one.binding.origins.is_empty());
         for one in &mut stored {

@@ -33,7 +33,7 @@ pub struct Sandbox {
     pub memory_files: Option<Limit>,
     /// The limit of simultaneous processes and threads. Unless set, the launcher's own applies.
     pub processes: Option<u64>,
-    /// What DNS tells of a name that no policy reaches.
+    /// How to answer DNS queries for names that no policy allows.
     pub dns: SandboxDns,
     /// Servers of the workload that addresses of the host lead to.
     pub publish: Vec<PublishedPort>,
@@ -43,7 +43,7 @@ pub struct Sandbox {
     pub user: Option<String>,
 }
 
-/// What DNS tells the workload of a name that no policy reaches. No question is ever forwarded.
+/// How to answer DNS queries for names that no policy allows. No query is ever forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SandboxDns {
     /// An address, where the gateway refuses the request and says why.

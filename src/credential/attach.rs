@@ -13,12 +13,12 @@ use super::fetch::{Fetched, have_expired, leased};
 use super::inject::{AttachFailure, inject};
 use super::mint::Minting;
 use super::revocation::Revoked;
-use super::searched::Wanted;
+use super::search_snapshot::Wanted;
 use super::verify::{SignedGrant, Verified};
 use crate::body::{self, Share};
 use crate::intercept::Request;
 use crate::policy::Grant;
-use crate::session::{CredentialUse, Proven, Session, SigningContext};
+use crate::session::{CredentialUse, Session, SigningContext, VerifiedSignature};
 
 impl Credentials {
     /// Fetches each granted secret and replaces its phantom, or signs with it.
@@ -132,7 +132,7 @@ impl Credentials {
         request: &mut Request,
         session: &Arc<Session>,
         lend: &CredentialUse,
-        proof: Box<dyn Proven>,
+        proof: Box<dyn VerifiedSignature>,
         fetched: &Fetched,
     ) -> Result<Vec<Vec<u8>>, Error> {
         let temporary = match lend.claimed().and_then(|claimed| claimed.temporary()) {

@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use zeroize::Zeroizing;
 
+use super::configured::ConfiguredCredential;
 use super::credentials::Credentials;
 use super::error::IssueFailure;
 use super::store::{CachedSecret, SecretRef, Unavailable};
-use super::stored::Stored;
 use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, KeptShapes, PhantomKey};
 use crate::session::{Binding, Role, SignatureFault, Signing, SigningPart};
@@ -111,7 +111,7 @@ impl Credentials {
 ///
 /// `None` if the reach is as expected, or the credential does not sign.
 #[must_use]
-pub fn unexpected_reach(stored: &Stored) -> Option<String> {
+pub fn unexpected_reach(stored: &ConfiguredCredential) -> Option<String> {
     let variable = stored.from.env_name();
     let id = variable.and_then(|name| std::env::var(name).ok());
     let id = id.map(Zeroizing::new);

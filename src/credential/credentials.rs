@@ -8,15 +8,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwapOption;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use super::buffer_limits::BufferLimits;
+use super::configured::ConfiguredCredential;
 use super::error::Error;
-use super::given::Given;
-use super::holding::Holding;
 use super::inject::Prepared;
 use super::login::KnownLogins;
 use super::revocation::{Revocation, Revocations, Revoked};
 use super::secret::Secret;
+use super::secret_history::SecretHistory;
 use super::store::{CachedSecret, SecretRef, SecretSource, Stores};
-use super::stored::Stored;
 use crate::message::{Origin, OriginPattern};
 use crate::names::{CredentialName, Map, SessionId};
 use crate::session::phantom::PhantomKey;
@@ -27,7 +27,7 @@ pub struct Credentials {
     bindings: Arc<Bindings>,
     stores: Stores,
     slots: Vec<CredentialSlot>,
-    holding: Holding,
+    holding: BufferLimits,
     exposed: Arc<Exposed>,
     logins: KnownLogins,
 }
@@ -104,7 +104,7 @@ pub(super) struct CredentialSlot {
 #[derive(Default)]
 pub(super) struct CredentialHistory {
     /// What its stores gave, wherever they are: an origin may still repeat what another gave.
-    pub(super) given: Arc<Given>,
+    pub(super) given: Arc<SecretHistory>,
     /// The highest nonce used so far, for signing schemes with increasing nonces.
     pub(super) last: AtomicU64,
     /// How often its secret was had, and how often it was not.
@@ -168,7 +168,10 @@ impl Credentials {
     ///
     /// # Errors
     /// [`BindingMalformed`] by cause.
-    pub fn new(stored: Vec<Stored>, stores: &Stores) -> Result<Self, BindingMalformed> {
+    pub fn new(
+        stored: Vec<ConfiguredCredential>,
+        stores: &Stores,
+    ) -> Result<Self, BindingMalformed> {
         let exposed = Arc::new(Exposed {
             to: Mutex::default(),
             strangers: PhantomKey::random().ok(),
@@ -184,7 +187,11 @@ impl Credentials {
     ///
     /// # Errors
     /// [`BindingMalformed`] by cause.
-    pub fn next(&self, stored: Vec<Stored>, stores: &Stores) -> Result<Self, BindingMalformed> {
+    pub fn next(
+        &self,
+        stored: Vec<ConfiguredCredential>,
+        stores: &Stores,
+    ) -> Result<Self, BindingMalformed> {
         self.exposed.keep(&self.bindings, &self.slots);
         Self::with(stored, stores, self.exposed.clone(), |stored| {
             let former = self.exposed.former.read();
@@ -227,12 +234,12 @@ impl Credentials {
     }
 
     fn with(
-        stored: Vec<Stored>,
+        stored: Vec<ConfiguredCredential>,
         stores: &Stores,
         exposed: Arc<Exposed>,
-        history: impl Fn(&Stored) -> Option<Arc<CredentialHistory>>,
+        history: impl Fn(&ConfiguredCredential) -> Option<Arc<CredentialHistory>>,
     ) -> Result<Self, BindingMalformed> {
-        let slot = |stored: &Stored| CredentialSlot {
+        let slot = |stored: &ConfiguredCredential| CredentialSlot {
             source: stores.source(&stored.from),
             ready: ArcSwapOption::empty(),
             history: history(stored).unwrap_or_default(),
@@ -244,7 +251,7 @@ impl Credentials {
             bindings: Arc::new(Bindings::new(bindings)?),
             stores: stores.clone(),
             slots,
-            holding: Holding::default(),
+            holding: BufferLimits::default(),
             exposed,
             logins: KnownLogins::default(),
         })
@@ -252,7 +259,7 @@ impl Credentials {
 
     /// Replaces the limits for held content.
     #[must_use]
-    pub fn with_holding(self, holding: Holding) -> Self {
+    pub fn with_buffer_limits(self, holding: BufferLimits) -> Self {
         Self { holding, ..self }
     }
 
@@ -345,7 +352,7 @@ impl Credentials {
 
     /// The limits for held content.
     #[must_use]
-    pub fn holding(&self) -> &Holding {
+    pub fn holding(&self) -> &BufferLimits {
         &self.holding
     }
 

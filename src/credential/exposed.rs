@@ -14,8 +14,9 @@ use super::issue::is_optional;
 use super::redactor::Redactor;
 use super::scrub;
 use super::scrub::Guessed;
-use super::searched::{
-    BoundSecrets, Exposable, ExposedSecret, Exposure, Searched, TemporarySecrets, Wanted, forms,
+use super::search_snapshot::{
+    BoundSecrets, Exposable, ExposedSecret, Exposure, SearchSnapshot, TemporarySecrets, Wanted,
+    forms,
 };
 use super::secret::Secret;
 use super::store::StoreError;
@@ -25,7 +26,7 @@ use crate::session::{OriginBindings, Session};
 
 /// The secrets that one session's origins could know. Dropped with the session.
 pub(super) struct ExposedSecrets {
-    now: Arc<ArcSwap<Searched>>,
+    now: Arc<ArcSwap<SearchSnapshot>>,
     /// Held while the search is extended, so that concurrent requests extend it only once. A
     /// request that finds what it needs never waits for this lock.
     growing: Mutex<()>,
@@ -35,7 +36,7 @@ impl ExposedSecrets {
     /// Replaces the search with the result of `grown`, if there is one.
     fn grow(
         &self,
-        grown: impl FnOnce(&Searched) -> Result<Option<Searched>, Error>,
+        grown: impl FnOnce(&SearchSnapshot) -> Result<Option<SearchSnapshot>, Error>,
     ) -> Result<(), Error> {
         let _growing = self.growing.lock();
         if let Some(grown) = grown(&self.now.load())? {
@@ -198,7 +199,7 @@ impl Credentials {
             }
             all.push(Arc::downgrade(session));
             ExposedSecrets {
-                now: Arc::new(ArcSwap::from_pointee(Searched::none(session.id()))),
+                now: Arc::new(ArcSwap::from_pointee(SearchSnapshot::none(session.id()))),
                 growing: Mutex::default(),
             }
         };
@@ -209,7 +210,7 @@ impl Credentials {
     ///
     /// This applies to sessions that asked an origin of the same credential, because it may repeat
     /// to them what it is shown now. One that asks later is searched for all that its store gave.
-    fn tell_others(&self, session: &Arc<Session>, searched: &Searched, wanted: &Wanted<'_>) {
+    fn tell_others(&self, session: &Arc<Session>, searched: &SearchSnapshot, wanted: &Wanted<'_>) {
         let told = |one: &Exposable| searched.of(&one.secret).map(|known| &known.told);
         let is_told = |one: &Exposable| told(one).is_some_and(|told| told.load(Ordering::Acquire));
         let new: Vec<_> = wanted.all().filter(|one| !is_told(one)).collect();
@@ -257,9 +258,9 @@ impl Credentials {
     fn extended(
         &self,
         session: &Session,
-        before: &Searched,
+        before: &SearchSnapshot,
         wanted: &Wanted<'_>,
-    ) -> Result<Searched, Error> {
+    ) -> Result<SearchSnapshot, Error> {
         let wanted_now: Vec<_> = wanted.all().collect();
         let exposure = before.exposure.and(wanted);
         let mut names: Vec<_> = before.known.iter().map(|known| &known.credential).collect();

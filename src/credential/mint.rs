@@ -13,7 +13,7 @@ use super::credentials::Credentials;
 use super::error::{Error, MintFailure};
 use super::login::{AskedTokens, UnmappedToken};
 use super::revocation::Revocations;
-use super::searched::TemporarySecrets;
+use super::search_snapshot::TemporarySecrets;
 use super::secret::Secret;
 use crate::names::CredentialName;
 use crate::session::Session;

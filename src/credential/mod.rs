@@ -1,15 +1,15 @@
 //! The only module that sees secrets: fetches each from its store and replaces its phantom.
 
 mod attach;
+mod buffer_limits;
 mod check;
+mod configured;
 mod credentialed;
 mod credentials;
 mod error;
 mod exposed;
 mod fetch;
-mod given;
 mod guesses;
-mod holding;
 mod inject;
 mod issue;
 pub mod login;
@@ -20,21 +20,22 @@ mod redactor;
 mod revocation;
 pub mod ring;
 pub mod scrub;
-mod searched;
+mod search_snapshot;
 mod secret;
+mod secret_history;
 mod signatures;
 pub mod signing;
 mod store;
-mod stored;
 mod upstream_login;
 mod verify;
 
+pub use buffer_limits::BufferLimits;
 pub use check::{CheckedCredential, CredentialProblem, unexpected_reach};
+pub use configured::ConfiguredCredential;
 pub use credentialed::{AnswerPlan, Credentialed};
 pub use credentials::Credentials;
 pub use error::{Error, IssueFailure, MintFailure};
 pub use guesses::Guesses;
-pub use holding::Holding;
 pub use inject::AttachFailure;
 pub use mint::Minting;
 pub use redactor::Redactor;
@@ -49,6 +50,5 @@ pub use store::{
     StoreFuture, Stores, Unavailable, UnreadRow, Vault, VaultLogin, VaultSettings, unfit,
     variable_name,
 };
-pub use stored::Stored;
 pub use upstream_login::{LoginUnavailable, UpstreamLogin};
 pub use verify::Verified;

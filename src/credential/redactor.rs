@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http_body::Body;
 
 use super::scrub::{EchoSearch, Guessed, ScrubBody, ScrubFrames, Scrubber};
-use super::searched::Searched;
+use super::search_snapshot::SearchSnapshot;
 use super::signatures::Signature;
 
 /// What one answer is searched for.
@@ -16,7 +16,7 @@ use super::signatures::Signature;
 pub struct Redactor {
     /// The session's search. It is read when the answer arrives, because a secret may have been
     /// renewed and lent again after the request went out.
-    pub(super) searched: Arc<ArcSwap<Searched>>,
+    pub(super) searched: Arc<ArcSwap<SearchSnapshot>>,
     /// Whether the request failed, so that signatures are searched for too.
     pub(super) failed: bool,
     /// The signatures made for the request.
@@ -56,7 +56,7 @@ impl Redactor {
         self.echoes_of(&self.searched.load())
     }
 
-    fn echoes_of(&self, searched: &Searched) -> Arc<EchoSearch> {
+    fn echoes_of(&self, searched: &SearchSnapshot) -> Arc<EchoSearch> {
         match self.failed {
             true => searched.with_signatures(&self.made),
             false => searched.echoes.clone(),

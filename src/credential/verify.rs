@@ -6,16 +6,16 @@ use std::time::SystemTime;
 
 use smallvec::SmallVec;
 
+use super::buffer_limits::BufferLimits;
 use super::credentials::Credentials;
 use super::error::Error;
-use super::holding::Holding;
 use super::login::AskedTokens;
 use super::revocation::{Revocation, Revocations, Revoked};
 use crate::body::FormKind;
 use crate::message::RequestHead;
 use crate::names::Identity;
 use crate::policy::Authorized;
-use crate::session::{Claimed, CredentialRefusal, PartTexts, Proven, Session};
+use crate::session::{CredentialRefusal, ParsedSignature, PartTexts, Session, VerifiedSignature};
 
 /// An authorized request. If a credential of ours signs it, its signature was made with the
 /// session's phantom.
@@ -30,7 +30,7 @@ pub struct Verified {
 pub(super) struct SignedGrant {
     /// The grant's index.
     pub(super) grant: usize,
-    pub(super) proof: Box<dyn Proven>,
+    pub(super) proof: Box<dyn VerifiedSignature>,
 }
 
 impl Verified {
@@ -128,7 +128,7 @@ impl Credentials {
         &self,
         mut authorized: Authorized,
         grant: usize,
-        claimed: Arc<dyn Claimed>,
+        claimed: Arc<dyn ParsedSignature>,
     ) -> Result<Verified, Error> {
         claimed.judge_time(SystemTime::now())?;
         if claimed.needs_content(authorized.head(), authorized.content()) {
@@ -180,7 +180,7 @@ impl Credentials {
     }
 
     async fn hold(&self, authorized: Authorized) -> Result<Authorized, Error> {
-        let Holding { limit, budget, .. } = self.holding();
+        let BufferLimits { limit, budget, .. } = self.holding();
         let budget = authorized.session().part_of(budget).clone();
         authorized
             .holding(*limit, &budget)

@@ -164,7 +164,7 @@ impl Exchange {
                 Ok(authorized)
             }
             Decision::Deny(mut denied) => {
-                if let Some((credential, place)) = &denied.loan {
+                if let Some((credential, place)) = &denied.lend {
                     self.trail.withhold(credential, place);
                 }
                 if let Some(reason) = floor(&denied.origin, &self.snapshot.origins) {

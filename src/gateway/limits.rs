@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::body::{HoldBudget, Limit};
-use crate::credential::Holding;
+use crate::credential::BufferLimits;
 use crate::intercept::CaSettings;
 use crate::origin::OriginSettings;
 
@@ -57,9 +57,9 @@ impl Default for Limits {
             progress_timeout: Duration::from_secs(900),
             drain_timeout: Duration::from_secs(30),
             cached_certificates: CaSettings::default().leaves_kept,
-            max_buffered_request: Holding::REQUEST,
-            max_buffered_total: Holding::REQUESTS,
-            max_decoder_memory: Holding::DECODING,
+            max_buffered_request: BufferLimits::REQUEST,
+            max_buffered_total: BufferLimits::REQUESTS,
+            max_decoder_memory: BufferLimits::DECODING,
         }
     }
 }
@@ -67,8 +67,8 @@ impl Default for Limits {
 impl Limits {
     /// The limits for buffered content.
     #[must_use]
-    pub fn holding(&self) -> Holding {
-        Holding {
+    pub fn holding(&self) -> BufferLimits {
+        BufferLimits {
             limit: self.max_buffered_request,
             budget: HoldBudget::new(self.max_buffered_total),
             decoding: HoldBudget::new(self.max_decoder_memory),

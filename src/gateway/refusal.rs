@@ -150,7 +150,7 @@ impl Refusal {
         match self {
             Self::Denied(denied) if self.reason() == ReasonCode::PolicyDefaultDeny => {
                 let why = &denied.explanation;
-                match (&why.proposal, &denied.loan) {
+                match (&why.proposal, &denied.lend) {
                     (Some(_), None) if !to.is_empty() => format!(
                         "Ask your user to run, outside the sandbox: `gateway allow {to}`, or \
                          `gateway allow {id}` for this request alone."
@@ -250,7 +250,7 @@ impl Refusal {
     /// Whether `gateway allow HOST` would allow it.
     pub(super) fn is_grantable(&self) -> bool {
         match self {
-            Self::Denied(denied) => denied.loan.is_none() && denied.explanation.proposal.is_some(),
+            Self::Denied(denied) => denied.lend.is_none() && denied.explanation.proposal.is_some(),
             _ => matches!(self, Self::Unreachable { floor: None, .. }),
         }
     }

@@ -122,7 +122,7 @@ pub fn lent(
     let credential = CredentialName::new(&unlent.credential).ok()?;
     let (facts, place) = (request.facts(), unlent.place.as_str());
     let verdict = generation.lend(&facts, &credential, place);
-    let why = generation.explain_loan(&facts, &credential, place, &verdict);
+    let why = generation.explain_use(&facts, &credential, place, &verdict);
     Some((verdict, why))
 }
 

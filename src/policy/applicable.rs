@@ -73,7 +73,7 @@ pub(super) struct ApplicableRules {
     sets: RwLock<Vec<KnownSet>>,
 }
 
-/// What can apply to an action, or to the loan of a credential. `None` if nothing can.
+/// What can apply to an action, or to the use of a credential. `None` if nothing can.
 type KnownSet = (Action, Option<CredentialName>, Option<Arc<RuleSet>>);
 
 impl ApplicableRules {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::decision_key::DecisionKey;
-use super::question::{Facts, Loan};
+use super::question::{Facts, LendQuestion};
 use super::rule_set::RuleSet;
 use super::schema::Action;
 use super::verdict::Verdict;
@@ -43,10 +43,10 @@ impl DecisionCache {
         &self,
         set: &RuleSet,
         facts: &Facts<'_>,
-        loan: Option<Loan<'_>>,
+        lend: Option<LendQuestion<'_>>,
         judge: impl FnOnce() -> Verdict,
     ) -> Verdict {
-        let Some(key) = key(set, facts, loan) else {
+        let Some(key) = key(set, facts, lend) else {
             return judge();
         };
         if let Some(known) = self.0.lock().get(&*key) {
@@ -62,15 +62,19 @@ impl DecisionCache {
 }
 
 /// The key: everything the verdict depends on. `None` if the verdict must not be cached.
-fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<SmallVec<[u8; 256]>> {
+fn key(
+    set: &RuleSet,
+    facts: &Facts<'_>,
+    lend: Option<LendQuestion<'_>>,
+) -> Option<SmallVec<[u8; 256]>> {
     let mut key = DecisionKey::default();
     key.number(set.number);
     key.text(facts.host.as_str());
-    match loan {
-        Some(loan) => {
+    match lend {
+        Some(lend) => {
             key.number(1);
-            key.text(loan.credential.as_str());
-            key.text(loan.place);
+            key.text(lend.credential.as_str());
+            key.text(lend.place);
         }
         None => {
             key.number(0);
@@ -174,7 +178,7 @@ mod tests {
     #[test]
     fn every_fact_of_a_request_is_tried_there() {
         let tried = include_str!("decision_cache.rs");
-        for row in FACTS.iter().filter(|row| row.scope != Scope::Loan) {
+        for row in FACTS.iter().filter(|row| row.scope != Scope::Lend) {
             let is_tried = tried.contains(&format!("context.{}", row.name));
             assert!(is_tried || row.name == "content", "{}", row.name);
         }

@@ -25,7 +25,7 @@
 //! [[decision]]
 //! name = "lends the token to the API only"
 //! url = "https://example.com/"
-//! lend = "github"           # asks for the loan instead of the request
+//! lend = "github"           # asks for the credential use instead of the request
 //! place = "header:authorization:Bearer"
 //! expect = "deny"
 //! ```
@@ -42,7 +42,7 @@ use toml::de::DeTable;
 
 use super::content::{ContentFacts, Declared};
 use super::policies::Policies;
-use super::question::{Loan, OwnedFacts};
+use super::question::{LendQuestion, OwnedFacts};
 use super::verdict::Verdict;
 use crate::body::fact::Plain;
 use crate::message::{Authority, EncodedSlash, Host, Origin, Place, RequestTarget, Scheme};
@@ -236,13 +236,13 @@ struct Case {
     name: String,
     expect: Expect,
     by: Option<Vec<String>>,
-    loan: Option<(CredentialName, String)>,
+    lend: Option<(CredentialName, String)>,
     request: OwnedFacts,
 }
 
 impl Case {
     fn new(decision: WrittenDecision, declared: &Declared) -> Result<Self, String> {
-        let loan = match (&decision.lend, &decision.place) {
+        let lend = match (&decision.lend, &decision.place) {
             (Some(lend), Some(place)) => {
                 let place: Place = place.parse().map_err(|error| format!("`place`: {error}"))?;
                 Some((credential(lend)?, place.to_string()))
@@ -257,23 +257,23 @@ impl Case {
             name: decision.name,
             expect: decision.expect,
             by: decision.by,
-            loan,
+            lend,
         })
     }
 
     fn judge(&self, generation: &super::Generation) -> Option<Surprise> {
         let facts = self.request.facts();
-        let loan = self.loan.as_ref();
+        let lend = self.lend.as_ref();
         let verdict = generation.judge(
             (&facts).into(),
-            loan.map(|(credential, place)| Loan { credential, place }),
+            lend.map(|(credential, place)| LendQuestion { credential, place }),
         );
         if self.is_met_by(&verdict) {
             return None;
         }
-        let explanation = match loan {
+        let explanation = match lend {
             Some((credential, place)) => {
-                generation.explain_loan(&facts, credential, place, &verdict)
+                generation.explain_use(&facts, credential, place, &verdict)
             }
             None => generation.explain(&facts, &verdict),
         };

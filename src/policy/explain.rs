@@ -7,7 +7,7 @@ use super::fault::Fault;
 use super::generate;
 use super::generation::Generation;
 use super::index::Target;
-use super::question::{Facts, Loan};
+use super::question::{Facts, LendQuestion};
 use super::rule::Rule;
 use super::schema::{Action, Actions};
 use super::verdict::{Outcome, Verdict};
@@ -44,20 +44,20 @@ impl Generation {
 
     /// Explains the answer to [`Self::lend`].
     #[must_use]
-    pub fn explain_loan(
+    pub fn explain_use(
         &self,
         facts: &Facts<'_>,
         credential: &CredentialName,
         place: &str,
         verdict: &Verdict,
     ) -> Explanation {
-        self.explained(facts, Some(Loan { credential, place }), verdict)
+        self.explained(facts, Some(LendQuestion { credential, place }), verdict)
     }
 
     fn explained(
         &self,
         facts: &Facts<'_>,
-        loan: Option<Loan<'_>>,
+        lend: Option<LendQuestion<'_>>,
         verdict: &Verdict,
     ) -> Explanation {
         let policies = listed(verdict.policies.iter().map(PolicyId::as_str));
@@ -65,7 +65,7 @@ impl Generation {
         // A rule for the request would permit every content.
         let by_content = is_unpermitted
             && self
-                .by_content(facts.into(), loan)
+                .by_content(facts.into(), lend)
                 .iter()
                 .any(|rule| rule.permits);
         let (reason, next_step) = match verdict.outcome {
@@ -84,15 +84,15 @@ impl Generation {
                 "change the request".to_owned(),
             ),
             Outcome::Unpermitted if by_content => {
-                (self.nearest(facts, loan), BY_CONTENT.to_owned())
+                (self.nearest(facts, lend), BY_CONTENT.to_owned())
             }
             Outcome::Unpermitted => (
-                self.nearest(facts, loan),
+                self.nearest(facts, lend),
                 "if this is wanted, add the proposed policy, which permits exactly this".to_owned(),
             ),
         };
         let is_proposed = is_unpermitted && !by_content;
-        let proposal = is_proposed.then(|| generate::exactly(facts, loan));
+        let proposal = is_proposed.then(|| generate::exactly(facts, lend));
         Explanation {
             reason,
             next_step,
@@ -126,17 +126,17 @@ impl Generation {
     }
 
     /// Why nothing permits it: an unmet condition, another method, or no matching policy at all.
-    fn nearest(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
-        let action = if loan.is_some() {
+    fn nearest(&self, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> String {
+        let action = if lend.is_some() {
             Action::Lend
         } else {
             Action::of_method(facts.method)
         };
-        let target = loan.map_or(Target::Host(facts.host), |loan| {
-            Target::Credential(loan.credential.as_str())
+        let target = lend.map_or(Target::Host(facts.host), |lend| {
+            Target::Credential(lend.credential.as_str())
         });
-        let wanted = match loan {
-            Some(loan) => format!("lending `{}` to `{}`", loan.credential, facts.host),
+        let wanted = match lend {
+            Some(lend) => format!("lending `{}` to `{}`", lend.credential, facts.host),
             None => format!("{} on `{}`", shown(facts.method), facts.host),
         };
         let mut permits: Vec<&Rule> = Vec::new();
@@ -158,7 +158,7 @@ impl Generation {
                 listed(unmet)
             );
         }
-        let asks = |rule: &&&Rule| loan.is_none() && !rule.actions.and(Actions::ANY).is_empty();
+        let asks = |rule: &&&Rule| lend.is_none() && !rule.actions.and(Actions::ANY).is_empty();
         let others: Vec<&&Rule> = permits.iter().filter(asks).collect();
         if others.is_empty() {
             return format!("no policy permits {wanted} to session `{}`", facts.session);
@@ -268,7 +268,7 @@ mod tests {
         let (facts, github) = (request.facts(), CredentialName::new("github").unwrap());
         let verdict = generation.lend(&facts, &github, BEARER);
         let proposal = generation
-            .explain_loan(&facts, &github, BEARER, &verdict)
+            .explain_use(&facts, &github, BEARER, &verdict)
             .proposal
             .unwrap();
         let proposed = policies(&proposal).current();

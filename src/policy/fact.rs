@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::multimap::{Fields, Query, content_type};
 use super::path::{prefixes, segments};
 use super::path_test::{self, PathTest};
-use super::question::{Facts, Loan};
+use super::question::{Facts, LendQuestion};
 use super::value::{text, texts};
 use crate::body::fact::FactType;
 use crate::message::Scheme;
@@ -50,14 +50,14 @@ pub(super) enum Scope {
     Any,
     /// This request only. It differs between requests to one host, and between those of a batch.
     One,
-    /// The loan of a credential.
-    Loan,
+    /// The use of a credential.
+    Lend,
 }
 
 /// The part of a request that a fact is made from, for the keys of the decision cache.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Input {
-    /// The host, action and loan in question, which every key holds.
+    /// The host, action and credential use in question, which every key holds.
     Question,
     Session,
     Groups,
@@ -227,15 +227,15 @@ facts! {
     Actions "actions" Strings One Actions
         "what a request that is signed for AWS asks for: `s3:PutObject`, and beside it `s3:PutObjectAcl` where a field asks for that (docs/config.md, `actions`); `sts:?` where a form says it, `s3:?` where no table knows it; empty without a signature"
         |of| Ok(texts(of.facts.actions));
-    Credential "credential" String Loan Question
+    Credential "credential" String Lend Question
         "its name"
-        |of| Ok(text(of.loan()?.0.credential.as_str()));
-    Origin "origin" Host Loan Question
+        |of| Ok(text(of.lend()?.0.credential.as_str()));
+    Origin "origin" Host Lend Question
         "the host that would receive it"
-        |of| Ok(Value::new_entity_uid(of.loan()?.1.clone()));
-    Place "place" String Loan Question
+        |of| Ok(Value::new_entity_uid(of.lend()?.1.clone()));
+    Place "place" String Lend Question
         "where it would be: `header:authorization:Bearer`, `header:x-api-key`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`"
-        |of| Ok(text(of.loan()?.0.place));
+        |of| Ok(text(of.lend()?.0.place));
 }
 
 /// The facts made from the path.
@@ -283,17 +283,17 @@ impl Fact {
 /// The source of the values. Query and fields are parsed once, and only if a value needs them.
 pub(super) struct Reader<'a> {
     facts: &'a Facts<'a>,
-    loan: Option<(Loan<'a>, &'a EntityUid)>,
+    lend: Option<(LendQuestion<'a>, &'a EntityUid)>,
     query: OnceCell<Query>,
     fields: OnceCell<Fields>,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads a request, or a loan together with the host that would receive it.
-    pub fn new(facts: &'a Facts<'a>, loan: Option<(Loan<'a>, &'a EntityUid)>) -> Self {
+    /// Reads a request, or a credential use together with the host that would receive it.
+    pub fn new(facts: &'a Facts<'a>, lend: Option<(LendQuestion<'a>, &'a EntityUid)>) -> Self {
         Self {
             facts,
-            loan,
+            lend,
             query: OnceCell::new(),
             fields: OnceCell::new(),
         }
@@ -320,8 +320,8 @@ impl<'a> Reader<'a> {
         Value::new_record(content.values()).map_err(|_| Fault::Context)
     }
 
-    fn loan(&self) -> Result<&(Loan<'a>, &'a EntityUid), Fault> {
-        self.loan.as_ref().ok_or(Fault::Context)
+    fn lend(&self) -> Result<&(LendQuestion<'a>, &'a EntityUid), Fault> {
+        self.lend.as_ref().ok_or(Fault::Context)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use cedar_policy::EntityId;
 
-use super::question::{Facts, Loan};
+use super::question::{Facts, LendQuestion};
 use super::schema::Action;
 use crate::message::route::readings;
 use crate::message::{Origin, Scheme};
@@ -98,8 +98,8 @@ pub fn permit_loans(
 ) -> String {
     let mut conditions = vec![are_methods(methods)];
     conditions.extend(are_any_paths(paths));
-    let loan = Some(Loan { credential, place });
-    permit_at("principal", LEND, at(origin), loan, conditions)
+    let lend = Some(LendQuestion { credential, place });
+    permit_at("principal", LEND, at(origin), lend, conditions)
 }
 
 /// Permits every session any request: for a run that is watched, to learn what it needs.
@@ -109,9 +109,9 @@ pub fn permit_everything() -> String {
 }
 
 /// Permits exactly this request's session, host, port, method and path, with any query and content;
-/// or exactly this loan.
-pub(super) fn exactly(facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
-    let action = loan.map_or(Action::of_method(facts.method), |_| Action::Lend);
+/// or exactly this credential use.
+pub(super) fn exactly(facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> String {
+    let action = lend.map_or(Action::of_method(facts.method), |_| Action::Lend);
     let is_named = matches!(action, Action::Other | Action::Lend);
     let method = is_named.then(|| are_methods(&[facts.method]));
     let mut conditions: Vec<String> = method.into_iter().collect();
@@ -122,7 +122,7 @@ pub(super) fn exactly(facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
     let principal = principal(Some(facts.session));
     let action = format!("action == {}", entity("Action", action.name()));
     let at = (facts.scheme, facts.host.as_str(), facts.port);
-    permit_at(&principal, &action, at, loan, conditions)
+    permit_at(&principal, &action, at, lend, conditions)
 }
 
 fn at(origin: &Origin) -> (Scheme, &str, u16) {
@@ -130,22 +130,22 @@ fn at(origin: &Origin) -> (Scheme, &str, u16) {
     (origin.scheme, authority.host.as_str(), authority.port)
 }
 
-/// Permits requests to one origin, or a loan to them, on further conditions.
+/// Permits requests to one origin, or a credential use to them, on further conditions.
 fn permit_at(
     principal: &str,
     action: &str,
     (scheme, host, port): (Scheme, &str, u16),
-    loan: Option<Loan<'_>>,
+    lend: Option<LendQuestion<'_>>,
     further: Vec<String>,
 ) -> String {
     let host = entity("Host", host);
-    let origin = loan.map(|_| format!("context.origin == {host}"));
+    let origin = lend.map(|_| format!("context.origin == {host}"));
     let mut conditions: Vec<String> = origin.into_iter().collect();
     conditions.push(format!("context.scheme == {}", quoted(scheme.as_str())));
     conditions.push(format!("context.port == {port}"));
-    conditions.extend(loan.map(|loan| format!("context.place == {}", quoted(loan.place))));
+    conditions.extend(lend.map(|lend| format!("context.place == {}", quoted(lend.place))));
     conditions.extend(further);
-    let lent = loan.map(|loan| entity("Credential", loan.credential.as_str()));
+    let lent = lend.map(|lend| entity("Credential", lend.credential.as_str()));
     let resource = format!("resource == {}", lent.unwrap_or(host));
     permit("", principal, action, &resource, &conditions)
 }

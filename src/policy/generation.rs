@@ -13,7 +13,7 @@ use super::fact::{Fact, OF_PATH, Reader};
 use super::fault::Fault;
 use super::index::Index;
 use super::load::load;
-use super::question::{Facts, Loan};
+use super::question::{Facts, LendQuestion};
 use super::rule::{Rule, What, Who};
 use super::rule_set::{Head, Part, Question, RuleSet, RuleSets};
 use super::schema::Actions;
@@ -110,7 +110,7 @@ impl Generation {
     ///
     /// This does not cover the request itself, which [`Self::ask`] must have allowed.
     pub fn lend(&self, facts: &Facts<'_>, credential: &CredentialName, place: &str) -> Verdict {
-        self.judge(facts.into(), Some(Loan { credential, place }))
+        self.judge(facts.into(), Some(LendQuestion { credential, place }))
     }
 
     /// Whether some permit's scope lets the session send the host any request. A name server inside
@@ -147,11 +147,16 @@ impl Generation {
     }
 
     /// Whether a rule that can apply to this question reads any of these facts.
-    pub(super) fn reads(&self, asked: Asked<'_>, loan: Option<Loan<'_>>, wanted: &[Fact]) -> bool {
+    pub(super) fn reads(
+        &self,
+        asked: Asked<'_>,
+        lend: Option<LendQuestion<'_>>,
+        wanted: &[Fact],
+    ) -> bool {
         let facts = asked.facts;
         let any = |reads: &Reads| wanted.iter().any(|fact| reads.contains(fact));
         let reads = |facts: &Facts<'_>| {
-            let set = self.set(&Question::new(facts, loan), asked.rules);
+            let set = self.set(&Question::new(facts, lend), asked.rules);
             set.is_some_and(|set| any(&set.whole.reads))
         };
         // A batch is allowed only if every method is.
@@ -178,11 +183,11 @@ impl Generation {
         }
     }
 
-    /// Judges a request, or the loan of a credential.
-    pub(super) fn judge(&self, asked: Asked<'_>, loan: Option<Loan<'_>>) -> Verdict {
-        let verdict = self.judge_readings(asked, loan);
+    /// Judges a request, or the use of a credential.
+    pub(super) fn judge(&self, asked: Asked<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
+        let verdict = self.judge_readings(asked, lend);
         let Asked { facts, rules } = asked;
-        if !facts.batch || loan.is_some() || !verdict.allowed() {
+        if !facts.batch || lend.is_some() || !verdict.allowed() {
             return verdict;
         }
         let is_whole = METHODS.iter().all(|method| {
@@ -198,10 +203,10 @@ impl Generation {
 
     /// Judges every reading that an origin may have of the path, and every path that a field names.
     /// All must be allowed.
-    fn judge_readings(&self, asked: Asked<'_>, loan: Option<Loan<'_>>) -> Verdict {
-        let verdict = self.judge_alone(asked, loan);
+    fn judge_readings(&self, asked: Asked<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
+        let verdict = self.judge_alone(asked, lend);
         let Asked { facts, rules } = asked;
-        if !verdict.allowed() || !self.reads(asked, loan, &OF_PATH) {
+        if !verdict.allowed() || !self.reads(asked, lend, &OF_PATH) {
             return verdict;
         }
         let readings = facts.target.other_readings().into_iter();
@@ -217,7 +222,7 @@ impl Generation {
         }
         let denied = |(target, doubt): &(RequestTarget, Fault)| {
             let facts = &Facts { target, ..*facts };
-            let other = self.judge_alone(Asked { facts, rules }, loan);
+            let other = self.judge_alone(Asked { facts, rules }, lend);
             match other.outcome {
                 Outcome::Allowed => None,
                 Outcome::Unpermitted => Some(self.nobodys(Outcome::Unjudged(*doubt))),
@@ -227,9 +232,9 @@ impl Generation {
         others.iter().find_map(denied).unwrap_or(verdict)
     }
 
-    fn judge_alone(&self, asked: Asked<'_>, loan: Option<Loan<'_>>) -> Verdict {
+    fn judge_alone(&self, asked: Asked<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
         let facts = asked.facts;
-        let Some(set) = self.set(&Question::new(facts, loan), asked.rules) else {
+        let Some(set) = self.set(&Question::new(facts, lend), asked.rules) else {
             return self.nobodys(Outcome::Unpermitted);
         };
         if facts.batch && set.tells_apart {
@@ -241,8 +246,8 @@ impl Generation {
                 .get_or_init(|| self.by_scope_alone(&set))
                 .clone();
         }
-        let judge = |part: &Part| self.evaluate(part, facts, loan);
-        self.decisions.get(&set, facts, loan, || match &set.head {
+        let judge = |part: &Part| self.evaluate(part, facts, lend);
+        self.decisions.get(&set, facts, lend, || match &set.head {
             Some(head) if facts.content.is_none() => self.judge_head(head, judge),
             _ => judge(&set.whole),
         })
@@ -278,8 +283,8 @@ impl Generation {
         }
     }
 
-    fn evaluate(&self, part: &Part, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
-        match ask_cedar(part, facts, loan) {
+    fn evaluate(&self, part: &Part, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
+        match ask_cedar(part, facts, lend) {
             Ok(response) => self.read(&response),
             Err(fault) => self.nobodys(Outcome::Unjudged(fault)),
         }
@@ -287,25 +292,33 @@ impl Generation {
 
     /// The names of the facts of content that the answer to a question depends on: those read by
     /// rules whose conditions on the head are met.
-    pub(super) fn content_read(&self, asked: Asked<'_>, loan: Option<Loan<'_>>) -> Vec<&str> {
-        let rules = self.by_content(asked, loan);
+    pub(super) fn content_read(
+        &self,
+        asked: Asked<'_>,
+        lend: Option<LendQuestion<'_>>,
+    ) -> Vec<&str> {
+        let rules = self.by_content(asked, lend);
         let names = rules.into_iter().flat_map(|rule| &rule.reads.content);
         names.map(String::as_str).collect()
     }
 
     /// The rules of which the content decides whether they hold: they read it, and their conditions
     /// on the head are met.
-    pub(super) fn by_content(&self, asked: Asked<'_>, loan: Option<Loan<'_>>) -> Vec<&Rule> {
+    pub(super) fn by_content(
+        &self,
+        asked: Asked<'_>,
+        lend: Option<LendQuestion<'_>>,
+    ) -> Vec<&Rule> {
         let facts = asked.facts;
         // A batch is not judged by content.
         if facts.content.is_none() || facts.batch {
             return Vec::new();
         }
-        let set = self.set(&Question::new(facts, loan), asked.rules);
+        let set = self.set(&Question::new(facts, lend), asked.rules);
         let Some(head) = set.as_ref().and_then(|set| set.head.as_ref()) else {
             return Vec::new();
         };
-        let Ok(response) = ask_cedar(&head.guards, facts, loan) else {
+        let Ok(response) = ask_cedar(&head.guards, facts, lend) else {
             return Vec::new();
         };
         let hold = response.diagnostics().reason().filter_map(number_of);
@@ -382,12 +395,12 @@ fn scopes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Option<Vec<HostScope>> {
 pub(super) fn ask_cedar(
     part: &Part,
     facts: &Facts<'_>,
-    loan: Option<Loan<'_>>,
+    lend: Option<LendQuestion<'_>>,
 ) -> Result<Response, Fault> {
     static AUTHORIZER: LazyLock<Authorizer> = LazyLock::new(Authorizer::new);
-    let question = Question::new(facts, loan);
+    let question = Question::new(facts, lend);
     let origin = question.origin();
-    let reader = Reader::new(facts, loan.map(|loan| (loan, &origin)));
+    let reader = Reader::new(facts, lend.map(|lend| (lend, &origin)));
     let request = Request::new(
         question.principal(),
         question.action().uid().clone(),

@@ -11,7 +11,7 @@ use super::content::ContentFacts;
 use super::fact::{Fact, OF_FIELDS};
 use super::fault::Fault;
 use super::generation::Generation;
-use super::question::{Facts, KeptFacts, Loan};
+use super::question::{Facts, KeptFacts, LendQuestion};
 use super::verdict::{Outcome, Verdict};
 use crate::audit::Text;
 use crate::intercept::Request;
@@ -81,7 +81,7 @@ impl JudgedRequest {
     /// Whether these bindings also let it have each of its credentials, in the same places.
     #[must_use]
     pub fn is_bound_by(&self, bindings: &Bindings) -> bool {
-        self.loans().all(|(credential, place)| {
+        self.credential_uses().all(|(credential, place)| {
             let fields = self.fields.as_deref().unwrap_or(&NONE);
             bindings.still_lends(
                 &self.kept.origin,
@@ -92,8 +92,9 @@ impl JudgedRequest {
         })
     }
 
-    /// The loans that policy judges: each credential, with the place where it would appear.
-    pub(super) fn loans(&self) -> impl Iterator<Item = (&CredentialName, &str)> {
+    /// The credential uses that policy judges: each credential, with the place where it would
+    /// appear.
+    pub(super) fn credential_uses(&self) -> impl Iterator<Item = (&CredentialName, &str)> {
         let places = self.kept.places.iter().map(Text::as_str);
         self.kept.credentials.iter().zip(places)
     }
@@ -106,11 +107,11 @@ impl JudgedRequest {
         }
         let groups = self.groups(generation);
         let facts = self.facts(&groups, &NONE);
-        let mut loans = self.loans();
+        let mut credential_uses = self.credential_uses();
         let asked = self.asked(&facts);
         generation.reads(asked, None, wanted)
-            || loans.any(|(credential, place)| {
-                generation.reads(asked, Some(Loan { credential, place }), wanted)
+            || credential_uses.any(|(credential, place)| {
+                generation.reads(asked, Some(LendQuestion { credential, place }), wanted)
             })
     }
 
@@ -171,15 +172,16 @@ impl Generation {
         }
         let groups = judged.groups(self);
         let facts = judged.facts(&groups, fields);
-        let loans = judged.loans();
-        let loans = loans.map(|(credential, place)| Some(Loan { credential, place }));
+        let credential_uses = judged.credential_uses();
+        let credential_uses =
+            credential_uses.map(|(credential, place)| Some(LendQuestion { credential, place }));
         let asked = match refused.map(|refused| refused.credential) {
             None => usize::MAX,
             Some(None) => 1,
             Some(Some(nth)) => nth + 2,
         };
-        let questions = std::iter::once(None).chain(loans).take(asked);
-        let names = questions.flat_map(|loan| self.content_read(judged.asked(&facts), loan));
+        let questions = std::iter::once(None).chain(credential_uses).take(asked);
+        let names = questions.flat_map(|lend| self.content_read(judged.asked(&facts), lend));
         let names: BTreeSet<&str> = names.collect();
         names.into_iter().map(str::to_owned).collect()
     }
@@ -201,8 +203,8 @@ impl Generation {
                 credential: None,
             });
         }
-        for (nth, (credential, place)) in judged.loans().enumerate() {
-            let lent = self.judge(known, Some(Loan { credential, place }));
+        for (nth, (credential, place)) in judged.credential_uses().enumerate() {
+            let lent = self.judge(known, Some(LendQuestion { credential, place }));
             if !lent.allowed() {
                 return Err(Refused {
                     verdict: lent,

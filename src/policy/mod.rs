@@ -1,4 +1,5 @@
-//! Cedar: loads policies, judges requests and loans against them, and explains the verdicts.
+//! Cedar: loads policies, judges requests and credential uses against them, and explains the
+//! verdicts.
 
 mod applicable;
 mod content;

@@ -11,7 +11,7 @@ use cedar_policy::pst::{BinaryOp, Clause, Effect, Expr, UnaryOp};
 
 use super::fact::Fact;
 use super::generation::{Generation, HostScope, METHODS, ask_cedar};
-use super::question::{Facts, Loan, OwnedFacts};
+use super::question::{Facts, LendQuestion, OwnedFacts};
 use super::reads::{Read, reads_of};
 use super::rule::{Rule, What, Who, open};
 use super::rule_set::{Part, Question};
@@ -77,8 +77,8 @@ impl Generation {
             let request = request(asker, to.scheme, host.clone(), to.port);
             let lends = |place: &str| {
                 let credential = &binding.credential;
-                let loan = Loan { credential, place };
-                self.is_possible(&request.facts(), Some(loan), &known)
+                let lend = LendQuestion { credential, place };
+                self.is_possible(&request.facts(), Some(lend), &known)
             };
             let mut places = binding.places.iter().map(ToString::to_string);
             self.may_ask_with(asker, to.scheme, host, to.port, &known)
@@ -125,8 +125,13 @@ impl Generation {
     }
 
     /// Asks Cedar, by what is known of the question.
-    fn is_possible(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>, known: &[Fact]) -> bool {
-        let question = Question::new(facts, loan);
+    fn is_possible(
+        &self,
+        facts: &Facts<'_>,
+        lend: Option<LendQuestion<'_>>,
+        known: &[Fact],
+    ) -> bool {
+        let question = Question::new(facts, lend);
         let (session, groups) = (facts.session.as_str(), facts.groups);
         let (action, target) = (question.action(), question.target());
         let matching = self.index.matching(session, groups, action, target);
@@ -151,7 +156,7 @@ impl Generation {
             })
             .collect();
         let part = Part::of(judged.iter().map(|(policy, read)| (policy, read)));
-        ask_cedar(&part, facts, loan).is_ok_and(|response| {
+        ask_cedar(&part, facts, lend).is_ok_and(|response| {
             let has_failed = response.diagnostics().errors().next().is_some();
             response.decision() == Decision::Allow && !has_failed
         })

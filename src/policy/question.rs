@@ -205,7 +205,7 @@ impl OwnedFacts {
 
 /// A credential that a request wants to carry, and where.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Loan<'a> {
+pub(super) struct LendQuestion<'a> {
     pub credential: &'a CredentialName,
     /// The place's text form.
     pub place: &'a str,

@@ -28,7 +28,7 @@ pub(super) struct Read {
 pub(super) struct Hierarchy {
     pub principal: bool,
     pub action: bool,
-    /// The resource, or the origin of a loan.
+    /// The resource, or the origin of a credential use.
     pub host: bool,
 }
 

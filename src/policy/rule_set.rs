@@ -14,7 +14,7 @@ use super::context::Reads;
 use super::fact::{Input, Scope};
 use super::index::Target;
 use super::path_test::PathTest;
-use super::question::{Facts, Loan};
+use super::question::{Facts, LendQuestion};
 use super::reads::{Hierarchy, Read};
 use super::rule::Rule;
 use super::schema::{ACTION, Action, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, domains, uid};
@@ -186,13 +186,13 @@ const MOST_WEIGHT: usize = 65_536;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question<'a> {
     facts: &'a Facts<'a>,
-    loan: Option<Loan<'a>>,
+    lend: Option<LendQuestion<'a>>,
 }
 
 impl<'a> Question<'a> {
-    /// Asks whether the request may be sent, or whether the loan may be made.
-    pub fn new(facts: &'a Facts<'a>, loan: Option<Loan<'a>>) -> Self {
-        Self { facts, loan }
+    /// Asks whether the request may be sent, or whether the credential may be used.
+    pub fn new(facts: &'a Facts<'a>, lend: Option<LendQuestion<'a>>) -> Self {
+        Self { facts, lend }
     }
 
     /// The facts of the request.
@@ -202,7 +202,7 @@ impl<'a> Question<'a> {
 
     /// The action that is asked for.
     pub fn action(&self) -> Action {
-        match self.loan {
+        match self.lend {
             Some(_) => Action::Lend,
             None => Action::of_method(self.facts.method),
         }
@@ -210,14 +210,14 @@ impl<'a> Question<'a> {
 
     /// The resource, for the index.
     pub fn target(&self) -> Target<'a> {
-        self.loan.map_or(Target::Host(self.facts.host), |loan| {
-            Target::Credential(loan.credential.as_str())
+        self.lend.map_or(Target::Host(self.facts.host), |lend| {
+            Target::Credential(lend.credential.as_str())
         })
     }
 
-    /// The credential, if a loan is asked for.
+    /// The credential, if a credential use is asked for.
     pub fn credential(&self) -> Option<&'a CredentialName> {
-        self.loan.map(|loan| loan.credential)
+        self.lend.map(|lend| lend.credential)
     }
 
     /// The session that asks.
@@ -227,8 +227,8 @@ impl<'a> Question<'a> {
 
     /// The resource, for Cedar.
     pub fn resource(&self) -> EntityUid {
-        match self.loan {
-            Some(loan) => uid(&CREDENTIAL, loan.credential.as_str()),
+        match self.lend {
+            Some(lend) => uid(&CREDENTIAL, lend.credential.as_str()),
             None => self.origin(),
         }
     }

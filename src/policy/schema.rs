@@ -71,7 +71,7 @@ fn document(declared: &Declared) -> Value {
             "Credential": {},
         },
         "commonTypes": {
-            "Request": record(declared, |row| row.scope != Scope::Loan),
+            "Request": record(declared, |row| row.scope != Scope::Lend),
             "Loan": record(declared, |_| true),
         },
         "actions": actions,
@@ -113,7 +113,7 @@ fn type_of(kind: Kind, declared: &Declared) -> Value {
     }
 }
 
-/// An action in a question: a kind of request, by method, or the loan of a credential.
+/// An action in a question: a kind of request, by method, or the use of a credential.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Action {
@@ -134,7 +134,7 @@ pub enum Action {
     /// Any other method token. Methods are case-sensitive (RFC 9110 §9.1), so `get` is one of
     /// these.
     Other,
-    /// The loan of a credential.
+    /// The use of a credential.
     Lend,
 }
 
@@ -348,7 +348,7 @@ mod tests {
             }
             text
         };
-        let mut tables = [rows(&[Scope::Any, Scope::One]), rows(&[Scope::Loan])].into_iter();
+        let mut tables = [rows(&[Scope::Any, Scope::One]), rows(&[Scope::Lend])].into_iter();
         let mut made = String::new();
         let mut skips = false;
         for line in page.lines() {

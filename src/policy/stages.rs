@@ -74,7 +74,7 @@ pub struct Denied {
     pub verdict: Verdict,
     /// The credential that it may not carry, and where it was. `None` if the request itself is
     /// refused.
-    pub loan: Option<(CredentialName, String)>,
+    pub lend: Option<(CredentialName, String)>,
     /// The names of the facts of content that were read to decide.
     pub facts_read: Vec<String>,
     /// Where it would have gone.
@@ -140,15 +140,15 @@ fn denied(
     } = refused;
     let groups = judged.groups(generation);
     let facts = judged.facts(&groups, fields);
-    let loan = credential.and_then(|nth| judged.loans().nth(nth));
-    let explanation = match loan {
-        Some((credential, place)) => generation.explain_loan(&facts, credential, place, &verdict),
+    let lend = credential.and_then(|nth| judged.credential_uses().nth(nth));
+    let explanation = match lend {
+        Some((credential, place)) => generation.explain_use(&facts, credential, place, &verdict),
         None => generation.explain(&facts, &verdict),
     };
     Denied {
         verdict,
         facts_read,
-        loan: loan.map(|(credential, place)| (credential.clone(), place.to_string())),
+        lend: lend.map(|(credential, place)| (credential.clone(), place.to_string())),
         origin: request.head.origin.clone(),
         explanation,
     }

@@ -16,7 +16,7 @@ use super::detected::{CredentialUse, DetectedCredentials, FormWatch, Location};
 use super::origin_bindings::OriginBindings;
 use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
 use super::refusal::{CredentialRefusal, RequestPart};
-use super::signer::Claimed;
+use super::signer::ParsedSignature;
 use crate::message::{RequestHead, Scheme, Taken, TakenPart, is_batch};
 use crate::names::CredentialName;
 
@@ -80,13 +80,13 @@ struct Search<'a> {
     /// The bindings that apply to the origin. The origin is managed if there is one.
     bound: &'a [Arc<Bound>],
     /// The signature that was found. Everything that belongs to it was judged with it.
-    signed: Option<Arc<dyn Claimed>>,
+    signed: Option<Arc<dyn ParsedSignature>>,
     found: DetectedCredentials,
 }
 
 impl<'a> Search<'a> {
     /// Whether a signature was found for which `what` holds.
-    fn signature_has(&self, what: impl Fn(&dyn Claimed) -> bool) -> bool {
+    fn signature_has(&self, what: impl Fn(&dyn ParsedSignature) -> bool) -> bool {
         self.signed.as_deref().is_some_and(what)
     }
 

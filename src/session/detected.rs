@@ -10,7 +10,7 @@ use super::bindings::Bound;
 use super::origin_bindings::OriginBindings;
 use super::phantom::{Phantom, Phantoms};
 use super::refusal::{CredentialRefusal, RequestPart};
-use super::signer::Claimed;
+use super::signer::ParsedSignature;
 use super::signing::Signing;
 use crate::audit::Text;
 use crate::body::FormKind;
@@ -103,7 +103,7 @@ pub(crate) enum Location {
     /// Nowhere: the credential is always injected.
     Absent,
     /// The key of this signature.
-    Signature(Arc<dyn Claimed>),
+    Signature(Arc<dyn ParsedSignature>),
 }
 
 impl DetectedCredentials {
@@ -177,7 +177,7 @@ impl CredentialUse {
     }
 
     /// The signature made with it, if it signs.
-    pub(crate) fn claimed(&self) -> Option<&Arc<dyn Claimed>> {
+    pub(crate) fn claimed(&self) -> Option<&Arc<dyn ParsedSignature>> {
         match &self.spot {
             Location::Signature(claimed) => Some(claimed),
             _ => None,

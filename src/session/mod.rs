@@ -29,7 +29,9 @@ pub use lifetime::{Lifetime, Moment};
 pub use origin_bindings::OriginBindings;
 pub use parts::{HeldParts, KnownPart, PartTexts, SigningPart};
 pub use refusal::{CredentialRefusal, RequestPart, SignatureFault};
-pub use signer::{Claimed, Found, Proven, Signer, SigningContext, SigningFailure};
+pub use signer::{
+    Found, ParsedSignature, Signer, SigningContext, SigningFailure, VerifiedSignature,
+};
 pub use signing::{Role, Signing};
 
 pub use live::{Connected, Error, Identified, Session, Sessions, Underway};

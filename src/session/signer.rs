@@ -2,9 +2,9 @@
 //!
 //! A signing credential's secret is never sent, so it cannot replace the phantom in the request.
 //! Instead, the request is signed again in three steps, each of which produces the input of the
-//! next: [`Signer::find`] reads the client's signature, [`Claimed::verify`] verifies it with the
-//! session's phantoms, and [`Proven::sign`] signs with the secrets. The schemes themselves are in
-//! `credential/signing`.
+//! next: [`Signer::find`] reads the client's signature, [`ParsedSignature::verify`] verifies it
+//! with the session's phantoms, and [`VerifiedSignature::sign`] signs with the secrets. The schemes
+//! themselves are in `credential/signing`.
 
 use std::any::Any;
 use std::fmt;
@@ -62,7 +62,7 @@ pub trait Signer: fmt::Debug + Send + Sync {
     fn permits_unsigned(
         &self,
         _origin: &Origin,
-        _signed: Option<&dyn Claimed>,
+        _signed: Option<&dyn ParsedSignature>,
         _managed: bool,
     ) -> Result<(), SignatureFault> {
         Ok(())
@@ -95,7 +95,7 @@ pub enum Found {
     /// It is signed with a key of this credential.
     Ours {
         /// The signature.
-        claimed: Arc<dyn Claimed>,
+        claimed: Arc<dyn ParsedSignature>,
         /// The phantom that identifies it.
         phantom: Phantom,
         /// Where the signature is.
@@ -120,7 +120,7 @@ pub enum Found {
 }
 
 /// A client's signature with one of the session's keys, not yet verified.
-pub trait Claimed: Any + Send + Sync {
+pub trait ParsedSignature: Any + Send + Sync {
     /// Whether a field belongs to the signature and was judged with it.
     fn has_field(&self, name: &HeaderName) -> bool;
 
@@ -175,11 +175,11 @@ pub trait Claimed: Any + Send + Sync {
         content: &Content,
         phantoms: &PartTexts<'_>,
         now: SystemTime,
-    ) -> Result<Box<dyn Proven>, SigningFailure>;
+    ) -> Result<Box<dyn VerifiedSignature>, SigningFailure>;
 }
 
 /// A verified signature. The request is signed again once.
-pub trait Proven: Send + Sync {
+pub trait VerifiedSignature: Send + Sync {
     /// Whether the response contains temporary credentials to keep.
     fn mints(&self) -> bool {
         false

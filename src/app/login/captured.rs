@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
-use crate::credential::Stored;
+use crate::credential::ConfiguredCredential;
 use crate::credential::login::{
     AskedTokens, ClientSecret, Issuer, KnownLogin, Login, LoginHolder, LoginPlace, LoginToken,
     RequestFormat, TokenGrant, TokenKind, UnmappedToken,
@@ -41,7 +41,7 @@ struct MadeLogins {
 
 impl CapturedLogin {
     /// What its session may hold of it. Its origins take other credentials as before.
-    pub(crate) fn stored(&self) -> Vec<Stored> {
+    pub(crate) fn stored(&self) -> Vec<ConfiguredCredential> {
         let mut stored = self.login.stored();
         for one in &mut stored {
             one.binding.foreign = Foreign::Pass;
@@ -62,7 +62,7 @@ impl CapturedLogin {
     }
 
     /// Whether these credentials leave its name and its origins free.
-    fn is_beside(&self, stored: &[Stored]) -> bool {
+    fn is_beside(&self, stored: &[ConfiguredCredential]) -> bool {
         let origins = self.login.tokens.iter().flat_map(|token| &token.origins);
         stored.iter().map(|one| &one.binding).all(|binding| {
             let shares = |origin: &OriginPattern| {
@@ -95,7 +95,7 @@ impl SessionLogins {
     pub(crate) fn of_live(
         &self,
         lives: impl Fn(&SessionId) -> bool,
-        stored: &[Stored],
+        stored: &[ConfiguredCredential],
     ) -> Vec<CapturedLogin> {
         let mut known = self.made.lock();
         let holds = |one: &CapturedLogin| lives(&one.session) && one.is_beside(stored);

@@ -10,7 +10,7 @@ use crate::app::process::serving;
 use crate::app::{Failure, safe};
 use crate::config::{Config, keys, state};
 use crate::credential::login::{Login, LoginFile, LoginPlace, file};
-use crate::credential::{RowLogin, Stored, Stores, preset};
+use crate::credential::{ConfiguredCredential, RowLogin, Stores, preset};
 use crate::files;
 use crate::message::OriginPattern;
 use crate::names::CredentialName;
@@ -28,7 +28,10 @@ pub struct UnusedLogin {
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no such login, or a credential of these is for its hosts.
-pub(crate) fn named(config: &Config, stored: &[Stored]) -> Result<Vec<Login>, Failure> {
+pub(crate) fn named(
+    config: &Config,
+    stored: &[ConfiguredCredential],
+) -> Result<Vec<Login>, Failure> {
     let mut bound = stored.to_vec();
     let mut named = Vec::new();
     let is_own = |name: &&String| {
@@ -71,7 +74,7 @@ pub(crate) fn referred(config: &Config, others: &[Login]) -> Result<Vec<Login>, 
 /// Returns a [`Failure`] if there is no such login.
 pub(crate) fn offered(
     config: &Config,
-    stored: &[Stored],
+    stored: &[ConfiguredCredential],
 ) -> Result<(Vec<Login>, Vec<UnusedLogin>), Failure> {
     let mut bound = stored.to_vec();
     let (mut offered, mut unused) = (Vec::new(), Vec::new());
@@ -108,7 +111,7 @@ pub(crate) fn are_at(logins: &[Login], origins: &[OriginPattern]) -> bool {
 }
 
 /// Returns a credential that has a login's name, or is bound to one of its hosts.
-fn beside(stored: &[Stored], login: &Login) -> Option<CredentialName> {
+fn beside(stored: &[ConfiguredCredential], login: &Login) -> Option<CredentialName> {
     let mut bindings = stored.iter().map(|one| &one.binding);
     let found = bindings.find(|binding| {
         let is_named_so = binding.credential == login.name;

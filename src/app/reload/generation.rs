@@ -16,7 +16,7 @@ use crate::app::terminal::text::as_argument;
 use crate::config::{self, Config};
 use crate::credential::login::{Issuer, KnownLogin, KnownLogins, Login, LoginHolder};
 use crate::credential::preset::{self, PresetLogin};
-use crate::credential::{Credentials, Holding, SecretRef, Stored, Stores};
+use crate::credential::{BufferLimits, ConfiguredCredential, Credentials, SecretRef, Stores};
 use crate::gateway::{Snapshot, chain};
 use crate::grant;
 use crate::message::{Origin, OriginPattern};
@@ -36,7 +36,7 @@ pub fn first(
 ) -> Result<Snapshot, Failure> {
     let origins = Arc::new(origins(config, &resolved.encoded_slash, rules)?);
     let credentials = credentials(config, resolved.stored.clone(), &resolved.logins)?;
-    let credentials = credentials.with_holding(config.limits.holding());
+    let credentials = credentials.with_buffer_limits(config.limits.holding());
     let credentials = credentials.with_logins(known_logins(resolved, &[]));
     let policies = Policies::load(sources, config.facts.clone());
     Ok(Snapshot {
@@ -130,7 +130,7 @@ fn known_logins(resolved: &ResolvedConfig, captured: &[CapturedLogin]) -> KnownL
 /// Returns a [`Failure`] if they are ambiguous, too wide or too open.
 pub fn credentials(
     config: &Config,
-    stored: Vec<Stored>,
+    stored: Vec<ConfiguredCredential>,
     logins: &[Login],
 ) -> Result<Credentials, Failure> {
     let stores = stores(config, &stored, logins)?;
@@ -143,7 +143,7 @@ fn next_credentials(
     before: &Credentials,
     old: &Config,
     config: &Config,
-    (stored, logins): (Vec<Stored>, &[Login]),
+    (stored, logins): (Vec<ConfiguredCredential>, &[Login]),
 ) -> Result<Credentials, Failure> {
     let servers = config.vault.iter().flat_map(|vault| vault.servers.clone());
     let servers: Vec<_> = servers.collect();
@@ -164,18 +164,18 @@ fn next_credentials(
     let stores = made.after(before.stores(), references(&stored, logins), same_vault);
     let stores = stores.with_logins(settings, Some(before.stores()));
     let next = before.next(stored, &stores);
-    let holding = Holding {
+    let holding = BufferLimits {
         limit: config.limits.max_buffered_request,
         ..before.holding().clone()
     };
     Ok(next
         .map_err(|error| ambiguous(&error))?
-        .with_holding(holding))
+        .with_buffer_limits(holding))
 }
 
 /// Where the secrets of credentials are, and those that issuers of logins are asked with.
 fn references<'r>(
-    stored: &'r [Stored],
+    stored: &'r [ConfiguredCredential],
     logins: &'r [Login],
 ) -> impl Iterator<Item = &'r SecretRef> {
     let issuers = logins.iter().filter_map(|login| login.issuer.as_ref());
@@ -183,7 +183,11 @@ fn references<'r>(
     stored.chain(issuers.flat_map(Issuer::references))
 }
 
-fn stores(config: &Config, stored: &[Stored], logins: &[Login]) -> Result<Stores, Failure> {
+fn stores(
+    config: &Config,
+    stored: &[ConfiguredCredential],
+    logins: &[Login],
+) -> Result<Stores, Failure> {
     let references = references(stored, logins);
     Ok(match &config.vault {
         None => Stores::new(references),

@@ -6,7 +6,7 @@ use crate::app::login::captured::CapturedLogin;
 use crate::app::reload::generation;
 use crate::app::reload::source::ReadConfig;
 use crate::app::{App, Failure};
-use crate::credential::Stored;
+use crate::credential::ConfiguredCredential;
 use crate::credential::login::{AskedTokens, Login, TokenKind, Tokens, UnmappedToken};
 use crate::gateway::{CaptureFuture, Captures, Snapshot};
 use crate::names::SessionId;
@@ -122,7 +122,7 @@ impl App {
     }
 
     /// The logins that live sessions made, beside the credentials of a configuration.
-    pub(crate) fn captured(&self, stored: &[Stored]) -> Vec<CapturedLogin> {
+    pub(crate) fn captured(&self, stored: &[ConfiguredCredential]) -> Vec<CapturedLogin> {
         let live = |id: &SessionId| {
             let session = self.shared.sessions.get(id);
             session.is_some_and(|session| !session.is_over())

@@ -13,7 +13,7 @@ use crate::credential::preset::{
     self, PackageRegistry, Preset, PresetCredential, RegistryMapping, UserConfig,
 };
 use crate::credential::signing::sigv4;
-use crate::credential::{SecretRef, SecretUnsafe, Stored, unexpected_reach, unfit};
+use crate::credential::{ConfiguredCredential, SecretRef, SecretUnsafe, unexpected_reach, unfit};
 use crate::message::{HostPattern, OriginPattern};
 use crate::names::CredentialName;
 use crate::session::Binding;
@@ -22,7 +22,7 @@ use crate::session::Binding;
 #[derive(Default)]
 pub struct ResolvedConfig {
     /// The bound credentials, and where each is kept.
-    pub stored: Vec<Stored>,
+    pub stored: Vec<ConfiguredCredential>,
     /// The logins of which they are tokens.
     pub logins: Vec<Login>,
     /// Logins of the agent that are not used, since another credential is for their hosts.
@@ -126,7 +126,7 @@ impl ResolvedConfig {
         let aws = config::Credential::aws();
         if let Some(aws) = aws.filter(|aws| !bound.contains(&aws.name)) {
             let parts = bind(&aws)?;
-            let is_free = |part: &Stored| {
+            let is_free = |part: &ConfiguredCredential| {
                 let mut origins = part.binding.origins.iter();
                 let mut variables = part.binding.variables.iter();
                 // Where a key signs, nothing passes unsigned.
@@ -309,7 +309,7 @@ impl ResolvedConfig {
                 .map_err(|error| Failure::usage(error.to_string()))?;
             binding.variables.retain(|variable| is_set(variable));
             let from = SecretRef::env(variable.as_str());
-            self.stored.push(Stored { binding, from });
+            self.stored.push(ConfiguredCredential { binding, from });
         }
         Ok(())
     }
@@ -326,7 +326,7 @@ fn withheld(credential: &PresetCredential) -> Withheld {
     }
 }
 
-fn withheld_aws(name: CredentialName, parts: &[Stored]) -> Withheld {
+fn withheld_aws(name: CredentialName, parts: &[ConfiguredCredential]) -> Withheld {
     let variables = parts.iter().filter_map(|part| part.from.env_name());
     let reach = parts.first().and_then(unexpected_reach);
     Withheld {
@@ -358,7 +358,7 @@ fn mapping(preset: &Preset, registry: &PackageRegistry) -> Result<RegistryMappin
     })
 }
 
-fn bind(credential: &config::Credential) -> Result<Vec<Stored>, Failure> {
+fn bind(credential: &config::Credential) -> Result<Vec<ConfiguredCredential>, Failure> {
     credential.stored().map_err(|doubt| {
         Failure::usage(format!("credential `{}` is refused", credential.name))
             .because(doubt.why)

@@ -13,7 +13,7 @@ use crate::cli::exec::{known_commands, ports, registries, shell_proxy};
 use crate::cli::remedy;
 use crate::config::{Allowed, Config};
 use crate::credential::preset::{self, PresetCredential};
-use crate::credential::{SecretUnsafe, Stored, unexpected_reach};
+use crate::credential::{ConfiguredCredential, SecretUnsafe, unexpected_reach};
 use crate::gateway::floor;
 use crate::launch::{self, Plan};
 use crate::message::{Authority, HostPattern, Origin, OriginPattern, Scheme};
@@ -203,7 +203,7 @@ impl Overview<'_> {
     }
 
     /// What a credential still waits for.
-    fn later(&self, stored: &Stored) -> Option<String> {
+    fn later(&self, stored: &ConfiguredCredential) -> Option<String> {
         let login = stored.from.login_name();
         let login = login.map(|name| self.resolved.logins.iter().find(|one| one.name == *name));
         match (stored.from.env_name(), login) {
@@ -419,7 +419,7 @@ fn below(allowed: &Allowed, settings: &OriginSettings) -> Option<String> {
 }
 
 /// What the command knows a credential by.
-fn lent_name(stored: &Stored) -> String {
+fn lent_name(stored: &ConfiguredCredential) -> String {
     let binding = &stored.binding;
     match binding.role {
         Role::Place if !binding.variables.is_empty() => binding.variables.join(", "),
@@ -430,7 +430,7 @@ fn lent_name(stored: &Stored) -> String {
     }
 }
 
-fn lent_one(stored: &Stored, later: Option<String>, to: &[OriginPattern]) -> String {
+fn lent_one(stored: &ConfiguredCredential, later: Option<String>, to: &[OriginPattern]) -> String {
     let hosts: Vec<String> = to.iter().map(|origin| origin.hosts.to_string()).collect();
     let hosts = some_of(&hosts, HOSTS_SHOWN, ", ");
     let later = later.unwrap_or_default();

@@ -119,7 +119,7 @@ fn folded(places: &[LeftPath], folds: bool, shown: usize) -> (Vec<String>, usize
 }
 
 /// Returns the lines about every entry.
-fn whole(groups: &BTreeMap<Told, Vec<LeftPath>>) -> String {
+fn whole(groups: &BTreeMap<SummaryLine, Vec<LeftPath>>) -> String {
     let lines = groups.iter().flat_map(|(about, places)| {
         let line =
             |place: &LeftPath| format!("{:<9} {}{}\n", about.name, place.whole(), about.rest);
@@ -128,9 +128,9 @@ fn whole(groups: &BTreeMap<Told, Vec<LeftPath>>) -> String {
     lines.collect()
 }
 
-fn groups(left: &Left) -> BTreeMap<Told, Vec<LeftPath>> {
-    let mut groups: BTreeMap<Told, Vec<LeftPath>> = BTreeMap::new();
-    let unsearched = Told::new(
+fn groups(left: &Left) -> BTreeMap<SummaryLine, Vec<LeftPath>> {
+    let mut groups: BTreeMap<SummaryLine, Vec<LeftPath>> = BTreeMap::new();
+    let unsearched = SummaryLine::new(
         0,
         "unsearched",
         ": look before git or another tool runs there",
@@ -148,7 +148,7 @@ fn groups(left: &Left) -> BTreeMap<Told, Vec<LeftPath>> {
             _ => None,
         };
         groups
-            .entry(Told::of(found))
+            .entry(SummaryLine::of(found))
             .or_default()
             .push(LeftPath::new(path, name.as_deref()));
     }
@@ -158,7 +158,7 @@ fn groups(left: &Left) -> BTreeMap<Told, Vec<LeftPath>> {
 
 /// What is said of a group. The most serious rank is 0.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Told {
+struct SummaryLine {
     rank: u8,
     name: &'static str,
     rest: String,
@@ -166,7 +166,7 @@ struct Told {
     folds: bool,
 }
 
-impl Told {
+impl SummaryLine {
     fn new(rank: u8, name: &'static str, rest: impl Into<String>) -> Self {
         Self {
             rank,

@@ -168,14 +168,14 @@ fn log_of(file: &Path) -> PathBuf {
 }
 
 /// What a log that holds tells of an exchange, and what a person refused.
-type ToldExchange = (Option<VerifiedRecord>, RecordedDenials);
+type RecordedExchange = (Option<VerifiedRecord>, RecordedDenials);
 
 /// Reads from a whole chain what a rule for an exchange depends on.
 ///
 /// # Errors
 /// Returns a [`Failure`] if the log cannot be read, or does not hold.
-pub(crate) fn told(chain: &Chain, id: &str) -> Result<ToldExchange, Failure> {
-    let told = audit::verified_chain(chain, |(found, denied): &mut ToldExchange, record| {
+pub(crate) fn told(chain: &Chain, id: &str) -> Result<RecordedExchange, Failure> {
+    let told = audit::verified_chain(chain, |(found, denied): &mut RecordedExchange, record| {
         denied.note(&record);
         if record.kind == "exchange" && record.id.as_deref() == Some(id) {
             *found = Some(record);

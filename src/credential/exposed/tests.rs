@@ -13,8 +13,8 @@ use http_body_util::BodyExt as _;
 
 use super::*;
 use crate::credential::Stores;
+use crate::credential::configured::{ConfiguredCredential, stored};
 use crate::credential::store::{Lease, MemoryStore, ReferenceMalformed, SecretRef};
-use crate::credential::stored::{Stored, stored};
 use crate::names::SessionId;
 use crate::session::Binding;
 use crate::session::phantom::{KeptShapes, PhantomKey, Phantoms};
@@ -459,7 +459,7 @@ async fn answers_that_fail_share_a_search_until_something_is_signed() {
 }
 
 /// A stage in which the secret was shown to its origin, and the next generation of credentials.
-async fn after(next: Vec<Stored>) -> (Stage, Arc<Session>) {
+async fn after(next: Vec<ConfiguredCredential>) -> (Stage, Arc<Session>) {
     let mut stage = github();
     stage.store.put(STORED, GITHUB.as_bytes(), None);
     let ours = stage.session("ours", 1).await;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::super::configured::stored;
 use super::super::credentials::Credentials;
 use super::super::error::IssueFailure;
 use super::super::fetch::have_expired;
 use super::super::store::{MemoryStore, SecretRef, Stores};
-use super::super::stored::stored;
 use super::*;
 use crate::message::RequestHead;
 use crate::names::SessionId;

@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use http::Uri;
 use serde::{Deserialize, Serialize};
 
+use super::configured::ConfiguredCredential;
 use super::store::SecretRef;
-use super::stored::Stored;
 use crate::message::{Origin, OriginPattern, Place, Scheme};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
@@ -200,8 +200,8 @@ impl Login {
 
     /// What the session may hold of it: one credential for each token.
     #[must_use]
-    pub fn stored(&self) -> Vec<Stored> {
-        let stored = |token: &LoginToken| Stored {
+    pub fn stored(&self) -> Vec<ConfiguredCredential> {
+        let stored = |token: &LoginToken| ConfiguredCredential {
             binding: Binding {
                 shape: token.shape.clone(),
                 origins: token.origins.clone(),

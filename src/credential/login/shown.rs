@@ -9,7 +9,7 @@ use super::token_answer::TokenAnswer;
 use crate::credential::credentials::Credentials;
 use crate::credential::error::Error;
 use crate::credential::redactor::Redactor;
-use crate::credential::searched::{BoundSecrets, Wanted};
+use crate::credential::search_snapshot::{BoundSecrets, Wanted};
 use crate::session::Session;
 
 impl Credentials {

@@ -16,8 +16,8 @@ use crate::message::{OriginPattern, RequestHead};
 use crate::names::hex;
 use crate::recipe::{self, Needs, Nonce, NonceKind, Parts, Recipe, Role};
 use crate::session::{
-    Claimed, Found, HeldParts, KnownPart, PartTexts, Proven, RequestPart, SignatureFault, Signer,
-    SigningContext, SigningFailure,
+    Found, HeldParts, KnownPart, ParsedSignature, PartTexts, RequestPart, SignatureFault, Signer,
+    SigningContext, SigningFailure, VerifiedSignature,
 };
 
 /// Signs by a recipe.
@@ -109,7 +109,7 @@ impl RecipeClaim {
     }
 }
 
-impl Claimed for RecipeClaim {
+impl ParsedSignature for RecipeClaim {
     fn has_field(&self, name: &HeaderName) -> bool {
         let mut slots = self.0.slots();
         self.has_slot("header:", name.as_str())
@@ -142,7 +142,7 @@ impl Claimed for RecipeClaim {
         content: &Content,
         phantoms: &PartTexts<'_>,
         now: SystemTime,
-    ) -> Result<Box<dyn Proven>, SigningFailure> {
+    ) -> Result<Box<dyn VerifiedSignature>, SigningFailure> {
         let recipe = &self.0;
         let refused = |fault: recipe::Fault| SigningFailure::Signature(fault.into());
         let content = content.held().map(Held::whole);
@@ -170,7 +170,7 @@ impl Claimed for RecipeClaim {
     }
 }
 
-impl Proven for RecipeProof {
+impl VerifiedSignature for RecipeProof {
     fn sign(
         self: Box<Self>,
         head: &mut RequestHead,

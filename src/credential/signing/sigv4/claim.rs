@@ -6,17 +6,19 @@ use std::time::{Duration, SystemTime};
 use http::HeaderName;
 
 use super::super::MOST_SKEW;
-use super::reach::{Asking, Reach};
 use super::recode::{CheckedContent, LONGEST_CHUNK, SignedChunks, SignedMessages, sha256};
+use super::signing_scope::{Asking, SigningScope};
 use crate::body::{Content, Held, Share};
 use crate::message::RequestHead;
 use crate::session::phantom::TemporaryPhantoms;
-use crate::session::{Claimed, PartTexts, Proven, SignatureFault, SigningContext, SigningFailure};
+use crate::session::{
+    ParsedSignature, PartTexts, SignatureFault, SigningContext, SigningFailure, VerifiedSignature,
+};
 use crate::sigv4::{self, Action, ClientSignature, Location, Payload, SigningParams, account_of};
 
 /// A request to an endpoint, signed with a phantom. Its head is within the pins.
 pub(super) struct SigV4Claim {
-    pub(super) reach: Arc<Reach>,
+    pub(super) reach: Arc<SigningScope>,
     /// The client's signature.
     pub(super) claim: ClientSignature,
     /// What it asks for; the content may decide that.
@@ -34,7 +36,7 @@ struct SigV4Proof {
     content: Option<[u8; 32]>,
 }
 
-impl Claimed for SigV4Claim {
+impl ParsedSignature for SigV4Claim {
     fn has_field(&self, name: &HeaderName) -> bool {
         self.claim.location() == Location::Fields && FIELDS.contains(&name.as_str())
     }
@@ -79,7 +81,7 @@ impl Claimed for SigV4Claim {
         content: &Content,
         phantoms: &PartTexts<'_>,
         _now: SystemTime,
-    ) -> Result<Box<dyn Proven>, SigningFailure> {
+    ) -> Result<Box<dyn VerifiedSignature>, SigningFailure> {
         if self
             .temporary
             .as_ref()
@@ -115,7 +117,7 @@ impl Claimed for SigV4Claim {
     }
 }
 
-impl Proven for SigV4Proof {
+impl VerifiedSignature for SigV4Proof {
     fn mints(&self) -> bool {
         self.action.mints()
     }

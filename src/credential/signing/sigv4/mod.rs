@@ -1,24 +1,26 @@
 //! AWS Signature Version 4 and its variants, from the client's signature to the one that goes out.
 
 mod claim;
-mod reach;
 mod recode;
+mod signing_scope;
 
 use std::any::Any;
 use std::sync::Arc;
 
 use self::claim::{PARTS, SigV4Claim};
-use self::reach::Reach;
+use self::signing_scope::SigningScope;
 use crate::message::{EncodedSlash, Origin, OriginPattern, RequestHead};
-use crate::session::{Claimed, Found, HeldParts, KnownPart, RequestPart, SignatureFault, Signer};
+use crate::session::{
+    Found, HeldParts, KnownPart, ParsedSignature, RequestPart, SignatureFault, Signer,
+};
 use crate::sigv4::{ClientSignature, Location, account_of};
 
-pub use self::reach::{OwnEndpoint, SigV4Settings};
+pub use self::signing_scope::{OwnEndpoint, SigV4Settings};
 
 /// Signs with SigV4, within the pins of one credential.
 #[derive(Debug)]
 pub struct SigV4 {
-    reach: Arc<Reach>,
+    reach: Arc<SigningScope>,
 }
 
 impl SigV4 {
@@ -26,7 +28,7 @@ impl SigV4 {
     #[must_use]
     pub fn new(settings: SigV4Settings) -> Self {
         Self {
-            reach: Arc::new(Reach::new(settings)),
+            reach: Arc::new(SigningScope::new(settings)),
         }
     }
 }
@@ -118,7 +120,7 @@ impl Signer for SigV4 {
     fn permits_unsigned(
         &self,
         origin: &Origin,
-        signed: Option<&dyn Claimed>,
+        signed: Option<&dyn ParsedSignature>,
         managed: bool,
     ) -> Result<(), SignatureFault> {
         match signed.is_some_and(|signed| (signed as &dyn Any).is::<SigV4Claim>()) {

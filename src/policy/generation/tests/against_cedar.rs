@@ -161,11 +161,11 @@ fn few_u64() -> impl Strategy<Value = u64> {
 
 /// Cedar's own answer, from the policies as written: the whole set and the full context, checked
 /// against the schema except for facts of content that were left out.
-fn whole(text: &str, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> (Outcome, Vec<String>) {
-    let verdict = whole_as_sent(text, facts, loan);
+fn whole(text: &str, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> (Outcome, Vec<String>) {
+    let verdict = whole_as_sent(text, facts, lend);
     let others = facts.target.other_readings();
     let others = others.iter().map(|target| Facts { target, ..*facts });
-    let mut others = others.map(|facts| whole_as_sent(text, &facts, loan));
+    let mut others = others.map(|facts| whole_as_sent(text, &facts, lend));
     match others.find(|other| other.0 != Outcome::Allowed) {
         _ if verdict.0 != Outcome::Allowed => verdict,
         None => verdict,
@@ -174,7 +174,11 @@ fn whole(text: &str, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> (Outcome, Vec
     }
 }
 
-fn whole_as_sent(text: &str, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> (Outcome, Vec<String>) {
+fn whole_as_sent(
+    text: &str,
+    facts: &Facts<'_>,
+    lend: Option<LendQuestion<'_>>,
+) -> (Outcome, Vec<String>) {
     let set: PolicySet = text.parse().unwrap();
     let named = set.policies().map(|policy| {
         let id = policy.annotation("id").unwrap().to_owned();
@@ -184,7 +188,7 @@ fn whole_as_sent(text: &str, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> (Outc
     let schema = schema(&declared());
     let principal = uid(&SESSION, facts.session.as_str());
     let host = uid(&HOST, facts.host.as_str());
-    let credential = loan.map(|loan| uid(&CREDENTIAL, loan.credential.as_str()));
+    let credential = lend.map(|lend| uid(&CREDENTIAL, lend.credential.as_str()));
     let groups = facts.groups.iter().map(|group| uid(&GROUP, group));
     let domains: Vec<_> = domains(facts.host)
         .map(|domain| uid(&DOMAIN, domain))
@@ -197,12 +201,12 @@ fn whole_as_sent(text: &str, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> (Outc
     entities.extend(domains.into_iter().map(Entity::with_uid));
     entities.extend(credential.iter().cloned().map(Entity::with_uid));
     let entities = Entities::from_entities(entities, Some(&schema)).unwrap();
-    let question = Question::new(facts, loan);
+    let question = Question::new(facts, lend);
     let action = question.action().uid().clone();
     let all = FACTS
         .iter()
-        .filter(|row| loan.is_some() || row.scope != Scope::Loan);
-    let reader = Reader::new(facts, loan.map(|loan| (loan, &host)));
+        .filter(|row| lend.is_some() || row.scope != Scope::Lend);
+    let reader = Reader::new(facts, lend.map(|lend| (lend, &host)));
     let full =
         |reader: &Reader<'_>| context(&all.clone().map(|row| row.fact).collect(), reader).unwrap();
     let request = |context, schema| {
@@ -216,7 +220,7 @@ fn whole_as_sent(text: &str, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> (Outc
         ..*facts
     };
     let _ = request(
-        full(&Reader::new(&checked, loan.map(|loan| (loan, &host)))),
+        full(&Reader::new(&checked, lend.map(|lend| (lend, &host)))),
         Some(&schema),
     );
     let response = Authorizer::new().is_authorized(&request(full(&reader), None), &set, &entities);
@@ -268,9 +272,9 @@ proptest! {
         for (request, credential) in requests.iter().chain(&requests) {
             let facts = request.facts();
             let name = credential.map(|name| CredentialName::new(name).unwrap());
-            let loan = name.as_ref().map(|credential| Loan { credential, place: "basic:user" });
-            let verdict = generation.judge((&facts).into(), loan);
-            prop_assert_eq!((verdict.outcome, sorted(&verdict)), whole(&text, &facts, loan), "{}\n{:?}", text, request);
+            let lend = name.as_ref().map(|credential| LendQuestion { credential, place: "basic:user" });
+            let verdict = generation.judge((&facts).into(), lend);
+            prop_assert_eq!((verdict.outcome, sorted(&verdict)), whole(&text, &facts, lend), "{}\n{:?}", text, request);
             let session = Session::new(
                 request.session.clone(),
                 request.groups.clone(),
@@ -281,8 +285,8 @@ proptest! {
             for method in METHODS.into_iter().chain(METHODS) {
                 let rules = known.of(generation.number(), &session, &request.host);
                 let facts = Facts { method, ..facts };
-                let by_route = generation.judge(Asked { facts: &facts, rules: Some(&rules) }, loan);
-                let verdict = generation.judge((&facts).into(), loan);
+                let by_route = generation.judge(Asked { facts: &facts, rules: Some(&rules) }, lend);
+                let verdict = generation.judge((&facts).into(), lend);
                 prop_assert_eq!((by_route.outcome, sorted(&by_route)), (verdict.outcome, sorted(&verdict)));
             }
             if generation.ask(&facts).allowed() {
@@ -302,14 +306,14 @@ proptest! {
         for ((mut request, credential), content) in requests {
             request.content = Some(read(&request, &content));
             let name = credential.map(|name| CredentialName::new(name).unwrap());
-            let loan = name.as_ref().map(|credential| Loan { credential, place: "basic:user" });
-            let cedar = whole(&text, &request.facts(), loan);
-            let full = generation.judge((&request.facts()).into(), loan);
+            let lend = name.as_ref().map(|credential| LendQuestion { credential, place: "basic:user" });
+            let cedar = whole(&text, &request.facts(), lend);
+            let full = generation.judge((&request.facts()).into(), lend);
             prop_assert_eq!((full.outcome, sorted(&full)), cedar, "{}\n{:?}", text, request);
             // Content does not change what the head decides. An earlier `no` may name fewer
             // policies.
             let head = unread(&request);
-            let head = generation.judge((&head.facts()).into(), loan);
+            let head = generation.judge((&head.facts()).into(), lend);
             match head.outcome {
                 Outcome::Unjudged(Fault::ContentUnread) => {}
                 Outcome::Allowed | Outcome::Unpermitted => prop_assert_eq!(head, full),

@@ -13,7 +13,7 @@ use super::secret::Secret;
 
 /// The secrets that a store gave, the latest last.
 #[derive(Default)]
-pub(super) struct Given(Mutex<Vec<One>>);
+pub(super) struct SecretHistory(Mutex<Vec<One>>);
 
 struct One {
     secret: Arc<Secret>,
@@ -23,7 +23,7 @@ struct One {
     told: Arc<AtomicBool>,
 }
 
-impl Given {
+impl SecretHistory {
     /// Remembers a secret that the store gave.
     pub(super) fn add(&self, secret: &Arc<Secret>, ends: Option<Instant>) {
         self.add_at(secret, ends, Instant::now());
@@ -108,7 +108,7 @@ mod tests {
         Arc::new(Secret::new(Zeroizing::new(text), false).unwrap())
     }
 
-    fn all(given: &Given, now: Instant) -> Vec<usize> {
+    fn all(given: &SecretHistory, now: Instant) -> Vec<usize> {
         let text = |secret: Arc<Secret>| String::from_utf8(secret.expose().to_vec()).unwrap();
         let number = |secret| text(secret).trim_start_matches('0').parse().unwrap();
         given.all_at(now).into_iter().map(number).collect()
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_looked_for_until_ten_minutes_after_its_end() {
-        let (given, now) = (Given::default(), Instant::now());
+        let (given, now) = (SecretHistory::default(), Instant::now());
         assert!(!given.is_some());
         for number in 1..=6 {
             given.add_at(&secret(number, 20), Some(now + seconds(60)), now);
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_secret_whose_lease_was_renewed_is_looked_for_until_its_new_end() {
-        let (given, now) = (Given::default(), Instant::now());
+        let (given, now) = (SecretHistory::default(), Instant::now());
         let renewed = secret(1, 20);
         given.add_at(&renewed, Some(now + seconds(60)), now);
         for number in 2..=6 {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_never_ends_is_looked_for_and_the_same_secret_is_noted_once() {
-        let (given, now) = (Given::default(), Instant::now());
+        let (given, now) = (SecretHistory::default(), Instant::now());
         let fixed = secret(1, 20);
         given.add_at(&fixed, None, now);
         given.add_at(&fixed, None, now);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_oldest_of_too_much_is_dropped_and_the_latest_never() {
-        let (given, now) = (Given::default(), Instant::now());
+        let (given, now) = (SecretHistory::default(), Instant::now());
         let ends = Some(now + seconds(3600));
         for number in 1..=6 {
             given.add_at(&secret(number, 16 << 10), ends, now);

@@ -42,7 +42,7 @@ pub struct OwnEndpoint {
 
 /// The settings, with a cache of endpoints.
 #[derive(Debug)]
-pub(super) struct Reach {
+pub(super) struct SigningScope {
     settings: SigV4Settings,
     /// Endpoints of recent origins, cached because parsing a host costs more than a request may.
     known: Mutex<LruCache<Origin, Option<Arc<Endpoint>>>>,
@@ -86,7 +86,7 @@ impl Asking {
     }
 }
 
-impl Reach {
+impl SigningScope {
     pub(super) fn new(settings: SigV4Settings) -> Self {
         Self {
             settings,

@@ -8,7 +8,7 @@ use crate::policy::ContentBudget;
 /// How much content is held for signatures that cover it without stating its hash, and how much
 /// memory decoders use.
 #[derive(Debug, Clone)]
-pub struct Holding {
+pub struct BufferLimits {
     /// The limit for one request.
     pub limit: Limit,
     /// The budget for all requests together.
@@ -17,7 +17,7 @@ pub struct Holding {
     pub decoding: Arc<HoldBudget>,
 }
 
-impl Holding {
+impl BufferLimits {
     /// The default limit for one request.
     pub const REQUEST: Limit = Limit::mib(16);
     /// The default budget for all requests together.
@@ -26,7 +26,7 @@ impl Holding {
     pub const DECODING: Limit = Limit::mib(128);
 }
 
-impl Default for Holding {
+impl Default for BufferLimits {
     fn default() -> Self {
         Self {
             limit: Self::REQUEST,
@@ -36,7 +36,7 @@ impl Default for Holding {
     }
 }
 
-impl Holding {
+impl BufferLimits {
     /// The same limits, for policies that read content.
     pub(crate) fn content_budget(&self) -> ContentBudget<'_> {
         ContentBudget {

@@ -6,7 +6,7 @@ use crate::session::Binding;
 /// A configured credential, or one part of a signing credential: what it may be lent for, and where
 /// its secret is stored.
 #[derive(Debug, Clone)]
-pub struct Stored {
+pub struct ConfiguredCredential {
     /// What it may be lent for.
     pub binding: Binding,
     /// Where its secret is stored.
@@ -15,8 +15,8 @@ pub struct Stored {
 
 /// Stores each binding's secret in the variable named like its credential.
 #[cfg(test)]
-pub(crate) fn stored(bindings: Vec<Binding>) -> Vec<Stored> {
-    let stored = |binding: Binding| Stored {
+pub(crate) fn stored(bindings: Vec<Binding>) -> Vec<ConfiguredCredential> {
+    let stored = |binding: Binding| ConfiguredCredential {
         from: SecretRef::env(binding.credential.as_str()),
         binding,
     };

@@ -18,7 +18,7 @@ use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Phantom, TemporaryPhantoms};
 
 /// A snapshot of what is searched for.
-pub(super) struct Searched {
+pub(super) struct SearchSnapshot {
     pub(super) known: Vec<ExposedSecret>,
     pub(super) minted: Vec<Arc<TemporarySecrets>>,
     pub(super) exposure: Exposure,
@@ -155,7 +155,7 @@ impl TemporarySecrets {
     }
 }
 
-impl Searched {
+impl SearchSnapshot {
     pub(super) fn none(session: &SessionId) -> Self {
         let guesses = Arc::new(Guesses::new(Some(session.clone())));
         Self {
