@@ -1,11 +1,13 @@
 //! The baseline: the same stages as in `gateway/exchange.rs`. It must compile, which shows that the
 //! violations beside it fail for the right reason.
 
+use std::sync::Arc;
+
 use gateway::credential::Credentials;
 use gateway::intercept::Accepted;
 use gateway::origin::{Forwarded, Origins};
-use gateway::policy::{Decision, Policies, ContentBudget};
-use gateway::session::Sessions;
+use gateway::policy::{ContentBudget, Decision, KnownRules, Policies};
+use gateway::session::{OriginBindings, Sessions};
 
 pub async fn exchange(
     sessions: &Sessions,
@@ -13,10 +15,11 @@ pub async fn exchange(
     origins: &Origins,
     credentials: &Credentials,
     accepted: Accepted,
+    (here, rules): (&Arc<OriginBindings>, &KnownRules),
     budget: ContentBudget<'_>,
 ) -> Option<Forwarded> {
-    let identified = sessions.identify(accepted, credentials.bindings()).ok()?;
-    let gathered = policies.gather(identified, budget).await.ok()?;
+    let identified = sessions.identify(accepted, credentials.bindings(), here).ok()?;
+    let gathered = policies.gather(identified, rules, budget).await.ok()?;
     let Decision::Allow(authorized) = policies.decide(gathered) else {
         return None;
     };

@@ -2,6 +2,6 @@
 
 use gateway::policy::{Authorized, Grant};
 
-pub fn forged(one: Authorized, grants: Vec<Grant>) -> Authorized {
-    Authorized { grants, ..one }
+pub fn forged(one: Authorized, grant: Grant) -> Authorized {
+    Authorized { grants: std::iter::once(grant).collect(), ..one }
 }
