@@ -34,14 +34,14 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 24] = [
-    ("all", 86_625),
+    ("all", 86_634),
     ("app", 6_566),
     ("audit", 3_221),
     ("body", 2_289),
     ("cli", 8_498),
     ("config", 4_593),
     ("control", 1_763),
-    ("credential", 12_589),
+    ("credential", 12_597),
     ("escape", 1_656),
     ("export", 1_117),
     ("files", 697),
@@ -56,7 +56,7 @@ const ROOMS: [(&str, usize); 24] = [
     ("session", 3_690),
     ("signature", 9_221),
     ("src", 58),
-    ("state", 1_026),
+    ("state", 1_027),
     ("wire", 770),
 ];
 

@@ -13,7 +13,7 @@ use crate::session::OriginBindings;
 /// What a generation says of the requests of one connection to one origin. It is looked up with the
 /// first of them.
 ///
-/// It keeps no generation alive: a connection may rest for hours.
+/// It keeps no generation alive, but for the rules that can apply: a connection may rest for hours.
 pub(super) struct OriginRoute {
     snapshot: Weak<Snapshot>,
     pub(super) bindings: Arc<OriginBindings>,

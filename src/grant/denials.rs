@@ -34,7 +34,7 @@ fn permits(
 ) -> bool {
     let request = request::of_access(session, wanted);
     let Some(all) = request.and_then(|one| request::in_each_spelling(&one)) else {
-        return rule.may_resolve(session, &[], &wanted.to.authority.host);
+        return rule.may_resolve(session, groups, &wanted.to.authority.host);
     };
     all.into_iter().any(|request| {
         let groups = groups.to_vec();

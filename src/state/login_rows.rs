@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::error::StateError;
@@ -29,7 +30,7 @@ pub struct RowName {
 }
 
 /// A grant of a session, in 16 hexadecimal digits.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GrantId(String);
 
 /// What a row holds.

@@ -106,6 +106,7 @@ impl Tokens {
             id: new.id.or_else(|| before?.id.clone()),
             scope: new.scope.or_else(|| before?.scope.clone()),
             owner: before.and_then(|before| before.owner.clone()),
+            grant: before.and_then(|before| before.grant.clone()),
             ..new
         })
     }
@@ -285,6 +286,7 @@ impl TokenSearch {
             expires: self.life.and_then(ends).or(self.end),
             scope: self.scope.clone(),
             owner: None,
+            grant: None,
         }))
     }
 

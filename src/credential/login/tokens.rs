@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::names::CredentialName;
+use crate::state::GrantId;
 
 /// Which token of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -62,6 +63,8 @@ pub struct Tokens {
     pub scope: Option<String>,
     /// Whose they are, if a member of the answer said it.
     pub owner: Option<String>,
+    /// The grant of a session that they began as.
+    pub grant: Option<GrantId>,
 }
 
 impl Tokens {

@@ -145,7 +145,9 @@ impl TokenPlace {
                 };
                 let mut found = rows.read(name).await?;
                 if found.is_none() && name.grant.is_some() {
-                    found = rows.read(&RowName::kept(name.login.clone())).await?;
+                    // It is kept, unless another login is kept by this name.
+                    let kept = rows.read(&RowName::kept(name.login.clone())).await?;
+                    found = kept.filter(|row| row.tokens.grant == name.grant);
                 }
                 Ok(found.map(|row| HeldTokens {
                     tokens: row.tokens,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::credential::login::{ClientSecret, Login, TokenKind, Tokens};
-use crate::state::unix;
+use crate::state::{GrantId, unix};
 
 /// A row. Its secrets are borrowed from where they are wiped.
 #[derive(Serialize, Deserialize)]
@@ -26,10 +26,11 @@ struct RowText<'t> {
     expires: Option<u64>,
     scope: Option<String>,
     owner: Option<String>,
+    grant: Option<GrantId>,
 }
 
-/// Writes a row's content.
-pub(super) fn write(login: &Login, tokens: &Tokens) -> Zeroizing<Vec<u8>> {
+/// Writes the content of a row, which is of this grant of a session if it is of one.
+pub(super) fn write(login: &Login, tokens: &Tokens, grant: Option<&GrantId>) -> Zeroizing<Vec<u8>> {
     let secret = login
         .issuer
         .as_ref()
@@ -46,6 +47,7 @@ pub(super) fn write(login: &Login, tokens: &Tokens) -> Zeroizing<Vec<u8>> {
         expires: tokens.expires.map(unix),
         scope: tokens.scope.clone(),
         owner: tokens.owner.clone(),
+        grant: grant.or(tokens.grant.as_ref()).cloned(),
     };
     // Room for all of it: a growing vector would leave copies behind.
     let texts = TokenKind::ALL.iter().filter_map(|kind| tokens.of(*kind));
@@ -68,6 +70,7 @@ pub(super) fn read(content: &[u8]) -> Option<(Login, Tokens)> {
         expires: row.expires.and_then(end),
         scope: row.scope,
         owner: row.owner,
+        grant: row.grant,
     };
     let mut login = row.login.into_owned();
     if let Some(issuer) = &mut login.issuer {

@@ -91,7 +91,7 @@ impl SealedRows {
         (login, tokens): (&Login, &Tokens),
     ) -> Result<(), StoreError> {
         let (rows, key, name) = (self.rows.clone(), self.key().await?, name.clone());
-        let content = row::write(login, tokens);
+        let content = row::write(login, tokens, name.grant.as_ref());
         let write = move || rows.write(&key, &name, before, &content);
         blocking(move || write().map_err(|why| of_state(&why))).await
     }

@@ -513,6 +513,20 @@ async fn what_a_session_logs_in_to_is_its_own_until_it_is_kept() {
     assert_eq!(had(&stage.stores(), "four").await, Ok(8));
     let forgotten = other.logins().forget(&name()).await.unwrap();
     assert!(!forgotten.was_kept && !forgotten.is_revoked);
+    // Another login that is kept by this name is not the session's.
+    let other_tokens = Tokens {
+        access: access(30).into(),
+        ..Tokens::default()
+    };
+    let stranger = other.logins();
+    stranger
+        .take(&session("five"), &stage.login(), other_tokens)
+        .await
+        .unwrap();
+    let row = self::rows(&stranger).await.remove(0);
+    assert_eq!(stranger.keep(&row.name).await, Ok(true));
+    assert_eq!(had(&other, "five").await, Ok(30));
+    assert!(had(&reloaded, "one").await.is_err());
 }
 
 #[tokio::test]
