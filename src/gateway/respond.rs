@@ -12,7 +12,7 @@ use super::answer_body::AnswerBody;
 use super::ending::Ending;
 use super::error_format::ErrorFormat;
 use super::exchange::Exchange;
-use super::guard::ConnectionGuard;
+use super::guard::{Abort, ConnectionGuard};
 use super::origin_time::OriginTime;
 use super::proposals::RequestedAccess;
 use super::propose::after_refusal;
@@ -92,12 +92,16 @@ impl Exchange {
         let refusal = match ended {
             Ok(response) => {
                 let (status, length) = (response.status().as_u16(), response.body().length());
-                match self.trail.answer(status, length).await {
-                    Ok(()) => {
+                match (
+                    self.trail.answer(status, length).await,
+                    self.guard.abort_reason(),
+                ) {
+                    (Ok(()), None) => {
                         self.count(version, true);
                         return self.release(response, length);
                     }
-                    Err(error) => Refusal::Audit(error),
+                    (Ok(()), Some(why)) => self.withhold(why),
+                    (Err(error), _) => Refusal::Audit(error),
                 }
             }
             Err(refusal) => {
@@ -140,6 +144,21 @@ impl Exchange {
         self.trail.admit()?;
         self.guard.holds(place.ok_or(Refusal::Busy)?);
         Ok(())
+    }
+
+    /// Ends the trail of an answer that was recorded and is not released: the exchange was aborted
+    /// while its record was written.
+    fn withhold(&mut self, why: Abort) -> Refusal {
+        let end = End {
+            outcome: Outcome::Cut,
+            reason: Some(why.reason().as_str()),
+            response_bytes: Some(0),
+            ..END_OF_OUR_OWN
+        };
+        if let Err(error) = self.trail.end(end) {
+            tracing::error!(exchange = %self.trail.id(), %error, "the end of an exchange was not recorded");
+        }
+        Refusal::Aborted(why)
     }
 
     /// Returns the answer. The end of its content, or of its WebSocket, ends the exchange.
