@@ -45,6 +45,8 @@ class Issuer:
     def __init__(self, life=5.0):
         self.life, self.lock = life, threading.Lock()
         self.access, self.refresh, self.dead = {}, {}, set()
+        # The first of the former tokens that /echo shows.
+        self.first_shown = 0
         self.codes, self.devices, self.issued = {}, {}, set()
         self.renewals, self.reused, self.revoked, self.seen, self.answered = [], [], [], [], {}
         self.before_answer = lambda: None
@@ -235,7 +237,7 @@ def handler(issuer, extra=None):
             if not good:
                 return 401, {"type": "error", "error": {"type": "authentication_error", "message": "OAuth token is invalid"}}
             if place.endswith("/echo"):
-                return 200, {"seen": authorization, "former": list(issuer.access)[:-1][-3:]}
+                return 200, {"seen": authorization, "former": list(issuer.access)[issuer.first_shown:-1]}
             if place.endswith("/v1/messages"):
                 asked = json.loads(content)
                 answer = stand_ins.anthropic(asked.get("model", "m"), asked.get("stream"))
