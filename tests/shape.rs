@@ -34,7 +34,7 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 24] = [
-    ("all", 86_634),
+    ("all", 86_650),
     ("app", 6_566),
     ("audit", 3_221),
     ("body", 2_289),
@@ -45,7 +45,7 @@ const ROOMS: [(&str, usize); 24] = [
     ("escape", 1_656),
     ("export", 1_117),
     ("files", 697),
-    ("gateway", 5_043),
+    ("gateway", 5_059),
     ("grant", 1_373),
     ("intercept", 2_857),
     ("launch", 8_635),
