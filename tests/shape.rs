@@ -34,7 +34,7 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 24] = [
-    ("all", 86_650),
+    ("all", 86_654),
     ("app", 6_566),
     ("audit", 3_221),
     ("body", 2_289),
@@ -52,7 +52,7 @@ const ROOMS: [(&str, usize); 24] = [
     ("message", 2_525),
     ("names", 695),
     ("origin", 2_866),
-    ("policy", 4_877),
+    ("policy", 4_881),
     ("session", 3_690),
     ("signature", 9_221),
     ("src", 58),

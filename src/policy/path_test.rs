@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cedar_policy::pst::{BinaryOp, Expr, Literal, PatternElem};
 
 use super::decision_key::DecisionKey;
-use super::path::{prefixes, segments};
+use super::path::{is_prefix, segments};
 
 /// A question about a path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -69,19 +69,18 @@ pub(super) fn write(tests: &BTreeSet<PathTest>, path: &str, key: &mut DecisionKe
         key.text(path);
         return Some(());
     }
-    let prefixes = prefixes(path).ok()?;
-    let segments: Vec<&str> = segments(path).ok()?.collect();
+    let depth = segments(path).ok()?.count();
     for test in tests {
         let holds = match test {
             PathTest::Whole => continue,
             PathTest::Depth => {
-                key.number(segments.len() as u64);
+                key.number(depth as u64);
                 continue;
             }
             PathTest::Is(text) => path == text,
             PathTest::Like(pieces) => is_like(path, pieces),
-            PathTest::Prefix(text) => prefixes.contains(&text.as_str()),
-            PathTest::Segment(text) => has_segment(&segments, text),
+            PathTest::Prefix(text) => is_prefix(path, text),
+            PathTest::Segment(text) => has_segment(segments(path).ok()?, text),
         };
         // A set's tests have an order, so that nothing else need be written.
         key.bytes.push(holds.into());
@@ -105,10 +104,10 @@ fn is_like(text: &str, pieces: &[String]) -> bool {
 }
 
 /// Whether a segment stands at its place: `0:repos`.
-fn has_segment(segments: &[&str], text: &str) -> bool {
+fn has_segment<'a>(segments: impl Iterator<Item = &'a str>, text: &str) -> bool {
     let (place, name) = text.split_once(':').unwrap_or_default();
-    let mut all = segments.iter().enumerate();
-    all.any(|(nth, segment)| *segment == name && nth.to_string() == place)
+    let mut all = segments.enumerate();
+    all.any(|(nth, segment)| segment == name && nth.to_string() == place)
 }
 
 #[cfg(test)]
