@@ -175,10 +175,7 @@ struct World {
 impl World {
     fn new(hosts: &str) -> Self {
         run("ip", &["link", "set", "lo", "up"]);
-        run(
-            "ip",
-            &["-6", "addr", "add", &format!("{V6}/128"), "dev", "lo"],
-        );
+        local(V6);
         let world = Self {
             folder: tempfile::tempdir().unwrap(),
             first: NameServer::start(FIRST),
@@ -296,6 +293,12 @@ fn origin(address: SocketAddr) {
             });
         }
     });
+}
+
+/// Makes an address this machine's, to be used at once: without `nodad` it can be tentative for a moment.
+fn local(address: &str) {
+    let add = "-6 addr add dev lo nodad".split(' ');
+    run("ip", &add.chain([address]).collect::<Vec<_>>());
 }
 
 /// A listener whose queue is full, so that the kernel drops what else would connect.
@@ -452,9 +455,7 @@ mod facts {
         let names = ["closed", "void", "both"].map(|name| format!("{name}.names.test"));
         let [closed, void, both] = names.each_ref().map(String::as_str);
         let world = World::new("").serve_for(&[closed, void, both]);
-        for address in ["fd00::9/128", "fd00::10/128"] {
-            run("ip", &["-6", "addr", "add", address, "dev", "lo"]);
-        }
+        ["fd00::9", "fd00::10"].map(local);
         let _full = full("fd00::10");
         for (name, address) in [(closed, "fd00::9"), (void, "fd00::10"), (both, V6)] {
             world.first.addresses(name, RecordType::AAAA, &[address], 0);
