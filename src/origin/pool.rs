@@ -222,8 +222,8 @@ mod tests {
     use super::*;
     use crate::message::{Authority, Host, Scheme};
 
-    fn key(session: &str, host: &str) -> PoolKey {
-        PoolKey {
+    fn key(session: &str, host: &str) -> Arc<PoolKey> {
+        Arc::new(PoolKey {
             identity: Identity {
                 session: SessionId::new(session).unwrap(),
                 credentials: Vec::new().into(),
@@ -237,7 +237,7 @@ mod tests {
             },
             generation: 1,
             needs_http2: false,
-        }
+        })
     }
 
     #[test]

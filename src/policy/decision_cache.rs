@@ -11,7 +11,6 @@ use std::num::NonZeroUsize;
 use foldhash::quality::RandomState;
 use lru::LruCache;
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 
 use super::decision_key::DecisionKey;
 use super::question::{Facts, LendQuestion};
@@ -55,19 +54,15 @@ impl DecisionCache {
         // Judge outside the lock, so that other questions need not wait.
         let verdict = judge();
         if verdict.policies.len() <= MOST_POLICIES {
-            self.0.lock().put(key.into_vec().into(), verdict.clone());
+            self.0.lock().put(key.into(), verdict.clone());
         }
         verdict
     }
 }
 
 /// The key: everything the verdict depends on. `None` if the verdict must not be cached.
-fn key(
-    set: &RuleSet,
-    facts: &Facts<'_>,
-    lend: Option<LendQuestion<'_>>,
-) -> Option<SmallVec<[u8; 256]>> {
-    let mut key = DecisionKey::default();
+fn key(set: &RuleSet, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> Option<Vec<u8>> {
+    let mut key = DecisionKey::new();
     key.number(set.number);
     key.text(facts.host.as_str());
     match lend {

@@ -1,16 +1,18 @@
 //! A key of the decision cache, while it is written.
 
-use smallvec::SmallVec;
-
 /// Everything that a verdict depends on, as bytes. Each text is preceded by its length, so that
 /// different sequences of texts never give the same key.
-#[derive(Default)]
 pub(super) struct DecisionKey {
-    /// A typical key needs no allocation.
-    pub bytes: SmallVec<[u8; 256]>,
+    pub bytes: Vec<u8>,
 }
 
 impl DecisionKey {
+    /// An empty key, with room for a typical one.
+    pub fn new() -> Self {
+        let bytes = Vec::with_capacity(256);
+        Self { bytes }
+    }
+
     /// Adds a number.
     pub fn number(&mut self, number: u64) {
         self.bytes.extend_from_slice(&number.to_le_bytes());

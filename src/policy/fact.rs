@@ -12,7 +12,7 @@ use http::header::CONTENT_TYPE;
 use super::decision_key::DecisionKey;
 use super::fault::Fault;
 use super::multimap::{Fields, Query, content_type};
-use super::path::{prefixes, segments};
+use super::path::{depth, prefixes, segments};
 use super::path_test::{self, PathTest};
 use super::question::{Facts, LendQuestion};
 use super::value::{text, texts};
@@ -189,7 +189,7 @@ facts! {
         |of| Ok(texts(segments(of.facts.target.path())?.enumerate().map(|(place, segment)| format!("{place}:{segment}"))));
     Depth "depth" Long One Path
         "how many segments there are; a slash at the end begins none"
-        |of| Ok(Value::new_long(i64::try_from(segments(of.facts.target.path())?.count()).map_err(|_| Fault::TooManySegments)?));
+        |of| Ok(Value::new_long(i64::try_from(depth(of.facts.target.path())?).map_err(|_| Fault::TooManySegments)?));
     QueryAny "query.any" Strings One Query
         "`name=value` in **any reading** (below)"
         |of| Ok(texts(&of.query()?.any));

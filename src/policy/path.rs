@@ -4,12 +4,22 @@ use super::fault::Fault;
 
 /// The path's segments. `/` has none, and a trailing slash adds none.
 pub(super) fn segments(path: &str) -> Result<impl Iterator<Item = &str>, Fault> {
-    let inner = path.strip_prefix('/').unwrap_or_default();
-    let inner = inner.strip_suffix('/').unwrap_or(inner);
-    if inner.split('/').count() > Fault::MAX_SEGMENTS {
-        return Err(Fault::TooManySegments);
+    Ok(inner(path).split('/').take(depth(path)?))
+}
+
+/// How many segments the path has.
+pub(super) fn depth(path: &str) -> Result<usize, Fault> {
+    let inner = inner(path);
+    match memchr::memchr_iter(b'/', inner.as_bytes()).count() {
+        0 if inner.is_empty() => Ok(0),
+        slashes if slashes < Fault::MAX_SEGMENTS => Ok(slashes + 1),
+        _ => Err(Fault::TooManySegments),
     }
-    Ok(inner.split('/').skip(usize::from(inner.is_empty())))
+}
+
+fn inner(path: &str) -> &str {
+    let inner = path.strip_prefix('/').unwrap_or_default();
+    inner.strip_suffix('/').unwrap_or(inner)
 }
 
 /// Every prefix of the path that ends with a whole segment, starting with `/`.

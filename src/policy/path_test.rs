@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cedar_policy::pst::{BinaryOp, Expr, Literal, PatternElem};
 
 use super::decision_key::DecisionKey;
-use super::path::{is_prefix, segments};
+use super::path::{depth, is_prefix, segments};
 
 /// A question about a path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -69,7 +69,7 @@ pub(super) fn write(tests: &BTreeSet<PathTest>, path: &str, key: &mut DecisionKe
         key.text(path);
         return Some(());
     }
-    let depth = segments(path).ok()?.count();
+    let depth = depth(path).ok()?;
     for test in tests {
         let holds = match test {
             PathTest::Whole => continue,

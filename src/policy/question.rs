@@ -235,7 +235,7 @@ pub(super) mod tests {
             method: Method::GET,
             target: RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap(),
             content_length: Some(0),
-            content: Some(ContentFacts::default()),
+            content: ContentFacts::default().into(),
             websocket: false,
             batch: false,
             credentials: Arc::from([CredentialName::new("github").unwrap()]),
