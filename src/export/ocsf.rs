@@ -196,29 +196,10 @@ fn unmapped(record: &Record) -> Value {
     all
 }
 
-const MAPPED: [&str; 21] = [
-    "v",
-    "seq",
-    "prev",
-    "hash",
-    "id",
-    "time",
-    "method",
-    "scheme",
-    "host",
-    "port",
-    "path",
-    "protocol",
-    "status",
-    "reason",
-    "request_bytes",
-    "response_bytes",
-    "policies",
-    "session",
-    "client",
-    "operator",
-    "us",
-];
+const MAPPED: [&str; 21] = crate::names::word_list(
+    "v seq prev hash id time method scheme host port path protocol status reason request_bytes \
+     response_bytes policies session client operator us",
+);
 
 /// The methods of HTTP Activity, in the order of their activities.
 const METHODS: [(&str, &str); 8] = [

@@ -71,14 +71,9 @@ fn named_path(
     (target.path() == path && !path.starts_with("//")).then_some(target)
 }
 
-const FIELDS: [&str; 6] = [
-    "destination",
-    "x-copy-from",
-    "x-invoke-path",
-    "x-matched-path",
-    "x-object-manifest",
-    "x-symlink-target",
-];
+const FIELDS: [&str; 6] = gateway_names::word_list(
+    "destination x-copy-from x-invoke-path x-matched-path x-object-manifest x-symlink-target",
+);
 
 #[cfg(test)]
 mod tests {

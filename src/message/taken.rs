@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use gateway_names::word_list;
 use http::HeaderName;
 
 use super::fields::folded_name;
@@ -180,22 +181,10 @@ fn is_last_word(word: &str) -> bool {
 }
 
 /// Words that make a name before `key` suggest a credential.
-const KEY_WORDS: [&str; 14] = [
-    "api",
-    "access",
-    "app",
-    "application",
-    "auth",
-    "account",
-    "client",
-    "functions",
-    "license",
-    "master",
-    "private",
-    "secret",
-    "service",
-    "subscription",
-];
+const KEY_WORDS: [&str; 14] = word_list(
+    "api access app application auth account client functions license master private secret \
+     service subscription",
+);
 
 /// Credentials whose names do not suggest it, and AWS fields that are accepted without a signature.
 const CREDENTIALS: [&str; 5] = [
@@ -208,72 +197,26 @@ const CREDENTIALS: [&str; 5] = [
 
 /// Names that suggest a credential but are not one: tokens against cross-site request forgery, and
 /// pagination tokens.
-const NO_CREDENTIALS: [&str; 12] = [
-    "x-csrf-token",
-    "x-xsrf-token",
-    "csrf-token",
-    "xsrf-token",
-    "x-csrftoken",
-    "x-atlassian-token",
-    "x-ms-session-token",
-    "x-ms-continuation-token",
-    "continuation-token",
-    "next-token",
-    "page-token",
-    "x-next-page-token",
-];
+const NO_CREDENTIALS: [&str; 12] = word_list(
+    "x-csrf-token x-xsrf-token csrf-token xsrf-token x-csrftoken x-atlassian-token \
+     x-ms-session-token x-ms-continuation-token continuation-token next-token page-token \
+     x-next-page-token",
+);
 
 /// Names of parameters that mean a credential, folded by [`folded_parameter`].
-const PARAMETERS: [&str; 26] = [
-    "accesskey",
-    "accesstoken",
-    "apikey",
-    "apitoken",
-    "appkey",
-    "applicationkey",
-    "authkey",
-    "authtoken",
-    "awsaccesskeyid",
-    "bearertoken",
-    "clientassertion",
-    "clientsecret",
-    "googleaccessid",
-    "idtoken",
-    "jobtoken",
-    "oauthtoken",
-    "personalaccesstoken",
-    "privatetoken",
-    "refreshtoken",
-    "secretkey",
-    "sessiontoken",
-    "subscriptionkey",
-    "xamzsecuritytoken",
-    "xamzsignature",
-    "xapikey",
-    "xgoogsignature",
-];
+const PARAMETERS: [&str; 26] = word_list(
+    "accesskey accesstoken apikey apitoken appkey applicationkey authkey authtoken \
+     awsaccesskeyid bearertoken clientassertion clientsecret googleaccessid idtoken jobtoken \
+     oauthtoken personalaccesstoken privatetoken refreshtoken secretkey sessiontoken \
+     subscriptionkey xamzsecuritytoken xamzsignature xapikey xgoogsignature",
+);
 
 /// Names that mean something else at some services, folded.
-const DOUBTFUL_PARAMETERS: [&str; 8] = [
-    "auth",
-    "authorization",
-    "jwt",
-    "passwd",
-    "password",
-    "secret",
-    "sig",
-    "token",
-];
+const DOUBTFUL_PARAMETERS: [&str; 8] =
+    word_list("auth authorization jwt passwd password secret sig token");
 
 /// Subprotocols that are followed by a credential.
-const PROTOCOLS: [&str; 6] = [
-    "access_token",
-    "apikey",
-    "authorization",
-    "bearer",
-    "jwt",
-    "token",
-];
+const PROTOCOLS: [&str; 6] = word_list("access_token apikey authorization bearer jwt token");
 
 /// Prefixes of subprotocols that are themselves a credential: OpenAI's, Kubernetes', AppSync's.
 const PROTOCOL_BEGINNINGS: [&str; 3] = [

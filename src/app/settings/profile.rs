@@ -128,23 +128,15 @@ fn unknown(name: &str) -> Failure {
 }
 
 macro_rules! agents {
-    ($($name:literal),* $(,)?) => {
+    ($($name:literal)*) => {
         &[$(($name, include_str!(concat!("../../../policies/agents/", $name, ".toml")))),*]
     };
 }
 
 /// Each profile's name and text.
-const AGENTS: &[(&str, &str)] = agents![
-    "aider",
-    "claude",
-    "codex",
-    "copilot",
-    "cursor-agent",
-    "gemini",
-    "gh",
-    "goose",
-    "opencode",
-];
+const AGENTS: &[(&str, &str)] = agents! {
+    "aider" "claude" "codex" "copilot" "cursor-agent" "gemini" "gh" "goose" "opencode"
+};
 
 #[cfg(test)]
 mod tests {
