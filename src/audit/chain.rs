@@ -66,13 +66,11 @@ impl Head {
     }
 
     /// The record's number; the first of a chain is 0.
-    #[must_use]
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
     /// The record's hash, 64 lower-case hexadecimal digits.
-    #[must_use]
     pub fn hash(&self) -> &str {
         std::str::from_utf8(&self.hash).expect("only hexadecimal digits are ever stored")
     }

@@ -123,7 +123,6 @@ impl From<Problems> for Hint {
 
 impl Position {
     /// Returns the line and column where a byte range of `text` starts.
-    #[must_use]
     pub fn of(file: &Arc<str>, text: &str, span: &Range<usize>) -> Self {
         let end = span.start.min(text.len());
         let before = text.as_bytes().get(..end).unwrap_or_default();
@@ -144,7 +143,6 @@ impl Position {
     }
 
     /// Points at a text as a whole.
-    #[must_use]
     pub fn whole(file: &Arc<str>) -> Self {
         Self {
             file: Arc::clone(file),

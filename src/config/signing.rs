@@ -42,7 +42,6 @@ pub struct PartSource {
 impl SigningCredential {
     /// Returns the SigV4 credential in the usual variables, if they are set. It has a session token
     /// if that variable is set, too.
-    #[must_use]
     pub fn of_environment() -> Option<Self> {
         let is_set =
             |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
@@ -68,7 +67,6 @@ impl SigningCredential {
     }
 
     /// Returns the SigV4 credential that a program prints.
-    #[must_use]
     pub fn of_program(program: &SecretRef) -> Self {
         let signer = SigV4::new(SigV4Settings::default());
         let parts = signer.parts().into_iter().map(|part| {
@@ -83,7 +81,6 @@ impl SigningCredential {
     }
 
     /// Returns the variables of the workload that hold its phantoms.
-    #[must_use]
     pub fn variables(&self) -> Vec<String> {
         let variables = self.parts.iter().map(|one| one.part.variable.clone());
         variables.flatten().collect()

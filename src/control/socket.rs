@@ -88,7 +88,6 @@ impl ControlSocket {
     }
 
     /// Where it is.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

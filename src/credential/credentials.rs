@@ -304,7 +304,6 @@ impl Credentials {
     }
 
     /// Every name that is revoked, in their order, also those that this generation does not bind.
-    #[must_use]
     pub fn all_revoked(&self) -> BTreeSet<CredentialName> {
         let all = self.exposed.revocations.lock();
         let revoked = all.iter().filter(|(_, one)| one.is_revoked());
@@ -351,13 +350,11 @@ impl Credentials {
     }
 
     /// The limits for held content.
-    #[must_use]
     pub fn holding(&self) -> &BufferLimits {
         &self.holding
     }
 
     /// What may be lent, and where.
-    #[must_use]
     pub fn bindings(&self) -> &Arc<Bindings> {
         &self.bindings
     }
@@ -408,7 +405,6 @@ impl Credentials {
     }
 
     /// The stores. The caller must renew and end their leases.
-    #[must_use]
     pub fn stores(&self) -> &Stores {
         &self.stores
     }

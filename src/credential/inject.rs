@@ -33,7 +33,6 @@ pub enum AttachFailure {
 
 impl AttachFailure {
     /// The short code for audit records and refusals.
-    #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
             Self::Expired => ReasonCode::SecretUnavailable,

@@ -7,7 +7,6 @@ use super::otlp::nanoseconds;
 use crate::audit::Record;
 
 /// The event that says what a record says. What OCSF has no word for is in `unmapped`.
-#[must_use]
 pub fn event(record: &Record) -> Value {
     let class = Class::of(record);
     let refused = record.reason.is_some() || record.decision.as_deref() == Some("deny");

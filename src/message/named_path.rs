@@ -31,7 +31,6 @@ pub fn named_paths<'a>(
 
 impl Origin {
     /// The origin in its parts.
-    #[must_use]
     pub fn parts(&self) -> (Scheme, &Host, u16) {
         (self.scheme, &self.authority.host, self.authority.port)
     }

@@ -119,7 +119,7 @@ impl fmt::Display for Taken {
 pub fn sounds_like_credential(name: &str) -> bool {
     let start = name.bytes().rposition(|byte| !byte.is_ascii_alphanumeric());
     let last = &name[start.map_or(0, |at| at + 1)..];
-    if !is_last_word(last) && !matches!(last, "key" | "assertion" | "id") {
+    if !LAST_WORDS.contains(&last) && !matches!(last, "key" | "assertion" | "id") {
         return false;
     }
     let name = folded_name(name);
@@ -127,7 +127,7 @@ pub fn sounds_like_credential(name: &str) -> bool {
     let last = words.next().unwrap_or_default();
     let sounds = match last {
         "key" => KEY_WORDS.contains(&words.next().unwrap_or_default()),
-        last => is_last_word(last),
+        last => LAST_WORDS.contains(&last),
     };
     // AWS's own fields are judged together with the signature that covers them.
     let sounds = sounds && !name.starts_with("x-amz-") && !NO_CREDENTIALS.contains(&name.as_ref());
@@ -160,25 +160,11 @@ pub fn credential_protocol(protocols: &str) -> Option<&str> {
     None
 }
 
-fn is_last_word(word: &str) -> bool {
-    matches!(
-        word,
-        "authorization"
-            | "authentication"
-            | "auth"
-            | "token"
-            | "tokens"
-            | "apikey"
-            | "secret"
-            | "password"
-            | "passwd"
-            | "passphrase"
-            | "jwt"
-            | "bearer"
-            | "credential"
-            | "credentials"
-    )
-}
+/// Words that make a name that ends with one suggest a credential.
+const LAST_WORDS: [&str; 14] = word_list(
+    "authorization authentication auth token tokens apikey secret password passwd passphrase jwt \
+     bearer credential credentials",
+);
 
 /// Words that make a name before `key` suggest a credential.
 const KEY_WORDS: [&str; 14] = word_list(

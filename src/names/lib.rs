@@ -100,7 +100,6 @@ macro_rules! text_name {
             }
 
             /// Returns the name as text.
-            #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -123,7 +122,6 @@ serde_as_text!(CredentialName, ToString::to_string, |text| {
 
 impl ExchangeId {
     /// Creates an id from ten random bytes.
-    #[must_use]
     pub fn from_bytes(bytes: [u8; 10]) -> Self {
         Self(bytes)
     }
@@ -154,7 +152,6 @@ impl fmt::Debug for ExchangeId {
 }
 
 /// Returns bytes as lower-case hexadecimal digits.
-#[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -163,7 +160,6 @@ pub fn hex(bytes: &[u8]) -> String {
 ///
 /// # Panics
 /// Panics unless there are exactly `N` words: then nothing is compiled.
-#[must_use]
 pub const fn word_list<const N: usize>(text: &'static str) -> [&'static str; N] {
     let (mut words, mut count, mut rest) = ([""; N], 0, text);
     while !rest.is_empty() {

@@ -237,7 +237,6 @@ impl ResolvedConfig {
     }
 
     /// Returns the variables of the workload that hold phantoms.
-    #[must_use]
     pub fn variables(&self) -> Vec<&str> {
         let all = self
             .stored

@@ -54,7 +54,6 @@ pub enum Paint {
 
 impl Terminal {
     /// Creates a terminal on the process's standard output and error.
-    #[must_use]
     pub fn new(json: bool, when: Color) -> Self {
         let plain =
             std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || is_dumb();
@@ -71,7 +70,6 @@ impl Terminal {
     }
 
     /// Whether the output is JSON.
-    #[must_use]
     pub fn json(&self) -> bool {
         self.json
     }
@@ -112,7 +110,6 @@ impl Terminal {
     }
 
     /// Colours a text for a note.
-    #[must_use]
     pub fn paint_note(&self, paint: Paint, text: &str) -> String {
         painted(self.err, paint, text)
     }
@@ -168,7 +165,6 @@ impl Terminal {
     }
 
     /// Colours a text for standard output.
-    #[must_use]
     pub fn paint(&self, paint: Paint, text: &str) -> String {
         painted(self.out, paint, text)
     }

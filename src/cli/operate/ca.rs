@@ -41,9 +41,7 @@ impl CaCommand {
         }
         Ok(Code::Ok)
     }
-}
 
-impl CaCommand {
     /// Returns the named session, or the only one that has a listener.
     fn session<'a>(&self, config: &'a Config) -> Result<&'a SessionId, Failure> {
         let mut sessions: Vec<&SessionId> = config

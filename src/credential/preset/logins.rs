@@ -89,7 +89,6 @@ impl PresetLogin {
     }
 
     /// The login as one begins it that is in no file; `None` if nobody issues it.
-    #[must_use]
     pub fn begun(&self) -> Option<Login> {
         let (issuer, file) = (self.issuer.clone()?, self.login_file(Path::new("/")));
         let login = self.login(self.name.clone(), file, Some(issuer), &self.origins);

@@ -11,7 +11,6 @@ macro_rules! signers {
 }
 
 /// The preset with a name.
-#[must_use]
 pub fn preset(name: &str) -> Option<Arc<Recipe>> {
     PRESETS.iter().find(|recipe| recipe.name() == name).cloned()
 }

@@ -106,7 +106,6 @@ impl ChunkResigner {
     }
 
     /// How many bytes of a chunk are buffered until it is verified.
-    #[must_use]
     pub fn held(&self) -> usize {
         self.held.length
     }

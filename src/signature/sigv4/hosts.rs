@@ -70,7 +70,6 @@ impl Endpoint {
 }
 
 /// The domains below which AWS answers in these partitions; by default those of `aws`.
-#[must_use]
 pub fn domains(partitions: &[String]) -> Vec<&'static str> {
     let wanted = |id: &str| match partitions {
         [] => id == "aws",

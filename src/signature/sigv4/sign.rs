@@ -43,7 +43,6 @@ pub struct Signed {
 
 impl Signed {
     /// The head's signature.
-    #[must_use]
     pub fn signature(&self) -> &str {
         &self.signature
     }
