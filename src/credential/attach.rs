@@ -34,15 +34,15 @@ impl Credentials {
             revocations,
             asked,
         } = verified;
-        let here = authorized.here().clone();
-        let (mut request, session, grants, identity) = authorized.into_parts();
+        let (mut request, allowed) = authorized.into_parts();
+        let (here, session, grants) = (allowed.here(), allowed.session(), allowed.grants());
         let head = &mut request.head;
-        let mut fetched = self.fetch_granted(&head.origin, &session, &grants).await?;
-        let bound = self.fetch_bound(&here, &fetched).await?;
+        let mut fetched = self.fetch_granted(&head.origin, session, grants).await?;
+        let bound = self.fetch_bound(here, &fetched).await?;
         if have_expired(&fetched) {
             // A store took longer than another's secret lasts. Now it answers from memory. Boxed
             // because it is large and rare.
-            let again = self.fetch_granted(&head.origin, &session, &grants);
+            let again = self.fetch_granted(&head.origin, session, grants);
             fetched = Box::pin(again).await?;
             if have_expired(&fetched) {
                 return Err(Error::Unfit(AttachFailure::Expired));
@@ -67,7 +67,7 @@ impl Credentials {
             signs: signs.is_some(),
             signed_for: here.is_signed_for(),
         };
-        let mut redactor = self.look_for(&session, &wanted)?;
+        let mut redactor = self.look_for(session, &wanted)?;
         for (_, lend) in put_in() {
             let ready = &self.slot(lend.index())?.ready;
             let lease = leased(&fetched, lend.credential())?;
@@ -84,9 +84,9 @@ impl Credentials {
             }
             _ => {}
         }
-        let mut minting = asked.map(|asked| Minting::Tokens {
-            session: session.clone(),
-            asked,
+        let mut minting = asked.map(|asked| {
+            let session = session.clone();
+            Box::new(Minting::Tokens { session, asked })
         });
         if minting.is_some() {
             // An answer that must be read is requested without a content coding.
@@ -95,17 +95,17 @@ impl Credentials {
         if let Some(SignedGrant { grant, proof }) = proof {
             let lend = grants.get(grant).ok_or(Error::Unknown)?.lend();
             if proof.mints() {
-                minting = Some(Minting::Temporary {
+                minting = Some(Box::new(Minting::Temporary {
                     session: session.clone(),
                     parent: lend.credential().clone(),
                     revocations: self.revocations(lend.index())?.clone(),
-                });
+                }));
             }
             if minting.is_some() {
                 head.fields.insert(ACCEPT_ENCODING, IDENTITY);
             }
             // Last, so that the request goes out exactly as signed.
-            let made = self.sign(&mut request, &session, lend, proof, &fetched)?;
+            let made = self.sign(&mut request, session, lend, proof, &fetched)?;
             if let Some(redactor) = &mut redactor {
                 redactor.made = redactor.searched.load().signatures.keep(made);
             }
@@ -119,8 +119,7 @@ impl Credentials {
         };
         Ok(Credentialed {
             request,
-            grants,
-            identity,
+            allowed,
             answer,
             revocations,
         })

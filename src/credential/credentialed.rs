@@ -13,15 +13,14 @@ use crate::body::Share;
 use crate::intercept::{Request, Upgrade};
 use crate::message::Origin;
 use crate::names::{CredentialName, Identity};
-use crate::policy::Grants;
+use crate::policy::Allowed;
 
 /// A request that carries its secrets.
 ///
 /// It can only be forwarded on a channel to the origin that it was granted for.
 pub struct Credentialed {
     pub(super) request: Box<Request>,
-    pub(super) grants: Grants,
-    pub(super) identity: Identity,
+    pub(super) allowed: Box<Allowed>,
     pub(super) answer: AnswerPlan,
     pub(super) revocations: SmallVec<[Arc<Revocation>; 1]>,
 }
@@ -37,7 +36,7 @@ pub struct AnswerPlan {
     /// The upgrade that the client asked for.
     pub(crate) upgrade: Option<Box<Upgrade>>,
     /// Keeps the temporary credentials in the answer, if it may contain any.
-    pub(crate) minting: Option<Minting>,
+    pub(crate) minting: Option<Box<Minting>>,
     /// The decoder memory it may take from the session's budget.
     pub(crate) decoding: Share,
 }
@@ -50,14 +49,13 @@ impl Credentialed {
 
     /// The identity whose connections it uses.
     pub(crate) fn identity(&self) -> &Identity {
-        &self.identity
+        self.allowed.identity()
     }
 
     /// The lent credentials, and the place of each.
     pub fn lent_to(&self) -> impl Iterator<Item = (&CredentialName, &Text)> {
-        self.grants
-            .iter()
-            .map(|grant| (grant.lend().credential(), grant.lend().place_text()))
+        let grants = self.allowed.grants().iter();
+        grants.map(|grant| (grant.lend().credential(), grant.lend().place_text()))
     }
 
     /// Takes the request apart, for the stage that forwards it. Connections for it register with

@@ -172,7 +172,8 @@ impl Conversation {
         );
         let (connection, guard) = (self.connection.clone(), self.guard.clone());
         let is_head = request.method() == Method::HEAD;
-        async move {
+        // Boxed because hyper moves it.
+        Box::pin(async move {
             let mut response = exchange.respond(connection, request, refusal).await;
             if is_head {
                 response.body_mut().leave_out();
@@ -186,7 +187,7 @@ impl Conversation {
                 }
             }
             Ok(response)
-        }
+        })
     }
 
     /// Returns why the request is refused before it is read. Call it once per request, in order.

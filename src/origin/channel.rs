@@ -7,7 +7,6 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use super::dialer::Dialer;
@@ -29,7 +28,7 @@ pub struct Origins(Arc<Dialer>);
 
 /// A connection to exactly the authorized origin, for exactly one identity.
 pub struct Channel {
-    key: PoolKey,
+    key: Arc<PoolKey>,
     sender: Sender,
     dialer: Arc<Dialer>,
     remote: SocketAddr,
@@ -109,12 +108,12 @@ impl Origins {
     /// # Errors
     /// [`Error`] by cause. Nothing of the exchange was sent then.
     pub async fn open(&self, verified: &Verified) -> Result<Channel, Error> {
-        let key = PoolKey {
+        let key = Arc::new(PoolKey {
             identity: verified.identity().clone(),
             origin: verified.head().origin.clone(),
             generation: verified.generation(),
             needs_http2: verified.head().needs_http2(),
-        };
+        });
         if key.origin.scheme == Scheme::Http {
             self.may_be_clear(&key.origin)?;
         }
@@ -139,7 +138,7 @@ impl Origins {
 
     async fn channel(
         &self,
-        key: PoolKey,
+        key: Arc<PoolKey>,
         revocations: &[Arc<Revocation>],
     ) -> Result<Channel, Error> {
         let dialer = &self.0;
@@ -181,7 +180,7 @@ impl Channel {
     /// Opens a new connection. It ends when one of the revocations comes.
     async fn dial(
         dialer: Arc<Dialer>,
-        key: PoolKey,
+        key: Arc<PoolKey>,
         revocations: &[Arc<Revocation>],
         shared: bool,
     ) -> Result<Self, Error> {
@@ -237,7 +236,7 @@ impl Channel {
     }
 
     /// What another channel for the same exchange is opened with.
-    fn again(&self) -> (Arc<Dialer>, PoolKey) {
+    fn again(&self) -> (Arc<Dialer>, Arc<PoolKey>) {
         (self.dialer.clone(), self.key.clone())
     }
 
@@ -251,11 +250,11 @@ impl Channel {
         let mut sender = self.sender;
         let method = head.method.clone();
         let had_content = !content.is_empty();
-        let flooded = CancellationToken::new();
-        let request = written(head, content.clone(), upgrade, sender.host(), &flooded)?;
+        let heard = sender.heard();
+        let request = written(head, content.clone(), upgrade, sender.host(), &heard)?;
         let sent = tokio::select! {
             biased;
-            () = flooded.cancelled() => return Err(Error::Informational),
+            () = heard.flooded() => return Err(Error::Informational),
             sent = sender.send(request) => sent,
         };
         let response = match sent {

@@ -27,7 +27,7 @@ impl Dialer {
     /// revocations comes. With `shared`, other exchanges may use it at once if it is HTTP/2.
     pub(super) async fn dial(
         &self,
-        key: &PoolKey,
+        key: &Arc<PoolKey>,
         revocations: &[Arc<Revocation>],
         shared: bool,
     ) -> Result<(Sender, SocketAddr), Error> {

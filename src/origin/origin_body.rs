@@ -15,8 +15,8 @@ use crate::body::Meter;
 
 /// Returns an HTTP/1.1 connection to the pool.
 pub(super) struct Return {
-    pub(super) http1: Http1,
-    pub(super) key: PoolKey,
+    pub(super) http1: Box<Http1>,
+    pub(super) key: Arc<PoolKey>,
     pub(super) dialer: Arc<Dialer>,
     pub(super) meter: Arc<Meter>,
     pub(super) had_content: bool,
@@ -27,7 +27,7 @@ pub(super) struct Return {
 pub struct OriginBody {
     inner: Incoming,
     ended: bool,
-    back: Option<Box<Return>>,
+    back: Option<Return>,
     /// Kept for as long as the stream is in use.
     _stream: Option<StreamSlot>,
 }
@@ -37,7 +37,7 @@ impl OriginBody {
         Self {
             inner,
             ended: false,
-            back: back.map(Box::new),
+            back,
             _stream: stream,
         }
     }

@@ -33,7 +33,7 @@ impl Hash for PoolKey {
 
 /// An HTTP/1.1 connection without an exchange.
 struct Idle {
-    http1: Http1,
+    http1: Box<Http1>,
     since: Instant,
 }
 
@@ -79,7 +79,7 @@ impl HostPool {
 /// Every pool, and how many of them each session has.
 #[derive(Default)]
 struct Pools {
-    by_key: Map<PoolKey, HostPool>,
+    by_key: Map<Arc<PoolKey>, HostPool>,
     of_session: Map<SessionId, usize>,
 }
 
@@ -87,7 +87,7 @@ impl Pools {
     /// The pool of a key. Without one, makes it, unless the session has too many already: a client
     /// can invent many names below a domain that it may reach, but descriptors are finite (threats
     /// P04).
-    fn entry(&mut self, key: PoolKey) -> Option<&mut HostPool> {
+    fn entry(&mut self, key: Arc<PoolKey>) -> Option<&mut HostPool> {
         if !self.by_key.contains_key(&key) {
             let session = self
                 .of_session
@@ -137,7 +137,7 @@ impl Pool {
     }
 
     /// Takes an open HTTP/1.1 connection, the most recently used first. It may not be ready yet.
-    pub(super) fn take(&self, key: &PoolKey) -> Option<Http1> {
+    pub(super) fn take(&self, key: &PoolKey) -> Option<Box<Http1>> {
         let mut pools = self.pools();
         let pool = pools.by_key.get_mut(key)?;
         while let Some(idle) = pool.idle.pop() {
@@ -149,7 +149,7 @@ impl Pool {
     }
 
     /// Keeps a connection whose last exchange ended properly.
-    pub(super) fn give(&self, key: PoolKey, http1: Http1) {
+    pub(super) fn give(&self, key: Arc<PoolKey>, http1: Box<Http1>) {
         if http1.requests.is_closed() {
             return;
         }
@@ -186,7 +186,7 @@ impl Pool {
     /// Registers an HTTP/2 connection, and returns the first of its streams.
     pub(super) fn add(
         &self,
-        key: PoolKey,
+        key: Arc<PoolKey>,
         sender: http2::SendRequest<Outgoing>,
         remote: SocketAddr,
     ) -> StreamSlot {

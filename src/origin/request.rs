@@ -1,14 +1,13 @@
 //! Builds the request that is written to an origin.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::header::{CONNECTION, EXPECT, HOST, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, Request, StatusCode, Uri, Version};
 use http_body::Body as _;
-use tokio_util::sync::CancellationToken;
 
 use super::Error;
+use super::heard::Heard;
 use super::sender::host_field;
 use crate::body::Outgoing;
 use crate::message::RequestHead;
@@ -17,17 +16,14 @@ use crate::message::RequestHead;
 /// for ever.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
-/// The most informational answers (1xx) to one request.
-const MOST_INFORMATIONAL: u32 = 16;
-
 /// Builds the request to write. Its framing and routing fields are made from the judged request.
-/// `flooded` is cancelled when the origin sends more informational answers than that.
+/// `heard` counts the informational answers to it.
 pub(super) fn written(
     mut head: RequestHead,
     content: Outgoing,
     upgrade: bool,
     host: Option<&HeaderValue>,
-    flooded: &CancellationToken,
+    heard: &Heard,
 ) -> Result<Request<Outgoing>, Error> {
     let http1 = host.is_some();
     if !http1 {
@@ -77,7 +73,7 @@ pub(super) fn written(
             gate.open();
         });
     }
-    let (flooded, count) = (flooded.clone(), AtomicU32::new(0));
+    let heard = heard.clone();
     // hyper drops them. What it passes on to clients is the final answer alone.
     hyper::ext::on_informational(&mut request, move |answer| {
         if let Some(gate) = gate
@@ -86,9 +82,7 @@ pub(super) fn written(
         {
             gate.open();
         }
-        if count.fetch_add(1, Ordering::Relaxed) >= MOST_INFORMATIONAL {
-            flooded.cancel();
-        }
+        heard.informational();
     });
     Ok(request)
 }

@@ -29,7 +29,7 @@ const ANSWER_FIELDS: usize = 256;
 pub(super) type StreamSlot = Arc<()>;
 
 pub(super) enum Sender {
-    Http1(Http1),
+    Http1(Box<Http1>),
     Http2(http2::SendRequest<Outgoing>, StreamSlot),
 }
 
@@ -49,6 +49,14 @@ impl Sender {
         match self {
             Self::Http1(http1) => Some(&http1.host),
             Self::Http2(..) => None,
+        }
+    }
+
+    /// Notes what is said of the next request.
+    pub(super) fn heard(&self) -> Heard {
+        match self {
+            Self::Http1(http1) => http1.heard.clone(),
+            Self::Http2(..) => Heard::default(),
         }
     }
 
@@ -105,12 +113,12 @@ pub(super) async fn http1_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'stati
             tracing::debug!(%error, "a connection to an origin ended");
         }
     });
-    Ok(Sender::Http1(Http1 {
+    Ok(Sender::Http1(Box::new(Http1 {
         requests,
         host,
         heard,
         remote,
-    }))
+    })))
 }
 
 /// Speaks HTTP/2 over a stream.

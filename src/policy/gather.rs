@@ -27,7 +27,7 @@ pub struct ContentBudget<'a> {
 pub struct Gathered {
     pub(super) request: Box<Request>,
     pub(super) presented: DetectedCredentials,
-    pub(super) judged: JudgedRequest,
+    pub(super) judged: Arc<JudgedRequest>,
     /// The policies that judge it: those that decided whether to read its content.
     pub(super) generation: Arc<Generation>,
 }
@@ -54,7 +54,7 @@ impl Policies {
             &session,
             &request.head.origin.authority.host,
         );
-        let mut judged = JudgedRequest::new(&request, session, rules, &presented);
+        let judged = Arc::new(JudgedRequest::new(&request, session, rules, &presented));
         if generation.needs_content(&judged, &request.head.fields) {
             // Boxed because the future is large and most requests do not need it.
             let (held, content) = Box::pin(self.read(request, &judged, budget)).await?;

@@ -2,7 +2,7 @@
 //! can judge it again.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use http::HeaderMap;
 
@@ -27,7 +27,7 @@ pub struct JudgedRequest {
     kept: KeptFacts,
     /// The rules that can apply in the generation that judged it first.
     rules: Option<Arc<ApplicableRules>>,
-    fields: Option<Box<HeaderMap>>,
+    fields: OnceLock<Box<HeaderMap>>,
 }
 
 static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
@@ -49,21 +49,21 @@ impl JudgedRequest {
         Self {
             kept: KeptFacts::new(request, session, presented),
             rules: Some(rules),
-            fields: None,
+            fields: OnceLock::new(),
         }
     }
 
     /// Keeps the fields, if one names a path, or if rules of `generation` that can apply to the
     /// request read any.
-    pub(super) fn keep_fields(&mut self, generation: &Generation, fields: &HeaderMap) {
+    pub(super) fn keep_fields(&self, generation: &Generation, fields: &HeaderMap) {
         if names_path(fields) || self.is_read_by(generation, &OF_FIELDS) {
-            self.fields = Some(Box::new(fields.clone()));
+            self.fields.get_or_init(|| Box::new(fields.clone()));
         }
     }
 
     /// Keeps the facts read from the content.
-    pub(super) fn keep_content(&mut self, content: ContentFacts) {
-        self.kept.content = Some(content);
+    pub(super) fn keep_content(&self, content: ContentFacts) {
+        self.kept.content.get_or_init(|| content);
     }
 
     /// The session it belongs to.
@@ -79,7 +79,7 @@ impl JudgedRequest {
     /// Whether these bindings also let it have each of its credentials, in the same places.
     pub fn is_bound_by(&self, bindings: &Bindings) -> bool {
         self.credential_uses().all(|(credential, place)| {
-            let fields = self.fields.as_deref().unwrap_or(&NONE);
+            let fields = self.fields.get().map_or(&*NONE, |fields| fields);
             bindings.still_lends(
                 &self.kept.origin,
                 &self.kept.method,
@@ -138,7 +138,7 @@ impl Generation {
     /// If they read a part of the request that was not kept, they do not allow it.
     #[must_use]
     pub fn still_allows(&self, judged: &JudgedRequest) -> bool {
-        match &judged.fields {
+        match judged.fields.get() {
             Some(fields) => self.judge_request(judged, fields).is_ok(),
             None => {
                 !judged.is_read_by(self, &OF_FIELDS) && self.judge_request(judged, &NONE).is_ok()
@@ -223,7 +223,7 @@ mod tests {
         JudgedRequest {
             kept: kept(path),
             rules: None,
-            fields: None,
+            fields: OnceLock::new(),
         }
     }
 

@@ -48,6 +48,6 @@ pub use question::{Facts, OwnedFacts};
 
 pub use schema::schema_text;
 pub use source::{GRANTED, Problem, Problems, Settings, Source};
-pub(crate) use stages::Grants;
+pub(crate) use stages::Allowed;
 pub use stages::{Authorized, Decision, Denied, Grant};
 pub(crate) use verdict::Verdict;

@@ -1,7 +1,7 @@
 //! What is known of a request: borrowed while it is judged, kept while it is in progress, or owned
 //! where there is no request. It is parsed further only if a policy reads it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use http::{HeaderMap, Method};
@@ -76,8 +76,8 @@ pub(super) struct KeptFacts {
     pub(super) method: Method,
     pub(super) target: RequestTarget,
     content_length: Option<u64>,
-    /// The facts read from the content. `None` if it was not read.
-    pub(super) content: Option<ContentFacts>,
+    /// The facts read from the content. Unset if it was not read.
+    pub(super) content: OnceLock<ContentFacts>,
     websocket: bool,
     batch: bool,
     pub(super) credentials: Arc<[CredentialName]>,
@@ -100,7 +100,10 @@ impl KeptFacts {
             method: request.head.method.clone(),
             target: request.head.target.detached(),
             content_length: request.content_length(),
-            content: request.content.is_empty().then(ContentFacts::default),
+            content: match request.content.is_empty() {
+                true => ContentFacts::default().into(),
+                false => OnceLock::new(),
+            },
             websocket: request.upgrade.is_some(),
             batch: presented.batch,
             credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
@@ -123,7 +126,7 @@ impl KeptFacts {
             target: &self.target,
             fields,
             content_length: self.content_length,
-            content: self.content.as_ref(),
+            content: self.content.get(),
             upgrade: if self.websocket { "websocket" } else { "" },
             credentials: &self.credentials,
             batch: self.batch,

@@ -35,16 +35,12 @@ impl Grant {
     }
 }
 
-/// The grants of one request: usually one.
-pub(crate) type Grants = SmallVec<[Grant; 1]>;
-
 /// Policy's decision about a request.
 ///
 /// A future obligation (a person's consent, a budget) would be a variant of its own, from which
 /// [`Authorized`] is made only once the obligation is met. Every `match` on a decision must then
 /// handle it.
 #[must_use = "a decision that nobody looks at allows nothing"]
-#[expect(clippy::large_enum_variant, reason = "most requests are allowed")]
 pub enum Decision {
     /// The request may be sent, with its credentials.
     Allow(Authorized),
@@ -55,8 +51,13 @@ pub enum Decision {
 /// A request that policy allows, with a grant for each credential that it will carry.
 pub struct Authorized {
     request: Box<Request>,
+    allowed: Box<Allowed>,
+}
+
+/// What policy allows a request.
+pub(crate) struct Allowed {
     judged: Arc<JudgedRequest>,
-    grants: Grants,
+    grants: SmallVec<[Grant; 1]>,
     watch: Option<FormWatch>,
     here: Arc<OriginBindings>,
     identity: Identity,
@@ -91,7 +92,7 @@ impl Policies {
         let Gathered {
             request,
             presented,
-            mut judged,
+            judged,
             generation,
         } = gathered;
         let fields = &request.head.fields;
@@ -111,16 +112,16 @@ impl Policies {
             lend,
             origin: request.head.origin.clone(),
         };
-        Decision::Allow(Authorized {
+        let allowed = Box::new(Allowed {
             grants: presented.lends.into_iter().map(grant).collect(),
             watch: presented.watch,
             here: presented.here,
             identity,
             verdict,
             facts_read,
-            judged: Arc::new(judged),
-            request,
-        })
+            judged,
+        });
+        Decision::Allow(Authorized { request, allowed })
     }
 }
 
@@ -165,42 +166,37 @@ impl Authorized {
 
     /// The facts it was judged by.
     pub fn judged(&self) -> &Arc<JudgedRequest> {
-        &self.judged
+        &self.allowed.judged
     }
 
     /// The identity under which connections are used for it.
     pub fn identity(&self) -> &Identity {
-        &self.identity
+        self.allowed.identity()
     }
 
     /// The verdict, with the policies that decided it.
     pub fn verdict(&self) -> &Verdict {
-        &self.verdict
+        &self.allowed.verdict
     }
 
     /// The names of the facts of content that were read to decide.
     pub fn facts_read(&self) -> &[String] {
-        &self.facts_read
+        &self.allowed.facts_read
     }
 
     /// The grants for the credentials to lend.
     pub fn grants(&self) -> &[Grant] {
-        &self.grants
+        self.allowed.grants()
     }
 
     /// The session it belongs to.
     pub fn session(&self) -> &Arc<Session> {
-        self.judged.session()
-    }
-
-    /// The bindings of its origin, in the generation that judged it.
-    pub(crate) fn here(&self) -> &Arc<OriginBindings> {
-        &self.here
+        self.allowed.judged.session()
     }
 
     /// What its content must not contain.
     pub fn watch(&self) -> Option<&FormWatch> {
-        self.watch.as_ref()
+        self.allowed.watch.as_ref()
     }
 
     /// Returns the request with all of its content held.
@@ -230,8 +226,29 @@ impl Authorized {
     }
 
     /// Takes the proof apart, for the stage that lends credentials.
-    pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, Grants, Identity) {
-        let session = self.judged.session().clone();
-        (self.request, session, self.grants, self.identity)
+    pub(crate) fn into_parts(self) -> (Box<Request>, Box<Allowed>) {
+        (self.request, self.allowed)
+    }
+}
+
+impl Allowed {
+    /// The grants for the credentials to lend.
+    pub(crate) fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    /// The identity under which connections are used for it.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The session that makes the request.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        self.judged.session()
+    }
+
+    /// The bindings of its origin, in the generation that judged it.
+    pub(crate) fn here(&self) -> &OriginBindings {
+        &self.here
     }
 }

@@ -121,8 +121,10 @@ fn of_interface(asked: &FailedRequest<'_>, client: &ClientFields<'_>) -> Option<
         () if path == "/v2/" || path.starts_with("/v2/") && is_of_containers(client) => {
             Some(ErrorFormat::Oci)
         }
-        // A proxy of Go modules: `go` shows a text.
-        () if path.contains("/@v/") || path.ends_with("/@latest") => Some(ErrorFormat::Text),
+        // A proxy of Go modules: `go` shows a text. Few paths have the sign, which is found faster.
+        () if path.contains('@') && (path.contains("/@v/") || path.ends_with("/@latest")) => {
+            Some(ErrorFormat::Text)
+        }
         () => None,
     }
 }
