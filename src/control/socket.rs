@@ -88,6 +88,7 @@ impl ControlSocket {
     }
 
     /// Where it is.
+    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -125,6 +125,7 @@ impl Generation {
     }
 
     /// The hosts that permits for a session reach. `None` if one of them reaches every host.
+    #[must_use]
     pub fn hosts_of(&self, session: &SessionId, groups: &[Arc<str>]) -> Option<Vec<HostScope>> {
         let is_about = |rule: &&Rule| match &rule.principal {
             Who::Anyone => true,
