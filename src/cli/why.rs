@@ -314,23 +314,18 @@ fn print_request(terminal: &Terminal, record: &Record) {
                 .map(|port| format!(":{port}"))
                 .unwrap_or_default();
             let path = record.path.as_deref().map(safe).unwrap_or_default();
-            format!(
-                "{} {}://{host}{port}{path}",
-                or_dash(method),
-                or_dash(scheme)
-            )
+            let (method, scheme) = (or_dash(method), or_dash(scheme));
+            format!("{method} {scheme}://{host}{port}{path}")
         }
     };
     let what = terminal.paint(Paint::Bold, "request");
     terminal.line(format!("{what} {request}"));
     let from = record.client.map(|client| format!(" from {client}"));
-    terminal.line(format!(
-        "  session {}, by {}{}, {}",
-        or_dash(record.session.as_deref()),
-        or_dash(record.entry.as_deref()),
-        from.unwrap_or_default(),
-        or_dash(record.time.as_deref())
-    ));
+    let session = or_dash(record.session.as_deref());
+    let entry = or_dash(record.entry.as_deref());
+    let from = from.unwrap_or_default();
+    let time = or_dash(record.time.as_deref());
+    terminal.line(format!("  session {session}, by {entry}{from}, {time}"));
 }
 
 fn or_dash(part: Option<&str>) -> String {

@@ -144,8 +144,7 @@ fn recipe(section: &Section<'_, '_>, text: &str) -> Result<(Arc<Recipe>, Option<
 fn own(path: &Path) -> Result<Arc<Recipe>, Hint> {
     let read = files::read(path, LARGEST_RECIPE_MIB).map_err(|unfit| Hint::of(&unfit, path))?;
     Recipe::load(&read).map(Arc::new).map_err(|mistakes| {
-        let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        let all = all.join("; ");
+        let all = crate::names::join(mistakes, "; ");
         hint!("the recipe is refused: {all}";
             "correct the path, or the recipe by docs/signing-recipes.md")
     })

@@ -156,6 +156,12 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Writes values one behind the other, with a text between two.
+pub fn join(all: impl IntoIterator<Item: ToString>, between: &str) -> String {
+    let all: Vec<String> = all.into_iter().map(|one| one.to_string()).collect();
+    all.join(between)
+}
+
 /// Reads a list of words, with one space between two, when the program is compiled.
 ///
 /// # Panics

@@ -116,8 +116,10 @@ fn named(name: &str) -> Option<Profile> {
 
 fn unknown(name: &str) -> Failure {
     let names = || AGENTS.iter().map(|(name, _)| *name);
-    let all: Vec<&str> = names().collect();
-    let known = format!("there are {}, and `none`", all.join(", "));
+    let known = format!(
+        "there are {}, and `none`",
+        crate::names::join(names(), ", ")
+    );
     let failure = Failure::usage(format!("there is no profile `{}`", safe(name)));
     match keys::nearest(name, names()) {
         Some(near) => failure

@@ -280,11 +280,8 @@ impl Overview<'_> {
         let project = mounts.project().unwrap_or(start);
         let own = match start.strip_prefix(project) {
             Ok(below) if !below.as_os_str().is_empty() => {
-                format!(
-                    "{}, started in {} ({persists})",
-                    project.display(),
-                    below.display()
-                )
+                let (project, below) = (project.display(), below.display());
+                format!("{project}, started in {below} ({persists})")
             }
             _ => format!("{} ({persists})", project.display()),
         };
@@ -439,10 +436,8 @@ fn lent_one(stored: &ConfiguredCredential, later: Option<String>, to: &[OriginPa
         Role::Place => format!("{name} (phantom) to {hosts}{later}"),
         _ => {
             let reach = unexpected_reach(stored).map(|which| format!(", {which}"));
-            format!(
-                "{name} (signs) for {hosts}{}{later}",
-                reach.unwrap_or_default()
-            )
+            let reach = reach.unwrap_or_default();
+            format!("{name} (signs) for {hosts}{reach}{later}")
         }
     }
 }
