@@ -125,10 +125,8 @@ pub(super) fn unseal(line: &[u8]) -> Result<Link<'_>, LinkBroken> {
     if line.last() != Some(&b'\n') {
         return Err(LinkBroken::Unterminated);
     }
-    let content = line
-        .len()
-        .checked_sub(TAIL_BYTES)
-        .map(|at| line.split_at(at));
+    let content = line.len().checked_sub(TAIL_BYTES);
+    let content = content.map(|at| line.split_at(at));
     let (content, tail) = content.ok_or(LinkBroken::Malformed)?;
     let hash = tail
         .strip_prefix(HASH)

@@ -244,10 +244,8 @@ fn document(found: &Found, remedy: &Remedy) -> Result<Value, Failure> {
     let mut document = serde_json::to_value(found)
         .map_err(|error| Failure::of("the record cannot be written", &error))?;
     let record = &found.exchange;
-    let next = record
-        .reason
-        .as_deref()
-        .map(|reason| next_step(record, reason, remedy));
+    let next = record.reason.as_deref();
+    let next = next.map(|reason| next_step(record, reason, remedy));
     document["next"] = json!(next);
     document["proposal"] = json!(remedy.policy);
     document["no_proposal"] = json!(remedy.why_not);
@@ -321,11 +319,13 @@ fn print_request(terminal: &Terminal, record: &Record) {
     let what = terminal.paint(Paint::Bold, "request");
     terminal.line(format!("{what} {request}"));
     let from = record.client.map(|client| format!(" from {client}"));
-    let session = or_dash(record.session.as_deref());
-    let entry = or_dash(record.entry.as_deref());
-    let from = from.unwrap_or_default();
-    let time = or_dash(record.time.as_deref());
-    terminal.line(format!("  session {session}, by {entry}{from}, {time}"));
+    terminal.line(format!(
+        "  session {}, by {}{}, {}",
+        or_dash(record.session.as_deref()),
+        or_dash(record.entry.as_deref()),
+        from.unwrap_or_default(),
+        or_dash(record.time.as_deref())
+    ));
 }
 
 fn or_dash(part: Option<&str>) -> String {

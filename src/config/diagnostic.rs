@@ -126,10 +126,8 @@ impl Position {
     pub fn of(file: &Arc<str>, text: &str, span: &Range<usize>) -> Self {
         let end = span.start.min(text.len());
         let before = text.as_bytes().get(..end).unwrap_or_default();
-        let line_start = before
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
+        let line_start = before.iter().rposition(|byte| *byte == b'\n');
+        let line_start = line_start.map_or(0, |at| at + 1);
         // UTF-8 continuation bytes are not characters of their own.
         let column = before[line_start..]
             .iter()

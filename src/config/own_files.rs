@@ -98,10 +98,8 @@ impl Config {
     }
 
     fn recipe_files(&self) -> impl Iterator<Item = PathBuf> {
-        let signing = self
-            .credentials
-            .iter()
-            .filter_map(|one| one.signing.as_ref());
+        let signing = self.credentials.iter();
+        let signing = signing.filter_map(|one| one.signing.as_ref());
         signing.filter_map(|signing| signing.recipe_file.clone())
     }
 

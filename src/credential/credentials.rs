@@ -50,10 +50,8 @@ impl Exposed {
     /// The revocations of a credential, and of the parts that it signs with.
     fn revocations(&self, binding: &Binding) -> Revocations {
         let mut all = self.revocations.lock();
-        let parts = binding
-            .signing()
-            .into_iter()
-            .flat_map(|signing| &signing.parts);
+        let parts = binding.signing().into_iter();
+        let parts = parts.flat_map(|signing| &signing.parts);
         let names = [&binding.credential]
             .into_iter()
             .chain(parts.map(|part| &part.credential));

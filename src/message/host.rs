@@ -238,10 +238,8 @@ fn ipv4(text: &str) -> Result<Option<Ipv4Addr>, HostMalformed> {
     if head.iter().any(|part| *part > 255) || (room < 32 && tail >> room != 0) {
         return Err(HostMalformed::Ipv4);
     }
-    let high = head
-        .iter()
-        .enumerate()
-        .fold(0, |acc, (at, part)| acc | part << (24 - 8 * at));
+    let high = head.iter().enumerate();
+    let high = high.fold(0, |acc, (at, part)| acc | part << (24 - 8 * at));
     Ok(Some(Ipv4Addr::from(high | tail)))
 }
 

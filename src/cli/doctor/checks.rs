@@ -149,10 +149,8 @@ fn show(terminal: &Terminal, finding: &ClientFinding) {
         ClientVerdict::Closed => (Paint::Yellow, "closed"),
         ClientVerdict::Absent => return,
     };
-    let program = finding
-        .program
-        .as_ref()
-        .map(|path| path.display().to_string());
+    let program = finding.program.as_ref();
+    let program = program.map(|path| path.display().to_string());
     let word = terminal.paint(paint, word);
     let client = &finding.client;
     let program = safe(&program.unwrap_or_default());

@@ -339,12 +339,8 @@ impl Overview<'_> {
         let sockets = listed(&self.plan.sockets(), "").map(|sockets| {
             format!("a program outside answers on {sockets}, which the command can reach")
         });
-        let hide = self
-            .config
-            .sandbox
-            .hide
-            .iter()
-            .filter(|path| !path.exists());
+        let hide = self.config.sandbox.hide.iter();
+        let hide = hide.filter(|path| !path.exists());
         let hide = hide.map(|path| format!("--hide {}: there is nothing to hide", path.display()));
         let open = "--learn=permit: the command may send anything to any host in this run";
         let open = self.config.open.then(|| open.to_owned());

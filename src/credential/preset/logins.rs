@@ -259,10 +259,8 @@ impl TryFrom<RawLogin> for PresetLogin {
 impl RawLogin {
     fn members(&self) -> Vec<(TokenKind, String)> {
         // Where a file has several hosts, its own is that of the first origin.
-        let own = self
-            .hosts
-            .first()
-            .filter(|_| self.format != FileFormat::Json);
+        let own = self.hosts.first();
+        let own = own.filter(|_| self.format != FileFormat::Json);
         let members = [
             (TokenKind::Access, own.or(self.access.as_ref())),
             (TokenKind::Refresh, self.refresh.as_ref()),

@@ -88,10 +88,8 @@ const fn shapes(names: &[&str]) -> Shapes {
 
 /// Whether the name is one of `names`. `shapes` are the shapes of `names`.
 fn is_one_of(names: &[&str], shapes: &Shapes, name: &str) -> bool {
-    let lengths = name
-        .as_bytes()
-        .first()
-        .map_or(0, |first| shapes[usize::from(first & 31)]);
+    let lengths = name.as_bytes().first();
+    let lengths = lengths.map_or(0, |first| shapes[usize::from(first & 31)]);
     name.len() < 64 && lengths >> name.len() & 1 == 1 && names.contains(&name)
 }
 

@@ -98,11 +98,8 @@ impl Recipe {
                 .names()
                 .any(|name| matches!(name, Name::Part(_)) || inside(name))
         };
-        let slots = self
-            .places
-            .iter()
-            .filter(with_part)
-            .flat_map(|place| &place.slots);
+        let slots = self.places.iter().filter(with_part);
+        let slots = slots.flat_map(|place| &place.slots);
         slots.map(|slot| match slot {
             Slot::Authorization { .. } => "header:authorization".to_owned(),
             slot => slot.to_string(),
