@@ -295,7 +295,8 @@ fn origin(address: SocketAddr) {
     });
 }
 
-/// Makes an address this machine's, to be used at once: without `nodad` it can be tentative for a moment.
+/// Makes an address this machine's, to be used at once: without `nodad` it can be tentative for a
+/// moment.
 fn local(address: &str) {
     let add = "-6 addr add dev lo nodad".split(' ');
     run("ip", &add.chain([address]).collect::<Vec<_>>());

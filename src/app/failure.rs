@@ -93,9 +93,7 @@ impl Failure {
     pub fn of(what: impl Into<String>, error: &dyn std::error::Error) -> Self {
         Self::new(what).because(crate::gateway::chain(error))
     }
-}
 
-impl Failure {
     /// Says first that it refuses a change, and which generation goes on. All that was said
     /// becomes the reason.
     #[must_use]

@@ -229,10 +229,8 @@ impl KeptHome {
                 Dropped::Credential => "holds what looks like a credential",
                 Dropped::TooMuch => "is more than is kept",
             };
-            note(format!(
-                "~/{}, which {why}",
-                safe(&path.display().to_string())
-            ));
+            let shown = safe(&path.display().to_string());
+            note(format!("~/{shown}, which {why}"));
         }
         if let more @ 1.. = dropped.len().saturating_sub(SHOWN) {
             note(format!("{more} more files of the agent's home"));

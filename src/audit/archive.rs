@@ -176,7 +176,6 @@ fn look(path: &Path, names: &BTreeSet<OsString>) -> Option<StoredLog> {
 }
 
 /// Whether a process of this user writes the log now.
-#[must_use]
 pub fn is_live(path: &Path) -> bool {
     let is_held = |(file, _): (File, Metadata)| lock(&file).is_err();
     own_file(path).is_ok_and(is_held)

@@ -66,13 +66,11 @@ impl Head {
     }
 
     /// The record's number; the first of a chain is 0.
-    #[must_use]
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
     /// The record's hash, 64 lower-case hexadecimal digits.
-    #[must_use]
     pub fn hash(&self) -> &str {
         std::str::from_utf8(&self.hash).expect("only hexadecimal digits are ever stored")
     }
@@ -127,10 +125,8 @@ pub(super) fn unseal(line: &[u8]) -> Result<Link<'_>, LinkBroken> {
     if line.last() != Some(&b'\n') {
         return Err(LinkBroken::Unterminated);
     }
-    let content = line
-        .len()
-        .checked_sub(TAIL_BYTES)
-        .map(|at| line.split_at(at));
+    let content = line.len().checked_sub(TAIL_BYTES);
+    let content = content.map(|at| line.split_at(at));
     let (content, tail) = content.ok_or(LinkBroken::Malformed)?;
     let hash = tail
         .strip_prefix(HASH)

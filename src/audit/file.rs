@@ -331,10 +331,8 @@ fn is_torn_beginning(file: &File, len: u64) -> io::Result<bool> {
         vec![0; usize::try_from(len).map_or(MAX_LINE_BYTES, |len| len.min(MAX_LINE_BYTES))];
     file.read_exact_at(&mut content, 0)?;
     let expected = b"{\"v\":1,\"seq\":0";
-    let ours = content
-        .iter()
-        .zip(expected)
-        .all(|(found, expected)| found == expected);
+    let mut ours = content.iter().zip(expected);
+    let ours = ours.all(|(found, expected)| found == expected);
     Ok(len < MAX_LINE_BYTES as u64
         && (content.iter().all(|&byte| byte == 0) || ours && !content.contains(&b'\n')))
 }

@@ -73,7 +73,6 @@ struct Handle {
 
 impl Settings {
     /// The default settings for a log at `path`.
-    #[must_use]
     pub fn at(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -116,7 +115,6 @@ impl Log {
     }
 
     /// The file that it appends to; `None` for a test's log in memory.
-    #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
@@ -131,19 +129,16 @@ impl Log {
     /// detected.
     ///
     /// `None` only if the chain's first record has not been written yet.
-    #[must_use]
     pub fn head(&self) -> Option<Head> {
         self.0.shared.lock().head
     }
 
     /// Whether the log takes records now.
-    #[must_use]
     pub fn works(&self) -> bool {
         self.promise(1).map(|()| self.release(1)).is_ok()
     }
 
     /// How many written records would not survive a loss of power now.
-    #[must_use]
     pub fn backlog(&self) -> u64 {
         let next = self.0.shared.lock().next_seq();
         self.0.shared.lasting.borrow().behind(next)

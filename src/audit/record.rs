@@ -200,7 +200,6 @@ impl Record {
     }
 
     /// The number and the hash of a record that was read; `None` if it is not placed in a chain.
-    #[must_use]
     pub fn head(&self) -> Option<Head> {
         Head::new(self.seq, &self.hash)
     }

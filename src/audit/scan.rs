@@ -91,9 +91,7 @@ impl<R: Read> Lines<R> {
             at_start,
         }))
     }
-}
 
-impl<R: Read> Lines<R> {
     /// Returns the first thing that is found in a line or piece.
     ///
     /// # Errors

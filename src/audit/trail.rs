@@ -85,13 +85,11 @@ impl Trail {
     }
 
     /// The exchange's id.
-    #[must_use]
     pub fn id(&self) -> ExchangeId {
         self.id
     }
 
     /// When it began.
-    #[must_use]
     pub fn began(&self) -> Instant {
         self.draft.began
     }
@@ -179,7 +177,6 @@ impl Trail {
     }
 
     /// Returns the method and the path as the record shows them; `None` unless both were noted.
-    #[must_use]
     pub fn request(&self) -> Option<(String, String)> {
         let shown = |text: &Option<Text>, most| {
             let mut text = text.clone()?;

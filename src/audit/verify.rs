@@ -109,7 +109,6 @@ pub enum Fault {
 
 impl Report {
     /// Whether the log is free of faults.
-    #[must_use]
     pub fn holds(&self) -> bool {
         self.problems.is_empty()
     }

@@ -8,7 +8,6 @@ use super::{Coding, Share};
 
 impl Coding {
     /// The most bytes that decoding takes: window, tables, and the pieces passing through.
-    #[must_use]
     pub const fn memory(self) -> usize {
         match self {
             // 32 KiB of window, one piece, and the last chunk that was fed.

@@ -26,19 +26,16 @@ pub struct Meter {
 
 impl Meter {
     /// Content bytes sent towards the origin.
-    #[must_use]
     pub fn up(&self) -> u64 {
         self.up.load(Ordering::Relaxed)
     }
 
     /// Content bytes released towards the client.
-    #[must_use]
     pub fn down(&self) -> u64 {
         self.down.load(Ordering::Relaxed)
     }
 
     /// Whether the request's content ended properly.
-    #[must_use]
     pub fn up_ended(&self) -> bool {
         self.up_ended.load(Ordering::Relaxed)
     }
@@ -144,7 +141,6 @@ struct Transforming {
 impl Content {
     /// Content as it arrives from the client, counted by `meter`, with trailers filtered by
     /// `trailers`.
-    #[must_use]
     pub fn new(inner: Incoming, meter: Arc<Meter>, trailers: TrailerFilter) -> Self {
         Self {
             source: Source::Client(inner),
@@ -196,7 +192,6 @@ impl Content {
     }
 
     /// Whether there is no content.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         match &self.source {
             Source::Client(inner) => self.again.is_empty() && inner.is_end_stream(),
@@ -259,7 +254,6 @@ impl Content {
     }
 
     /// The content, if it is buffered.
-    #[must_use]
     pub fn held(&self) -> Option<&Held> {
         match &self.source {
             Source::Held(held) => Some(held),

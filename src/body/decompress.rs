@@ -98,10 +98,8 @@ impl Decoder {
 
     /// Feeds the next bytes from the wire. Call it after [`Step::Starved`].
     pub fn feed(&mut self, chunk: Bytes) {
-        let input = self
-            .stages
-            .first_mut()
-            .map_or(&mut self.plain, |stage| &mut stage.input);
+        let input = self.stages.first_mut();
+        let input = input.map_or(&mut self.plain, |stage| &mut stage.input);
         if input.is_empty() {
             *input = chunk;
         } else {

@@ -36,7 +36,6 @@ pub enum HoldFault {
 
 impl HoldFault {
     /// The reason code in refusals and audit.
-    #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
             Self::TooLong(_) => ReasonCode::ContentTooLong,
@@ -48,7 +47,6 @@ impl HoldFault {
 
 impl HoldBudget {
     /// Creates a budget of this many bytes.
-    #[must_use]
     pub fn new(most: Limit) -> Arc<Self> {
         let budget = Self {
             most: AtomicUsize::default(),
@@ -82,7 +80,6 @@ impl HoldBudget {
     }
 
     /// How many bytes are taken now.
-    #[must_use]
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
@@ -121,7 +118,6 @@ pub struct Share {
 
 impl Share {
     /// Creates an empty share.
-    #[must_use]
     pub fn of(budget: Arc<HoldBudget>) -> Self {
         Self { taken: 0, budget }
     }
@@ -222,19 +218,16 @@ impl Held {
     }
 
     /// The length of all pieces, in bytes.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.length
     }
 
     /// Whether it is empty.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
     /// All of it in one piece.
-    #[must_use]
     pub fn whole(&self) -> Bytes {
         match self.pieces.len() {
             0 => Bytes::new(),

@@ -16,7 +16,6 @@ pub struct Outgoing(Arc<Mutex<Option<Content>>>);
 
 impl Outgoing {
     /// Content to be sent.
-    #[must_use]
     pub fn new(content: Content) -> Self {
         Self(Arc::new(Mutex::new(Some(content))))
     }
@@ -26,13 +25,11 @@ impl Outgoing {
     }
 
     /// Whether there is no content.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.content().as_ref().is_none_or(Content::is_empty)
     }
 
     /// Puts a closed gate in front of the content, if there is any.
-    #[must_use]
     pub fn gated(&self) -> Option<Arc<Gate>> {
         let mut content = self.content();
         let content = content.as_mut().filter(|content| !content.is_empty())?;

@@ -48,7 +48,6 @@ pub enum ContentFault {
 
 impl TransformFault {
     /// Finds the fault that caused an error of the connection that carried the content, if any.
-    #[must_use]
     pub fn behind<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Self> {
         let mut error = Some(error);
         while let Some(one) = error {

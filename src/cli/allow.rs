@@ -161,10 +161,8 @@ fn careful(rule: &AllowAnswer, asked: &AllowRequest) -> Vec<String> {
     let mut told = Vec::new();
     if rule.policy.len() > SEEN_WHOLE {
         let begins: Vec<&str> = rule.policy.lines().take(HEAD).map(str::trim).collect();
-        told.push(format!(
-            "the rule is long; it begins: {}",
-            safe(&begins.join(" "))
-        ));
+        let begins = safe(&begins.join(" "));
+        told.push(format!("the rule is long; it begins: {begins}"));
     }
     told.extend(rule.needs.as_deref().map(safe));
     let before = |denied: &String| format!("{} was refused to this session before", safe(denied));

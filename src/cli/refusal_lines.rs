@@ -159,11 +159,8 @@ fn described(record: &Record, kind: &str) -> String {
     let request = request.map(|(method, path)| format!(" ({} {})", shown(method), shown(path)));
     let id = record.id.as_deref();
     let why = id.map(|id| format!("; gateway why {}", shown(id)));
-    format!(
-        "{kind}{}{}",
-        request.unwrap_or_default(),
-        why.unwrap_or_default()
-    )
+    let (request, why) = (request.unwrap_or_default(), why.unwrap_or_default());
+    format!("{kind}{request}{why}")
 }
 
 /// A workload's text, short and without anything that steers a terminal.

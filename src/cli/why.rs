@@ -244,10 +244,8 @@ fn document(found: &Found, remedy: &Remedy) -> Result<Value, Failure> {
     let mut document = serde_json::to_value(found)
         .map_err(|error| Failure::of("the record cannot be written", &error))?;
     let record = &found.exchange;
-    let next = record
-        .reason
-        .as_deref()
-        .map(|reason| next_step(record, reason, remedy));
+    let next = record.reason.as_deref();
+    let next = next.map(|reason| next_step(record, reason, remedy));
     document["next"] = json!(next);
     document["proposal"] = json!(remedy.policy);
     document["no_proposal"] = json!(remedy.why_not);
@@ -314,11 +312,8 @@ fn print_request(terminal: &Terminal, record: &Record) {
                 .map(|port| format!(":{port}"))
                 .unwrap_or_default();
             let path = record.path.as_deref().map(safe).unwrap_or_default();
-            format!(
-                "{} {}://{host}{port}{path}",
-                or_dash(method),
-                or_dash(scheme)
-            )
+            let (method, scheme) = (or_dash(method), or_dash(scheme));
+            format!("{method} {scheme}://{host}{port}{path}")
         }
     };
     let what = terminal.paint(Paint::Bold, "request");

@@ -56,7 +56,6 @@ pub struct Credential {
 
 impl Credential {
     /// A credential with nothing but a name and the defaults.
-    #[must_use]
     pub fn named(name: CredentialName, from: SecretRef) -> Self {
         Self {
             env: Vec::new(),
@@ -79,13 +78,11 @@ impl Credential {
     }
 
     /// Returns the AWS credentials in the environment, if there are any.
-    #[must_use]
     pub fn aws() -> Option<Self> {
         SigningCredential::of_environment().map(Self::signed)
     }
 
     /// Returns the AWS credentials that a program prints.
-    #[must_use]
     pub fn aws_from(program: &SecretRef) -> Self {
         Self::signed(SigningCredential::of_program(program))
     }
@@ -101,7 +98,6 @@ impl Credential {
     }
 
     /// Returns its own places, those of its preset, or the common ones.
-    #[must_use]
     pub fn places_or_common(&self) -> Vec<Place> {
         match self.known() {
             _ if !self.places.is_empty() => self.places.clone(),
@@ -112,7 +108,6 @@ impl Credential {
 
     /// Returns what its preset says about it: the credential that clients read from its variable or
     /// name, or the preset's only one.
-    #[must_use]
     pub fn known(&self) -> Option<&'static PresetCredential> {
         let preset = preset::named(self.preset.as_deref()?)?;
         let called = |credential: &&PresetCredential| {
@@ -136,7 +131,6 @@ impl Credential {
 
     /// Returns the origins that it names. For a signing credential, the signer derives them from
     /// those.
-    #[must_use]
     pub fn own_origins(&self) -> Vec<OriginPattern> {
         match &self.signing {
             Some(signing) => signing.signer.origins(&self.origins),

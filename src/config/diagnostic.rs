@@ -123,14 +123,11 @@ impl From<Problems> for Hint {
 
 impl Position {
     /// Returns the line and column where a byte range of `text` starts.
-    #[must_use]
     pub fn of(file: &Arc<str>, text: &str, span: &Range<usize>) -> Self {
         let end = span.start.min(text.len());
         let before = text.as_bytes().get(..end).unwrap_or_default();
-        let line_start = before
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
+        let line_start = before.iter().rposition(|byte| *byte == b'\n');
+        let line_start = line_start.map_or(0, |at| at + 1);
         // UTF-8 continuation bytes are not characters of their own.
         let column = before[line_start..]
             .iter()
@@ -144,7 +141,6 @@ impl Position {
     }
 
     /// Points at a text as a whole.
-    #[must_use]
     pub fn whole(file: &Arc<str>) -> Self {
         Self {
             file: Arc::clone(file),

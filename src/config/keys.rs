@@ -33,7 +33,6 @@ pub fn of(section: &str) -> impl Iterator<Item = &'static ConfigKey> {
 }
 
 /// Formats a section's name as it is written in the file.
-#[must_use]
 pub fn heading(section: &str) -> String {
     if section.is_empty() {
         return String::from("the file");
@@ -48,7 +47,6 @@ pub fn heading(section: &str) -> String {
 }
 
 /// Finds the candidate that a misspelt word most likely meant.
-#[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word: String = word.chars().take(MAX_WORD).collect();
     let word = word.to_ascii_lowercase().replace('-', "_");

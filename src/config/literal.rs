@@ -5,14 +5,12 @@ use crate::names::prefixes;
 /// Returns whether a text looks like a real credential rather than a name, a path or a reference.
 ///
 /// When in doubt, it returns `true`. A false positive only means that a message omits the text.
-#[must_use]
 pub fn looks_secret(text: &str) -> bool {
     let text = text.trim();
     known_prefix(text) || text.split(|c: char| !is_secret_char(c)).any(dense) || url_password(text)
 }
 
 /// Returns whether a text has a well-known credential prefix with enough after it to be one.
-#[must_use]
 pub fn known_prefix(text: &str) -> bool {
     let text = text.trim();
     let unquoted = text
@@ -29,7 +27,6 @@ pub fn known_prefix(text: &str) -> bool {
 
 /// Formats a text in backticks, or only its length if it may be a secret or contains control
 /// characters.
-#[must_use]
 pub fn shown(text: &str) -> String {
     let printable = text.chars().all(|c| !c.is_control() && !is_bidi(c));
     if printable && text.chars().count() <= 80 && !looks_secret(text) {

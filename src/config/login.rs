@@ -37,7 +37,6 @@ pub struct ConfiguredLogin {
 
 impl ConfiguredLogin {
     /// Returns what is lent of it; nothing, if it names no origins.
-    #[must_use]
     pub fn stored(&self) -> Vec<ConfiguredCredential> {
         let mut stored = self.login.stored();
         stored.retain(|one| !one.binding.origins.is_empty());

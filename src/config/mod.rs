@@ -144,7 +144,6 @@ pub struct Config {
 
 impl Config {
     /// The secrets that cannot be used as things are, for a command that does not need them.
-    #[must_use]
     pub fn unusable(&self) -> &[Diagnostic] {
         &self.unusable
     }
@@ -161,7 +160,6 @@ pub struct Allowed {
 
 impl Allowed {
     /// Whether a text names a path, which [`Self::parse`] leaves out.
-    #[must_use]
     pub fn leaves_out_path(text: &str) -> bool {
         network::has_path(text)
     }

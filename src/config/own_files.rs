@@ -18,7 +18,6 @@ use super::{Config, state};
 impl Config {
     /// Returns the folder of the audit log, with links resolved: that of the configured file, else
     /// that of the user's logs.
-    #[must_use]
     pub fn audit_folder(&self) -> Option<PathBuf> {
         let named = self.audit.path.as_deref().map(real);
         let folder = named.map(|file| file.parent().map(Path::to_owned));
@@ -26,7 +25,6 @@ impl Config {
     }
 
     /// Returns the folder of the state, with links resolved.
-    #[must_use]
     pub fn state_folder(&self) -> Option<PathBuf> {
         let named = self.state.path.as_deref().map(real);
         let folder = named.map(|file| file.parent().map(Path::to_owned));
@@ -35,7 +33,6 @@ impl Config {
 
     /// Returns the file of the state: the configured one, else one of `gateway exec` or of this
     /// configuration of `gateway serve`.
-    #[must_use]
     pub fn state_file(&self, serves: bool) -> Option<PathBuf> {
         if let Some(path) = &self.state.path {
             return Some(path.clone());
@@ -64,7 +61,6 @@ impl Config {
 
     /// Returns the files that the gateway itself reads or writes, except those that hold secrets.
     /// No workload may see or change them.
-    #[must_use]
     pub fn own_files(&self) -> Vec<PathBuf> {
         let mut files = self.written_files();
         let single = [&self.file, &self.user, &self.control.policy, &self.granted];
@@ -82,7 +78,6 @@ impl Config {
     /// Returns the files that the configuration is read from: its own, those that it names, and
     /// what a person decided about each.
     /// Secrets are read when they are needed, and are not among them.
-    #[must_use]
     pub fn input_files(&self) -> Vec<PathBuf> {
         let written = self.written_files();
         let mut files = self.own_files();
@@ -103,10 +98,8 @@ impl Config {
     }
 
     fn recipe_files(&self) -> impl Iterator<Item = PathBuf> {
-        let signing = self
-            .credentials
-            .iter()
-            .filter_map(|one| one.signing.as_ref());
+        let signing = self.credentials.iter();
+        let signing = signing.filter_map(|one| one.signing.as_ref());
         signing.filter_map(|signing| signing.recipe_file.clone())
     }
 
@@ -124,7 +117,6 @@ impl Config {
     }
 
     /// Returns the files that hold secrets.
-    #[must_use]
     pub fn secret_files(&self) -> Vec<PathBuf> {
         let secrets = self.credentials.iter().flat_map(Credential::references);
         let passwords = self.listeners.iter().filter_map(Listener::login);

@@ -71,13 +71,11 @@ pub struct PhantomFile {
 
 impl Ca {
     /// Returns the certificate file of one session.
-    #[must_use]
     pub fn certificate_of(&self, session: &SessionId) -> Option<PathBuf> {
         of_session(self.certificate.as_deref()?, session)
     }
 
     /// Whether each session has a file of its own.
-    #[must_use]
     pub fn per_session(&self) -> bool {
         self.certificate.as_deref().is_some_and(names_session)
     }
@@ -85,13 +83,11 @@ impl Ca {
 
 impl PhantomFile {
     /// Returns the phantom file of one session.
-    #[must_use]
     pub fn file_of(&self, session: &SessionId) -> Option<PathBuf> {
         of_session(self.env_file.as_deref()?, session)
     }
 
     /// Whether each session has a file of its own.
-    #[must_use]
     pub fn per_session(&self) -> bool {
         self.env_file.as_deref().is_some_and(names_session)
     }

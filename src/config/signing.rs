@@ -42,7 +42,6 @@ pub struct PartSource {
 impl SigningCredential {
     /// Returns the SigV4 credential in the usual variables, if they are set. It has a session token
     /// if that variable is set, too.
-    #[must_use]
     pub fn of_environment() -> Option<Self> {
         let is_set =
             |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
@@ -68,7 +67,6 @@ impl SigningCredential {
     }
 
     /// Returns the SigV4 credential that a program prints.
-    #[must_use]
     pub fn of_program(program: &SecretRef) -> Self {
         let signer = SigV4::new(SigV4Settings::default());
         let parts = signer.parts().into_iter().map(|part| {
@@ -83,7 +81,6 @@ impl SigningCredential {
     }
 
     /// Returns the variables of the workload that hold its phantoms.
-    #[must_use]
     pub fn variables(&self) -> Vec<String> {
         let variables = self.parts.iter().map(|one| one.part.variable.clone());
         variables.flatten().collect()
@@ -147,8 +144,7 @@ fn recipe(section: &Section<'_, '_>, text: &str) -> Result<(Arc<Recipe>, Option<
 fn own(path: &Path) -> Result<Arc<Recipe>, Hint> {
     let read = files::read(path, LARGEST_RECIPE_MIB).map_err(|unfit| Hint::of(&unfit, path))?;
     Recipe::load(&read).map(Arc::new).map_err(|mistakes| {
-        let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        let all = all.join("; ");
+        let all = crate::names::join(mistakes, "; ");
         hint!("the recipe is refused: {all}";
             "correct the path, or the recipe by docs/signing-recipes.md")
     })

@@ -97,14 +97,6 @@ fn label(text: &str) -> Result<String, Hint> {
 }
 
 /// All SigV4 keys.
-pub(super) const KEYS: [&str; 9] = [
-    "endpoints",
-    "unsigned",
-    "partitions",
-    "regions",
-    "services",
-    "accounts",
-    "buckets",
-    "actions",
-    "credential_actions",
-];
+pub(super) const KEYS: [&str; 9] = crate::names::word_list(
+    "endpoints unsigned partitions regions services accounts buckets actions credential_actions",
+);

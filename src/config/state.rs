@@ -17,7 +17,6 @@ pub const KEY_IN_RING: &str = "gateway-state";
 /// `~/.config`.
 ///
 /// Returns `None` if neither variable holds an absolute path.
-#[must_use]
 pub fn user_file() -> Option<PathBuf> {
     let usual = || home().map(|home| home.join(".config"));
     let folder = absolute("XDG_CONFIG_HOME").or_else(usual)?;
@@ -28,7 +27,6 @@ pub fn user_file() -> Option<PathBuf> {
 /// `~/.local/state/gateway/audit`.
 ///
 /// Returns `None` if neither variable holds an absolute path.
-#[must_use]
 pub fn audit_directory() -> Option<PathBuf> {
     directory().map(|state| state.join("audit"))
 }
@@ -37,7 +35,6 @@ pub fn audit_directory() -> Option<PathBuf> {
 /// service (`$STATE_DIRECTORY`), else in the user's.
 ///
 /// Returns `None` if no variable holds an absolute path.
-#[must_use]
 pub fn sessions_folder() -> Option<PathBuf> {
     // systemd names several folders with colons between them (systemd.exec(5)).
     let service = std::env::var("STATE_DIRECTORY").ok();
@@ -50,21 +47,18 @@ pub fn sessions_folder() -> Option<PathBuf> {
 
 /// Returns the file of a CA's certificate where no configuration names one: beside the sessions'
 /// records.
-#[must_use]
 pub(super) fn certificate() -> Option<PathBuf> {
     sessions_folder().map(|folder| folder.with_file_name("ca-{session}.pem"))
 }
 
 /// Returns the file of what is revoked for every gateway of this user, beside the records of
 /// sessions.
-#[must_use]
 pub fn revoked_file() -> Option<PathBuf> {
     sessions_folder().map(|folder| folder.join("revoked.json"))
 }
 
 /// Returns the folder of the logins that are kept for every gateway of this user, beside the
 /// records of sessions.
-#[must_use]
 pub fn logins_folder() -> Option<PathBuf> {
     sessions_folder().map(|folder| folder.with_file_name("logins"))
 }
@@ -74,7 +68,6 @@ pub fn logins_folder() -> Option<PathBuf> {
 ///
 /// A runtime directory of another user, as after `sudo`, is not used. Returns `None` if there is
 /// neither.
-#[must_use]
 pub fn run_directory() -> Option<PathBuf> {
     let own = |path: &PathBuf| {
         let owner = std::fs::metadata(path).map(|about| about.uid());
@@ -87,7 +80,6 @@ pub fn run_directory() -> Option<PathBuf> {
 
 /// Returns the file of the rules that operators granted for a project: one for each folder that
 /// `exec` is started in, and for each configuration file that it is started with there.
-#[must_use]
 pub fn granted_for(project: &Path, config: Option<&Path>) -> Option<PathBuf> {
     let mut digest = Sha256::new_with_prefix(project.as_os_str().as_encoded_bytes());
     if let Some(config) = config {

@@ -80,7 +80,6 @@ pub fn duration(text: &str) -> Result<Duration, Hint> {
 }
 
 /// Formats a duration as `duration` reads it, in its largest whole unit.
-#[must_use]
 pub fn show_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     for (factor, unit) in [

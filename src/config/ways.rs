@@ -8,7 +8,6 @@ use crate::origin::{OriginRule, OriginSettings, StoreWay, Via};
 
 impl Config {
     /// Returns how servers of the gateway's own requests are reached.
-    #[must_use]
     pub fn store_way(&self, servers: &[Origin]) -> StoreWay {
         let rules = self.origins.iter().map(|origin| OriginRule {
             identity: None,
@@ -23,7 +22,6 @@ impl Config {
     }
 
     /// Returns the same for an export.
-    #[must_use]
     pub fn export_way(&self, export: &ExportSettings) -> StoreWay {
         self.store_way(std::slice::from_ref(&export.server))
     }

@@ -128,10 +128,8 @@ impl<O: Operations> Control<O> {
         }
         if http::Method::GET != route.method {
             // It is refused whether or not that can be recorded.
-            let credential = called
-                .credential
-                .as_ref()
-                .map_or("", CredentialName::as_str);
+            let credential = called.credential.as_ref();
+            let credential = credential.map_or("", CredentialName::as_str);
             let act = OperatorAct::new(peer, operation, session, credential);
             let _ = self.note(act.refused()).await;
         }
@@ -180,10 +178,8 @@ impl<O: Operations> Control<O> {
 
     fn sessions(&self) -> Response<Content> {
         let all = self.shared.sessions.all();
-        let views: Vec<SessionView> = all
-            .iter()
-            .map(|one| SessionView::of(one, &self.shared))
-            .collect();
+        let views = all.iter().map(|one| SessionView::of(one, &self.shared));
+        let views: Vec<SessionView> = views.collect();
         document(&json!({ "sessions": views }))
     }
 

@@ -54,7 +54,6 @@ pub struct Client {
 
 impl Client {
     /// Will call the gateway at this path, if it is this user's or root's.
-    #[must_use]
     pub fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -70,7 +69,6 @@ impl Client {
     }
 
     /// Will call the gateway at a path that the user named. Root may name any user's.
-    #[must_use]
     pub fn named(path: &Path) -> Self {
         Self {
             any_owner: rustix::process::geteuid().is_root(),
@@ -79,7 +77,6 @@ impl Client {
     }
 
     /// The socket.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

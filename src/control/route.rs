@@ -25,29 +25,6 @@ pub struct Route {
     pub(super) endpoint: Endpoint,
 }
 
-/// What serves a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Endpoint {
-    Health,
-    Ready,
-    Metrics,
-    Gateway,
-    Sessions,
-    Session,
-    Environment,
-    Pause,
-    Resume,
-    End,
-    Enter,
-    Reload,
-    Revoke,
-    Restore,
-    Events,
-    Allow,
-    Proposals,
-    RefuseProposal,
-}
-
 /// A route that a request names, with the session in its path.
 pub(super) struct Routed {
     pub(super) route: &'static Route,
@@ -56,164 +33,75 @@ pub(super) struct Routed {
     pub(super) credential: Option<CredentialName>,
 }
 
-const fn route(
-    method: Method,
-    path: &'static str,
-    about: &'static str,
-    (endpoint, operation): (Endpoint, Operation),
-    statuses: &'static [u16],
-) -> Route {
-    Route {
-        method,
-        path,
-        about,
-        operation: Some(operation),
-        statuses,
-        on_port: matches!(endpoint, Endpoint::Metrics),
-        endpoint,
-    }
+macro_rules! routes {
+    (
+        $($endpoint:ident)*;
+        $($method:ident $path:literal $serves:ident, $operation:expr, $statuses:expr, $about:literal;)*
+    ) => {
+        /// What serves a route.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Endpoint {
+            $($endpoint,)*
+        }
+
+        /// Every route.
+        pub static ROUTES: [Route; 19] = [$({
+            const OPERATION: Option<Operation> = $operation;
+            Route {
+                method: Method::$method,
+                path: $path,
+                about: $about,
+                operation: OPERATION,
+                statuses: &$statuses,
+                on_port: OPERATION.is_none() || matches!(Endpoint::$serves, Endpoint::Metrics),
+                endpoint: Endpoint::$serves,
+            }
+        },)*];
+    };
 }
 
-const fn probe(
-    path: &'static str,
-    about: &'static str,
-    endpoint: Endpoint,
-    statuses: &'static [u16],
-) -> Route {
-    Route {
-        method: Method::GET,
-        path,
-        about,
-        operation: None,
-        statuses,
-        on_port: true,
-        endpoint,
-    }
+routes! {
+    Health Ready Metrics Gateway Sessions Session Environment Pause Resume End Enter Reload
+    Revoke Restore Events Allow Proposals RefuseProposal;
+    GET "/healthz" Health, None, [200],
+        "The process lives.";
+    GET "/ready" Ready, None, [200, 503],
+        "The gateway serves: 200. It stops, or its audit log takes no record: 503.";
+    GET "/readyz" Ready, None, [200, 503],
+        "As `/ready`.";
+    GET "/metrics" Metrics, Some(Operation::MetricsRead), [200, 503],
+        "The metrics, in the text format of Prometheus.";
+    GET "/v1/status" Gateway, Some(Operation::Status), [200],
+        "The state of the gateway.";
+    GET "/v1/sessions" Sessions, Some(Operation::SessionList), [200],
+        "Every session.";
+    GET "/v1/sessions/{id}" Session, Some(Operation::SessionShow), [200, 404],
+        "One session.";
+    GET "/v1/sessions/{id}/environment" Environment, Some(Operation::SessionEnter), [200, 404, 422, 503],
+        "What a client of the session's proxy needs: variables, with its phantoms.";
+    POST "/v1/sessions/{id}/pause" Pause, Some(Operation::SessionPause), [200, 404, 409, 503],
+        "Refuses the session's requests until it is resumed. What is under way goes on.";
+    POST "/v1/sessions/{id}/resume" Resume, Some(Operation::SessionResume), [200, 404, 409, 503],
+        "Lets a paused session go on.";
+    POST "/v1/sessions/{id}/end" End, Some(Operation::SessionEnd), [200, 404, 503],
+        "Ends the session for good, and cuts what is under way.";
+    POST "/v1/sessions/{id}/enter" Enter, Some(Operation::SessionEnter), [200, 404, 409, 503],
+        "Connects the session's sandbox with a socket of the caller, to run a further command.";
+    POST "/v1/reload" Reload, Some(Operation::Reload), [200, 422, 503],
+        "Applies changed files: all of them, or none.";
+    POST "/v1/credentials/{name}/revoke" Revoke, Some(Operation::CredentialRevoke), [200, 503],
+        "Revokes a credential for every gateway of this user, running and to come: from the answer on, no byte of its secret leaves.";
+    POST "/v1/credentials/{name}/restore" Restore, Some(Operation::CredentialRestore), [200, 503],
+        "Takes a revocation back.";
+    GET "/v1/events" Events, Some(Operation::AuditRead), [200, 503],
+        "The records of the audit log as they are written, one a line, without an end.";
+    POST "/v1/policies/allow" Allow, Some(Operation::PolicyAllow), [200, 404, 409, 422, 503],
+        "Shows the narrowest rule that allows what was refused; applies it if it is repeated.";
+    GET "/v1/proposals" Proposals, Some(Operation::ProposalList), [200],
+        "What workloads propose to be allowed.";
+    POST "/v1/proposals/refuse" RefuseProposal, Some(Operation::ProposalRefuse), [200, 404, 409, 503],
+        "Refuses what a workload proposes.";
 }
-
-/// Every route.
-pub static ROUTES: [Route; 19] = [
-    probe("/healthz", "The process lives.", Endpoint::Health, &[200]),
-    probe(
-        "/ready",
-        "The gateway serves: 200. It stops, or its audit log takes no record: 503.",
-        Endpoint::Ready,
-        &[200, 503],
-    ),
-    probe("/readyz", "As `/ready`.", Endpoint::Ready, &[200, 503]),
-    route(
-        Method::GET,
-        "/metrics",
-        "The metrics, in the text format of Prometheus.",
-        (Endpoint::Metrics, Operation::MetricsRead),
-        &[200, 503],
-    ),
-    route(
-        Method::GET,
-        "/v1/status",
-        "The state of the gateway.",
-        (Endpoint::Gateway, Operation::Status),
-        &[200],
-    ),
-    route(
-        Method::GET,
-        "/v1/sessions",
-        "Every session.",
-        (Endpoint::Sessions, Operation::SessionList),
-        &[200],
-    ),
-    route(
-        Method::GET,
-        "/v1/sessions/{id}",
-        "One session.",
-        (Endpoint::Session, Operation::SessionShow),
-        &[200, 404],
-    ),
-    route(
-        Method::GET,
-        "/v1/sessions/{id}/environment",
-        "What a client of the session's proxy needs: variables, with its phantoms.",
-        (Endpoint::Environment, Operation::SessionEnter),
-        &[200, 404, 422, 503],
-    ),
-    route(
-        Method::POST,
-        "/v1/sessions/{id}/pause",
-        "Refuses the session's requests until it is resumed. What is under way goes on.",
-        (Endpoint::Pause, Operation::SessionPause),
-        &[200, 404, 409, 503],
-    ),
-    route(
-        Method::POST,
-        "/v1/sessions/{id}/resume",
-        "Lets a paused session go on.",
-        (Endpoint::Resume, Operation::SessionResume),
-        &[200, 404, 409, 503],
-    ),
-    route(
-        Method::POST,
-        "/v1/sessions/{id}/end",
-        "Ends the session for good, and cuts what is under way.",
-        (Endpoint::End, Operation::SessionEnd),
-        &[200, 404, 503],
-    ),
-    route(
-        Method::POST,
-        "/v1/sessions/{id}/enter",
-        "Connects the session's sandbox with a socket of the caller, to run a further command.",
-        (Endpoint::Enter, Operation::SessionEnter),
-        &[200, 404, 409, 503],
-    ),
-    route(
-        Method::POST,
-        "/v1/reload",
-        "Applies changed files: all of them, or none.",
-        (Endpoint::Reload, Operation::Reload),
-        &[200, 422, 503],
-    ),
-    route(
-        Method::POST,
-        "/v1/credentials/{name}/revoke",
-        "Revokes a credential for every gateway of this user, running and to come: from the answer on, no byte of its secret leaves.",
-        (Endpoint::Revoke, Operation::CredentialRevoke),
-        &[200, 503],
-    ),
-    route(
-        Method::POST,
-        "/v1/credentials/{name}/restore",
-        "Takes a revocation back.",
-        (Endpoint::Restore, Operation::CredentialRestore),
-        &[200, 503],
-    ),
-    route(
-        Method::GET,
-        "/v1/events",
-        "The records of the audit log as they are written, one a line, without an end.",
-        (Endpoint::Events, Operation::AuditRead),
-        &[200, 503],
-    ),
-    route(
-        Method::POST,
-        "/v1/policies/allow",
-        "Shows the narrowest rule that allows what was refused; applies it if it is repeated.",
-        (Endpoint::Allow, Operation::PolicyAllow),
-        &[200, 404, 409, 422, 503],
-    ),
-    route(
-        Method::GET,
-        "/v1/proposals",
-        "What workloads propose to be allowed.",
-        (Endpoint::Proposals, Operation::ProposalList),
-        &[200],
-    ),
-    route(
-        Method::POST,
-        "/v1/proposals/refuse",
-        "Refuses what a workload proposes.",
-        (Endpoint::RefuseProposal, Operation::ProposalRefuse),
-        &[200, 404, 409, 503],
-    ),
-];
 
 /// Finds the route of a request.
 ///

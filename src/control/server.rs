@@ -47,7 +47,6 @@ pub(super) enum Peer {
 
 impl<O: Operations> Control<O> {
     /// Serves this gateway to operators whom the policies of the moment permit.
-    #[must_use]
     pub fn new(
         about: About,
         shared: Arc<SharedState>,

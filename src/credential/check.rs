@@ -110,7 +110,6 @@ impl Credentials {
 /// Describes how far a credential reaches, if that may surprise a person.
 ///
 /// `None` if the reach is as expected, or the credential does not sign.
-#[must_use]
 pub fn unexpected_reach(stored: &ConfiguredCredential) -> Option<String> {
     let variable = stored.from.env_name();
     let id = variable.and_then(|name| std::env::var(name).ok());

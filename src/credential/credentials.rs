@@ -50,10 +50,8 @@ impl Exposed {
     /// The revocations of a credential, and of the parts that it signs with.
     fn revocations(&self, binding: &Binding) -> Revocations {
         let mut all = self.revocations.lock();
-        let parts = binding
-            .signing()
-            .into_iter()
-            .flat_map(|signing| &signing.parts);
+        let parts = binding.signing().into_iter();
+        let parts = parts.flat_map(|signing| &signing.parts);
         let names = [&binding.credential]
             .into_iter()
             .chain(parts.map(|part| &part.credential));
@@ -304,7 +302,6 @@ impl Credentials {
     }
 
     /// Every name that is revoked, in their order, also those that this generation does not bind.
-    #[must_use]
     pub fn all_revoked(&self) -> BTreeSet<CredentialName> {
         let all = self.exposed.revocations.lock();
         let revoked = all.iter().filter(|(_, one)| one.is_revoked());
@@ -351,13 +348,11 @@ impl Credentials {
     }
 
     /// The limits for held content.
-    #[must_use]
     pub fn holding(&self) -> &BufferLimits {
         &self.holding
     }
 
     /// What may be lent, and where.
-    #[must_use]
     pub fn bindings(&self) -> &Arc<Bindings> {
         &self.bindings
     }
@@ -408,7 +403,6 @@ impl Credentials {
     }
 
     /// The stores. The caller must renew and end their leases.
-    #[must_use]
     pub fn stores(&self) -> &Stores {
         &self.stores
     }

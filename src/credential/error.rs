@@ -52,7 +52,6 @@ pub enum Error {
 
 impl Error {
     /// The reason code in refusals and audit.
-    #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
             Self::Revoked(_) => ReasonCode::CredentialRevoked,
@@ -110,7 +109,6 @@ pub enum MintFailure {
 
 impl MintFailure {
     /// The reason code in refusals and audit.
-    #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
             Self::Illegible(_) | Self::Unheld => ReasonCode::MintedUnread,

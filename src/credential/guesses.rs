@@ -25,7 +25,6 @@ pub struct Guesses {
 
 impl Guesses {
     /// A counter for a session that has met no parts yet.
-    #[must_use]
     pub fn new(session: Option<SessionId>) -> Self {
         Self {
             session,
@@ -39,7 +38,6 @@ impl Guesses {
     /// Whether the session met more parts than accidents explain.
     ///
     /// Such a session is shown no answer that could contain a secret.
-    #[must_use]
     pub fn are_spent(&self) -> bool {
         self.spent.load(Ordering::Acquire)
     }

@@ -33,7 +33,6 @@ pub enum AttachFailure {
 
 impl AttachFailure {
     /// The short code for audit records and refusals.
-    #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
             Self::Expired => ReasonCode::SecretUnavailable,
@@ -105,11 +104,8 @@ fn prepared(
             .clone()
             .ok_or(AttachFailure::Unsafe(SecretUnsafe::Place));
     }
-    let values: Vec<_> = lend
-        .places()
-        .iter()
-        .map(|place| field_value(place, secret))
-        .collect();
+    let values = lend.places().iter();
+    let values: Vec<_> = values.map(|place| field_value(place, secret)).collect();
     let value = values[place].clone();
     ready.store(Some(Arc::new(Prepared {
         secret: Arc::clone(secret),

@@ -42,7 +42,6 @@ pub enum Minting {
 
 impl Minting {
     /// The refusal of an answer that cannot be read.
-    #[must_use]
     pub fn unread(&self) -> Error {
         match self {
             Self::Temporary { .. } => MintFailure::Unheld.into(),

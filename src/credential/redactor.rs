@@ -31,7 +31,6 @@ impl Redactor {
     /// Whether an answer that cannot be searched must be refused.
     ///
     /// That is so if the origin may know a secret, from this exchange or any other, of any session.
-    #[must_use]
     pub fn is_strict(&self) -> bool {
         self.strict
     }
@@ -81,7 +80,6 @@ impl Redactor {
     ///
     /// The origin then knows only the access key id and the session token, which are worthless
     /// without the secret key.
-    #[must_use]
     pub fn is_signed(&self) -> bool {
         self.signed
     }
@@ -117,7 +115,6 @@ impl Redactor {
     }
 
     /// Replaces echoes in WebSocket messages from the origin.
-    #[must_use]
     pub fn scrub_frames(&self) -> ScrubFrames {
         ScrubFrames::by(self.scrubber())
     }

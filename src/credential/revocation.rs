@@ -34,7 +34,6 @@ pub struct Revoked;
 
 impl Revocation {
     /// Whether the credential is revoked.
-    #[must_use]
     pub fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::Acquire)
     }

@@ -128,14 +128,12 @@ impl Secret {
     }
 
     /// What clients of a proxy port must present, with this secret as the password.
-    #[must_use]
     pub fn authentication(&self, user: &[u8]) -> Authentication {
         Authentication::new(user, self.expose())
     }
 
     /// A field's value with this secret behind a word such as `Bearer `, for a request of the
     /// gateway's own. It is not printed by Debug.
-    #[must_use]
     pub fn own_field(&self, before: &str) -> Option<HeaderValue> {
         let whole = Zeroizing::new([before.as_bytes(), self.expose()].concat());
         let mut value = HeaderValue::from_bytes(&whole).ok()?;
@@ -145,7 +143,6 @@ impl Secret {
 
     /// The value of a field for Basic (RFC 7617), with this secret as `user:password`; `None` if it
     /// has no colon.
-    #[must_use]
     pub fn basic_field(&self) -> Option<HeaderValue> {
         let is_pair = self.expose().contains(&b':');
         let encoded = Zeroizing::new(STANDARD.encode(self.expose()));
@@ -156,13 +153,11 @@ impl Secret {
 
     /// The key that seals the gateway's state, with this secret as its text; `None` if it has
     /// another form.
-    #[must_use]
     pub fn sealing_key(&self) -> Option<SealingKey> {
         SealingKey::from_text(self.expose())
     }
 
     /// The secret's shape, from which a phantom is made; `claims` if it is a token of a login.
-    #[must_use]
     pub fn shape(&self, claims: Option<&[String]>) -> Shape {
         match claims {
             Some(claims) => Shape::of_login(&self.bytes, claims),

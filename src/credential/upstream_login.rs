@@ -25,7 +25,6 @@ pub enum LoginUnavailable {
 
 impl UpstreamLogin {
     /// The login that is kept there. A variable is read now, other places with a connection.
-    #[must_use]
     pub fn kept_at(from: SecretRef) -> Self {
         let from = from.allowing_short(true);
         let source = Stores::new([&from]).source(&from);
@@ -33,7 +32,6 @@ impl UpstreamLogin {
     }
 
     /// Where it is kept.
-    #[must_use]
     pub fn reference(&self) -> &SecretRef {
         &self.from
     }

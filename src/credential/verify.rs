@@ -35,37 +35,31 @@ pub(super) struct SignedGrant {
 
 impl Verified {
     /// The head as it was judged, read-only.
-    #[must_use]
     pub fn head(&self) -> &RequestHead {
         self.authorized.head()
     }
 
     /// The identity whose connections it uses.
-    #[must_use]
     pub fn identity(&self) -> &Identity {
         self.authorized.identity()
     }
 
     /// The generation of the policies that allowed it.
-    #[must_use]
     pub fn generation(&self) -> u64 {
         self.authorized.verdict().generation
     }
 
     /// The revocations of the credentials that it is lent. Connections for it register there.
-    #[must_use]
     pub fn revocations(&self) -> &[Arc<Revocation>] {
         &self.revocations
     }
 
     /// The session it belongs to.
-    #[must_use]
     pub fn session(&self) -> &Arc<Session> {
         self.authorized.session()
     }
 
     /// What it asks an authorization server for, if it does.
-    #[must_use]
     pub fn asked(&self) -> Option<&AskedTokens> {
         self.asked.as_deref()
     }

@@ -284,15 +284,8 @@ fn give(path: &Path, owner: u32) -> io::Result<()> {
 }
 
 /// Each way has a folder of its own.
-pub const WAYS: [&str; 9] = [
-    "git-settings",
-    "git-absent-hooks",
-    "git-commondir",
-    "git-worktree-settings",
-    "git-file",
-    "git-submodule",
-    "git-nested",
-    "git-new",
-    "git-new-bare",
-];
+pub const WAYS: [&str; 9] = gateway_names::word_list(
+    "git-settings git-absent-hooks git-commondir git-worktree-settings git-file git-submodule \
+     git-nested git-new git-new-bare",
+);
 const MARK: &str = "ran";

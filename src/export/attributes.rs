@@ -4,169 +4,147 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::audit::{PhaseTimes, Record};
+use crate::audit::Record;
 
 /// The attributes of a record, as OTLP's JSON has them.
 pub(super) fn attributes(record: &Record) -> Vec<Value> {
-    // Without `..`, so that a new key of the record must be given a place here.
-    let Record {
-        v: _,
-        seq,
-        prev: _,
-        kind: _,
-        id,
-        time: _,
-        session,
-        traceparent: _,
-        entry,
-        client,
-        protocol,
-        method,
-        scheme,
-        host,
-        port,
-        path,
-        path_bytes,
-        query,
-        query_more: _,
-        phase,
-        decision,
-        policies,
-        policies_more: _,
-        facts,
-        facts_more: _,
-        generation,
-        lent,
-        lent_more: _,
-        unlent,
-        dialled,
-        origin_protocol,
-        outcome,
-        status,
-        origin_status,
-        reason,
-        blame,
-        request_bytes,
-        response_bytes,
-        scrubbed,
-        us,
-        name: _,
-        operator: _,
-        subject: _,
-        count: _,
-        chain: _,
-        version: _,
-        pid: _,
-        cause: _,
-        torn_at: _,
-        torn_bytes: _,
-        torn_sha256: _,
-        lost: _,
-        hash,
-    } = record;
-    let mut list = List::default();
-    list.number("gateway.audit.seq", Some(*seq));
-    list.text("gateway.audit.hash", Some(hash));
-    list.text("gateway.exchange.id", id.as_deref());
-    list.text("gateway.session", session.as_deref());
-    list.text("gateway.entry", entry.as_deref());
-    list.address(("client.address", "client.port"), *client);
-    if protocol.is_some() {
-        list.text("network.protocol.name", Some("http"));
-    }
-    list.text("network.protocol.version", protocol.as_deref().map(version));
-    list.text("http.request.method", method.as_deref());
-    list.text("url.scheme", scheme.as_deref());
-    list.text("server.address", host.as_deref());
-    list.number("server.port", port.map(u64::from));
-    list.text("url.path", path.as_deref());
-    list.number("gateway.path.bytes", *path_bytes);
-    list.texts("gateway.query.names", query.iter().map(|name| &**name));
-    list.text("gateway.phase", phase.as_deref());
-    list.text("gateway.decision", decision.as_deref());
-    list.texts("gateway.policies", policies.iter().map(|name| &**name));
-    list.texts("gateway.facts", facts.iter().map(|name| &**name));
-    list.number("gateway.generation", *generation);
-    let names = lent.iter().map(|lent| &*lent.credential);
-    list.texts("gateway.lent.credentials", names);
-    list.texts("gateway.lent.places", lent.iter().map(|lent| &*lent.place));
-    let unlent = unlent.as_ref().map(|unlent| &*unlent.credential);
-    list.text("gateway.unlent.credential", unlent);
-    list.address(("network.peer.address", "network.peer.port"), *dialled);
-    let origin = origin_protocol.as_deref().map(version);
-    list.text("gateway.origin.protocol.version", origin);
-    list.text("gateway.outcome", outcome.as_deref());
-    list.number("http.response.status_code", status.map(u64::from));
-    list.number("gateway.origin.status_code", origin_status.map(u64::from));
-    list.text("error.type", reason.as_deref());
-    list.text("gateway.blame", blame.as_deref());
-    list.number("http.request.body.size", *request_bytes);
-    list.number("http.response.body.size", *response_bytes);
-    list.number("gateway.scrubbed", *scrubbed);
-    happened(&mut list, record);
-    times(&mut list, us);
-    list.0
+    let mut members = serde_json::to_value(record).unwrap_or_default();
+    // The record leaves out a zero.
+    members["seq"] = record.seq.into();
+    let attribute = |(name, member, read): &Attribute| {
+        let value = read(members.pointer(member)?)?;
+        Some(json!({ "key": name, "value": value }))
+    };
+    ATTRIBUTES.iter().filter_map(attribute).collect()
 }
 
-/// What happened apart from exchanges: events, acts of operators, and the log's own life.
-fn happened(list: &mut List, record: &Record) {
-    list.text("gateway.event.name", record.name.as_deref());
-    list.text("gateway.operator", record.operator.as_deref());
-    list.text("gateway.subject", record.subject.as_deref());
-    list.number("gateway.count", record.count);
-    list.text("gateway.audit.chain", record.chain.as_deref());
-    list.number("process.pid", record.pid.map(u64::from));
-    list.text("gateway.cause", record.cause.as_deref());
-    list.number("gateway.recover.torn_bytes", record.torn_bytes);
-    list.number("gateway.recover.lost", record.lost);
+/// A 64-bit number is a text in JSON (ProtoJSON).
+fn same(value: &Value) -> Option<Value> {
+    Some(match value {
+        Value::String(text) => json!({ "stringValue": text }),
+        Value::Number(number) => json!({ "intValue": number.to_string() }),
+        Value::Array(all) => {
+            let all: Vec<_> = all.iter().filter_map(same).collect();
+            json!({ "arrayValue": { "values": all } })
+        }
+        _ => return None,
+    })
 }
 
-fn times(list: &mut List, us: &PhaseTimes) {
-    for (name, after) in [
-        ("gateway.us.identify", us.identify),
-        ("gateway.us.authorize", us.authorize),
-        ("gateway.us.open", us.open),
-        ("gateway.us.attach", us.attach),
-        ("gateway.us.answer", us.answer),
-        ("gateway.us.total", us.total),
-    ] {
-        list.number(name, after);
-    }
+fn address(value: &Value) -> Option<SocketAddr> {
+    value.as_str()?.parse().ok()
+}
+
+fn ip(value: &Value) -> Option<Value> {
+    same(&json!(address(value)?.ip()))
+}
+
+fn port(value: &Value) -> Option<Value> {
+    same(&address(value)?.port().into())
+}
+
+fn http(_: &Value) -> Option<Value> {
+    same(&"http".into())
 }
 
 /// `network.protocol.version`: `1.1`, `2`.
-fn version(protocol: &str) -> &str {
-    protocol
-        .strip_prefix("http/")
-        .or(protocol.strip_prefix('h'))
-        .unwrap_or(protocol)
+fn version(protocol: &Value) -> Option<Value> {
+    let protocol = protocol.as_str()?;
+    let version = protocol.strip_prefix("http/");
+    let version = version.or(protocol.strip_prefix('h'));
+    same(&version.unwrap_or(protocol).into())
 }
 
-#[derive(Default)]
-struct List(Vec<Value>);
+fn each(lent: &Value, member: &str) -> Option<Value> {
+    let all = lent.as_array()?.iter();
+    same(&all.map(|one| one[member].clone()).collect())
+}
 
-impl List {
-    fn text(&mut self, key: &str, value: Option<&str>) {
-        let found = value.map(|value| json!({ "key": key, "value": { "stringValue": value } }));
-        self.0.extend(found);
-    }
+/// An attribute's name, the member of the record, and how it is read.
+type Attribute = (&'static str, &'static str, fn(&Value) -> Option<Value>);
 
-    /// A 64-bit number is a text in JSON (ProtoJSON).
-    fn number(&mut self, key: &str, value: Option<u64>) {
-        let number = |value: u64| json!({ "key": key, "value": { "intValue": value.to_string() } });
-        self.0.extend(value.map(number));
-    }
+const ATTRIBUTES: &[Attribute] = &[
+    ("gateway.audit.seq", "/seq", same),
+    ("gateway.audit.hash", "/hash", same),
+    ("gateway.exchange.id", "/id", same),
+    ("gateway.session", "/session", same),
+    ("gateway.entry", "/entry", same),
+    ("client.address", "/client", ip),
+    ("client.port", "/client", port),
+    ("network.protocol.name", "/protocol", http),
+    ("network.protocol.version", "/protocol", version),
+    ("http.request.method", "/method", same),
+    ("url.scheme", "/scheme", same),
+    ("server.address", "/host", same),
+    ("server.port", "/port", same),
+    ("url.path", "/path", same),
+    ("gateway.path.bytes", "/path_bytes", same),
+    ("gateway.query.names", "/query", same),
+    ("gateway.phase", "/phase", same),
+    ("gateway.decision", "/decision", same),
+    ("gateway.policies", "/policies", same),
+    ("gateway.facts", "/facts", same),
+    ("gateway.generation", "/generation", same),
+    ("gateway.lent.credentials", "/lent", |lent| {
+        each(lent, "credential")
+    }),
+    ("gateway.lent.places", "/lent", |lent| each(lent, "place")),
+    ("gateway.unlent.credential", "/unlent/credential", same),
+    ("network.peer.address", "/dialled", ip),
+    ("network.peer.port", "/dialled", port),
+    (
+        "gateway.origin.protocol.version",
+        "/origin_protocol",
+        version,
+    ),
+    ("gateway.outcome", "/outcome", same),
+    ("http.response.status_code", "/status", same),
+    ("gateway.origin.status_code", "/origin_status", same),
+    ("error.type", "/reason", same),
+    ("gateway.blame", "/blame", same),
+    ("http.request.body.size", "/request_bytes", same),
+    ("http.response.body.size", "/response_bytes", same),
+    ("gateway.scrubbed", "/scrubbed", same),
+    // What happened apart from exchanges: events, acts of operators, and the log's own life.
+    ("gateway.event.name", "/name", same),
+    ("gateway.operator", "/operator", same),
+    ("gateway.subject", "/subject", same),
+    ("gateway.count", "/count", same),
+    ("gateway.audit.chain", "/chain", same),
+    ("process.pid", "/pid", same),
+    ("gateway.cause", "/cause", same),
+    ("gateway.recover.torn_bytes", "/torn_bytes", same),
+    ("gateway.recover.lost", "/lost", same),
+    ("gateway.us.identify", "/us/identify", same),
+    ("gateway.us.authorize", "/us/authorize", same),
+    ("gateway.us.open", "/us/open", same),
+    ("gateway.us.attach", "/us/attach", same),
+    ("gateway.us.answer", "/us/answer", same),
+    ("gateway.us.total", "/us/total", same),
+];
 
-    fn address(&mut self, (ip, port): (&str, &str), value: Option<SocketAddr>) {
-        self.text(ip, value.map(|value| value.ip().to_string()).as_deref());
-        self.number(port, value.map(|value| value.port().into()));
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn texts<'a>(&mut self, key: &str, values: impl Iterator<Item = &'a str>) {
-        let values: Vec<Value> = values.map(|one| json!({ "stringValue": one })).collect();
-        if !values.is_empty() {
-            let list = json!({ "key": key, "value": { "arrayValue": { "values": values } } });
-            self.0.push(list);
+    /// Members that stand elsewhere in what is exported, or say nothing by themselves.
+    const OTHERS: &str = "v prev kind time traceparent query_more policies_more facts_more lent_more \
+                          version torn_at torn_sha256";
+
+    #[test]
+    fn every_member_of_a_record_has_its_place() {
+        let unknown = serde_json::from_str::<Record>(r#"{ "none": 1 }"#).unwrap_err();
+        let unknown = unknown.to_string();
+        let (_, members) = unknown.split_once("expected one of ").unwrap();
+        let members: Vec<&str> = members.split('`').skip(1).step_by(2).collect();
+        assert!(members.len() > 40);
+        for member in members {
+            let mut named = ATTRIBUTES
+                .iter()
+                .map(|(_, named, _)| named.split('/').nth(1));
+            let is_there = named.any(|named| named == Some(member));
+            let is_other = OTHERS.split(' ').any(|other| other == member);
+            assert!(is_there != is_other, "{member}");
         }
     }
 }

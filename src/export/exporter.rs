@@ -120,31 +120,26 @@ impl Exporter {
     }
 
     /// The counts for `/metrics`.
-    #[must_use]
     pub fn counts(&self) -> Arc<ExportCounts> {
         self.counts.clone()
     }
 
     /// Whether it does just what these settings say.
-    #[must_use]
     pub fn does(&self, settings: &ExportSettings, way: &StoreWay) -> bool {
         (&self.settings, &self.way) == (settings, way)
     }
 
     /// Whether it sends the same to the same place.
-    #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
         self.settings.is_as(&other.settings)
     }
 
     /// Whether another export goes on where this one came to.
-    #[must_use]
     pub fn is_followed(&self) -> bool {
         self.reached.is_none()
     }
 
     /// Whether it has ended.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }

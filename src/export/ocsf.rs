@@ -7,7 +7,6 @@ use super::otlp::nanoseconds;
 use crate::audit::Record;
 
 /// The event that says what a record says. What OCSF has no word for is in `unmapped`.
-#[must_use]
 pub fn event(record: &Record) -> Value {
     let class = Class::of(record);
     let refused = record.reason.is_some() || record.decision.as_deref() == Some("deny");
@@ -196,29 +195,10 @@ fn unmapped(record: &Record) -> Value {
     all
 }
 
-const MAPPED: [&str; 21] = [
-    "v",
-    "seq",
-    "prev",
-    "hash",
-    "id",
-    "time",
-    "method",
-    "scheme",
-    "host",
-    "port",
-    "path",
-    "protocol",
-    "status",
-    "reason",
-    "request_bytes",
-    "response_bytes",
-    "policies",
-    "session",
-    "client",
-    "operator",
-    "us",
-];
+const MAPPED: [&str; 21] = crate::names::word_list(
+    "v seq prev hash id time method scheme host port path protocol status reason request_bytes \
+     response_bytes policies session client operator us",
+);
 
 /// The methods of HTTP Activity, in the order of their activities.
 const METHODS: [(&str, &str); 8] = [

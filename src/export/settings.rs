@@ -29,7 +29,6 @@ pub struct ExportSettings {
 
 impl ExportSettings {
     /// Whether the other one sends the same to the same place.
-    #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
         let key = |one: &Self| (one.server.clone(), one.path.clone(), one.format);
         key(self) == key(other)
@@ -52,7 +51,6 @@ pub enum ExportFormat {
 
 impl ExportFormat {
     /// Its name in the configuration.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Otlp { .. } => "otlp",

@@ -5,7 +5,6 @@ use std::path::{Component, Path, PathBuf};
 /// Returns the state folder: `$XDG_STATE_HOME/gateway`, else `~/.local/state/gateway`.
 ///
 /// Returns `None` if neither variable holds an absolute path.
-#[must_use]
 pub fn state_directory() -> Option<PathBuf> {
     let usual = || home().map(|home| home.join(".local/state"));
     let state = absolute("XDG_STATE_HOME").or_else(usual)?;
@@ -14,13 +13,11 @@ pub fn state_directory() -> Option<PathBuf> {
 
 /// Returns the folder for data of projects, with links resolved: what a person decided
 /// about files, and what operators granted.
-#[must_use]
 pub fn granted_directory() -> Option<PathBuf> {
     state_directory().map(|state| real(&state.join("projects")))
 }
 
 /// Returns the user's home, if it is an absolute path.
-#[must_use]
 pub fn home() -> Option<PathBuf> {
     absolute("HOME")
 }

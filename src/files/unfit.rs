@@ -62,7 +62,6 @@ pub enum Replaceable {
 
 impl Replaceable {
     /// Returns what to do about it.
-    #[must_use]
     pub fn remedy(&self) -> String {
         match self {
             Self::Folder(folder) => format!("run `chmod o-w {}`", folder.display()),
@@ -124,7 +123,6 @@ pub enum Unfit {
 
 impl Unfit {
     /// Returns what to do about it.
-    #[must_use]
     pub fn remedy(&self, path: &Path) -> String {
         match self {
             Self::Unreadable(_) => String::from("create it, or correct the path"),

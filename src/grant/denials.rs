@@ -73,7 +73,6 @@ impl RecordedDenials {
     }
 
     /// What was refused and may be this request, as it was shown.
-    #[must_use]
     pub fn of(&self, asked: &RequestedAccess) -> Option<&str> {
         let mut all = self.0.values();
         let found = all.find(|(_, all)| all.iter().any(|(_, one)| one.may_be_same(asked)));

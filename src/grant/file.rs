@@ -32,7 +32,6 @@ pub struct GrantedRule {
 
 impl GrantedRule {
     /// The grants of a file's text, in their order.
-    #[must_use]
     pub fn all(text: &str) -> Vec<Self> {
         let rules = Source::new("", text).rules();
         let mut all: Vec<Self> = rules.into_iter().map(|rule| Self::of(text, rule)).collect();
@@ -66,14 +65,12 @@ impl GrantedRule {
     }
 
     /// Whether it has ended by itself.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.until
             .is_some_and(|until| until <= OffsetDateTime::now_utc())
     }
 
     /// The rule in a line: the method, the host with its port and path, and what it lends.
-    #[must_use]
     pub fn shown(&self) -> String {
         let rest = |name: &str| {
             self.rule
@@ -98,7 +95,6 @@ impl GrantedRule {
     }
 
     /// Removes it from the text that it was read from.
-    #[must_use]
     pub fn removed_from(&self, text: &str) -> String {
         let (before, after) = (&text[..self.whole.start], &text[self.whole.end..]);
         let after = after.strip_prefix('\n').unwrap_or(after);
@@ -166,13 +162,11 @@ impl ChangedFile<'_> {
 
 impl GrantedFile {
     /// The file with this path.
-    #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self(path)
     }
 
     /// Where it is.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }

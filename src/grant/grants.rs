@@ -23,7 +23,6 @@ pub struct Grants {
 
 impl Grants {
     /// The grants of a gateway that begins with these rules.
-    #[must_use]
     pub fn new(
         shared: Arc<SharedState>,
         (file, config): (Option<PathBuf>, Option<PathBuf>),

@@ -138,14 +138,12 @@ impl ObservedAccess {
     }
 
     /// Whether the run asked for nothing.
-    #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.requests.is_empty() && self.names.is_empty()
     }
 
     /// Writes the least policies by which the run would have got all that a rule can give. What no
     /// rule gives, and what was only wanted, stands in comments.
-    #[must_use]
     pub fn rules(&self, settings: &OriginSettings) -> String {
         let mut text = String::new();
         for (origin, methods) in &self.requests {

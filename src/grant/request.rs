@@ -14,7 +14,6 @@ use crate::policy::{Explanation, Generation, OwnedFacts, Policies, Verdict, gene
 ///
 /// The record holds no groups, fields, content and actions. A policy that needs those allows less
 /// here than it did, or says so.
-#[must_use]
 pub fn of_record(record: &Record) -> Option<OwnedFacts> {
     let host = Host::parse(record.host.as_deref()?.as_bytes()).ok()?;
     let whole = record.path.as_deref();
@@ -35,7 +34,6 @@ pub fn of_record(record: &Record) -> Option<OwnedFacts> {
 }
 
 /// The request that a workload proposes to be allowed; `None` if it is a host alone.
-#[must_use]
 pub fn of_access(session: &SessionId, access: &RequestedAccess) -> Option<OwnedFacts> {
     of(session, access, None)
 }
@@ -83,7 +81,6 @@ pub(super) fn is_host_alone(record: &Record) -> bool {
 }
 
 /// What is asked for by a request, as a workload would propose it.
-#[must_use]
 pub fn access(request: &OwnedFacts) -> RequestedAccess {
     let (scheme, host, port) = (request.scheme, request.host.clone(), request.port);
     let authority = Authority { host, port };
@@ -113,7 +110,6 @@ pub fn asked(generation: &Generation, request: &OwnedFacts) -> (Verdict, Explana
 }
 
 /// Explains what policies say of a loan that was refused; `None` if the record is damaged.
-#[must_use]
 pub fn lent(
     generation: &Generation,
     request: &OwnedFacts,

@@ -61,7 +61,6 @@ pub struct AllowAnswer {
 
 impl AllowAnswer {
     /// A rule that is not in force, and ends after so many seconds, if it does.
-    #[must_use]
     pub fn new(policy: String, file: &GrantedFile, seconds: Option<u64>) -> Self {
         let now = OffsetDateTime::now_utc().unix_timestamp();
         let until = |seconds| now.saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX));

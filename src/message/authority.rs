@@ -62,12 +62,9 @@ impl Authority {
             port,
         })
     }
-}
 
-impl Authority {
     /// Returns the host, with the port unless that is 443: as `gateway allow` takes it, and a shell
     /// that would look for files by brackets.
-    #[must_use]
     pub fn shown(&self) -> String {
         match self.port {
             443 => self.host.as_str().to_owned(),

@@ -31,17 +31,9 @@ pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
     (may_be && segments(path).any(known)) || google() || azure()
 }
 
-const SEGMENTS: [&str; 9] = [
-    "$batch",
-    "%24batch",
-    "_bulk",
-    "_bulk_docs",
-    "_bulk_get",
-    "_mget",
-    "_msearch",
-    "_mtermvectors",
-    "_reindex",
-];
+const SEGMENTS: [&str; 9] = gateway_names::word_list(
+    "$batch %24batch _bulk _bulk_docs _bulk_get _mget _msearch _mtermvectors _reindex",
+);
 
 #[cfg(test)]
 mod tests {

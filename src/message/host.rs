@@ -92,7 +92,6 @@ impl Host {
     }
 
     /// The host as written in a URI: an IPv6 address in brackets (RFC 3986 §3.2.2).
-    #[must_use]
     pub fn to_uri(&self) -> String {
         match self.ip {
             Some(IpAddr::V6(_)) => format!("[{}]", self.text),
@@ -106,7 +105,6 @@ impl Host {
     }
 
     /// Whether it is this machine: `localhost`, or a loopback address.
-    #[must_use]
     pub fn is_loopback(&self) -> bool {
         self.as_str() == "localhost" || self.ip().is_some_and(|ip| ip.is_loopback())
     }
@@ -240,10 +238,8 @@ fn ipv4(text: &str) -> Result<Option<Ipv4Addr>, HostMalformed> {
     if head.iter().any(|part| *part > 255) || (room < 32 && tail >> room != 0) {
         return Err(HostMalformed::Ipv4);
     }
-    let high = head
-        .iter()
-        .enumerate()
-        .fold(0, |acc, (at, part)| acc | part << (24 - 8 * at));
+    let high = head.iter().enumerate();
+    let high = high.fold(0, |acc, (at, part)| acc | part << (24 - 8 * at));
     Ok(Some(Ipv4Addr::from(high | tail)))
 }
 

@@ -29,14 +29,12 @@ pub fn members(text: &str, at: usize) -> impl Iterator<Item = (&str, Range<usize
 }
 
 /// The index of the first byte from `at` on that is no white space.
-#[must_use]
 pub fn skip_space(text: &str, at: usize) -> usize {
     let rest = text.as_bytes().iter().skip(at);
     at + rest.take_while(|byte| byte.is_ascii_whitespace()).count()
 }
 
 /// The index after the value that starts here.
-#[must_use]
 pub fn value_end(text: &str, start: usize) -> usize {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for (at, byte) in text.bytes().enumerate().skip(start) {

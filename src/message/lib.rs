@@ -91,7 +91,6 @@ pub struct Origin {
 
 impl Origin {
     /// Returns the authority as in a `Host` field: with the port only if it is not the scheme's.
-    #[must_use]
     pub fn host_field(&self) -> String {
         if self.authority.port == self.scheme.default_port() {
             self.authority.host.to_uri()
@@ -135,7 +134,6 @@ pub struct Reading {
 impl RequestHead {
     /// Whether this is a gRPC call, which needs HTTP/2 and trailers on both sides (gRPC over
     /// HTTP/2, "Requests").
-    #[must_use]
     pub fn is_grpc(&self) -> bool {
         let kind = self.content_type();
         kind.strip_prefix(b"application/grpc")
@@ -144,7 +142,6 @@ impl RequestHead {
 
     /// Whether it must be forwarded over HTTP/2: gRPC, and event streams that flow both ways at
     /// once (Amazon Transcribe, "Setting up an HTTP/2 stream").
-    #[must_use]
     pub fn needs_http2(&self) -> bool {
         let streams = || {
             self.version == http::Version::HTTP_2

@@ -31,7 +31,6 @@ pub fn named_paths<'a>(
 
 impl Origin {
     /// The origin in its parts.
-    #[must_use]
     pub fn parts(&self) -> (Scheme, &Host, u16) {
         (self.scheme, &self.authority.host, self.authority.port)
     }
@@ -71,14 +70,9 @@ fn named_path(
     (target.path() == path && !path.starts_with("//")).then_some(target)
 }
 
-const FIELDS: [&str; 6] = [
-    "destination",
-    "x-copy-from",
-    "x-invoke-path",
-    "x-matched-path",
-    "x-object-manifest",
-    "x-symlink-target",
-];
+const FIELDS: [&str; 6] = gateway_names::word_list(
+    "destination x-copy-from x-invoke-path x-matched-path x-object-manifest x-symlink-target",
+);
 
 #[cfg(test)]
 mod tests {

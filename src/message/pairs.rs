@@ -14,7 +14,6 @@ pub const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 /// Decodes form data (`+` is a space). Bytes that are not UTF-8 are replaced.
-#[must_use]
 pub fn form_text(raw: &str) -> Cow<'_, str> {
     if !raw.contains(['+', '%']) {
         return Cow::Borrowed(raw);
@@ -34,7 +33,6 @@ pub struct Decoded {
 }
 
 /// Percent-decodes a name or value. `plus` is the byte that `+` stands for.
-#[must_use]
 pub fn decoded(raw: &[u8], plus: u8) -> Decoded {
     let raw: Vec<u8> = raw
         .iter()
@@ -66,7 +64,6 @@ fn unescaped(mut raw: &[u8]) -> Vec<u8> {
 }
 
 /// Converts bytes to text. Bytes that are not UTF-8 become `%XX`, so this cannot be reversed.
-#[must_use]
 pub fn as_text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

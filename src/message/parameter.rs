@@ -13,7 +13,6 @@ fn is_dropped(letter: char) -> bool {
 /// PHP reads `a.b`, `a b` and `a[b` as `a_b`. PHP, Rack and qs read `a[]`, `a[x]` and `a[x]y` as a
 /// member of `a`. Some drop what stands before it (`is_dropped`). Readers that use C strings stop
 /// at NUL. A policy that restricts must see all of these, and one that permits must see no second.
-#[must_use]
 pub fn parameter_names(name: &str) -> Vec<Cow<'_, str>> {
     let mut all = vec![Cow::Borrowed(name)];
     if is_plain(name) {
@@ -56,7 +55,6 @@ fn with_underscores(name: &str) -> String {
 }
 
 /// [`parameter_names`], each folded by [`folded_parameter`].
-#[must_use]
 pub fn folded_parameters(name: &str) -> Vec<String> {
     if is_plain(name) {
         return vec![folded_parameter(name)];
@@ -71,7 +69,6 @@ pub fn folded_parameters(name: &str) -> Vec<String> {
 /// Folds the name of a parameter, so that all that some origin takes for one become equal: its
 /// letters and digits, [`folded`]. Origins read `Token`, `$token` and ` token` as `token`,
 /// `private.token` and `privateToken` as `private_token`.
-#[must_use]
 pub fn folded_parameter(name: &str) -> String {
     let mut name = folded(name);
     name.retain(char::is_alphanumeric);
@@ -83,7 +80,6 @@ pub fn folded_parameter(name: &str) -> String {
 /// Readers without case distinction, such as Go's `encoding/json`, also read `ſ` (U+017F) as `s`
 /// and the Kelvin sign as `k`. Readers that use C strings stop at NUL. The JSON form of Protocol
 /// Buffers has two spellings of each name, `max_amount` and `maxAmount`.
-#[must_use]
 pub fn folded(name: &str) -> String {
     let name = name.split('\0').next().unwrap_or_default();
     let letters = name.chars().filter(|letter| !matches!(letter, '_' | '-'));
@@ -91,7 +87,6 @@ pub fn folded(name: &str) -> String {
 }
 
 /// A name without case distinction.
-#[must_use]
 pub fn in_lower_case(name: &str) -> String {
     name.chars().flat_map(in_one_case).collect()
 }

@@ -61,7 +61,6 @@ pub enum PatternMalformed {
 
 impl PatternMalformed {
     /// What to write instead.
-    #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Scheme => "write `https://host`",
@@ -103,7 +102,6 @@ impl OriginPattern {
     }
 
     /// The one origin that matches, if it names a host.
-    #[must_use]
     pub fn exact(&self) -> Option<Origin> {
         match &self.hosts {
             HostPattern::Exact(host) => Some(Origin {
@@ -119,7 +117,6 @@ impl OriginPattern {
 
     /// Whether the name itself shows that the origin is this machine: `localhost` or a loopback
     /// address.
-    #[must_use]
     pub fn is_loopback(&self) -> bool {
         match &self.hosts {
             HostPattern::Exact(host) => host.is_loopback(),
@@ -182,7 +179,6 @@ impl HostPattern {
     }
 
     /// The host or the domain.
-    #[must_use]
     pub fn host(&self) -> &Host {
         match self {
             Self::Exact(host) | Self::Below(host) => host,

@@ -34,7 +34,6 @@ pub enum Place {
 
 impl Place {
     /// The field that contains it, if it is in a field.
-    #[must_use]
     pub fn field(&self) -> Option<HeaderName> {
         match self {
             Self::Header { name, .. } => Some(name.clone()),
@@ -46,7 +45,6 @@ impl Place {
 
     /// The part of a request that it occupies. A request has each part once, and only one
     /// credential can be in it.
-    #[must_use]
     pub fn site(&self) -> String {
         match self {
             Self::Cookie(_) | Self::Query(_) | Self::Signature(_) => self.to_string(),
@@ -56,7 +54,6 @@ impl Place {
     }
 
     /// Whether a user name or password accompanies the credential.
-    #[must_use]
     pub fn needs_user(&self) -> bool {
         matches!(self, Self::BasicUser | Self::BasicPassword)
     }

@@ -10,7 +10,6 @@ pub enum Shared {
 }
 
 /// Whether anyone can have a name directly below a domain, given in canonical form.
-#[must_use]
 pub fn shared(domain: &str) -> Option<Shared> {
     if !domain.contains('.') {
         return Some(Shared::Registry);

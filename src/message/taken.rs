@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use gateway_names::word_list;
 use http::HeaderName;
 
 use super::fields::folded_name;
@@ -118,7 +119,7 @@ impl fmt::Display for Taken {
 pub fn sounds_like_credential(name: &str) -> bool {
     let start = name.bytes().rposition(|byte| !byte.is_ascii_alphanumeric());
     let last = &name[start.map_or(0, |at| at + 1)..];
-    if !is_last_word(last) && !matches!(last, "key" | "assertion" | "id") {
+    if !LAST_WORDS.contains(&last) && !matches!(last, "key" | "assertion" | "id") {
         return false;
     }
     let name = folded_name(name);
@@ -126,7 +127,7 @@ pub fn sounds_like_credential(name: &str) -> bool {
     let last = words.next().unwrap_or_default();
     let sounds = match last {
         "key" => KEY_WORDS.contains(&words.next().unwrap_or_default()),
-        last => is_last_word(last),
+        last => LAST_WORDS.contains(&last),
     };
     // AWS's own fields are judged together with the signature that covers them.
     let sounds = sounds && !name.starts_with("x-amz-") && !NO_CREDENTIALS.contains(&name.as_ref());
@@ -159,43 +160,17 @@ pub fn credential_protocol(protocols: &str) -> Option<&str> {
     None
 }
 
-fn is_last_word(word: &str) -> bool {
-    matches!(
-        word,
-        "authorization"
-            | "authentication"
-            | "auth"
-            | "token"
-            | "tokens"
-            | "apikey"
-            | "secret"
-            | "password"
-            | "passwd"
-            | "passphrase"
-            | "jwt"
-            | "bearer"
-            | "credential"
-            | "credentials"
-    )
-}
+/// Words that make a name that ends with one suggest a credential.
+const LAST_WORDS: [&str; 14] = word_list(
+    "authorization authentication auth token tokens apikey secret password passwd passphrase jwt \
+     bearer credential credentials",
+);
 
 /// Words that make a name before `key` suggest a credential.
-const KEY_WORDS: [&str; 14] = [
-    "api",
-    "access",
-    "app",
-    "application",
-    "auth",
-    "account",
-    "client",
-    "functions",
-    "license",
-    "master",
-    "private",
-    "secret",
-    "service",
-    "subscription",
-];
+const KEY_WORDS: [&str; 14] = word_list(
+    "api access app application auth account client functions license master private secret \
+     service subscription",
+);
 
 /// Credentials whose names do not suggest it, and AWS fields that are accepted without a signature.
 const CREDENTIALS: [&str; 5] = [
@@ -208,72 +183,26 @@ const CREDENTIALS: [&str; 5] = [
 
 /// Names that suggest a credential but are not one: tokens against cross-site request forgery, and
 /// pagination tokens.
-const NO_CREDENTIALS: [&str; 12] = [
-    "x-csrf-token",
-    "x-xsrf-token",
-    "csrf-token",
-    "xsrf-token",
-    "x-csrftoken",
-    "x-atlassian-token",
-    "x-ms-session-token",
-    "x-ms-continuation-token",
-    "continuation-token",
-    "next-token",
-    "page-token",
-    "x-next-page-token",
-];
+const NO_CREDENTIALS: [&str; 12] = word_list(
+    "x-csrf-token x-xsrf-token csrf-token xsrf-token x-csrftoken x-atlassian-token \
+     x-ms-session-token x-ms-continuation-token continuation-token next-token page-token \
+     x-next-page-token",
+);
 
 /// Names of parameters that mean a credential, folded by [`folded_parameter`].
-const PARAMETERS: [&str; 26] = [
-    "accesskey",
-    "accesstoken",
-    "apikey",
-    "apitoken",
-    "appkey",
-    "applicationkey",
-    "authkey",
-    "authtoken",
-    "awsaccesskeyid",
-    "bearertoken",
-    "clientassertion",
-    "clientsecret",
-    "googleaccessid",
-    "idtoken",
-    "jobtoken",
-    "oauthtoken",
-    "personalaccesstoken",
-    "privatetoken",
-    "refreshtoken",
-    "secretkey",
-    "sessiontoken",
-    "subscriptionkey",
-    "xamzsecuritytoken",
-    "xamzsignature",
-    "xapikey",
-    "xgoogsignature",
-];
+const PARAMETERS: [&str; 26] = word_list(
+    "accesskey accesstoken apikey apitoken appkey applicationkey authkey authtoken \
+     awsaccesskeyid bearertoken clientassertion clientsecret googleaccessid idtoken jobtoken \
+     oauthtoken personalaccesstoken privatetoken refreshtoken secretkey sessiontoken \
+     subscriptionkey xamzsecuritytoken xamzsignature xapikey xgoogsignature",
+);
 
 /// Names that mean something else at some services, folded.
-const DOUBTFUL_PARAMETERS: [&str; 8] = [
-    "auth",
-    "authorization",
-    "jwt",
-    "passwd",
-    "password",
-    "secret",
-    "sig",
-    "token",
-];
+const DOUBTFUL_PARAMETERS: [&str; 8] =
+    word_list("auth authorization jwt passwd password secret sig token");
 
 /// Subprotocols that are followed by a credential.
-const PROTOCOLS: [&str; 6] = [
-    "access_token",
-    "apikey",
-    "authorization",
-    "bearer",
-    "jwt",
-    "token",
-];
+const PROTOCOLS: [&str; 6] = word_list("access_token apikey authorization bearer jwt token");
 
 /// Prefixes of subprotocols that are themselves a credential: OpenAI's, Kubernetes', AppSync's.
 const PROTOCOL_BEGINNINGS: [&str; 3] = [

@@ -17,7 +17,6 @@ pub enum Blame {
 
 impl Blame {
     /// Returns the side as written in records.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -44,7 +43,6 @@ macro_rules! reasons {
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             /// Returns the code as written in responses and records.
-            #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $code,)*
@@ -52,7 +50,6 @@ macro_rules! reasons {
             }
 
             /// Returns the status of the refusal.
-            #[must_use]
             pub const fn status(self) -> StatusCode {
                 match self {
                     $(Self::$name => StatusCode::$status,)*
@@ -60,7 +57,6 @@ macro_rules! reasons {
             }
 
             /// Returns the side at fault.
-            #[must_use]
             pub const fn blame(self) -> Blame {
                 match self {
                     $(Self::$name => Blame::$blame,)*
@@ -68,7 +64,6 @@ macro_rules! reasons {
             }
 
             /// Returns the error type for `Proxy-Status` (RFC 9209 §2.3).
-            #[must_use]
             pub const fn proxy_error(self) -> &'static str {
                 match self {
                     $(Self::$name => $kind,)*
@@ -76,7 +71,6 @@ macro_rules! reasons {
             }
 
             /// Returns a sentence that says what happened.
-            #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$name => $means,)*
@@ -85,7 +79,6 @@ macro_rules! reasons {
 
             /// Returns what to do next, and who does it. `HOST`, `ADDRESS`, `ID` and `SESSION`
             /// stand for those of a refusal.
-            #[must_use]
             pub const fn next_step(self) -> &'static str {
                 match self {
                     $(Self::$name => $next,)*
@@ -95,26 +88,22 @@ macro_rules! reasons {
 
         impl ReasonCode {
             /// Returns the code with this name.
-            #[must_use]
             pub fn named(text: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|code| code.as_str() == text)
             }
 
             /// Whether a client should not repeat the same request: it would be refused again, or
             /// may have been processed.
-            #[must_use]
             pub fn is_final(self) -> bool {
                 !matches!(self.status().as_u16(), 408 | 429 | 502..=504) || self.may_be_processed()
             }
 
             /// Whether the server may have processed the request.
-            #[must_use]
             pub fn may_be_processed(self) -> bool {
                 matches!(self, Self::NoAnswer | Self::Timeout)
             }
 
             /// Returns the next step for the user, who looks at a refusal outside the sandbox.
-            #[must_use]
             pub fn step_for_operator(self, to: &str, id: &str) -> String {
                 let step = self.next_step_for(to, id);
                 let Some(asked) = step.strip_prefix("Ask your user to ") else {
@@ -126,7 +115,6 @@ macro_rules! reasons {
 
             /// Returns the next step of one refusal of a request to a host, with its port if it is
             /// not the usual one. An empty `to` leaves the word as it is.
-            #[must_use]
             pub fn next_step_for(self, to: &str, id: &str) -> String {
                 let step = self.next_step().replace(" ID`", &format!(" {id}`"));
                 if to.is_empty() {

@@ -100,7 +100,6 @@ macro_rules! text_name {
             }
 
             /// Returns the name as text.
-            #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -123,7 +122,6 @@ serde_as_text!(CredentialName, ToString::to_string, |text| {
 
 impl ExchangeId {
     /// Creates an id from ten random bytes.
-    #[must_use]
     pub fn from_bytes(bytes: [u8; 10]) -> Self {
         Self(bytes)
     }
@@ -154,21 +152,41 @@ impl fmt::Debug for ExchangeId {
 }
 
 /// Returns bytes as lower-case hexadecimal digits.
-#[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Writes values one behind the other, with a text between two.
+pub fn join(all: impl IntoIterator<Item: ToString>, between: &str) -> String {
+    let all: Vec<String> = all.into_iter().map(|one| one.to_string()).collect();
+    all.join(between)
+}
+
+/// Reads a list of words, with one space between two, when the program is compiled.
+///
+/// # Panics
+/// Panics unless there are exactly `N` words: then nothing is compiled.
+pub const fn word_list<const N: usize>(text: &'static str) -> [&'static str; N] {
+    let (mut words, mut count, mut rest) = ([""; N], 0, text);
+    while !rest.is_empty() {
+        let mut end = 0;
+        while end < rest.len() && rest.as_bytes()[end] != b' ' {
+            end += 1;
+        }
+        let (word, after) = rest.split_at(end);
+        words[count] = word;
+        count += 1;
+        rest = after.split_at(!after.is_empty() as usize).1;
+    }
+    assert!(count == N, "the list has fewer words");
+    words
+}
+
 /// Where systems keep their bundle of CA certificates; the first that exists is used.
-pub const SYSTEM_BUNDLES: [&str; 10] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-    "/etc/pki/tls/cert.pem",
-    "/var/lib/ca-certificates/ca-bundle.pem",
-    "/etc/ca-certificates/extracted/tls-ca-bundle.pem",
-    "/usr/local/share/certs/ca-root-nss.crt",
-    "/etc/ssl/certs/ca-bundle.crt",
-];
+pub const SYSTEM_BUNDLES: [&str; 10] = word_list(
+    "/etc/ssl/certs/ca-certificates.crt /etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem \
+     /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem \
+     /etc/pki/tls/cert.pem /var/lib/ca-certificates/ca-bundle.pem \
+     /etc/ca-certificates/extracted/tls-ca-bundle.pem /usr/local/share/certs/ca-root-nss.crt \
+     /etc/ssl/certs/ca-bundle.crt",
+);

@@ -45,7 +45,6 @@ pub struct Forwarded {
 
 impl Forwarded {
     /// The address that it came from.
-    #[must_use]
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }
@@ -169,13 +168,11 @@ impl Origins {
 
 impl Channel {
     /// The address that was dialled.
-    #[must_use]
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }
 
     /// The HTTP version spoken on the channel.
-    #[must_use]
     pub fn version(&self) -> Version {
         self.sender.version()
     }

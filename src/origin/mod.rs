@@ -118,7 +118,6 @@ pub enum Error {
 
 impl Error {
     /// The reason code in refusals and in the audit log.
-    #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
             Self::Revoked(_) => ReasonCode::CredentialRevoked,

@@ -38,7 +38,6 @@ pub struct NoAnswer {
 
 impl NoAnswer {
     /// Whether a client may send the request again without asking.
-    #[must_use]
     pub fn is_harmless(&self) -> bool {
         self.is_harmless
     }

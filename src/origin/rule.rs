@@ -91,7 +91,6 @@ pub struct OriginRule {
 
 impl OriginRule {
     /// A rule with only defaults for the origins that a pattern covers.
-    #[must_use]
     pub fn of(matches: OriginPattern) -> Self {
         Self {
             matches,
@@ -183,7 +182,6 @@ impl OriginSettings {
     }
 
     /// The rule that applies to an origin.
-    #[must_use]
     pub fn rule(&self, origin: &Origin) -> Option<&OriginRule> {
         self.index(origin).map(|index| &self.rules[index])
     }

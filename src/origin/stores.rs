@@ -56,7 +56,6 @@ pub struct StoreWay {
 
 impl StoreWay {
     /// The way to these servers.
-    #[must_use]
     pub fn of(settings: &OriginSettings, servers: &[Origin]) -> Self {
         let way = |server| {
             let rule = settings.rule(server);

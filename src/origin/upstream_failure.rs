@@ -37,7 +37,6 @@ pub(super) enum UpstreamFault {
 
 impl UpstreamFailure {
     /// Whether the next try may succeed without a person.
-    #[must_use]
     pub fn is_passing(&self) -> bool {
         use UpstreamFault as Fault;
         matches!(

@@ -21,7 +21,6 @@ pub enum Prohibited {
 
 impl Prohibited {
     /// The reason code in refusals and in the audit log.
-    #[must_use]
     pub fn reason(self) -> ReasonCode {
         match self {
             Self::Metadata => ReasonCode::Metadata,
@@ -66,7 +65,6 @@ pub fn vet_host(to: &Authority, exceptions: &[IpNet]) -> Result<(), Prohibited> 
 }
 
 /// The metadata service whose address is in the network, if there is one.
-#[must_use]
 pub fn metadata_within(network: &IpNet) -> Option<IpAddr> {
     METADATA
         .into_iter()

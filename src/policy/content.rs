@@ -110,7 +110,6 @@ impl Declared {
 
     /// Reads the facts declared for an origin from the content of a request. A fact that could be
     /// read in more than one way is left out.
-    #[must_use]
     pub fn read(
         &self,
         origin: &Origin,

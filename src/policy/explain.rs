@@ -37,13 +37,11 @@ impl fmt::Display for Explanation {
 
 impl Generation {
     /// Explains the answer to [`Self::ask`].
-    #[must_use]
     pub fn explain(&self, facts: &Facts<'_>, verdict: &Verdict) -> Explanation {
         self.explained(facts, None, verdict)
     }
 
     /// Explains the answer to [`Self::lend`].
-    #[must_use]
     pub fn explain_use(
         &self,
         facts: &Facts<'_>,

@@ -12,14 +12,12 @@ use crate::names::{CredentialName, PolicyId, SessionId};
 ///
 /// `*.example.com` means every name under `example.com`, but not `example.com` itself. Text that is
 /// not a host gives a policy that does not load, never one with another meaning.
-#[must_use]
 pub fn permit_host(session: Option<&SessionId>, host: &str, port: Option<u16>) -> String {
     permit_with(session, None, host, port)
 }
 
 /// Permits a session, or every session, to send a host any request that presents a credential. This
 /// also suits domains where strangers can register names.
-#[must_use]
 pub fn permit_with(
     session: Option<&SessionId>,
     credential: Option<&CredentialName>,
@@ -38,7 +36,6 @@ pub fn permit_with(
 /// Lends a credential to requests to a host over TLS, for a session or for every session.
 ///
 /// The host is written as for [`permit_host`].
-#[must_use]
 pub fn permit_lend(
     session: Option<&SessionId>,
     credential: &CredentialName,
@@ -71,7 +68,6 @@ pub enum CoveredPath {
 
 /// Permits every session requests to one origin by these methods, on these paths; on all if none is
 /// named.
-#[must_use]
 pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath]) -> String {
     let mut actions: Vec<Action> = methods.iter().map(|one| Action::of_method(one)).collect();
     actions.sort_unstable_by_key(|action| *action as u8);
@@ -89,7 +85,6 @@ pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath])
 
 /// Lends every session a credential in one place, to requests to one origin by these methods, on
 /// these paths; on all if none is named.
-#[must_use]
 pub fn permit_loans(
     origin: &Origin,
     (credential, place): (&CredentialName, &str),
@@ -103,7 +98,6 @@ pub fn permit_loans(
 }
 
 /// Permits every session any request: for a run that is watched, to learn what it needs.
-#[must_use]
 pub fn permit_everything() -> String {
     permit(&id(&["learn"]), "principal", ANY, "resource", &[])
 }

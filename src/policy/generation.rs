@@ -74,25 +74,21 @@ impl Generation {
     }
 
     /// The generation's number. It starts at 1 and rises by one with every successful load.
-    #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
     /// Policies that loaded but look doubtful.
-    #[must_use]
     pub fn lints(&self) -> &[Lint] {
         &self.lints
     }
 
     /// How many policies there are.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
     /// Whether there are no policies. Nothing is permitted then.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -124,7 +120,6 @@ impl Generation {
 
     /// The hosts that permits reach, for a CA's name constraints. `None` if a permit reaches every
     /// host.
-    #[must_use]
     pub fn hosts(&self) -> Option<Vec<HostScope>> {
         scopes(self.rules.iter())
     }

@@ -67,19 +67,16 @@ impl JudgedRequest {
     }
 
     /// The session it belongs to.
-    #[must_use]
     pub fn session(&self) -> &Arc<Session> {
         &self.kept.session
     }
 
     /// The credentials that it is lent.
-    #[must_use]
     pub fn credentials(&self) -> &Arc<[CredentialName]> {
         &self.kept.credentials
     }
 
     /// Whether these bindings also let it have each of its credentials, in the same places.
-    #[must_use]
     pub fn is_bound_by(&self, bindings: &Bindings) -> bool {
         self.credential_uses().all(|(credential, place)| {
             let fields = self.fields.get().map_or(&*NONE, |fields| fields);

@@ -48,7 +48,6 @@ pub enum Operation {
 
 impl Operation {
     /// The action's name, in policies and in the audit log.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Status => "status",
@@ -76,7 +75,6 @@ pub struct Operators(PolicySet);
 
 impl Operators {
     /// Permits everything. The socket itself admits only the gateway's own user and root.
-    #[must_use]
     pub fn everything() -> Self {
         Self(PolicySet::from_str(EVERYTHING).expect("a constant that a test reads"))
     }

@@ -40,19 +40,16 @@ impl Policies {
     }
 
     /// The generation that judges.
-    #[must_use]
     pub fn current(&self) -> Arc<Generation> {
         Arc::clone(&self.current)
     }
 
     /// The generation that judges, for a short look.
-    #[must_use]
     pub fn generation(&self) -> &Generation {
         &self.current
     }
 
     /// The declared facts of content.
-    #[must_use]
     pub fn declared(&self) -> &Arc<Declared> {
         &self.declared
     }

@@ -160,7 +160,6 @@ pub struct OwnedFacts {
 
 impl OwnedFacts {
     /// A `GET` request on the scheme's default port, without content, fields or credentials.
-    #[must_use]
     pub fn new(session: SessionId, scheme: Scheme, host: Host, target: RequestTarget) -> Self {
         Self {
             session,
@@ -183,7 +182,6 @@ impl OwnedFacts {
     }
 
     /// The facts to judge.
-    #[must_use]
     pub fn facts(&self) -> Facts<'_> {
         Facts {
             session: &self.session,

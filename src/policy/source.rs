@@ -76,7 +76,6 @@ impl Source {
     }
 
     /// Each policy, with its place in the text; none if the text cannot be read.
-    #[must_use]
     pub fn rules(&self) -> Vec<(Range<usize>, String)> {
         let set: PolicySet = self.text.parse().unwrap_or_default();
         let policies = set.policies();
@@ -148,14 +147,12 @@ impl Settings {
     }
 
     /// The files that are named now. Paths that cannot be expanded are left out.
-    #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
         let expanded = self.files.iter().filter_map(|path| expand(path).ok());
         expanded.flatten().collect()
     }
 
     /// The folders that are searched for files. A file added there is read at the next reload.
-    #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
         let patterns = self.files.iter().filter_map(|path| pattern_of(path));
         patterns

@@ -25,13 +25,11 @@ pub struct Grant {
 
 impl Grant {
     /// The credential to lend, and where it will appear.
-    #[must_use]
     pub fn lend(&self) -> &CredentialUse {
         &self.lend
     }
 
     /// The origin that may receive it.
-    #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -157,25 +155,21 @@ fn denied(
 
 impl Authorized {
     /// The head as it was judged. It cannot be changed.
-    #[must_use]
     pub fn head(&self) -> &RequestHead {
         &self.request.head
     }
 
     /// The content. Only the part that is held can be read.
-    #[must_use]
     pub fn content(&self) -> &Content {
         &self.request.content
     }
 
     /// The facts it was judged by.
-    #[must_use]
     pub fn judged(&self) -> &Arc<JudgedRequest> {
         &self.allowed.judged
     }
 
     /// The identity under which connections are used for it.
-    #[must_use]
     pub fn identity(&self) -> &Identity {
         self.allowed.identity()
     }
@@ -186,25 +180,21 @@ impl Authorized {
     }
 
     /// The names of the facts of content that were read to decide.
-    #[must_use]
     pub fn facts_read(&self) -> &[String] {
         &self.allowed.facts_read
     }
 
     /// The grants for the credentials to lend.
-    #[must_use]
     pub fn grants(&self) -> &[Grant] {
         self.allowed.grants()
     }
 
     /// The session it belongs to.
-    #[must_use]
     pub fn session(&self) -> &Arc<Session> {
         self.allowed.judged.session()
     }
 
     /// What its content must not contain.
-    #[must_use]
     pub fn watch(&self) -> Option<&FormWatch> {
         self.allowed.watch.as_ref()
     }

@@ -35,7 +35,6 @@ pub enum Outcome {
 
 impl Verdict {
     /// Whether the answer is yes.
-    #[must_use]
     pub fn allowed(&self) -> bool {
         self.outcome == Outcome::Allowed
     }
@@ -43,7 +42,6 @@ impl Verdict {
 
 impl Outcome {
     /// The outcome as one word for refusals and audit.
-    #[must_use]
     pub fn word(self) -> &'static str {
         self.reason().map_or("allowed", ReasonCode::as_str)
     }

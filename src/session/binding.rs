@@ -68,7 +68,6 @@ pub enum Foreign {
 
 impl Binding {
     /// A binding to nothing yet, with the defaults.
-    #[must_use]
     pub fn of(credential: CredentialName) -> Self {
         Self {
             credential,
@@ -90,7 +89,6 @@ impl Binding {
     }
 
     /// How the credential signs, if it signs.
-    #[must_use]
     pub fn signing(&self) -> Option<&Signing> {
         match &self.role {
             Role::Signs(signing) => Some(signing),

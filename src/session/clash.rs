@@ -45,7 +45,6 @@ pub enum BindingMalformed {
 
 impl BindingMalformed {
     /// What to write instead.
-    #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Twice(_) => "give each credential its own name",
@@ -65,7 +64,6 @@ impl BindingMalformed {
 
 /// Finds every reason to refuse a configuration's bindings, each with the index of the binding to
 /// change. For a conflict between two, that is the later one.
-#[must_use]
 pub fn mistakes(bindings: &[Binding]) -> Vec<(usize, BindingMalformed)> {
     let mut found = Vec::new();
     let mut names = HashSet::new();

@@ -108,7 +108,6 @@ pub(crate) enum Location {
 
 impl DetectedCredentials {
     /// The credentials to use, in the order in which they were found.
-    #[must_use]
     pub fn lends(&self) -> &[CredentialUse] {
         &self.lends
     }
@@ -128,25 +127,21 @@ impl DetectedCredentials {
 
 impl CredentialUse {
     /// The credential.
-    #[must_use]
     pub fn credential(&self) -> &CredentialName {
         &self.bound.binding.credential
     }
 
     /// The place. Policy and audit see its text form.
-    #[must_use]
     pub fn place(&self) -> &Place {
         &self.bound.binding.places[self.place]
     }
 
     /// The place's text form.
-    #[must_use]
     pub fn place_text(&self) -> &Text {
         &self.bound.place_texts[self.place]
     }
 
     /// The session's phantom. It replaces the secret again if the response echoes it.
-    #[must_use]
     pub fn phantom(&self) -> &Phantom {
         &self.phantom
     }

@@ -16,7 +16,6 @@ pub struct Moment {
 
 impl Moment {
     /// The present moment.
-    #[must_use]
     pub fn now() -> Self {
         Self {
             since_boot: Self::since_boot(),
@@ -25,13 +24,11 @@ impl Moment {
     }
 
     /// The time since boot alone.
-    #[must_use]
     pub fn since_boot() -> Duration {
         Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
     }
 
     /// Whether so much time has passed since another moment, by either clock.
-    #[must_use]
     pub fn is_later_than(&self, other: Self, by: Duration) -> bool {
         Lifetime::new(other, by).is_over(*self)
     }
@@ -46,7 +43,6 @@ pub struct Lifetime {
 
 impl Lifetime {
     /// A stretch that begins at a moment.
-    #[must_use]
     pub fn new(begins: Moment, lasts: Duration) -> Self {
         Self { begins, lasts }
     }
@@ -64,25 +60,21 @@ impl Lifetime {
     }
 
     /// When it ends by the wall clock.
-    #[must_use]
     pub fn ends(&self) -> SystemTime {
         self.begins.wall + self.lasts
     }
 
     /// How much of it is left.
-    #[must_use]
     pub fn remaining(&self, now: Moment) -> Duration {
         self.lasts.saturating_sub(self.passed(now))
     }
 
     /// Whether it is over.
-    #[must_use]
     pub fn is_over(&self, now: Moment) -> bool {
         self.passed(now) >= self.lasts
     }
 
     /// Whether half of it has passed.
-    #[must_use]
     pub fn is_half_over(&self, now: Moment) -> bool {
         self.passed(now) >= self.lasts / 2
     }

@@ -68,7 +68,6 @@ pub enum Error {
 
 impl Error {
     /// The reason code in refusals and audit.
-    #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
             Self::Unknown => ReasonCode::SessionUnknown,
@@ -81,7 +80,6 @@ impl Error {
 
 impl Session {
     /// Creates a session with the phantoms issued for it.
-    #[must_use]
     pub fn new(
         id: SessionId,
         groups: Vec<Arc<str>>,
@@ -116,25 +114,21 @@ impl Session {
     }
 
     /// The key that its phantoms are drawn from.
-    #[must_use]
     pub fn key(&self) -> Option<&PhantomKey> {
         self.key.as_ref()
     }
 
     /// The session's id.
-    #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.id
     }
 
     /// The groups that the session belongs to in a generation of the configuration.
-    #[must_use]
     pub fn groups(&self, generation: u64) -> Arc<[Arc<str>]> {
         self.groups.of(generation)
     }
 
     /// The groups that it belongs to in the last generation.
-    #[must_use]
     pub fn last_groups(&self) -> Arc<[Arc<str>]> {
         self.groups.of(u64::MAX)
     }
@@ -146,7 +140,6 @@ impl Session {
     }
 
     /// The phantoms its workload holds now.
-    #[must_use]
     pub fn phantoms(&self) -> Arc<Phantoms> {
         self.phantoms.load_full()
     }
@@ -178,13 +171,11 @@ impl Session {
 
     /// Whether it has ended: its time is over, it was not used for too long, or an operator ended
     /// it.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.ended().is_some()
     }
 
     /// Why it has ended, if it has.
-    #[must_use]
     pub fn ended(&self) -> Option<EndReason> {
         self.ended_at(Moment::now)
     }
@@ -212,7 +203,6 @@ impl Session {
     }
 
     /// After how long without a request it ends, if it does.
-    #[must_use]
     pub fn idle(&self) -> Option<Duration> {
         self.idle.most()
     }
@@ -238,7 +228,6 @@ impl Session {
     }
 
     /// Until when it lives; `None` if nothing ends it.
-    #[must_use]
     pub fn lifetime(&self) -> Option<Lifetime> {
         self.lifetime.load().as_deref().copied()
     }
@@ -249,7 +238,6 @@ impl Session {
     }
 
     /// How many of its connections are open, and how many of its exchanges are under way.
-    #[must_use]
     pub fn load(&self) -> (usize, usize) {
         let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
         (count(&self.connections), count(&self.exchanges))
@@ -302,7 +290,6 @@ pub struct Underway(Arc<Session>);
 
 impl Underway {
     /// The session that the exchange belongs to.
-    #[must_use]
     pub fn session(&self) -> &Session {
         &self.0
     }
@@ -364,13 +351,11 @@ impl Sessions {
     }
 
     /// The session, live or ended, to which a text was issued as a phantom.
-    #[must_use]
     pub fn owner(&self, text: &[u8]) -> Option<SessionId> {
         self.registry.owner(text)
     }
 
     /// Looks up a session by id.
-    #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
         self.live.read().get(id).cloned()
     }
@@ -429,19 +414,16 @@ pub struct Identified {
 
 impl Identified {
     /// The request.
-    #[must_use]
     pub fn request(&self) -> &Request {
         &self.request
     }
 
     /// The session it belongs to.
-    #[must_use]
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }
 
     /// The credentials it presents.
-    #[must_use]
     pub fn presented(&self) -> &DetectedCredentials {
         &self.presented
     }

@@ -22,7 +22,6 @@ pub enum HasEnded {
 
 impl Sessions {
     /// Every session, in the order of the ids.
-    #[must_use]
     pub fn all(&self) -> Vec<Arc<Session>> {
         let mut all: Vec<Arc<Session>> = self.live.read().values().cloned().collect();
         all.sort_by(|one, other| one.id().cmp(other.id()));
@@ -30,7 +29,6 @@ impl Sessions {
     }
 
     /// Tells when operators end sessions, so that what is under way can be cut.
-    #[must_use]
     pub fn ends(&self) -> watch::Receiver<()> {
         self.ended.subscribe()
     }
@@ -64,7 +62,6 @@ impl Sessions {
 
 impl Session {
     /// What the session may do now.
-    #[must_use]
     pub fn status(&self) -> SessionStatus {
         match self.ended() {
             Some(why) => SessionStatus::Ended(why),
@@ -101,13 +98,11 @@ impl Session {
     }
 
     /// Whether it ended because it was not used for too long.
-    #[must_use]
     pub fn was_idle(&self) -> bool {
         self.ended() == Some(EndReason::Idle)
     }
 
     /// How it has ended, for one that cannot be changed.
-    #[must_use]
     pub fn has_ended(&self) -> HasEnded {
         match self.was_idle() {
             true => HasEnded::Idle,

@@ -21,7 +21,6 @@ pub struct OriginBindings {
 
 impl Bindings {
     /// Finds the bindings of an origin.
-    #[must_use]
     pub fn at_origin(&self, origin: &Origin) -> OriginBindings {
         let all = self.all.iter().filter(|bound| bound.is_for(origin));
         let bound: Vec<_> = all.cloned().collect();
@@ -51,13 +50,11 @@ impl Bindings {
 
 impl OriginBindings {
     /// The origin.
-    #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
     /// How the origin reads the path of a signed request, if that differs from other requests.
-    #[must_use]
     pub fn signed_paths(&self) -> Option<EncodedSlash> {
         self.signed_paths
     }

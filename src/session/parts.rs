@@ -39,7 +39,6 @@ pub struct PartTexts<'a>(Vec<(&'a str, &'a [u8])>);
 
 impl<'a> PartTexts<'a> {
     /// One part's text.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a [u8]> {
         let mut parts = self.0.iter();
         parts
@@ -80,13 +79,11 @@ impl<'a> HeldParts<'a> {
     }
 
     /// The phantom that identifies the credential.
-    #[must_use]
     pub fn first(&self) -> Option<&'a Phantom> {
         self.phantoms.of(self.credential)
     }
 
     /// The phantom of a part.
-    #[must_use]
     pub fn part(&self, name: &str) -> Option<&'a Phantom> {
         let mut parts = self.parts.iter();
         let part = parts.find(|part| part.name == name)?;
@@ -94,7 +91,6 @@ impl<'a> HeldParts<'a> {
     }
 
     /// The temporary credentials with this id, if they were derived from the credential.
-    #[must_use]
     pub fn temporary(&self, id: &str) -> Option<Arc<TemporaryPhantoms>> {
         let minted = self.phantoms.minted(id)?;
         (minted.parent() == self.credential).then_some(minted)

@@ -40,7 +40,6 @@ pub struct SignatureFault {
 
 impl SignatureFault {
     /// A fault with this code and description. The description must not quote the request.
-    #[must_use]
     pub fn new(reason: ReasonCode, words: &dyn fmt::Display) -> Self {
         Self {
             reason,
@@ -49,7 +48,6 @@ impl SignatureFault {
     }
 
     /// The reason code in refusals and audit.
-    #[must_use]
     pub fn reason(&self) -> ReasonCode {
         self.reason
     }
@@ -152,7 +150,6 @@ pub enum CredentialRefusal {
 
 impl CredentialRefusal {
     /// The short code for audit records and refusals.
-    #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
             Self::OutOfScope { .. } => ReasonCode::PhantomOutOfScope,
@@ -186,7 +183,6 @@ impl CredentialRefusal {
     }
 
     /// The credential it is about, if it is one of the session's.
-    #[must_use]
     pub fn credential(&self) -> Option<&CredentialName> {
         match self {
             Self::OutOfScope { credential, .. }

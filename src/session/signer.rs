@@ -238,7 +238,6 @@ pub enum SigningFailure {
 
 impl SigningFailure {
     /// The reason code in refusals and audit.
-    #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
             Self::Signature(fault) | Self::Unsignable(fault) | Self::Unsigned(fault) => {

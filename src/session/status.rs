@@ -28,7 +28,6 @@ pub enum EndReason {
 
 impl SessionStatus {
     /// The status in one word.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -40,7 +39,6 @@ impl SessionStatus {
 
 impl EndReason {
     /// The reason in one word.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Operator => "operator",

@@ -48,13 +48,11 @@ pub enum StateError {
 
 impl StateError {
     /// Whether this process can keep nothing at this place. Another may have kept something there.
-    #[must_use]
     pub fn is_no_place(&self) -> bool {
         matches!(self, Self::Unfit(Unfit::Unreadable(_) | Unfit::Owner(_)))
     }
 
     /// What to do about it.
-    #[must_use]
     pub fn remedy(&self, path: &Path) -> String {
         match self {
             Self::Unfit(unfit) => unfit.remedy(path),

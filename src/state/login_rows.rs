@@ -45,7 +45,6 @@ pub struct LoginRow {
 
 impl LoginRows {
     /// The rows in this folder, which need not be there.
-    #[must_use]
     pub fn at(folder: PathBuf) -> Self {
         Self(folder)
     }
@@ -193,7 +192,6 @@ impl LoginRows {
     }
 
     /// The folder.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.0
     }
@@ -219,7 +217,6 @@ impl std::fmt::Display for GrantId {
 
 impl RowName {
     /// A login that is kept.
-    #[must_use]
     pub fn kept(login: CredentialName) -> Self {
         let grant = None;
         Self { login, grant }

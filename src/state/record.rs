@@ -124,7 +124,6 @@ pub(super) fn known(found: u32, known: u32) -> Result<(), StateError> {
 }
 
 /// The seconds since 1970 of a time.
-#[must_use]
 pub fn unix(at: SystemTime) -> u64 {
     at.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

@@ -30,13 +30,11 @@ struct RevokedRows {
 
 impl RevokedFile {
     /// The file at this path, which need not be there.
-    #[must_use]
     pub fn at(path: PathBuf) -> Self {
         Self(path)
     }
 
     /// Where it is.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -37,7 +37,6 @@ impl SealingKey {
     }
 
     /// Reads a key from its text: 32 bytes in base64 or base64url, with or without padding.
-    #[must_use]
     pub fn from_text(text: &[u8]) -> Option<Self> {
         let forms = [&URL_SAFE_NO_PAD, &STANDARD_NO_PAD, &STANDARD, &URL_SAFE];
         let mut decoded = forms.iter().filter_map(|form| form.decode(text).ok());

@@ -104,9 +104,7 @@ impl StateFile {
             told.await.map_err(|_| StateError::Gone)?
         })
     }
-}
 
-impl StateFile {
     /// How the key that seals the file's records is recognised; `None` in a new file.
     ///
     /// # Errors

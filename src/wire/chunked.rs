@@ -69,7 +69,6 @@ impl Chunked {
     }
 
     /// Whether the empty line that ends the content was passed.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         matches!(self.0, Position::End)
     }

@@ -11,13 +11,11 @@ pub struct Cursor<'b>(&'b [u8]);
 
 impl<'b> Cursor<'b> {
     /// Before the first of these bytes.
-    #[must_use]
     pub fn new(bytes: &'b [u8]) -> Self {
         Self(bytes)
     }
 
     /// How many bytes were not read yet.
-    #[must_use]
     pub fn left(&self) -> usize {
         self.0.len()
     }

@@ -68,7 +68,6 @@ pub fn read(bytes: &[u8], transport: Transport) -> Result<Message, Unread> {
 /// and underscore.
 ///
 /// Checks label by label: a label may contain a dot, which must not become a border between labels.
-#[must_use]
 pub fn host(name: &Name) -> Option<Host> {
     let is_plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     let labels: Vec<&[u8]> = name.iter().collect();
@@ -79,7 +78,6 @@ pub fn host(name: &Name) -> Option<Host> {
 }
 
 /// A reply to a message that was read, with its question and EDNS; `None` if it cannot be written.
-#[must_use]
 pub fn reply(message: &Message, code: ResponseCode, data: Option<RData>) -> Option<Vec<u8>> {
     let question = message.queries.first()?;
     let mut reply = Message::error_msg(message.metadata.id, OpCode::Query, code);

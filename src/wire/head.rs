@@ -126,7 +126,6 @@ impl HeadReader {
     }
 
     /// How the content ends.
-    #[must_use]
     pub fn framing(&self) -> Framing {
         match self.length {
             _ if self.chunked => Framing::Chunked,
@@ -137,7 +136,6 @@ impl HeadReader {
     }
 
     /// Whether another protocol may follow: CONNECT, or `Upgrade: websocket` without content.
-    #[must_use]
     pub fn switches(&self) -> bool {
         self.connect || (self.upgrade && !self.http10 && self.framing() == Framing::None)
     }

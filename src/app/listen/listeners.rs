@@ -100,9 +100,7 @@ impl Listening {
         now.sessions
             .retain(|live| !std::ptr::eq(&*live.session, session));
     }
-}
 
-impl Listening {
     /// Has these listeners from now on, and the sessions that they gained. Returns the sessions
     /// that no listener has any more.
     pub(crate) fn replace(

@@ -225,9 +225,8 @@ fn unread(error: &dyn std::error::Error) -> Failure {
 
 fn unknown(name: &str) -> Failure {
     let names = || preset::logins().map(|login| login.name.as_str());
-    let all: Vec<&str> = names().collect();
     let failure = Failure::usage(format!("there is no login `{}`", safe(name)))
-        .because(format!("there are {}", all.join(", ")));
+        .because(format!("there are {}", crate::names::join(names(), ", ")));
     match keys::nearest(name, names()) {
         Some(near) => failure.next(format!("did you mean `{near}`?")),
         None => failure,

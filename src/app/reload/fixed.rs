@@ -51,9 +51,7 @@ impl App {
             None => Ok(()),
         }
     }
-}
 
-impl App {
     /// The folders of policies that the sandbox of `exec` does not have: not those that hold the
     /// project or a home.
     fn hidden_folders(&self) -> BTreeSet<PathBuf> {

@@ -333,11 +333,8 @@ pub(crate) fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> 
             .because(problems.to_string())
             .next("see docs/control.md")
     };
-    let text: Vec<String> = Source::read(path)
-        .map_err(refused)?
-        .into_iter()
-        .map(|source| source.text)
-        .collect();
-    let source = Source::new(path.display().to_string(), text.join("\n"));
+    let read = Source::read(path).map_err(refused)?.into_iter();
+    let text = crate::names::join(read.map(|source| source.text), "\n");
+    let source = Source::new(path.display().to_string(), text);
     Operators::load(&source).map_err(refused)
 }

@@ -15,7 +15,7 @@ use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::ShellLoans;
 use crate::app::{Failure, RunFlags};
 use crate::config::{Config, SandboxFlags};
-use crate::names::CredentialName;
+use crate::names::{CredentialName, join};
 use crate::policy::Source;
 
 /// What a reload starts from.
@@ -113,23 +113,18 @@ impl Applied {
     /// What changed beside the policies, in words.
     pub fn changes(&self) -> Vec<String> {
         let changes = [
-            ("credentials gained", texts(&self.gained)),
-            ("credentials removed", texts(&self.lost)),
-            ("listeners added", texts(&self.added)),
-            ("listeners removed", texts(&self.removed)),
-            ("exports begun", self.exports_begun.join(", ")),
-            ("exports ended", self.exports_ended.join(", ")),
+            ("credentials gained", join(&self.gained, ", ")),
+            ("credentials removed", join(&self.lost, ", ")),
+            ("listeners added", join(&self.added, ", ")),
+            ("listeners removed", join(&self.removed, ", ")),
+            ("exports begun", join(&self.exports_begun, ", ")),
+            ("exports ended", join(&self.exports_ended, ", ")),
         ];
         let changes = changes.iter().filter(|(_, names)| !names.is_empty());
         changes
             .map(|(what, names)| format!("{what}: {names}"))
             .collect()
     }
-}
-
-fn texts(all: &[impl ToString]) -> String {
-    let texts: Vec<String> = all.iter().map(ToString::to_string).collect();
-    texts.join(", ")
 }
 
 impl fmt::Display for Applied {

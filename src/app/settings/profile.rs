@@ -116,8 +116,10 @@ fn named(name: &str) -> Option<Profile> {
 
 fn unknown(name: &str) -> Failure {
     let names = || AGENTS.iter().map(|(name, _)| *name);
-    let all: Vec<&str> = names().collect();
-    let known = format!("there are {}, and `none`", all.join(", "));
+    let known = format!(
+        "there are {}, and `none`",
+        crate::names::join(names(), ", ")
+    );
     let failure = Failure::usage(format!("there is no profile `{}`", safe(name)));
     match keys::nearest(name, names()) {
         Some(near) => failure
@@ -128,23 +130,15 @@ fn unknown(name: &str) -> Failure {
 }
 
 macro_rules! agents {
-    ($($name:literal),* $(,)?) => {
+    ($($name:literal)*) => {
         &[$(($name, include_str!(concat!("../../../policies/agents/", $name, ".toml")))),*]
     };
 }
 
 /// Each profile's name and text.
-const AGENTS: &[(&str, &str)] = agents![
-    "aider",
-    "claude",
-    "codex",
-    "copilot",
-    "cursor-agent",
-    "gemini",
-    "gh",
-    "goose",
-    "opencode",
-];
+const AGENTS: &[(&str, &str)] = agents! {
+    "aider" "claude" "codex" "copilot" "cursor-agent" "gemini" "gh" "goose" "opencode"
+};
 
 #[cfg(test)]
 mod tests {

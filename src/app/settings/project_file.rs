@@ -8,6 +8,7 @@ use crate::app::terminal::text::as_argument;
 use crate::app::{Failure, Terminal, safe};
 use crate::config::{Config, ConfigError, state};
 use crate::files::{self, Choice, Consent};
+use crate::names::join;
 
 /// The name of a project's file.
 pub(crate) const NAME: &str = "gateway.toml";
@@ -128,11 +129,8 @@ pub(crate) fn tell_of_left_out(folder: &Path, terminal: &Terminal) {
     let user = state::user_file().filter(|path| is_there(path));
     let project = in_force(folder).ok().flatten().map(|file| file.path);
     let files = user.into_iter().chain(project);
-    let files: Vec<String> = files
-        .map(|path| safe(&path.display().to_string()))
-        .collect();
+    let files = join(files.map(|path| safe(&path.display().to_string())), " and ");
     if !files.is_empty() {
-        let files = files.join(" and ");
         terminal.entry("file", &format!("--config stands alone, without {files}"));
     }
 }

@@ -237,12 +237,9 @@ impl ResolvedConfig {
     }
 
     /// Returns the variables of the workload that hold phantoms.
-    #[must_use]
     pub fn variables(&self) -> Vec<&str> {
-        let all = self
-            .stored
-            .iter()
-            .flat_map(|stored| &stored.binding.variables);
+        let all = self.stored.iter();
+        let all = all.flat_map(|stored| &stored.binding.variables);
         all.map(String::as_str).collect()
     }
 

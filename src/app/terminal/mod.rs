@@ -54,7 +54,6 @@ pub enum Paint {
 
 impl Terminal {
     /// Creates a terminal on the process's standard output and error.
-    #[must_use]
     pub fn new(json: bool, when: Color) -> Self {
         let plain =
             std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || is_dumb();
@@ -71,7 +70,6 @@ impl Terminal {
     }
 
     /// Whether the output is JSON.
-    #[must_use]
     pub fn json(&self) -> bool {
         self.json
     }
@@ -112,7 +110,6 @@ impl Terminal {
     }
 
     /// Colours a text for a note.
-    #[must_use]
     pub fn paint_note(&self, paint: Paint, text: &str) -> String {
         painted(self.err, paint, text)
     }
@@ -132,10 +129,8 @@ impl Terminal {
     pub fn entry_of_peer(&self, name: &str, text: &str) {
         let name = painted(self.err, Paint::Dim, &format!("gateway  {name:<8}"));
         let rows = folded(text, room(width(std::io::stderr()), INDENT));
-        self.note(format!(
-            "{name} {}",
-            rows.join(&format!("\n{:INDENT$}", ""))
-        ));
+        let rows = rows.join(&format!("\n{:INDENT$}", ""));
+        self.note(format!("{name} {rows}"));
     }
 
     /// As [`Terminal::line`], with words of a peer: none of them begins a row.
@@ -145,10 +140,8 @@ impl Terminal {
 
     fn named(&self, paint: Paint, name: &str, text: &str) {
         let name = painted(self.err, paint, &format!("gateway  {name:<8}"));
-        self.note(format!(
-            "{name} {}",
-            wrapped(text, width(std::io::stderr()), INDENT)
-        ));
+        let text = wrapped(text, width(std::io::stderr()), INDENT);
+        self.note(format!("{name} {text}"));
     }
 
     /// Prints a JSON document to standard output.
@@ -168,7 +161,6 @@ impl Terminal {
     }
 
     /// Colours a text for standard output.
-    #[must_use]
     pub fn paint(&self, paint: Paint, text: &str) -> String {
         painted(self.out, paint, text)
     }
@@ -202,10 +194,8 @@ impl Terminal {
             text.push_str(&self.mistake(mistake));
             text.push('\n');
         }
-        text.push_str(&format!(
-            "gateway: {}",
-            painted(self.err, Paint::Red, &safe(&failure.what))
-        ));
+        let what = painted(self.err, Paint::Red, &safe(&failure.what));
+        text.push_str(&format!("gateway: {what}"));
         for (label, part) in [("why", &failure.why), ("next", &failure.next)] {
             if let Some(part) = part {
                 let label = painted(self.err, Paint::Bold, label);

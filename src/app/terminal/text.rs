@@ -12,7 +12,6 @@ use icu_properties::{CodePointMapData, CodePointSetData};
 
 /// Makes a peer's text safe for a terminal. What could mislead is shown by its number: control and
 /// format characters, letters that are written from right to left, and marks that stand on others.
-#[must_use]
 pub fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

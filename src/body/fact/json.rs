@@ -118,7 +118,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Stores the value wherever its type is wanted.
-    fn keep(self, value: impl Fn(FactType) -> Option<FactValue>) {
+    fn keep<E>(self, value: impl Fn(FactType) -> Option<FactValue>) -> Result<(), E> {
         if let Some(list) = self.list {
             *list = match (list.take(), value(FactType::String)) {
                 (Some(mut texts), Some(FactValue::String(text))) if texts.len() < MOST_TEXTS => {
@@ -131,6 +131,7 @@ impl Walk<'_> {
         for (nth, kind) in self.node.iter().flat_map(|node| &node.wanted) {
             self.reading.values[*nth] = value(*kind);
         }
+        Ok(())
     }
 
     fn wants_texts(&self) -> bool {
@@ -155,16 +156,14 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_bool<E>(self, flag: bool) -> Result<(), E> {
-        self.keep(|kind| (kind == FactType::Bool).then_some(FactValue::Bool(flag)));
-        Ok(())
+        self.keep(|kind| (kind == FactType::Bool).then_some(FactValue::Bool(flag)))
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<(), E> {
         self.keep(|kind| match kind {
             FactType::Long => of_number(number),
             _ => None,
-        });
-        Ok(())
+        })
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
@@ -179,16 +178,14 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        self.keep(|_| None);
-        Ok(())
+        self.keep(|_| None)
     }
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
         self.keep(|kind| match kind {
             FactType::String => of_string(text),
             _ => None,
-        });
-        Ok(())
+        })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
@@ -206,8 +203,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
         self.keep(|kind| match kind {
             FactType::Strings => texts.clone().map(FactValue::Strings),
             _ => None,
-        });
-        Ok(())
+        })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -233,8 +229,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
                 node.clear(self.reading);
             }
         }
-        self.keep(|_| None);
-        Ok(())
+        self.keep(|_| None)
     }
 }
 

@@ -26,7 +26,6 @@ use kind::ContentKind;
 /// A value that also appears in `query`, the request's own query, counts as repeated, since many
 /// origins merge both. So does a value in the encoded bytes of a form: many origins do not decode
 /// a request's content and read those bytes. The result has one entry per wanted value, in order.
-#[must_use]
 pub fn read(
     fields: &HeaderMap,
     query: &str,

@@ -39,7 +39,6 @@ impl FactType {
     const ALL: [Self; 4] = [Self::Long, Self::String, Self::Bool, Self::Strings];
 
     /// The type's name in Cedar.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Long => "Long",

@@ -47,10 +47,11 @@ struct Members<'f, 'a> {
 
 impl Members<'_, '_> {
     /// Handles a value that is neither an object nor a list.
-    fn plain(self, value: Option<&str>) {
+    fn plain<E>(self, value: Option<&str>) -> Result<(), E> {
         if self.asked {
             self.found.value(value.map(str::to_owned));
         }
+        Ok(())
     }
 }
 
@@ -110,32 +111,26 @@ impl<'de> Visitor<'de> for Members<'_, '_> {
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        self.plain(None);
-        Ok(())
+        self.plain(None)
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        self.plain(None);
-        Ok(())
+        self.plain(None)
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        self.plain(None);
-        Ok(())
+        self.plain(None)
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        self.plain(None);
-        Ok(())
+        self.plain(None)
     }
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        self.plain(Some(text));
-        Ok(())
+        self.plain(Some(text))
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        self.plain(Some(""));
-        Ok(())
+        self.plain(Some(""))
     }
 }

@@ -109,31 +109,11 @@ fn is_binary(kind: &str) -> bool {
 
 const CHARSETS: [&str; 5] = ["utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1"];
 /// Types of files, packages and messages, in which no member is read by name.
-const BINARY: [&str; 23] = [
-    "octet-stream",
-    "cbor",
-    "gzip",
-    "java-archive",
-    "msgpack",
-    "ogg",
-    "pdf",
-    "protobuf",
-    "vnd.debian.binary-package",
-    "vnd.google.protobuf",
-    "vnd.rar",
-    "wasm",
-    "x-7z-compressed",
-    "x-bzip2",
-    "x-compressed",
-    "x-gzip",
-    "x-msgpack",
-    "x-protobuf",
-    "x-rpm",
-    "x-tar",
-    "x-xz",
-    "zip",
-    "zstd",
-];
+const BINARY: [&str; 23] = gateway_names::word_list(
+    "octet-stream cbor gzip java-archive msgpack ogg pdf protobuf vnd.debian.binary-package \
+     vnd.google.protobuf vnd.rar wasm x-7z-compressed x-bzip2 x-compressed x-gzip x-msgpack \
+     x-protobuf x-rpm x-tar x-xz zip zstd",
+);
 /// Beginnings of such types: gRPC streams, and what git sends.
 const BINARY_BEGINNINGS: [&str; 2] = ["grpc", "x-git-"];
 

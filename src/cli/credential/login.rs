@@ -66,14 +66,10 @@ impl LoginCommand {
     fn own<'c>(&self, config: &'c Config) -> Result<&'c ConfiguredLogin, Failure> {
         let named = |own: &&ConfiguredLogin| own.login.name.as_str() == self.service;
         let Some(own) = config.logins.iter().find(named) else {
-            let names: Vec<&str> = config
-                .logins
-                .iter()
-                .map(|own| own.login.name.as_str())
-                .collect();
+            let names = crate::names::join(config.logins.iter().map(|own| &own.login.name), ", ");
             let why = match names.is_empty() {
                 true => "the configuration has no `[[login]]`".to_owned(),
-                false => format!("the configuration has: {}", names.join(", ")),
+                false => format!("the configuration has: {names}"),
             };
             let what = format!("there is no login `{}`", safe(&self.service));
             return Err(Failure::usage(what).because(why).next(

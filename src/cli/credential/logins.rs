@@ -229,10 +229,8 @@ impl ListedLogin {
     }
 
     fn of(login: &Login, tokens: &Tokens) -> Self {
-        let access = login
-            .tokens
-            .iter()
-            .filter(|one| one.kind == TokenKind::Access);
+        let access = login.tokens.iter();
+        let access = access.filter(|one| one.kind == TokenKind::Access);
         Self {
             name: login.name.clone(),
             account: tokens.account(),

@@ -47,23 +47,17 @@ fn list(terminal: &Terminal) {
     }
     let width = preset::names().map(str::len).max().unwrap_or(0);
     for preset in preset::all() {
-        let variables: Vec<_> = preset
-            .credentials
-            .iter()
-            .flat_map(|credential| &credential.variables)
-            .collect();
-        let variables: Vec<_> = variables.into_iter().map(String::as_str).collect();
+        let variables = preset.credentials.iter().flat_map(|one| &one.variables);
+        let variables = crate::names::join(variables, " ");
         let name = terminal.paint(Paint::Bold, &format!("{:width$}", preset.name));
-        terminal.line(format!("{name}  {}", variables.join(" ")));
+        terminal.line(format!("{name}  {variables}"));
     }
 }
 
 fn print(terminal: &Terminal, preset: &Preset) {
-    terminal.line(format!(
-        "{}: {}",
-        terminal.paint(Paint::Bold, &preset.name),
-        preset.title
-    ));
+    let name = terminal.paint(Paint::Bold, &preset.name);
+    let title = &preset.title;
+    terminal.line(format!("{name}: {title}"));
     let joined = |list: Vec<String>| match list.is_empty() {
         true => String::from("-"),
         false => list.join(" "),
@@ -72,10 +66,8 @@ fn print(terminal: &Terminal, preset: &Preset) {
         terminal.line(format!("  also allows {}", joined(texts(&preset.allow))));
     }
     if !preset.home.is_empty() {
-        terminal.line(format!(
-            "  shows of the home the sets {}",
-            preset.home.join(" ")
-        ));
+        let sets = preset.home.join(" ");
+        terminal.line(format!("  shows of the home the sets {sets}"));
     }
     if let Some(registry) = &preset.registry {
         let all = registry.public.iter().chain(&registry.downloads);
@@ -84,25 +76,17 @@ fn print(terminal: &Terminal, preset: &Preset) {
     }
     for credential in &preset.credentials {
         terminal.line(format!("  credential {}", credential.name));
-        terminal.line(format!(
-            "    variables {}",
-            joined(credential.variables.clone())
-        ));
-        terminal.line(format!(
-            "    origins   {}",
-            joined(texts(&credential.origins))
-        ));
+        let variables = joined(credential.variables.clone());
+        terminal.line(format!("    variables {variables}"));
+        let origins = joined(texts(&credential.origins));
+        terminal.line(format!("    origins   {origins}"));
         if let Some(example) = &credential.your_host {
             terminal.line(format!("              your own, such as {example}"));
         }
-        terminal.line(format!(
-            "    places    {}",
-            joined(texts(&credential.places))
-        ));
-        terminal.line(format!(
-            "    takes     {}",
-            joined(texts(&credential.takes))
-        ));
+        let places = joined(texts(&credential.places));
+        terminal.line(format!("    places    {places}"));
+        let takes = joined(texts(&credential.takes));
+        terminal.line(format!("    takes     {takes}"));
     }
 }
 

@@ -149,16 +149,12 @@ fn show(terminal: &Terminal, finding: &ClientFinding) {
         ClientVerdict::Closed => (Paint::Yellow, "closed"),
         ClientVerdict::Absent => return,
     };
-    let program = finding
-        .program
-        .as_ref()
-        .map(|path| path.display().to_string());
-    let line = format!(
-        "{}  {:<16} {}",
-        terminal.paint(paint, word),
-        finding.client,
-        safe(&program.unwrap_or_default())
-    );
+    let program = finding.program.as_ref();
+    let program = program.map(|path| path.display().to_string());
+    let word = terminal.paint(paint, word);
+    let client = &finding.client;
+    let program = safe(&program.unwrap_or_default());
+    let line = format!("{word}  {client:<16} {program}");
     terminal.line(line.trim_end());
     if let Some(why) = &finding.why {
         terminal.line(format!("        why: {}", safe(why)));

@@ -85,13 +85,10 @@ fn show(terminal: &Terminal, finding: &CredentialFinding) {
         Some(_) => (Paint::Red, "fails "),
         None => (Paint::Green, "ok    "),
     };
-    let line = format!(
-        "{}  {:<20} {}  {}",
-        terminal.paint(paint, word),
-        safe(&finding.credential),
-        safe(&finding.from),
-        safe(&finding.way)
-    );
+    let word = terminal.paint(paint, word);
+    let credential = safe(&finding.credential);
+    let (from, way) = (safe(&finding.from), safe(&finding.way));
+    let line = format!("{word}  {credential:<20} {from}  {way}");
     terminal.line(line.trim_end());
     if let Some(lacks) = &finding.lacks {
         terminal.line(format!("        why: {}", safe(lacks)));

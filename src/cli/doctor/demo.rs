@@ -87,11 +87,9 @@ fn answer(
         .headers()
         .get(AUTHORIZATION)
         .map_or("nothing", |value| value.to_str().unwrap_or("?"));
-    terminal.note(format!(
-        "{} saw authorization: {}",
-        terminal.paint(Paint::Bold, "origin  "),
-        terminal.paint(Paint::Red, &safe(seen))
-    ));
+    let word = terminal.paint(Paint::Bold, "origin  ");
+    let shown = terminal.paint(Paint::Red, &safe(seen));
+    terminal.note(format!("{word} saw authorization: {shown}"));
     Response::new(Full::new(Bytes::from(format!(
         "{{\"you_sent\":\"{seen}\"}}\n"
     ))))
@@ -105,21 +103,15 @@ pub fn client(terminal: &Terminal) -> Result<Code, Failure> {
     let phantom = std::env::var(VARIABLE)
         .map_err(|_| Failure::usage(format!("`{CLIENT}` is for the demo itself")))?;
     let say = |text: String| {
-        terminal.note(format!(
-            "{} {text}",
-            terminal.paint(Paint::Bold, "sandbox ")
-        ))
+        let word = terminal.paint(Paint::Bold, "sandbox ");
+        terminal.note(format!("{word} {text}"))
     };
-    say(format!(
-        "holds {VARIABLE}={}",
-        terminal.paint(Paint::Green, &phantom)
-    ));
+    let shown = terminal.paint(Paint::Green, &phantom);
+    say(format!("holds {VARIABLE}={shown}"));
     say(format!("asks  https://{HOST}/user with it"));
     let (status, content) = get(HOST, "/user", &phantom)?;
-    say(format!(
-        "got   {status} {}",
-        terminal.paint(Paint::Green, safe(content.trim()).as_str())
-    ));
+    let shown = terminal.paint(Paint::Green, safe(content.trim()).as_str());
+    say(format!("got   {status} {shown}"));
     if status != 200 || !content.contains(&phantom) {
         return Err(Failure::new("the demo failed")
             .because("the answer should hold the phantom in place of the secret"));

@@ -72,7 +72,6 @@ impl Embedded {
 
     /// Returns the rule for reaching and verifying it. It is the same as for any origin with a
     /// private root.
-    #[must_use]
     pub fn rule(&self) -> OriginRule {
         let matches = OriginPattern {
             scheme: Scheme::Https,

@@ -44,10 +44,8 @@ pub fn check(terminal: &Terminal) -> Result<Code, Failure> {
     let ended = command.status().map_err(failed)?;
     let breaches = fixtures.breaches();
     for breach in &breaches {
-        terminal.note(format!(
-            "{} {breach} reached the host",
-            terminal.paint(Paint::Red, "escaped")
-        ));
+        let escaped = terminal.paint(Paint::Red, "escaped");
+        terminal.note(format!("{escaped} {breach} reached the host"));
     }
     match ended.code() {
         Some(0) if breaches.is_empty() => Ok(Code::Ok),

@@ -85,10 +85,8 @@ fn page(path: &str) -> (StatusCode, &'static str, String) {
 fn refs() -> String {
     let id = "0".repeat(39) + "1";
     let line = format!("{id} refs/heads/{MARK}\0 agent=doctor\n");
-    format!(
-        "001e# service=git-upload-pack\n0000{:04x}{line}0000",
-        line.len() + 4
-    )
+    let length = line.len() + 4;
+    format!("001e# service=git-upload-pack\n0000{length:04x}{line}0000")
 }
 
 /// Returns the configuration of a Cargo registry.

@@ -522,20 +522,10 @@ Examples:
   gateway exec --into exec-1234 -- sh                        more";
 
 /// What a sandbox is made with. One that runs cannot get it any more.
-const NOT_INTO: [&str; 12] = [
-    "RunFlags",
-    "Flags",
-    "SandboxFlags",
-    "allow_userns",
-    "writable_git",
-    "guard_tools",
-    "here",
-    "no_lend",
-    "learn",
-    "profile",
-    "no_project",
-    "fresh_home",
-];
+const NOT_INTO: [&str; 12] = crate::names::word_list(
+    "RunFlags Flags SandboxFlags allow_userns writable_git guard_tools here no_lend learn \
+     profile no_project fresh_home",
+);
 
 #[cfg(test)]
 mod tests {

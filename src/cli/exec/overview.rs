@@ -280,11 +280,8 @@ impl Overview<'_> {
         let project = mounts.project().unwrap_or(start);
         let own = match start.strip_prefix(project) {
             Ok(below) if !below.as_os_str().is_empty() => {
-                format!(
-                    "{}, started in {} ({persists})",
-                    project.display(),
-                    below.display()
-                )
+                let (project, below) = (project.display(), below.display());
+                format!("{project}, started in {below} ({persists})")
             }
             _ => format!("{} ({persists})", project.display()),
         };
@@ -342,12 +339,8 @@ impl Overview<'_> {
         let sockets = listed(&self.plan.sockets(), "").map(|sockets| {
             format!("a program outside answers on {sockets}, which the command can reach")
         });
-        let hide = self
-            .config
-            .sandbox
-            .hide
-            .iter()
-            .filter(|path| !path.exists());
+        let hide = self.config.sandbox.hide.iter();
+        let hide = hide.filter(|path| !path.exists());
         let hide = hide.map(|path| format!("--hide {}: there is nothing to hide", path.display()));
         let open = "--learn=permit: the command may send anything to any host in this run";
         let open = self.config.open.then(|| open.to_owned());
@@ -439,10 +432,8 @@ fn lent_one(stored: &ConfiguredCredential, later: Option<String>, to: &[OriginPa
         Role::Place => format!("{name} (phantom) to {hosts}{later}"),
         _ => {
             let reach = unexpected_reach(stored).map(|which| format!(", {which}"));
-            format!(
-                "{name} (signs) for {hosts}{}{later}",
-                reach.unwrap_or_default()
-            )
+            let reach = reach.unwrap_or_default();
+            format!("{name} (signs) for {hosts}{reach}{later}")
         }
     }
 }

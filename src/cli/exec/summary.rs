@@ -30,12 +30,10 @@ pub fn print_refused(terminal: &Terminal, app: &App) {
         .collect();
     for (host, reason, counted) in refused.iter().take(SHOWN) {
         let denied = denied.iter().map(|one| &one.wanted);
-        let denied: Vec<String> = denied
-            .filter(|wanted| wanted.to.authority.shown() == *host)
-            .map(RequestedAccess::shown)
-            .collect();
+        let denied = denied.filter(|wanted| wanted.to.authority.shown() == *host);
+        let denied = crate::names::join(denied.map(RequestedAccess::shown), ", ");
         let allow = match counted.is_grantable && !host.is_empty() {
-            _ if !denied.is_empty() => format!("; a person refused {}", denied.join(", ")),
+            _ if !denied.is_empty() => format!("; a person refused {denied}"),
             true => format!("; `--allow {host}` permits it"),
             false => String::new(),
         };

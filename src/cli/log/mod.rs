@@ -436,12 +436,10 @@ fn request(record: &Record) -> String {
     let reason = reason
         .map(|reason| format!("  {reason}"))
         .unwrap_or_default();
-    format!(
-        "{} {}{port}{}{reason}",
-        shown(record.method.as_deref()),
-        shown(record.host.as_deref()),
-        shown(record.path.as_deref()),
-    )
+    let method = shown(record.method.as_deref());
+    let host = shown(record.host.as_deref());
+    let path = shown(record.path.as_deref());
+    format!("{method} {host}{port}{path}{reason}")
 }
 
 const BEGUN: &str = "session_started";

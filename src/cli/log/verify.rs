@@ -244,15 +244,10 @@ fn print_sum(terminal: &Terminal, logs: &[VerifiedLog]) {
     let count = |verdict| logs.iter().filter(|log| log.verdict == verdict).count();
     let counts = LogVerdict::ALL.map(|verdict| (count(verdict), verdict.parts().1));
     let counts = counts.iter().filter(|(count, _)| *count > 0);
-    let counts: Vec<_> = counts
-        .map(|(count, word)| format!("{count} {word}"))
-        .collect();
+    let counts = counts.map(|(count, word)| format!("{count} {word}"));
     let records: u64 = logs.iter().map(|log| log.report.records).sum();
-    let what = format!(
-        "{} logs, {records} records: {}",
-        logs.len(),
-        counts.join(", ")
-    );
+    let (count, counts) = (logs.len(), crate::names::join(counts, ", "));
+    let what = format!("{count} logs, {records} records: {counts}");
     if logs.len() > 1 {
         terminal.line(what);
     }

@@ -208,10 +208,8 @@ impl Watcher {
         };
         let rule = allow::ask(&self.gateway, &asked)?;
         let mut lines: Vec<String> = rule.policy.lines().map(safe).collect();
-        lines.push(format!(
-            "Apply it, and keep it in {}? [y/N]",
-            safe(&rule.file)
-        ));
+        let file = safe(&rule.file);
+        lines.push(format!("Apply it, and keep it in {file}? [y/N]"));
         let told = |denied: &String| format!("{} was refused before.", safe(denied));
         lines.splice(0..0, rule.denied.iter().map(told));
         let asked = AllowRequest {

@@ -243,12 +243,10 @@ impl WatchView {
 
     fn head(&self, width: usize) -> Vec<Line<'static>> {
         let (sessions, waiting) = (self.sessions.len() as u64, self.proposals.len() as u64);
-        let title = format!(
-            "gateway {}  {}, {}",
-            self.gateway,
-            counted(sessions, "session", "sessions"),
-            counted(waiting, "proposal waits", "proposals wait"),
-        );
+        let gateway = &self.gateway;
+        let sessions = counted(sessions, "session", "sessions");
+        let proposals = counted(waiting, "proposal waits", "proposals wait");
+        let title = format!("gateway {gateway}  {sessions}, {proposals}");
         let mut lines = vec![self.painted(BOLD, cut(&title, width))];
         let sessions = self.sessions.iter().take(MOST_SESSIONS);
         lines.extend(sessions.map(|session| self.session(session, width)));
@@ -260,11 +258,9 @@ impl WatchView {
         let part = |name: &str| safe(session[name].as_str().unwrap_or_default());
         let (id, status) = (part("id"), part("status"));
         let number = |name: &str| session[name].as_u64().unwrap_or_default();
-        let line = format!(
-            "  {id:<16} {status:<7} {}, {} under way",
-            counted(number("connections"), "connection", "connections"),
-            counted(number("exchanges"), "request", "requests"),
-        );
+        let connections = counted(number("connections"), "connection", "connections");
+        let exchanges = counted(number("exchanges"), "request", "requests");
+        let line = format!("  {id:<16} {status:<7} {connections}, {exchanges} under way");
         let colour = match &*status {
             "active" => Color::Green,
             _ => Color::Yellow,

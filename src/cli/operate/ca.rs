@@ -41,16 +41,11 @@ impl CaCommand {
         }
         Ok(Code::Ok)
     }
-}
 
-impl CaCommand {
     /// Returns the named session, or the only one that has a listener.
     fn session<'a>(&self, config: &'a Config) -> Result<&'a SessionId, Failure> {
-        let mut sessions: Vec<&SessionId> = config
-            .listeners
-            .iter()
-            .map(|listener| &listener.session)
-            .collect();
+        let sessions = config.listeners.iter().map(|listener| &listener.session);
+        let mut sessions: Vec<&SessionId> = sessions.collect();
         sessions.sort();
         sessions.dedup();
         sessions.retain(|session| {

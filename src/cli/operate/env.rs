@@ -134,12 +134,10 @@ impl Env {
                 Ok(first)
             }
             _ => {
-                let names: Vec<_> = proxies
-                    .iter()
-                    .map(|listener| listener.session.as_str())
-                    .collect();
+                let names = proxies.iter().map(|listener| &listener.session);
+                let names = crate::names::join(names, " or ");
                 Err(Failure::usage("several sessions have a listener")
-                    .next(format!("name one: `--session` {}", names.join(" or "))))
+                    .next(format!("name one: `--session` {names}")))
             }
         }
     }

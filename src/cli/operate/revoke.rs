@@ -13,7 +13,7 @@ use crate::cli::operate::gateways::{ChosenGateway, Gateway, in_path};
 use crate::cli::operate::texts;
 use crate::config::state;
 use crate::credential::preset;
-use crate::names::CredentialName;
+use crate::names::{CredentialName, join};
 use crate::state::RevokedFile;
 
 /// Names a credential whose revocation changes.
@@ -71,12 +71,9 @@ impl RevokeCommand {
         let named = Some(self.credential.clone()).filter(|name| revoked.contains(name));
         let named = named.map_or_else(|| self.name(), |name| Ok(Some(name)))?;
         let name = named.filter(|name| revoked.contains(name)).ok_or_else(|| {
-            let revoked: Vec<String> = revoked.into_iter().collect();
-            Failure::new(format!(
-                "credential `{}` is not revoked",
-                safe(&self.credential)
-            ))
-            .because(format!("revoked are: {}", revoked.join(", ")))
+            let name = safe(&self.credential);
+            Failure::new(format!("credential `{name}` is not revoked"))
+                .because(format!("revoked are: {}", join(revoked, ", ")))
         })?;
         let answers = self.tell(&name, false)?;
         let confirmed = counted(answers.confirmed.len() as u64, "gateway", "gateways");
@@ -102,11 +99,8 @@ impl RevokeCommand {
             }
         }
         if found.len() > 1 {
-            let found: Vec<String> = found.into_iter().collect();
-            let what = format!(
-                "several credentials have that variable: {}",
-                found.join(", ")
-            );
+            let found = join(found, ", ");
+            let what = format!("several credentials have that variable: {found}");
             return Err(Failure::usage(what).next("name the credential; each is revoked alone"));
         }
         Ok(found.pop_first().or_else(|| known(text)))

@@ -61,10 +61,8 @@ fn report(terminal: &Terminal, generation: &Generation, unreachable: &[String]) 
         tell(terminal, Paint::Yellow, "warning", &lint.at);
     }
     for text in unreachable {
-        terminal.line(format!(
-            "{}: {text}",
-            terminal.paint(Paint::Yellow, "warning")
-        ));
+        let word = terminal.paint(Paint::Yellow, "warning");
+        terminal.line(format!("{word}: {text}"));
     }
     let nothing = if generation.is_empty() {
         "; without a policy everything is denied"
@@ -72,11 +70,9 @@ fn report(terminal: &Terminal, generation: &Generation, unreachable: &[String]) 
         ""
     };
     let warnings = generation.lints().len() + unreachable.len();
-    terminal.line(format!(
-        "{}, {}{nothing}",
-        counted(generation.len() as u64, "policy loads", "policies load"),
-        counted(warnings as u64, "warning", "warnings"),
-    ));
+    let policies = counted(generation.len() as u64, "policy loads", "policies load");
+    let warnings = counted(warnings as u64, "warning", "warnings");
+    terminal.line(format!("{policies}, {warnings}{nothing}"));
 }
 
 /// Returns the credentials' origins that no permit reaches. The credential could never go there.

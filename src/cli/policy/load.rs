@@ -64,12 +64,10 @@ pub(super) fn tell(terminal: &Terminal, paint: Paint, word: &str, problem: &Prob
     if problem.line > 0 {
         place.push_str(&format!(":{}:{}", problem.line, problem.column));
     }
-    terminal.line(format!(
-        "{}: {}: {}",
-        terminal.paint(Paint::Bold, &place),
-        terminal.paint(paint, word),
-        safe(&problem.reason)
-    ));
+    let place = terminal.paint(Paint::Bold, &place);
+    let word = terminal.paint(paint, word);
+    let reason = safe(&problem.reason);
+    terminal.line(format!("{place}: {word}: {reason}"));
     if let Some(help) = &problem.help {
         terminal.line(format!("    fix: {}", safe(help)));
     }

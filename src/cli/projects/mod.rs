@@ -115,11 +115,9 @@ impl ProjectSecrets {
         }
         for (name, is_lent) in answers.all() {
             let word = if is_lent { "lent" } else { "withheld" };
-            terminal.line(format!(
-                "{} {}",
-                terminal.paint(Paint::Bold, word),
-                safe(name)
-            ));
+            let word = terminal.paint(Paint::Bold, word);
+            let name = safe(name);
+            terminal.line(format!("{word} {name}"));
         }
         if answers.all().next().is_none() {
             terminal.line("nothing was asked yet: `gateway exec` does, in a terminal");
@@ -165,10 +163,8 @@ impl AllowFile {
         if let Some(config) = config {
             files::to_show(|| Consented::of(&config))?.print(terminal);
         }
-        let question = format!(
-            "Let the gateway obey {}?",
-            safe(&path.display().to_string())
-        );
+        let file = safe(&path.display().to_string());
+        let question = format!("Let the gateway obey {file}?");
         if !self.yes && !confirmed(&question)? {
             terminal.note("gateway: nothing was changed");
             return Ok(Code::Failed);

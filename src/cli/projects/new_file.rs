@@ -9,6 +9,7 @@ use crate::cli::confirm::confirmed;
 use crate::cli::{projects, remedy};
 use crate::config::{Config, Credential};
 use crate::grant::ObservedAccess;
+use crate::names::join;
 
 /// Returns the text of a file by which a run would have got what it asked for.
 ///
@@ -18,21 +19,15 @@ pub(crate) fn learned(config: &Config, observed: &ObservedAccess) -> Result<Stri
     let mut text =
         String::from("# What a run needed, as `gateway exec --learn` saw it.\n\n[policy]\n");
     if !config.presets.is_empty() {
-        let presets: Vec<String> = config.presets.iter().map(|name| quoted(name)).collect();
-        text.push_str(&format!("presets = [{}]\n", presets.join(", ")));
+        let presets = join(config.presets.iter().map(|name| quoted(name)), ", ");
+        text.push_str(&format!("presets = [{presets}]\n"));
     }
     if !config.named_logins.is_empty() {
-        let logins: Vec<String> = config
-            .named_logins
-            .iter()
-            .map(|name| quoted(name))
-            .collect();
-        text.push_str(&format!("logins = [{}]\n", logins.join(", ")));
+        let logins = join(config.named_logins.iter().map(|name| quoted(name)), ", ");
+        text.push_str(&format!("logins = [{logins}]\n"));
     }
-    text.push_str(&format!(
-        "rules = '''\n{}'''\n",
-        observed.rules(&remedy::origins(Some(config)))
-    ));
+    let rules = observed.rules(&remedy::origins(Some(config)));
+    text.push_str(&format!("rules = '''\n{rules}'''\n"));
     for credential in config.credentials.iter().filter(|one| one.by_flag) {
         text.push_str(&credential_of_flag(credential));
     }
@@ -49,14 +44,11 @@ fn credential_of_flag(credential: &Credential) -> String {
     }
     let preset = credential.preset.as_deref();
     let preset = preset.map(|preset| format!("preset = {}\n", quoted(preset)));
-    let origins: Vec<String> = credential
-        .origins
-        .iter()
-        .map(|origin| quoted(&origin.to_string()))
-        .collect();
+    let origins = credential.origins.iter().map(ToString::to_string);
+    let origins = join(origins.map(|origin| quoted(&origin)), ", ");
     let origins = match origins.is_empty() {
         true => String::new(),
-        false => format!("origins = [{}]\n", origins.join(", ")),
+        false => format!("origins = [{origins}]\n"),
     };
     let from = quoted(&from);
     let preset = preset.unwrap_or_default();

@@ -39,7 +39,6 @@ pub enum RenewalAnswer {
 
 impl AskedTokens {
     /// Whether the request is by the client of an issuer, as far as both name one.
-    #[must_use]
     pub fn is_by(&self, issuer: &Issuer) -> bool {
         let own = issuer.client.as_deref().zip(self.request.client.as_deref());
         own.is_none_or(|(own, client)| own == client)

@@ -63,10 +63,8 @@ pub(super) fn written(
         FileFormat::Npmrc => registries(text.unwrap_or_default()) + &lines.concat(),
         FileFormat::Pypirc => {
             let sections = sections.collect::<Vec<&str>>().join(" ");
-            format!(
-                "[distutils]\nindex-servers = {sections}\n{}",
-                lines.concat()
-            )
+            let lines = lines.concat();
+            format!("[distutils]\nindex-servers = {sections}\n{lines}")
         }
         _ => lines.concat(),
     }

@@ -79,7 +79,6 @@ pub enum ClientAuthentication {
 
 impl KeyAlgorithm {
     /// Its name in the header of an assertion.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rs256 => "RS256",
@@ -88,7 +87,6 @@ impl KeyAlgorithm {
     }
 
     /// The same, as signers have it.
-    #[must_use]
     pub fn signs(self) -> Algorithm {
         match self {
             Self::Rs256 => Algorithm::RsaPkcs1Sha256,
@@ -99,7 +97,6 @@ impl KeyAlgorithm {
 
 impl TokenGrant {
     /// The private key that it signs with, if it does.
-    #[must_use]
     pub fn key(&self) -> Option<&SecretRef> {
         match self {
             Self::Refresh | Self::ClientCredentials => None,

@@ -40,7 +40,6 @@ pub enum EndpointUse {
 
 impl KnownLogins {
     /// Finds them by their hosts from now on.
-    #[must_use]
     pub fn new(all: impl IntoIterator<Item = KnownLogin>) -> Self {
         let mut hosts: Map<Host, Vec<Arc<KnownLogin>>> = Map::default();
         for known in all.into_iter().map(Arc::new) {

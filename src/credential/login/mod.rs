@@ -170,7 +170,6 @@ pub struct LoginToken {
 
 impl LoginToken {
     /// A token that is presented nowhere.
-    #[must_use]
     pub fn kept(kind: TokenKind) -> Self {
         Self {
             kind,
@@ -186,7 +185,6 @@ impl LoginToken {
 impl Login {
     /// The name of a token's credential: the login's own for the access token, `NAME.refresh` and
     /// `NAME.id` for the others.
-    #[must_use]
     pub fn credential(&self, kind: TokenKind) -> CredentialName {
         kind.of(&self.name)
     }
@@ -199,7 +197,6 @@ impl Login {
     }
 
     /// What the session may hold of it: one credential for each token.
-    #[must_use]
     pub fn stored(&self) -> Vec<ConfiguredCredential> {
         let stored = |token: &LoginToken| ConfiguredCredential {
             binding: Binding {
@@ -227,7 +224,6 @@ impl Issuer {
     }
 
     /// Where the client's secret is kept, if it is the operator's own.
-    #[must_use]
     pub fn kept_secret(&self) -> Option<&SecretRef> {
         match &self.secret {
             Some(ClientSecret::Kept { from, .. }) => Some(from),
@@ -247,7 +243,6 @@ impl TokenEndpoint {
 
     /// Reads an endpoint's address. `None` if its scheme is not `https`, unless it is a loopback
     /// address; or if it has a query, or names a user.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let authority = uri.authority()?;

@@ -31,7 +31,6 @@ pub struct IssuerSecrets<'a> {
 impl Issuer {
     /// The request for tokens that needs no refresh token; `None` if the grant has one, or if the
     /// key does not sign.
-    #[must_use]
     pub fn request(
         &self,
         secrets: IssuerSecrets<'_>,
@@ -62,14 +61,12 @@ impl Issuer {
     }
 
     /// The member that names the scopes, if there are any.
-    #[must_use]
     pub fn scope(&self) -> Option<(&'static str, Zeroizing<String>)> {
         let is_any = !self.scopes.is_empty();
         is_any.then(|| said("scope", &self.scopes.join(" ")))
     }
 
     /// A request to one of its endpoints with these members, and what shows who the client is.
-    #[must_use]
     pub fn asked(
         &self,
         at: &TokenEndpoint,
@@ -141,7 +138,6 @@ impl Issuer {
 }
 
 /// A text drawn at random, of so many bytes, as base64url.
-#[must_use]
 pub fn random(bytes: usize) -> Option<Zeroizing<String>> {
     let mut drawn = Zeroizing::new(vec![0; bytes]);
     getrandom::fill(&mut drawn).ok()?;
@@ -149,7 +145,6 @@ pub fn random(bytes: usize) -> Option<Zeroizing<String>> {
 }
 
 /// A form (RFC 6749 appendix B).
-#[must_use]
 pub fn form(members: &[(&str, Zeroizing<String>)]) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::new());
     for (name, value) in members {

@@ -97,7 +97,6 @@ impl TokenAnswer {
 
 impl Tokens {
     /// Reads an answer to the gateway's own request. What it does not have stays as it was before.
-    #[must_use]
     pub fn of_answer(content: &[u8], before: Option<&Self>) -> Option<Self> {
         let (found, _) = TokenSearch::read("", content).ok()?;
         let new = found.tokens().ok()??;

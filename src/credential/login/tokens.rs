@@ -28,7 +28,6 @@ impl TokenKind {
     pub const ALL: [Self; 3] = [Self::Access, Self::Refresh, Self::Id];
 
     /// Its name in references: `login:claude#access`.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Access => "access",
@@ -69,7 +68,6 @@ pub struct Tokens {
 
 impl Tokens {
     /// The text of one of them.
-    #[must_use]
     pub fn of(&self, kind: TokenKind) -> Option<&Zeroizing<String>> {
         match kind {
             TokenKind::Access => Some(&self.access),
@@ -80,7 +78,6 @@ impl Tokens {
 
     /// Whose they are, as the issuer says it in its answer, or in the ID token (OpenID Connect Core
     /// §5.1).
-    #[must_use]
     pub fn account(&self) -> Option<String> {
         self.owner.clone().or_else(|| self.claimed())
     }

@@ -89,7 +89,6 @@ impl PresetLogin {
     }
 
     /// The login as one begins it that is in no file; `None` if nobody issues it.
-    #[must_use]
     pub fn begun(&self) -> Option<Login> {
         let (issuer, file) = (self.issuer.clone()?, self.login_file(Path::new("/")));
         let login = self.login(self.name.clone(), file, Some(issuer), &self.origins);
@@ -260,10 +259,8 @@ impl TryFrom<RawLogin> for PresetLogin {
 impl RawLogin {
     fn members(&self) -> Vec<(TokenKind, String)> {
         // Where a file has several hosts, its own is that of the first origin.
-        let own = self
-            .hosts
-            .first()
-            .filter(|_| self.format != FileFormat::Json);
+        let own = self.hosts.first();
+        let own = own.filter(|_| self.format != FileFormat::Json);
         let members = [
             (TokenKind::Access, own.or(self.access.as_ref())),
             (TokenKind::Refresh, self.refresh.as_ref()),

@@ -129,7 +129,6 @@ pub fn owner(endpoint: &TokenEndpoint, answer: &[u8]) -> Option<String> {
 }
 
 /// The login with this name.
-#[must_use]
 pub fn login_named(name: &str) -> Option<&'static PresetLogin> {
     logins().find(|login| login.name.as_str() == name)
 }
@@ -140,14 +139,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The preset with this name.
-#[must_use]
 pub fn named(name: &str) -> Option<&'static Preset> {
     let found = table::SERVICES.binary_search_by_key(&name, |(known, _)| known);
     found.ok().map(at)
 }
 
 /// The credential that clients read from a variable, and its preset.
-#[must_use]
 pub fn of_variable(variable: &str) -> Option<(&'static Preset, &'static PresetCredential)> {
     let found = known_variables(|known| known == variable).next();
     found.map(|(_, preset, credential)| (preset, credential))
@@ -185,7 +182,6 @@ fn perhaps_variables(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether a service of a preset takes several requests in one that has this target.
-#[must_use]
 pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
     let mut credentials = all().flat_map(|preset| &preset.credentials);
     credentials.any(|one| {

@@ -127,13 +127,7 @@ impl Indexes {
 }
 
 /// The settings that hold addresses.
-const ADDRESSES: [&str; 8] = [
-    "index-url",
-    "default-index",
-    "extra-index-url",
-    "index",
-    "find-links",
-    "repository",
-    "repository-url",
-    "publish-url",
-];
+const ADDRESSES: [&str; 8] = crate::names::word_list(
+    "index-url default-index extra-index-url index find-links repository repository-url \
+     publish-url",
+);

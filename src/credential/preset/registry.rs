@@ -64,7 +64,6 @@ impl PackageRegistry {
     }
 
     /// The registries in the `.npmrc` of the home, if this is npm's. Nothing else is read.
-    #[must_use]
     pub fn in_npmrc(&self, user: &UserConfig) -> Vec<OriginPattern> {
         match self.clients {
             PackageClients::Npm => self.read(user, javascript::read_npmrc),

@@ -1,64 +1,17 @@
 //! The presets' texts, one per file of `policies/services`; a test keeps the two in step.
 
 macro_rules! services {
-    ($($name:literal),* $(,)?) => {
+    ($($name:literal)*) => {
         &[$(($name, include_str!(concat!("../../../policies/services/", $name, ".toml")))),*]
     };
 }
 
 /// Each preset's name and text.
-pub(super) const SERVICES: &[(&str, &str)] = services![
-    "airtable",
-    "anthropic",
-    "asana",
-    "atlassian",
-    "azure-openai",
-    "bitbucket",
-    "cloudflare",
-    "cohere",
-    "crates",
-    "databricks",
-    "datadog",
-    "deepseek",
-    "digitalocean",
-    "discord",
-    "docker",
-    "figma",
-    "fireworks",
-    "gemini",
-    "git",
-    "github",
-    "gitlab",
-    "go",
-    "google",
-    "groq",
-    "heroku",
-    "hubspot",
-    "huggingface",
-    "linear",
-    "mailgun",
-    "maven",
-    "mistral",
-    "netlify",
-    "notion",
-    "npm",
-    "openai",
-    "openrouter",
-    "packagist",
-    "perplexity",
-    "postmark",
-    "pypi",
-    "replicate",
-    "resend",
-    "rubygems",
-    "sendgrid",
-    "sentry",
-    "shopify",
-    "slack",
-    "stripe",
-    "together",
-    "twilio",
-    "vercel",
-    "xai",
-    "zendesk",
-];
+pub(super) const SERVICES: &[(&str, &str)] = services! {
+    "airtable" "anthropic" "asana" "atlassian" "azure-openai" "bitbucket" "cloudflare" "cohere"
+    "crates" "databricks" "datadog" "deepseek" "digitalocean" "discord" "docker" "figma"
+    "fireworks" "gemini" "git" "github" "gitlab" "go" "google" "groq" "heroku" "hubspot"
+    "huggingface" "linear" "mailgun" "maven" "mistral" "netlify" "notion" "npm" "openai"
+    "openrouter" "packagist" "perplexity" "postmark" "pypi" "replicate" "resend" "rubygems"
+    "sendgrid" "sentry" "shopify" "slack" "stripe" "together" "twilio" "vercel" "xai" "zendesk"
+};

@@ -28,7 +28,6 @@ pub struct RegistryDoubt {
 
 impl UserConfig {
     /// The configuration of the gateway's user. Returns `None` if `HOME` is not set.
-    #[must_use]
     pub fn of_this_user() -> Option<Self> {
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -38,7 +37,6 @@ impl UserConfig {
     }
 
     /// A configuration under other roots, with these variables.
-    #[must_use]
     pub fn below(home: &Path, system: &Path, variables: BTreeMap<String, String>) -> Self {
         Self {
             home: home.to_owned(),

@@ -25,7 +25,6 @@ pub struct Guessed;
 
 impl Guessed {
     /// The reason code in refusals and audit.
-    #[must_use]
     pub fn reason(self) -> ReasonCode {
         ReasonCode::SecretGuessed
     }

@@ -52,7 +52,6 @@ pub enum FrameFault {
 
 impl FrameFault {
     /// The reason code in audit.
-    #[must_use]
     pub fn reason(self) -> ReasonCode {
         match self {
             Self::Guessed(guessed) => guessed.reason(),

@@ -74,12 +74,8 @@ impl PartialMatcher {
     /// of a form up to there.
     fn unbroken(&self, bytes: &[u8]) -> usize {
         let usual = |byte: &&u8| self.usual[usize::from(**byte)];
-        let run = bytes
-            .iter()
-            .rev()
-            .take(self.longest)
-            .take_while(usual)
-            .count();
+        let run = bytes.iter().rev().take(self.longest).take_while(usual);
+        let run = run.count();
         let (_, run) = bytes.split_at(bytes.len() - run);
         match run.last() {
             Some(last) if !is_coded(last) => self.up_to_mark(run, *last),
@@ -101,11 +97,8 @@ impl PartialMatcher {
                 continue;
             };
             let shape = &self.shapes[*index as usize][..length];
-            let same = shape
-                .iter()
-                .zip(tail)
-                .rev()
-                .take_while(|(p, b)| alike(**p, **b));
+            let same = shape.iter().zip(tail).rev();
+            let same = same.take_while(|(p, b)| alike(**p, **b));
             let same = same.count();
             if same == length {
                 return length;
@@ -170,12 +163,8 @@ fn in_hex(bytes: &[u8], between: &[u8]) -> usize {
         }
         bytes.len() - end
     };
-    let digits = bytes
-        .iter()
-        .rev()
-        .take(2)
-        .take_while(|byte| byte.is_ascii_hexdigit())
-        .count();
+    let digits = bytes.iter().rev().take(2);
+    let digits = digits.take_while(|byte| byte.is_ascii_hexdigit()).count();
     let cut_in_a_pair = (0..=digits).map(|digits| match pairs(bytes.len() - digits) {
         alone if alone == digits => 0,
         more => more,

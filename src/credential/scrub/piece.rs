@@ -28,14 +28,10 @@ impl Piece {
         let least = |bytes: &[Range<usize>], count: usize| bytes.windows(count).map(length).min();
         // Extends to where the neighbouring letters would be complete.
         let alone = |row: &Range<usize>| {
-            let before = row
-                .start
-                .checked_sub(1)
-                .map_or(0, |at| text.bytes[at].start + 1);
-            let behind = text
-                .bytes
-                .get(row.end)
-                .map_or(text.text.len(), |byte| byte.end - 1);
+            let before = row.start.checked_sub(1);
+            let before = before.map_or(0, |at| text.bytes[at].start + 1);
+            let behind = text.bytes.get(row.end);
+            let behind = behind.map_or(text.text.len(), |byte| byte.end - 1);
             before..behind
         };
         let digits = part.digits.iter();

@@ -183,11 +183,8 @@ impl EchoSearch {
                 changed += 1;
             }
         }
-        let names: Vec<_> = fields
-            .keys()
-            .filter(|name| self.stands_in_name(name))
-            .cloned()
-            .collect();
+        let names = fields.keys().filter(|name| self.stands_in_name(name));
+        let names: Vec<_> = names.cloned().collect();
         for name in names {
             fields.remove(name);
             changed += 1;

@@ -37,7 +37,6 @@ struct RecipeProof {
 
 impl ByRecipe {
     /// A credential that signs by this recipe.
-    #[must_use]
     pub fn new(recipe: Arc<Recipe>) -> Self {
         Self(recipe)
     }

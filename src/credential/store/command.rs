@@ -209,15 +209,9 @@ fn process_credentials(
 }
 
 /// What a credential helper needs to find its own session; none of it can hold a secret.
-const PASSED: &[&str] = &[
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "LANG",
-    "XDG_RUNTIME_DIR",
-    "XDG_CONFIG_HOME",
-    "DBUS_SESSION_BUS_ADDRESS",
-];
+const PASSED: &[&str] = &crate::names::word_list::<7>(
+    "HOME USER LOGNAME LANG XDG_RUNTIME_DIR XDG_CONFIG_HOME DBUS_SESSION_BUS_ADDRESS",
+);
 const DEFAULT_TTL: Duration = Duration::from_secs(300);
 const DEADLINE: Duration = Duration::from_secs(30);
 /// The maximum output of a command, in bytes.

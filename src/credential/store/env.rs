@@ -32,7 +32,6 @@ impl EnvStore {
 }
 
 /// Why the value of a variable cannot be a secret; `None` if it can.
-#[must_use]
 pub fn unfit(variable: &str) -> Option<SecretUnsafe> {
     let value = Zeroizing::new(std::env::var_os(variable)?.into_vec());
     Secret::new(value, false).err()

@@ -125,7 +125,6 @@ pub enum StoreError {
 
 impl StoreError {
     /// The short code for audit records and refusals.
-    #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unsafe(_) => "secret_unsafe",
@@ -134,7 +133,6 @@ impl StoreError {
     }
 
     /// Whether the store answered that it has no such secret.
-    #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(
             self,

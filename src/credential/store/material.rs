@@ -13,7 +13,6 @@ pub struct Material {
 
 impl Material {
     /// Creates a read without fields.
-    #[must_use]
     pub fn new(lease: Option<Lease>) -> Self {
         Self {
             fields: Vec::new(),
@@ -22,7 +21,6 @@ impl Material {
     }
 
     /// Creates a read of one unnamed value.
-    #[must_use]
     pub fn single(value: Zeroizing<Vec<u8>>, lease: Option<Lease>) -> Self {
         Self::new(lease).with(Self::UNNAMED, value)
     }
@@ -35,7 +33,6 @@ impl Material {
     }
 
     /// The value of a field; `None` selects the unnamed one.
-    #[must_use]
     pub fn field(&self, name: Option<&str>) -> Option<&Zeroizing<Vec<u8>>> {
         let name = name.unwrap_or(Self::UNNAMED);
         let mut named = self.fields.iter().filter(|(known, _)| **known == *name);
@@ -77,7 +74,6 @@ impl std::fmt::Debug for LeaseId {
 
 impl Lease {
     /// A lease that expires after this time, and is refreshed at 80 per cent of it.
-    #[must_use]
     pub fn of(expires_after: Duration) -> Self {
         Self {
             refresh_after: expires_after * 4 / 5,

@@ -67,7 +67,6 @@ impl MemoryStore {
     }
 
     /// How many times the store was asked.
-    #[must_use]
     pub fn fetches(&self) -> usize {
         self.fetches.load(Ordering::Relaxed)
     }

@@ -57,13 +57,11 @@ impl SecretRef {
     }
 
     /// A reference to a variable of the gateway's environment: `env:NAME`.
-    #[must_use]
     pub fn env(name: impl Into<String>) -> Self {
         Self::to(Backend::Env(name.into()))
     }
 
     /// A reference to a key ring item: `keyring:SERVICE/NAME`.
-    #[must_use]
     pub fn keyring(service: impl Into<String>, name: impl Into<String>) -> Self {
         Self::to(Backend::Keyring(KeyringItem {
             service: service.into(),
@@ -72,13 +70,11 @@ impl SecretRef {
     }
 
     /// A reference to a file by its absolute path: `file:/path`.
-    #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self::to(Backend::File(SecretFile::at(path.into())))
     }
 
     /// A reference to a token of a login: `login:NAME#access`.
-    #[must_use]
     pub fn login(name: CredentialName, kind: TokenKind) -> Self {
         Self {
             field: Some(kind.as_str().into()),
@@ -87,7 +83,6 @@ impl SecretRef {
     }
 
     /// A reference to the output of a program; its path is absolute.
-    #[must_use]
     pub fn command(
         program: impl Into<PathBuf>,
         arguments: Vec<String>,
@@ -132,19 +127,16 @@ impl SecretRef {
     }
 
     /// The algorithm, if the secret is a private key.
-    #[must_use]
     pub fn private_key(&self) -> Option<Algorithm> {
         self.private_key
     }
 
     /// Whether a Vault stores or issues it.
-    #[must_use]
     pub fn is_in_vault(&self) -> bool {
         matches!(self.backend, Backend::Vault(_))
     }
 
     /// The program, if this is a reference to a command.
-    #[must_use]
     pub fn program(&self) -> Option<&Path> {
         match &self.backend {
             Backend::Command(command) => Some(&command.program),
@@ -153,7 +145,6 @@ impl SecretRef {
     }
 
     /// The configured lifetime of a command's output, if any.
-    #[must_use]
     pub fn ttl(&self) -> Option<Duration> {
         match &self.backend {
             Backend::Command(command) => command.ttl,
@@ -162,7 +153,6 @@ impl SecretRef {
     }
 
     /// The file, if this is a reference to one.
-    #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &self.backend {
             Backend::File(file) => Some(file.path()),
@@ -171,7 +161,6 @@ impl SecretRef {
     }
 
     /// The login, if this is a reference to a token of one.
-    #[must_use]
     pub fn login_name(&self) -> Option<&CredentialName> {
         match &self.backend {
             Backend::Login(name) => Some(name),
@@ -180,7 +169,6 @@ impl SecretRef {
     }
 
     /// The environment variable, if this is a reference to one.
-    #[must_use]
     pub fn env_name(&self) -> Option<&str> {
         match &self.backend {
             Backend::Env(name) => Some(name),
@@ -190,7 +178,6 @@ impl SecretRef {
 
     /// Whether it refers to the same place as another, whatever the secret there must be and
     /// however long it is used.
-    #[must_use]
     pub fn is_same_place(&self, other: &Self) -> bool {
         let is_same = match (&self.backend, &other.backend) {
             (Backend::Command(one), Backend::Command(other)) => {
@@ -202,7 +189,6 @@ impl SecretRef {
     }
 
     /// Whether the secret is in a variable or a file, where a look costs nothing.
-    #[must_use]
     pub fn is_at_hand(&self) -> bool {
         matches!(self.backend, Backend::Env(_) | Backend::File(_))
     }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use gateway_names::word_list;
 use http::header::{self, HeaderName};
 
 /// Whether an origin that turns `_` and the like into `-`, as CGI and WSGI do, reads `name` as
@@ -87,10 +88,8 @@ const fn shapes(names: &[&str]) -> Shapes {
 
 /// Whether the name is one of `names`. `shapes` are the shapes of `names`.
 fn is_one_of(names: &[&str], shapes: &Shapes, name: &str) -> bool {
-    let lengths = name
-        .as_bytes()
-        .first()
-        .map_or(0, |first| shapes[usize::from(first & 31)]);
+    let lengths = name.as_bytes().first();
+    let lengths = lengths.map_or(0, |first| shapes[usize::from(first & 31)]);
     name.len() < 64 && lengths >> name.len() & 1 == 1 && names.contains(&name)
 }
 
@@ -102,129 +101,48 @@ pub(super) fn is_end_to_end(name: &HeaderName) -> bool {
             .any(|family| name.starts_with(family))
 }
 
-const HOP_BY_HOP: [&str; 10] = [
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-    "http2-settings",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-authentication-info",
-];
+const HOP_BY_HOP: [&str; 10] = word_list(
+    "connection keep-alive proxy-connection te transfer-encoding upgrade http2-settings \
+     proxy-authenticate proxy-authorization proxy-authentication-info",
+);
 
 static HOP_BY_HOP_SHAPES: Shapes = shapes(&HOP_BY_HOP);
 
 /// Fields that are never hop-by-hop, whatever `Connection` says.
-const END_TO_END: [&str; 22] = [
-    "host",
-    "authorization",
-    "cookie",
-    "cookie2",
-    "set-cookie",
-    "www-authenticate",
-    "date",
-    "expect",
-    "origin",
-    "referer",
-    "user-agent",
-    "accept",
-    "cache-control",
-    "max-forwards",
-    "trailer",
-    "x-api-key",
-    "api-key",
-    "private-token",
-    "x-auth-token",
-    "x-goog-api-key",
-    "range",
-    "prefer",
-];
+const END_TO_END: [&str; 22] = word_list(
+    "host authorization cookie cookie2 set-cookie www-authenticate date expect origin referer \
+     user-agent accept cache-control max-forwards trailer x-api-key api-key private-token \
+     x-auth-token x-goog-api-key range prefer",
+);
 
 const END_TO_END_FAMILIES: [&str; 7] = [
     "content-", "x-amz-", "x-goog-", "x-ms-", "if-", "sec-", "grpc-",
 ];
 
 /// Fields with a single value (RFC 9110 and related), or fields that name one identity.
-pub(super) const SINGLE: [&str; 28] = [
-    "authorization",
-    "proxy-authorization",
-    "content-type",
-    "content-encoding",
-    "content-range",
-    "content-location",
-    "content-md5",
-    "date",
-    "expect",
-    "from",
-    "host",
-    "max-forwards",
-    "origin",
-    "range",
-    "referer",
-    "te",
-    "upgrade",
-    "user-agent",
-    "x-api-key",
-    "api-key",
-    "private-token",
-    "x-auth-token",
-    "x-goog-api-key",
-    "x-amz-date",
-    "x-amz-security-token",
-    "x-amz-content-sha256",
-    "x-amz-target",
-    "sec-websocket-key",
-];
+pub(super) const SINGLE: [&str; 28] = word_list(
+    "authorization proxy-authorization content-type content-encoding content-range \
+     content-location content-md5 date expect from host max-forwards origin range referer te \
+     upgrade user-agent x-api-key api-key private-token x-auth-token x-goog-api-key x-amz-date \
+     x-amz-security-token x-amz-content-sha256 x-amz-target sec-websocket-key",
+);
 
 /// Fields that make frameworks and proxies use another method, path, host, scheme or peer (F09 and
-/// F10 of the threat catalogue).
-pub(super) const OVERRIDES: [&str; 27] = [
-    "x-http-method-override",
-    "x-http-method",
-    "x-method-override",
-    "x-original-method",
-    "x-original-url",
-    "x-original-uri",
-    "x-original-host",
-    "x-rewrite-url",
-    "x-rewrite-uri",
-    "x-override-url",
-    "x-host",
-    "x-http-host-override",
-    "x-forwarded",
-    "x-real-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "x-originating-ip",
-    "x-remote-ip",
-    "x-remote-addr",
-    "true-client-ip",
-    "cf-connecting-ip",
-    "fastly-client-ip",
-    "forwarded",
-    "forwarded-for",
-    "front-end-https",
-    "x-scheme",
-    // CGI origins see it as the variable `HTTP_PROXY`, which sends their own requests through a
-    // proxy (httpoxy).
-    "proxy",
-];
+/// F10 of the threat catalogue). CGI origins see `proxy` as the variable `HTTP_PROXY`, which sends
+/// their own requests through a proxy (httpoxy).
+pub(super) const OVERRIDES: [&str; 27] = word_list(
+    "x-http-method-override x-http-method x-method-override x-original-method x-original-url \
+     x-original-uri x-original-host x-rewrite-url x-rewrite-uri x-override-url x-host \
+     x-http-host-override x-forwarded x-real-ip x-client-ip x-cluster-client-ip x-originating-ip \
+     x-remote-ip x-remote-addr true-client-ip cf-connecting-ip fastly-client-ip forwarded \
+     forwarded-for front-end-https x-scheme proxy",
+);
 
 /// Prefixes of users' own object metadata. The stores that accept them are not CGI programs.
-const METADATA: [&str; 9] = [
-    "x-amz-meta-",
-    "x-ms-meta-",
-    "x-goog-meta-",
-    "x-oss-meta-",
-    "x-cos-meta-",
-    "x-obs-meta-",
-    "x-tos-meta-",
-    "x-object-meta-",
-    "x-container-meta-",
-];
+const METADATA: [&str; 9] = word_list(
+    "x-amz-meta- x-ms-meta- x-goog-meta- x-oss-meta- x-cos-meta- x-obs-meta- x-tos-meta- \
+     x-object-meta- x-container-meta-",
+);
 
 static OVERRIDE_SHAPES: Shapes = shapes(&OVERRIDES);
 

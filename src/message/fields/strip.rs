@@ -119,11 +119,8 @@ fn list(value: &HeaderValue) -> impl Iterator<Item = &str> {
 
 pub(super) fn remove_where(fields: &mut HeaderMap, condition: impl Fn(&str) -> bool) {
     if fields.keys().any(|name| condition(name.as_str())) {
-        let names: Vec<_> = fields
-            .keys()
-            .filter(|name| condition(name.as_str()))
-            .cloned()
-            .collect();
+        let names = fields.keys().filter(|name| condition(name.as_str()));
+        let names: Vec<_> = names.cloned().collect();
         for name in names {
             fields.remove(name);
         }

@@ -1,5 +1,6 @@
 //! Trailers: which ones of a request reach the origin, and which ones of a response the client.
 
+use gateway_names::word_list;
 use http::header::{HeaderMap, HeaderName};
 
 use super::names::{OVERRIDES, SINGLE, frames_or_routes, is_end_to_end, is_plain_name};
@@ -44,38 +45,14 @@ pub fn filter_response_trailers(trailers: &mut HeaderMap) {
 }
 
 /// Checksums and signatures of the content that follow it (aws-chunked, RFC 9530).
-const REQUEST_TRAILERS: [&str; 7] = [
-    "x-amz-trailer-signature",
-    "content-md5",
-    "content-digest",
-    "repr-digest",
-    "digest",
-    "x-goog-hash",
-    "x-ms-content-crc64",
-];
+const REQUEST_TRAILERS: [&str; 7] = word_list(
+    "x-amz-trailer-signature content-md5 content-digest repr-digest digest x-goog-hash \
+     x-ms-content-crc64",
+);
 
 /// RFC 9110 §6.5.1, and `Set-Cookie`.
-const FORBIDDEN_TRAILERS: [&str; 22] = [
-    "host",
-    "content-length",
-    "content-type",
-    "content-encoding",
-    "content-range",
-    "content-location",
-    "trailer",
-    "authorization",
-    "www-authenticate",
-    "authentication-info",
-    "set-cookie",
-    "cookie",
-    "location",
-    "cache-control",
-    "expires",
-    "age",
-    "vary",
-    "date",
-    "retry-after",
-    "expect",
-    "range",
-    "max-forwards",
-];
+const FORBIDDEN_TRAILERS: [&str; 22] = word_list(
+    "host content-length content-type content-encoding content-range content-location trailer \
+     authorization www-authenticate authentication-info set-cookie cookie location cache-control \
+     expires age vary date retry-after expect range max-forwards",
+);

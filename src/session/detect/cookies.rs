@@ -108,19 +108,7 @@ impl Search<'_> {
 
 /// Cookies of load balancers and bot detection. Clients that keep cookies send them back, and they
 /// do not identify an account.
-const HARMLESS_COOKIES: [&str; 14] = [
-    "__cf_bm",
-    "_cfuvid",
-    "__cfruid",
-    "__cflb",
-    "cf_clearance",
-    "AWSALB",
-    "AWSALBCORS",
-    "AWSALBTG",
-    "AWSALBTGCORS",
-    "AWSELB",
-    "AWSELBCORS",
-    "GCLB",
-    "ARRAffinity",
-    "ARRAffinitySameSite",
-];
+const HARMLESS_COOKIES: [&str; 14] = crate::names::word_list(
+    "__cf_bm _cfuvid __cfruid __cflb cf_clearance AWSALB AWSALBCORS AWSALBTG AWSALBTGCORS AWSELB \
+     AWSELBCORS GCLB ARRAffinity ARRAffinitySameSite",
+);

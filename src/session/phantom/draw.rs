@@ -23,7 +23,6 @@ impl PhantomKey {
     }
 
     /// Makes a key from 32 bytes shared between replicas.
-    #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }

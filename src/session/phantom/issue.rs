@@ -48,7 +48,6 @@ pub struct Issue<'k> {
 
 impl<'k> Issue<'k> {
     /// Starts a session's phantoms. Each session has one key, shared by its replicas.
-    #[must_use]
     pub fn new(key: &'k PhantomKey) -> Self {
         Self {
             key,

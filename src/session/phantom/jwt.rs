@@ -194,19 +194,8 @@ fn mask_number(text: &[u8], kept: bool, slots: &mut Vec<Slot>) {
     }
 }
 
-const KEPT: &[&str] = &[
-    "iss",
-    "aud",
-    "exp",
-    "nbf",
-    "iat",
-    "scope",
-    "scp",
-    "role",
-    "typ",
-    "token_type",
-    "ref",
-];
+const KEPT: &[&str] =
+    &crate::names::word_list::<11>("iss aud exp nbf iat scope scp role typ token_type ref");
 /// 2100, in seconds.
 const FAR_END: &[u8] = b"4102444800";
 const MIN_SIGNATURE_BYTES: usize = 16;

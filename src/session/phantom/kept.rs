@@ -45,7 +45,6 @@ impl KeptShapes {
     }
 
     /// The kept shape of a credential.
-    #[must_use]
     pub fn of(&self, credential: &CredentialName) -> Option<&Shape> {
         self.known.get(credential)
     }
@@ -70,7 +69,6 @@ impl KeptShapes {
     }
 
     /// What the record does not have yet.
-    #[must_use]
     pub fn changed(&self) -> &[ChangedShape] {
         &self.changed
     }

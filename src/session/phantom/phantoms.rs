@@ -37,7 +37,6 @@ struct Issued {
 
 impl Phantoms {
     /// An empty set.
-    #[must_use]
     pub fn none() -> Self {
         Self::new(Vec::new(), Vec::new())
     }
@@ -58,25 +57,21 @@ impl Phantoms {
     }
 
     /// The phantoms of configured credentials, in the order of issue.
-    #[must_use]
     pub fn all(&self) -> &[Phantom] {
         &self.issued.phantoms[..self.issued.current]
     }
 
     /// The phantoms of credentials that the session may no longer use, oldest first.
-    #[must_use]
     pub fn retired(&self) -> &[Phantom] {
         &self.issued.phantoms[self.issued.current..]
     }
 
     /// Whether the phantom of a sighting is retired.
-    #[must_use]
     pub fn is_retired(&self, sighting: &Sighting) -> bool {
         (self.issued.current..self.issued.phantoms.len()).contains(&sighting.index)
     }
 
     /// The phantom of a sighting.
-    #[must_use]
     pub fn at(&self, sighting: &Sighting) -> &Phantom {
         let issued = &self.issued.phantoms;
         match sighting.index.checked_sub(issued.len()) {
@@ -86,7 +81,6 @@ impl Phantoms {
     }
 
     /// The phantom of one credential.
-    #[must_use]
     pub fn of(&self, credential: &CredentialName) -> Option<&Phantom> {
         self.all()
             .iter()
@@ -95,7 +89,6 @@ impl Phantoms {
 
     /// The phantoms of the temporary credentials with this access key id, if the session received
     /// them.
-    #[must_use]
     pub fn minted(&self, access_key: &str) -> Option<Arc<TemporaryPhantoms>> {
         let has_key = |minted: &&Arc<TemporaryPhantoms>| minted.parts()[0].reveal() == access_key;
         self.minted.iter().find(has_key).cloned()
@@ -129,7 +122,6 @@ impl Phantoms {
     }
 
     /// The full range of a phantom that was sighted in a text of this length.
-    #[must_use]
     pub fn extent(&self, sighting: &Sighting, length: usize) -> Range<usize> {
         let Range { start, end } = sighting.at;
         if sighting.form != Form::Plain || sighting.index < self.issued.phantoms.len() {
@@ -141,7 +133,6 @@ impl Phantoms {
 
     /// The length of the shortest text that can contain a phantom in any form. Shorter texts need
     /// no search.
-    #[must_use]
     pub fn shortest(&self) -> usize {
         self.issued.finder.shortest.min(self.finder.shortest)
     }
@@ -164,7 +155,6 @@ impl Phantoms {
 
     /// Finds a phantom that appears once escapes are removed: percent-encoding up to three layers
     /// deep, JSON `\u` and HTML references.
-    #[must_use]
     pub fn find_unescaped(&self, text: &[u8]) -> Option<Sighting> {
         let minted = || self.finder.find_unescaped(text);
         let issued = self.issued.finder.find_unescaped(text);
@@ -172,7 +162,6 @@ impl Phantoms {
     }
 
     /// Finds a phantom in text that has lost its letter case, as host names and field names do.
-    #[must_use]
     pub fn find_folded(&self, text: &[u8]) -> Option<Sighting> {
         let minted = || self.finder.find_folded(text);
         let issued = self.issued.finder.find_folded(text);

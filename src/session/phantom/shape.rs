@@ -57,14 +57,12 @@ impl Shape {
     /// Known formats keep their prefix, alphabet and checksum. A JWT keeps its header and the
     /// claims that clients read. In anything else, each letter or digit is replaced by one of its
     /// class, and all punctuation is kept.
-    #[must_use]
     pub fn of(credential: &[u8]) -> Self {
         Self::of_claims(credential, None)
     }
 
     /// Derives the shape of a login's token: a JWT keeps these claims as well, and ends in 2100,
     /// because the gateway renews it.
-    #[must_use]
     pub fn of_login(token: &[u8], claims: &[String]) -> Self {
         Self::of_claims(token, Some(claims))
     }
@@ -136,7 +134,6 @@ impl Shape {
     }
 
     /// The shape as a session's record keeps it. It holds what every phantom of the shape shows.
-    #[must_use]
     pub fn to_text(&self) -> String {
         match &self.0 {
             Body::Slots { slots, check } => written::write(slots, check.as_ref()),
@@ -157,7 +154,6 @@ impl Shape {
     }
 
     /// The length of every credential of this shape, in bytes.
-    #[must_use]
     pub fn len(&self) -> usize {
         match &self.0 {
             Body::Slots { slots, .. } => slots.len(),
@@ -166,13 +162,11 @@ impl Shape {
     }
 
     /// Whether the shape has no positions. No constructor makes such a shape.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// How hard a phantom of this shape is to guess, in bits, rounded down.
-    #[must_use]
     pub fn entropy_bits(&self) -> u32 {
         match &self.0 {
             Body::Slots { slots, check } => {

@@ -39,19 +39,16 @@ impl TemporaryPhantoms {
     }
 
     /// The credential they were derived from.
-    #[must_use]
     pub fn parent(&self) -> &CredentialName {
         self.parts[0].credential()
     }
 
     /// The phantoms of access key id, secret key and session token.
-    #[must_use]
     pub fn parts(&self) -> &[Phantom; 3] {
         &self.parts
     }
 
     /// Whether they have expired.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         SystemTime::now() >= self.expires
     }

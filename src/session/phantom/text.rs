@@ -15,13 +15,11 @@ pub struct Phantom {
 
 impl Phantom {
     /// The credential it stands in for.
-    #[must_use]
     pub fn credential(&self) -> &CredentialName {
         &self.credential
     }
 
     /// The text itself, which the sandbox holds in an environment variable or a file.
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.text
     }

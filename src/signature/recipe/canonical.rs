@@ -64,10 +64,8 @@ impl Selection {
             .iter()
             .any(|exact| exact == "host")
             .then_some("host");
-        let names: BTreeSet<String> = listed
-            .filter(has)
-            .chain(own.chain(host).map(str::to_owned))
-            .collect();
+        let names = listed.filter(has);
+        let names: BTreeSet<String> = names.chain(own.chain(host).map(str::to_owned)).collect();
         names.into_iter().collect()
     }
 }
@@ -119,10 +117,8 @@ impl FieldStyle {
 /// The service sorts like a dictionary: hyphens count only between names that are equal without
 /// them, and `_` sorts before digits (the tables of `azure-storage-blob`, which emulate it).
 fn azure_order(name: &str) -> (String, String) {
-    let weighed = name
-        .chars()
-        .filter(|char| *char != '-')
-        .map(|char| if char == '_' { '/' } else { char });
+    let weighed = name.chars().filter(|char| *char != '-');
+    let weighed = weighed.map(|char| if char == '_' { '/' } else { char });
     (weighed.collect(), name.to_owned())
 }
 

@@ -27,11 +27,8 @@ pub(super) fn endless(recipe: &Recipe) -> Option<String> {
         done.push(name);
         endless
     }
-    let steps = recipe
-        .steps
-        .iter()
-        .enumerate()
-        .map(|(index, (name, _))| (Name::Step(index), name));
+    let steps = recipe.steps.iter().enumerate();
+    let steps = steps.map(|(index, (name, _))| (Name::Step(index), name));
     let values = recipe
         .values
         .iter()

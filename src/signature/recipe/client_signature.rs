@@ -29,7 +29,6 @@ pub struct ClientSignature {
 impl ClientSignature {
     /// The key's id, which identifies the credential; `None` if this service's requests have none
     /// (webhooks) or if it is in the content.
-    #[must_use]
     pub fn key_id(&self) -> Option<&[u8]> {
         self.ids
             .iter()
@@ -38,14 +37,11 @@ impl ClientSignature {
 
     /// The client's version of a kept value (a region, a service), so that it can be compared with
     /// a pin before anything is signed.
-    #[must_use]
     pub fn value(&self, name: &str) -> Option<&[u8]> {
         let index = self.names.iter().position(|known| known == name)?;
         self.values[index].as_deref()
     }
-}
 
-impl ClientSignature {
     /// Keeps what was read from a place; `None` if another place says otherwise.
     fn take(&mut self, read: ReadTexts) -> Option<()> {
         for (name, value) in read {

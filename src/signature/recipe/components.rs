@@ -43,11 +43,9 @@ impl Components {
             .ok()
             .and_then(string)
             .ok_or(Fault::Undecodable)?;
-        let mut out = format!(
-            "({});created={};keyid={key_id}",
-            self.covered(&input, head).join(" "),
-            fresh.now.0 / 1000
-        );
+        let covered = self.covered(&input, head).join(" ");
+        let created = fresh.now.0 / 1000;
+        let mut out = format!("({covered});created={created};keyid={key_id}");
         for (name, value) in &input.parameters {
             out.push_str(&self.parameter(name, value, fresh)?);
         }

@@ -253,11 +253,8 @@ impl<'a> Evaluator<'a> {
     fn parameters(&self, wanted: &Parameters) -> Result<Vec<NameAndValue>, Fault> {
         let listed = match &wanted.list {
             Some(name) => {
-                let index = self
-                    .recipe
-                    .values
-                    .iter()
-                    .position(|value| value.name == **name);
+                let mut index = self.recipe.values.iter();
+                let index = index.position(|value| value.name == **name);
                 let listed = self.valued(index.ok_or(Fault::Undecodable)?)?;
                 Some(String::from_utf8(listed.to_vec()).map_err(|_| Fault::Undecodable)?)
             }

@@ -48,7 +48,6 @@ pub enum Fault {
 
 impl Fault {
     /// The short code for refusals and audit records.
-    #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
             Fault::Incomplete(_) => ReasonCode::SignatureIncomplete,

@@ -87,7 +87,6 @@ impl KeyForm {
     }
 
     /// Whether a text has PEM's marks around it, as no other secret has.
-    #[must_use]
     pub fn is_pem(text: &[u8]) -> bool {
         memchr::memmem::find(text, b"-----BEGIN ").is_some()
     }
@@ -112,7 +111,6 @@ impl KeyForm {
     ///
     /// `None` for the rare seed that is no key. RSA's primes are searched for, which takes a
     /// moment.
-    #[must_use]
     pub fn phantom(&self, seed: &[u8; 32]) -> Option<Zeroizing<String>> {
         let bytes = match self.kind {
             Kind::Ed25519 => self.framed_ed25519(seed)?,

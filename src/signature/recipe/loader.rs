@@ -120,13 +120,5 @@ impl Loader {
 }
 
 /// Names of terms that take no argument, and the signature's.
-const RESERVED: [&str; 8] = [
-    "method",
-    "host",
-    "scheme",
-    "path",
-    "query",
-    "target",
-    "content",
-    "signature",
-];
+const RESERVED: [&str; 8] =
+    gateway_names::word_list("method host scheme path query target content signature");

@@ -53,25 +53,21 @@ pub enum Needs {
 
 impl Recipe {
     /// The name by which configuration refers to it.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The origins that use it; empty if the user must name them.
-    #[must_use]
     pub fn hosts(&self) -> &[OriginPattern] {
         &self.hosts
     }
 
     /// The parts of a credential of this kind.
-    #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
     /// What it needs of [`Nonce`](super::Nonce).
-    #[must_use]
     pub fn nonce(&self) -> NonceKind {
         let kinds = self.values.iter().find_map(|value| match value.kind {
             ValueKind::Nonce(form) => Some(form.kind()),
@@ -82,7 +78,6 @@ impl Recipe {
     }
 
     /// How much of the content it needs, to verify and to sign.
-    #[must_use]
     pub fn needs(&self) -> Needs {
         if self.whole {
             Needs::Whole
@@ -103,11 +98,8 @@ impl Recipe {
                 .names()
                 .any(|name| matches!(name, Name::Part(_)) || inside(name))
         };
-        let slots = self
-            .places
-            .iter()
-            .filter(with_part)
-            .flat_map(|place| &place.slots);
+        let slots = self.places.iter().filter(with_part);
+        let slots = slots.flat_map(|place| &place.slots);
         slots.map(|slot| match slot {
             Slot::Authorization { .. } => "header:authorization".to_owned(),
             slot => slot.to_string(),
@@ -122,14 +114,12 @@ impl Recipe {
     }
 
     /// Whether a field carries the signature, and so cannot be signed itself.
-    #[must_use]
     pub fn is_signature_field(&self, name: &str) -> bool {
         self.signature_slots()
             .any(|slot| matches!(slot, Slot::Header(field) if field == name))
     }
 
     /// Whether a query parameter carries the signature.
-    #[must_use]
     pub fn is_signature_parameter(&self, name: &str) -> bool {
         self.signature_slots()
             .any(|slot| matches!(slot, Slot::Query(parameter) if **parameter == *name))
@@ -137,7 +127,6 @@ impl Recipe {
 
     /// Whether a field contains a credential that may stay beside the signature, because it is
     /// bound to the signing key and worth nothing without it.
-    #[must_use]
     pub fn goes_with(&self, name: &str, value: &[u8]) -> bool {
         let scheme = value.split(|byte| *byte == b' ').next().unwrap_or_default();
         let known = |beside: &String| beside.as_bytes().eq_ignore_ascii_case(scheme);

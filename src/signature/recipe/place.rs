@@ -217,10 +217,8 @@ pub(super) fn authorization(
     if !standing.eq_ignore_ascii_case(scheme) {
         return Ok(Vec::new());
     }
-    let members = rest
-        .split(',')
-        .map(str::trim)
-        .filter(|member| !member.is_empty());
+    let members = rest.split(',').map(str::trim);
+    let members = members.filter(|member| !member.is_empty());
     members
         .map(|member| {
             let (name, value) = member.split_once('=').ok_or_else(malformed)?;

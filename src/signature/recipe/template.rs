@@ -246,10 +246,8 @@ fn term(text: &str, resolve: Resolve<'_>) -> Result<Term, String> {
         ("jwk", [name]) => Term::Jwk(named(name)?),
         (name, []) => Term::Name(named(name)?),
         (name, _) => {
-            return Err(format!(
-                "there is no `{name}` with {} arguments",
-                arguments.len()
-            ));
+            let count = arguments.len();
+            return Err(format!("there is no `{name}` with {count} arguments"));
         }
     })
 }

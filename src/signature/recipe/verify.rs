@@ -30,13 +30,11 @@ struct Times {
 
 impl Verified {
     /// When the client says it signed, for recipes with a time.
-    #[must_use]
     pub fn time(&self) -> Option<SystemTime> {
         self.times.signed.and_then(Timestamp::system)
     }
 
     /// When the client wants its signature to expire, if it says so.
-    #[must_use]
     pub fn ends(&self) -> Option<SystemTime> {
         self.times.ends.and_then(Timestamp::system)
     }

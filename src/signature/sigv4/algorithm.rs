@@ -13,7 +13,6 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// The name in `Authorization` and `X-Amz-Algorithm`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::V4 => "AWS4-HMAC-SHA256",

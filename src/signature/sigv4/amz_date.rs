@@ -58,7 +58,6 @@ impl AmzDate {
     }
 
     /// The time.
-    #[must_use]
     pub fn time(&self) -> SystemTime {
         self.time
     }

@@ -59,21 +59,17 @@ impl Chain {
     /// The string to sign for a chunk with this hash.
     pub(super) fn chunk(&self, hash: &str) -> String {
         let (name, at) = (self.algorithm.name(), self.signed_at.as_str());
-        format!(
-            "{name}-PAYLOAD\n{at}\n{}\n{}\n{EMPTY}\n{hash}",
-            self.scope(),
-            self.last
-        )
+        let scope = self.scope();
+        let last = &self.last;
+        format!("{name}-PAYLOAD\n{at}\n{scope}\n{last}\n{EMPTY}\n{hash}")
     }
 
     /// The string to sign for a trailer with this hash.
     pub(super) fn trailer(&self, hash: &str) -> String {
         let (name, at) = (self.algorithm.name(), self.signed_at.as_str());
-        format!(
-            "{name}-TRAILER\n{at}\n{}\n{}\n{hash}",
-            self.scope(),
-            self.last
-        )
+        let scope = self.scope();
+        let last = &self.last;
+        format!("{name}-TRAILER\n{at}\n{scope}\n{last}\n{hash}")
     }
 
     /// Signs with the head's key and advances the chain.
@@ -132,11 +128,9 @@ impl Chain {
             .ok_or(Fault::Date)?;
         let (name, last) = (self.algorithm.name(), &self.last);
         let (head, payload) = (sha256(head), sha256(payload));
-        let text = format!(
-            "{name}-PAYLOAD\n{}\n{}\n{last}\n{head}\n{payload}",
-            at.as_str(),
-            day.scope
-        );
+        let time = at.as_str();
+        let scope = &day.scope;
+        let text = format!("{name}-PAYLOAD\n{time}\n{scope}\n{last}\n{head}\n{payload}");
         Ok((day, text))
     }
 

@@ -106,7 +106,6 @@ impl ChunkResigner {
     }
 
     /// How many bytes of a chunk are buffered until it is verified.
-    #[must_use]
     pub fn held(&self) -> usize {
         self.held.length
     }
@@ -273,9 +272,9 @@ impl ChunkResigner {
         let to_sign = self.ours.chunk(hash);
         let ecdsa = self.is_ecdsa();
         let signature = padded(self.ours.sign(&to_sign)?, ecdsa);
+        let size = &chunk.size;
         out.push(Bytes::from(format!(
-            "{}{CHUNK_SIGNATURE}{signature}\r\n",
-            chunk.size
+            "{size}{CHUNK_SIGNATURE}{signature}\r\n"
         )));
         Ok(())
     }

@@ -195,31 +195,26 @@ impl ClientSignature {
     }
 
     /// The signing algorithm.
-    #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
     /// Where the signature is.
-    #[must_use]
     pub fn location(&self) -> Location {
         self.location
     }
 
     /// The access key id, by which the caller finds the binding.
-    #[must_use]
     pub fn access_key(&self) -> &str {
         &self.access_key
     }
 
     /// The session token, which must be the phantom of the same binding.
-    #[must_use]
     pub fn session_token(&self) -> Option<&str> {
         self.token.as_ref().map(|token| &*token.value)
     }
 
     /// The regions of the scope, for the caller to check against its pins.
-    #[must_use]
     pub fn regions(&self) -> Regions<'_> {
         match (self.algorithm, &*self.regions) {
             (Algorithm::V4, _) => Regions::One(&self.region),
@@ -229,25 +224,21 @@ impl ClientSignature {
     }
 
     /// The service's signing name.
-    #[must_use]
     pub fn service(&self) -> &str {
         &self.service
     }
 
     /// The client's clock when it signed; the caller decides how far it may be off.
-    #[must_use]
     pub fn signed_at(&self) -> AmzDate {
         self.signed_at
     }
 
     /// The names of the signed fields, ascending.
-    #[must_use]
     pub fn signed(&self) -> &[HeaderName] {
         &self.signed
     }
 
     /// What the signature covers of the content.
-    #[must_use]
     pub fn payload(&self) -> Payload {
         self.payload
     }

@@ -151,11 +151,8 @@ impl Endpoint {
     /// # Errors
     /// [`ScopeMismatch`]: the client chose another scope than the host's.
     pub fn check(&self, service: &str, regions: &[&str], set: bool) -> Result<(), ScopeMismatch> {
-        let mut of_service = self
-            .signings
-            .iter()
-            .filter(|s| s.service == service)
-            .peekable();
+        let of_service = self.signings.iter().filter(|s| s.service == service);
+        let mut of_service = of_service.peekable();
         if of_service.peek().is_none() {
             return Err(ScopeMismatch::Service);
         }
@@ -175,10 +172,8 @@ impl Endpoint {
     /// The APIs that answer here, in the order in which they are searched for an operation.
     pub(super) fn apis(&self) -> Vec<&'static Api> {
         let tables = Tables::get();
-        let service = self
-            .signings
-            .first()
-            .map_or("", |signing| &*signing.service);
+        let service = self.signings.first();
+        let service = service.map_or("", |signing| &*signing.service);
         let mut found: Vec<_> = match self.apis {
             Apis::Listed(ids) => ids.split(',').filter_map(|id| tables.api(id)).collect(),
             Apis::OfService => tables.apis().filter(|api| api.signing == service).collect(),

@@ -80,7 +80,6 @@ impl EventResigner {
     }
 
     /// How many bytes of a message are buffered until it is verified.
-    #[must_use]
     pub fn held(&self) -> usize {
         self.held.len()
     }

@@ -50,10 +50,8 @@ impl Endpoint {
                     ))
                 })
         };
-        let is_dual = tables
-            .partitions
-            .iter()
-            .any(|partition| partition.dual == suffix);
+        let mut is_dual = tables.partitions.iter();
+        let is_dual = is_dual.any(|partition| partition.dual == suffix);
         let (front, region) = match labels.split_last() {
             Some((last, front)) if of_suffix(last).is_some() => (front, of_suffix(last)),
             _ => (&labels[..], None),
@@ -70,7 +68,6 @@ impl Endpoint {
 }
 
 /// The domains below which AWS answers in these partitions; by default those of `aws`.
-#[must_use]
 pub fn domains(partitions: &[String]) -> Vec<&'static str> {
     let wanted = |id: &str| match partitions {
         [] => id == "aws",

@@ -6,7 +6,6 @@
 /// the account. Ids of the older generation (before 2019) and those of other stores do not encode
 /// it. ("A bitwise analysis of AWS access key identifiers", WithSecure; `sts:GetAccessKeyInfo`
 /// returns the same.)
-#[must_use]
 pub fn account_of(access_key: &str) -> Option<String> {
     let (kind, id) = access_key.split_at_checked(4)?;
     if !matches!(kind, "AKIA" | "ASIA")

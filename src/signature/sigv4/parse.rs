@@ -148,15 +148,8 @@ fn decoded<'a>(text: &'a str, said: &'static str) -> Result<Cow<'a, str>, Fault>
 }
 
 const REPLACED: &[&str] = PARAMETERS.split_at(8).0;
-const PARAMETERS: &[&str] = &[
-    "X-Amz-Algorithm",
-    "X-Amz-Credential",
-    "X-Amz-Date",
-    "X-Amz-Expires",
-    "X-Amz-SignedHeaders",
-    "X-Amz-Signature",
-    "X-Amz-Security-Token",
-    "X-Amz-S3session-Token",
-    "X-Amz-Region-Set",
-    "X-Amz-Content-Sha256",
-];
+const PARAMETERS: &[&str] = &gateway_names::word_list::<10>(
+    "X-Amz-Algorithm X-Amz-Credential X-Amz-Date X-Amz-Expires X-Amz-SignedHeaders \
+     X-Amz-Signature X-Amz-Security-Token X-Amz-S3session-Token X-Amz-Region-Set \
+     X-Amz-Content-Sha256",
+);

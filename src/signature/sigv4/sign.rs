@@ -43,7 +43,6 @@ pub struct Signed {
 
 impl Signed {
     /// The head's signature.
-    #[must_use]
     pub fn signature(&self) -> &str {
         &self.signature
     }
@@ -231,13 +230,8 @@ fn signed_fields(head: &RequestHead, claim: &ClientSignature) -> Vec<HeaderName>
         .fields
         .keys()
         .filter(|name| name.as_str().starts_with("x-amz-") && Some(*name) != apart);
-    let mut names: Vec<HeaderName> = claim
-        .signed
-        .iter()
-        .filter(there)
-        .chain(ours)
-        .cloned()
-        .collect();
+    let names = claim.signed.iter().filter(there).chain(ours).cloned();
+    let mut names: Vec<HeaderName> = names.collect();
     names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
     names.dedup();
     names

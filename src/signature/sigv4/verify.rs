@@ -102,10 +102,8 @@ impl ClientSignature {
             (Payload::Hash(said), _) => Ok(base16ct::lower::encode_string(&said)),
             (Payload::Unsigned, _) => Ok(UNSIGNED.to_owned()),
             (Payload::Streaming(_) | Payload::Events, _) => {
-                let said = head
-                    .fields
-                    .get(&CONTENT_SHA256)
-                    .and_then(|value| value.to_str().ok());
+                let said = head.fields.get(&CONTENT_SHA256);
+                let said = said.and_then(|value| value.to_str().ok());
                 said.map(str::to_owned)
                     .ok_or(Fault::Missing("x-amz-content-sha256"))
             }

@@ -25,7 +25,6 @@ pub struct SigV4 {
 
 impl SigV4 {
     /// A credential that is used only as the settings allow.
-    #[must_use]
     pub fn new(settings: SigV4Settings) -> Self {
         Self {
             reach: Arc::new(SigningScope::new(settings)),

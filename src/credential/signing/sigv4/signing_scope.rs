@@ -57,7 +57,6 @@ pub(super) struct Asking {
 
 impl OwnEndpoint {
     /// Whether it is compatible with S3, judging by its service name.
-    #[must_use]
     pub fn is_object_store(&self) -> bool {
         self.service.starts_with("s3")
     }

@@ -31,7 +31,6 @@ struct Inner {
 
 impl Stores {
     /// The real stores. Variables named by references are read now.
-    #[must_use]
     pub fn new<'r>(references: impl IntoIterator<Item = &'r SecretRef>) -> Self {
         Self::of(Backends::new(references))
     }
@@ -61,7 +60,6 @@ impl Stores {
     }
 
     /// The real stores and a Vault, whose own login is in this machine's stores.
-    #[must_use]
     pub fn with_vault<'r>(
         references: impl IntoIterator<Item = &'r SecretRef>,
         (settings, client): Vault,
@@ -142,7 +140,6 @@ impl Stores {
     }
 
     /// Returns the source of a reference's secret. Sources of one place share each read of it.
-    #[must_use]
     pub fn source(&self, reference: &SecretRef) -> SecretSource {
         let backend = &reference.backend;
         let mut places = self.places();
@@ -186,7 +183,6 @@ impl Stores {
     }
 
     /// Whether a store issues leases that must be renewed, or has what ends with a session.
-    #[must_use]
     pub fn must_be_tended(&self) -> bool {
         self.0.backends.vault.is_some() || self.0.backends.login.is_any()
     }

@@ -52,25 +52,21 @@ impl SecretSource {
     }
 
     /// The reference.
-    #[must_use]
     pub fn reference(&self) -> &SecretRef {
         &self.reference
     }
 
     /// Whether it is a token of a login.
-    #[must_use]
     pub fn is_of_login(&self) -> bool {
         matches!(self.reference.backend, Backend::Login(_))
     }
 
     /// Whether the store issues a new secret for each session.
-    #[must_use]
     pub fn is_issued(&self) -> bool {
         self.reference.backend.is_issued()
     }
 
     /// The usable secrets issued to sessions.
-    #[must_use]
     pub(in crate::credential) fn issued(&self) -> Vec<CachedSecret> {
         let (slots, now) = (self.place.slots(), Instant::now());
         let readings = slots.values().filter_map(|slot| slot.serving(self.at, now));

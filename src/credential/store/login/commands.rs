@@ -43,7 +43,6 @@ pub struct UnreadRow {
 
 impl Stores {
     /// The logins.
-    #[must_use]
     pub fn logins(&self) -> Logins {
         Logins {
             stores: self.clone(),
@@ -137,14 +136,12 @@ impl Logins {
     }
 
     /// When a session's access token ends, and what it may do, if it was read.
-    #[must_use]
     pub fn held(&self, session: &SessionId, name: &CredentialName) -> Option<HeldUntil> {
         let told = self.store.held.told.lock();
         told.get(&(session.clone(), name.clone())).cloned()
     }
 
     /// The rows of what live sessions logged in to.
-    #[must_use]
     pub fn taken(&self) -> Vec<RowName> {
         let of_sessions = self.store.held.of_sessions.lock();
         let row = |own: &SessionGrant| match own {
@@ -252,7 +249,6 @@ impl Logins {
     }
 
     /// The client for a server of an issuer, for the next generation.
-    #[must_use]
     pub fn client(&self, server: &Origin) -> Option<Arc<dyn HttpClient>> {
         self.store.issuers.client(server).cloned()
     }

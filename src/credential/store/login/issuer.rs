@@ -139,16 +139,10 @@ fn refused(answer: &HttpAnswer) -> NotRenewed {
 const UNMADE: StoreError = StoreError::Unreachable("its request cannot be made");
 const UNKNOWN: &str = "the server of the issuer is none of the configuration";
 /// What issuers say of tokens that they renew no more.
-const FINAL: [&str; 8] = [
-    "invalid_grant",
-    "refresh_token_expired",
-    "refresh_token_reused",
-    "refresh_token_invalidated",
-    "bad_refresh_token",
-    "unauthorized_client",
-    "invalid_client",
-    "unsupported_grant_type",
-];
+const FINAL: [&str; 8] = crate::names::word_list(
+    "invalid_grant refresh_token_expired refresh_token_reused refresh_token_invalidated \
+     bad_refresh_token unauthorized_client invalid_client unsupported_grant_type",
+);
 
 #[cfg(test)]
 mod tests {

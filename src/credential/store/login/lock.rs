@@ -81,10 +81,8 @@ impl LoginLock {
         };
         let folder = self.program.as_ref().and_then(|held| held.id.as_deref());
         let content = format!("{text}\n{}", folder.unwrap_or_default());
-        let written = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(content.as_bytes()));
+        let written = file.set_len(0).and_then(|()| file.rewind());
+        let written = written.and_then(|()| file.write_all(content.as_bytes()));
         written.map_err(|error| StoreError::File(error.kind()))
     }
 

@@ -31,10 +31,8 @@ struct RowText<'t> {
 
 /// Writes the content of a row, which is of this grant of a session if it is of one.
 pub(super) fn write(login: &Login, tokens: &Tokens, grant: Option<&GrantId>) -> Zeroizing<Vec<u8>> {
-    let secret = login
-        .issuer
-        .as_ref()
-        .and_then(|issuer| issuer.secret.as_ref());
+    let secret = login.issuer.as_ref();
+    let secret = secret.and_then(|issuer| issuer.secret.as_ref());
     let row = RowText {
         login: Cow::Borrowed(login),
         secret: match secret {

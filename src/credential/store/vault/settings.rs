@@ -104,7 +104,6 @@ impl VaultSettings {
     }
 
     /// The client certificate and its key file, if there is one.
-    #[must_use]
     pub fn client_certificate(&self) -> Option<(&[CertificateDer<'static>], &PathBuf)> {
         match &self.login {
             VaultLogin::Method {

@@ -118,11 +118,8 @@ fn content_type(fields: &HeaderMap) -> Result<Option<&str>, ActionFault> {
     let Some(value) = kind else {
         return Ok(None);
     };
-    let kind = value
-        .split(';')
-        .next()
-        .unwrap_or(value)
-        .trim_end_matches([' ', '\t']);
+    let kind = value.split(';').next().unwrap_or(value);
+    let kind = kind.trim_end_matches([' ', '\t']);
     if kind.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return Err(ActionFault::Ambiguous);
     }
