@@ -1,0 +1,448 @@
+//! Capture beside a sandbox that somebody else made: the rules that bring its connections to a
+//! gateway, and refuse everything else at once, also while no gateway listens.
+//!
+//! One table of nf_tables, replaced in one transaction. Where TPROXY takes packets that are not for
+//! this machine, routes make them local. Table, routes and marks have the number of the gateway's
+//! port, so that the rules for several gateways do not meet.
+
+use std::io;
+use std::iter::once;
+
+use super::netlink::{self, ACK, Batch, CREATE, EXCL};
+use super::nft::{self, Chain, FAMILIES, Hook, Is, Part, Table};
+
+/// What is captured, and where it goes.
+#[derive(Debug, Clone)]
+pub struct SidecarRules {
+    /// How it is captured.
+    pub mode: SidecarMode,
+    /// The port of the gateway's `transparent` listener.
+    pub port: u16,
+    /// The port of its `dns` listener. Without one, DNS is refused.
+    pub dns_port: Option<u16>,
+    /// The user that the gateway runs as. Not for [`SidecarMode::Router`].
+    pub exempt_uid: u32,
+    /// The interfaces that lead to sandboxes, for [`SidecarMode::Router`].
+    pub interfaces: Vec<String>,
+}
+
+/// How connections are captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SidecarMode {
+    /// Of all users but one in this network namespace, by REDIRECT.
+    Redirect,
+    /// Of all users but one in this network namespace, by TPROXY.
+    Tproxy,
+    /// Of what comes in by an interface, by TPROXY.
+    Router,
+}
+
+impl SidecarMode {
+    /// Every mode, and how it is written.
+    pub const WORDS: [(&str, Self); 3] = [
+        ("redirect", Self::Redirect),
+        ("tproxy", Self::Tproxy),
+        ("router", Self::Router),
+    ];
+}
+
+impl SidecarRules {
+    /// Installs the rules, in place of those of this port.
+    ///
+    /// # Errors
+    /// The kernel's errno. The rules are as before.
+    pub fn apply(&self) -> io::Result<()> {
+        let mut added = Vec::new();
+        let routes = self.routes().into_iter().try_for_each(|route| {
+            if route.add()? {
+                added.push(route);
+            }
+            Ok(())
+        });
+        let done = routes.and_then(|()| self.table().replaced().commit(Some(nft::NETFILTER)));
+        if done.is_err() {
+            added.iter().rev().for_each(|route| drop(route.remove()));
+        }
+        done
+    }
+
+    /// Removes the rules. It is no error if there are none.
+    ///
+    /// # Errors
+    /// The kernel's errno.
+    pub fn remove(&self) -> io::Result<()> {
+        self.table().removed().commit(Some(nft::NETFILTER))?;
+        let routes = self.routes().into_iter().rev();
+        routes.map(|route| route.remove().map(drop)).collect()
+    }
+
+    /// Whether the kernel has exactly these rules.
+    ///
+    /// # Errors
+    /// The kernel's errno.
+    pub fn is_applied(&self) -> io::Result<bool> {
+        for route in self.routes() {
+            if !route.is_there()? {
+                return Ok(false);
+            }
+        }
+        self.table().is_installed()
+    }
+
+    /// What `nft -f` reads, and in comments the commands for the routes.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let routes = self.routes().into_iter();
+        let routes: String = routes
+            .map(|route| format!("# {}\n", route.text()))
+            .collect();
+        routes + &self.table().text()
+    }
+
+    fn table(&self) -> Table {
+        let chains = match self.mode {
+            SidecarMode::Redirect => vec![self.redirected(), self.refused()],
+            SidecarMode::Tproxy => vec![
+                self.marked(),
+                self.taken_by_mark(),
+                self.redirected(),
+                self.refused(),
+            ],
+            SidecarMode::Router => vec![self.taken_by_interface(), self.names_by_interface()],
+        };
+        Table {
+            name: format!("gateway_{}", self.port),
+            chains,
+        }
+    }
+
+    fn mark(&self) -> u32 {
+        u32::from(self.port)
+    }
+
+    /// Where questions for names go. Without a listener for them nothing answers at the port.
+    fn names_port(&self) -> u16 {
+        self.dns_port.unwrap_or(self.port)
+    }
+
+    /// Gives DNS to the gateway, also that which is for a server on this machine, and with
+    /// REDIRECT all TCP. It precedes what a container engine does with its own DNS server.
+    fn redirected(&self) -> Chain {
+        let names = PROTOCOLS.map(|one| [to_names(one), vec![nft::redirect(self.names_port())]]);
+        let mut rules = vec![vec![nft::user(self.exempt_uid), nft::accept()]];
+        rules.extend(names.map(|parts| parts.concat()));
+        if self.mode == SidecarMode::Redirect {
+            rules.push(vec![nft::goes_out_by(LOOPBACK), nft::accept()]);
+            rules.push(vec![tcp(), nft::redirect(self.port)]);
+        }
+        Chain {
+            name: "redirected",
+            kind: "nat",
+            hook: Hook::Output,
+            priority: -101,
+            rules,
+        }
+    }
+
+    /// Marks TCP that TPROXY is to take, so that its route leads back into this machine.
+    fn marked(&self) -> Chain {
+        let rules = vec![
+            vec![nft::connection_mark(self.mark()), nft::accept()],
+            vec![nft::user(self.exempt_uid), nft::accept()],
+            vec![nft::goes_out_by(LOOPBACK), nft::accept()],
+            vec![
+                tcp(),
+                nft::to_port(Is::Different, DNS_PORT),
+                nft::set_mark(self.mark()),
+            ],
+        ];
+        Chain {
+            name: "marked",
+            kind: "route",
+            hook: Hook::Output,
+            priority: -150,
+            rules,
+        }
+    }
+
+    fn taken_by_mark(&self) -> Chain {
+        self.taken(vec![self.taken_of(&nft::mark(self.mark()))])
+    }
+
+    fn taken_by_interface(&self) -> Chain {
+        let of = |name: &String| {
+            let comes = nft::comes_in_by(name);
+            let passed = NEIGHBOURS.map(|kind| vec![icmpv6(), nft::icmpv6(kind)]);
+            let names = PROTOCOLS.map(to_names);
+            let passed = passed.into_iter().chain(names);
+            let passed =
+                passed.map(|rule| [vec![comes.clone()], rule, vec![nft::accept()]].concat());
+            let mut rules: Vec<_> = passed.collect();
+            rules.extend(self.taken_of(&comes));
+            rules.push(vec![comes, nft::reject()]);
+            rules
+        };
+        self.taken(self.interfaces.iter().map(of).collect())
+    }
+
+    fn taken(&self, rules: Vec<Vec<Vec<Part>>>) -> Chain {
+        Chain {
+            name: "taken",
+            kind: "filter",
+            hook: Hook::Prerouting,
+            priority: -150,
+            rules: rules.concat(),
+        }
+    }
+
+    /// Gives TCP to the gateway, or resets it if that does not listen.
+    fn taken_of(&self, what: &Part) -> Vec<Vec<Part>> {
+        let takes = |family| {
+            let to_gateway = nft::tproxy(family, self.port);
+            vec![
+                what.clone(),
+                nft::family(family),
+                tcp(),
+                to_gateway,
+                nft::accept(),
+            ]
+        };
+        let takes = FAMILIES.map(takes).into_iter();
+        takes
+            .chain(once(vec![what.clone(), tcp(), nft::reset()]))
+            .collect()
+    }
+
+    fn names_by_interface(&self) -> Chain {
+        let of = |name: &String| {
+            let comes = nft::comes_in_by(name);
+            let to_gateway = nft::redirect(self.names_port());
+            PROTOCOLS
+                .map(|one| [vec![comes.clone()], to_names(one), vec![to_gateway.clone()]].concat())
+        };
+        Chain {
+            name: "names",
+            kind: "nat",
+            hook: Hook::Prerouting,
+            priority: -101,
+            rules: self.interfaces.iter().flat_map(of).collect(),
+        }
+    }
+
+    /// Refuses at once what is neither captured nor the gateway's own, nor stays on this machine.
+    ///
+    /// A connection that the gateway has closed may still have to send, and is no user's then: so
+    /// its mark counts. UDP has none, because another user could have the same ports soon after.
+    fn refused(&self) -> Chain {
+        let (mark, uid) = (self.mark(), self.exempt_uid);
+        let marks = vec![
+            tcp(),
+            nft::user(uid),
+            nft::set_connection_mark(mark),
+            nft::accept(),
+        ];
+        let mut rules = vec![
+            vec![nft::connection_mark(mark), nft::accept()],
+            marks,
+            vec![nft::user(uid), nft::accept()],
+        ];
+        // The interface of a redirected packet is still the one that it would have left by.
+        let captured = |one, port| {
+            let to = nft::to_port(Is::Equal, port);
+            vec![
+                nft::protocol(Is::Equal, one),
+                nft::redirected(),
+                to,
+                nft::accept(),
+            ]
+        };
+        rules.push(match self.mode {
+            SidecarMode::Tproxy => vec![nft::mark(mark), nft::accept()],
+            _ => captured(libc::IPPROTO_TCP, self.port),
+        });
+        rules.extend(PROTOCOLS.map(|one| captured(one, self.names_port())));
+        rules.push(vec![nft::goes_out_by(LOOPBACK), nft::accept()]);
+        rules.extend(NEIGHBOURS.map(|kind| vec![icmpv6(), nft::icmpv6(kind), nft::accept()]));
+        rules.push(vec![tcp(), nft::reset()]);
+        rules.push(vec![nft::reject()]);
+        Chain {
+            name: "refused",
+            kind: "filter",
+            hook: Hook::Output,
+            priority: 0,
+            rules,
+        }
+    }
+
+    fn routes(&self) -> Vec<Route> {
+        let routes = |selector: Option<Selector>| {
+            FAMILIES.map(|family| Route {
+                family: family as u8,
+                table: self.mark(),
+                selector: selector.clone(),
+            })
+        };
+        let selectors: Vec<_> = match self.mode {
+            SidecarMode::Redirect => return Vec::new(),
+            SidecarMode::Tproxy => vec![Selector::Mark(self.mark())],
+            SidecarMode::Router => self
+                .interfaces
+                .iter()
+                .cloned()
+                .map(Selector::Interface)
+                .collect(),
+        };
+        let selectors = selectors.into_iter().map(Some);
+        once(None).chain(selectors).flat_map(routes).collect()
+    }
+}
+
+fn tcp() -> Part {
+    nft::protocol(Is::Equal, libc::IPPROTO_TCP)
+}
+
+fn icmpv6() -> Part {
+    nft::protocol(Is::Equal, libc::IPPROTO_ICMPV6)
+}
+
+fn to_names(protocol: i32) -> Vec<Part> {
+    vec![
+        nft::protocol(Is::Equal, protocol),
+        nft::to_port(Is::Equal, DNS_PORT),
+    ]
+}
+
+/// Either a route that makes every destination local, in a table of its own, or the rule that
+/// packets obey that table.
+struct Route {
+    family: u8,
+    table: u32,
+    selector: Option<Selector>,
+}
+
+#[derive(Clone)]
+enum Selector {
+    Mark(u32),
+    Interface(String),
+}
+
+impl Route {
+    fn add(&self) -> io::Result<bool> {
+        self.change(ACK | CREATE | EXCL, 0, libc::EEXIST)
+    }
+
+    fn remove(&self) -> io::Result<bool> {
+        let missing = match self.selector {
+            None => libc::ESRCH,
+            Some(_) => libc::ENOENT,
+        };
+        self.change(ACK, 1, missing)
+    }
+
+    /// Adds or removes it. Returns whether it did: that may be so already, by this errno, and a
+    /// kernel without IPv6 has none of its routes.
+    fn change(&self, flags: u16, operation: u16, is_so: i32) -> io::Result<bool> {
+        let mut batch = Batch::default();
+        batch.message(self.kind() + operation, flags, &self.header(), |n| {
+            self.body(n)
+        });
+        match batch
+            .commit(None)
+            .map_err(|error| (error.raw_os_error(), error))
+        {
+            Err((Some(errno), _)) if errno == is_so || self.is_no_family(errno) => Ok(false),
+            outcome => outcome.map(|()| true).map_err(|(_, error)| error),
+        }
+    }
+
+    fn is_there(&self) -> io::Result<bool> {
+        let mut wanted = Batch::default();
+        self.body(&mut wanted);
+        let mut header = [0; 12];
+        header[0] = self.family;
+        match netlink::dump(None, self.kind() + 2, &header) {
+            Ok(found) => Ok(found.iter().any(|one| netlink::holds(one, wanted.bytes()))),
+            Err(error)
+                if error
+                    .raw_os_error()
+                    .is_some_and(|errno| self.is_no_family(errno)) =>
+            {
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_no_family(&self, errno: i32) -> bool {
+        let refusals = [libc::EAFNOSUPPORT, libc::EOPNOTSUPP];
+        i32::from(self.family) == libc::AF_INET6 && refusals.contains(&errno)
+    }
+
+    fn kind(&self) -> u16 {
+        match self.selector {
+            None => libc::RTM_NEWROUTE,
+            Some(_) => libc::RTM_NEWRULE,
+        }
+    }
+
+    /// The `struct rtmsg` or `struct fib_rule_hdr`, which have their parts in the same places.
+    fn header(&self) -> [u8; 12] {
+        let mut header = [0; 12];
+        header[0] = self.family;
+        match self.selector {
+            None => {
+                let (scope, kind) = (libc::RT_SCOPE_HOST, libc::RTN_LOCAL);
+                header[5..8].copy_from_slice(&[libc::RTPROT_STATIC, scope, kind]);
+            }
+            Some(_) => header[7] = FR_ACT_TO_TBL,
+        }
+        header
+    }
+
+    fn body(&self, n: &mut Batch) {
+        match &self.selector {
+            None => n.attribute(libc::RTA_OIF, &LOOPBACK_INDEX.to_ne_bytes()),
+            Some(selector) => {
+                n.attribute(FRA_PRIORITY, &PRIORITY.to_ne_bytes());
+                match selector {
+                    Selector::Interface(name) => n.text(FRA_IIFNAME, name),
+                    Selector::Mark(mark) => n.attribute(FRA_FWMARK, &mark.to_ne_bytes()),
+                }
+            }
+        }
+        // RTA_TABLE has the same number.
+        n.attribute(FRA_TABLE, &self.table.to_ne_bytes());
+    }
+
+    fn text(&self) -> String {
+        let (table, family) = (self.table, i32::from(self.family));
+        let ip = if family == libc::AF_INET6 {
+            "ip -6"
+        } else {
+            "ip"
+        };
+        match &self.selector {
+            None => format!("{ip} route add local default dev lo table {table}"),
+            Some(Selector::Interface(name)) => {
+                format!("{ip} rule add pref {PRIORITY} iif {name} lookup {table}")
+            }
+            Some(Selector::Mark(mark)) => {
+                format!("{ip} rule add pref {PRIORITY} fwmark {mark} lookup {table}")
+            }
+        }
+    }
+}
+
+const LOOPBACK: &str = "lo";
+const LOOPBACK_INDEX: u32 = 1;
+const DNS_PORT: u16 = 53;
+const PROTOCOLS: [i32; 2] = [libc::IPPROTO_TCP, libc::IPPROTO_UDP];
+/// Router solicitation, and neighbour solicitation and advertisement (RFC 4861 §4).
+const NEIGHBOURS: [u8; 3] = [133, 135, 136];
+/// Behind the table `local`, before `main`.
+const PRIORITY: u32 = 100;
+const FR_ACT_TO_TBL: u8 = 1;
+const FRA_IIFNAME: u16 = 3;
+const FRA_PRIORITY: u16 = 6;
+const FRA_FWMARK: u16 = 10;
+const FRA_TABLE: u16 = 15;
