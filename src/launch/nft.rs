@@ -142,22 +142,21 @@ fn of_table(body: &[u8]) -> Option<&[u8]> {
     name.strip_suffix(&[0])
 }
 
-/// Whether attributes hold all of others, with the same values. Lists must be as long.
+/// Whether attributes hold all of others, in any order. A list must have the same elements.
 fn includes(all: &[u8], wanted: &[u8]) -> bool {
-    if all == wanted {
-        return true;
-    }
-    let mut at = attributes(all);
-    let mut has = |(kind, data): (u16, &[u8])| {
-        let found = at.find(|(known, _)| known & TYPE == kind & TYPE);
-        found.is_some_and(|(_, found)| match kind & NESTED {
+    let is_it = |(known, found): (u16, &[u8]), (kind, data): (u16, &[u8])| {
+        let is_same = match kind & NESTED {
             0 => found == data,
             _ => includes(found, data),
-        })
+        };
+        known & TYPE == kind & TYPE && is_same
     };
-    let is_list = |bytes| attributes(bytes).all(|(kind, _)| kind & TYPE == 1);
-    let is_as_long = attributes(all).count() == attributes(wanted).count();
-    attributes(wanted).all(&mut has) && (!is_list(all) || is_as_long)
+    if attributes(wanted).all(|(kind, _)| kind == NESTED | NFTA_LIST_ELEM) {
+        let mut pairs = attributes(all).zip(attributes(wanted));
+        return attributes(all).count() == attributes(wanted).count()
+            && pairs.all(|(found, one)| is_it(found, one));
+    }
+    attributes(wanted).all(|one| attributes(all).any(|found| is_it(found, one)))
 }
 
 impl Part {
@@ -298,6 +297,15 @@ pub(super) fn not_from_port(port: u16) -> Part {
     })
 }
 
+/// Not the first packet of a TCP connection.
+pub(super) fn not_opening() -> Part {
+    Part::new("tcp flags & (syn | ack) != syn", |n| {
+        payload(n, TRANSPORT_HEADER, 13, 1);
+        bitwise(n, &[TCP_SYN | TCP_ACK]);
+        compare(n, Is::Different, &[TCP_SYN]);
+    })
+}
+
 /// The type of an ICMPv6 message.
 pub(super) fn icmpv6(kind: u8) -> Part {
     Part::new(format!("icmpv6 type {kind}"), |n| {
@@ -372,7 +380,7 @@ pub(super) fn reset() -> Part {
 }
 
 fn expression(n: &mut Batch, name: &str, body: impl FnOnce(&mut Batch)) {
-    n.nest(1, |n| {
+    n.nest(NFTA_LIST_ELEM, |n| {
         n.text(1, name);
         n.nest(2, body);
     });
@@ -402,14 +410,14 @@ fn payload(n: &mut Batch, base: u32, offset: u32, length: u32) {
     });
 }
 
-/// Keeps these bits of four bytes.
-fn bitwise(n: &mut Batch, mask: &[u8; 4]) {
+/// Keeps these bits.
+fn bitwise(n: &mut Batch, mask: &[u8]) {
     expression(n, "bitwise", |n| {
         n.be32(1, REGISTER);
         n.be32(2, REGISTER);
-        n.be32(3, 4);
+        n.be32(3, mask.len() as u32);
         n.nest(4, |n| n.attribute(1, mask));
-        n.nest(5, |n| n.attribute(1, &[0; 4]));
+        n.nest(5, |n| n.attribute(1, &vec![0; mask.len()]));
     });
 }
 
@@ -443,6 +451,7 @@ const NFT_NEWCHAIN: u16 = (10 << 8) | 3;
 const NFT_GETCHAIN: u16 = (10 << 8) | 4;
 const NFT_NEWRULE: u16 = (10 << 8) | 6;
 const NFT_GETRULE: u16 = (10 << 8) | 7;
+const NFTA_LIST_ELEM: u16 = 1;
 const NESTED: u16 = 0x8000;
 const TYPE: u16 = 0x3FFF;
 const META_MARK: u32 = 3;
@@ -454,6 +463,8 @@ const META_L4PROTO: u32 = 16;
 const CT_STATUS: u32 = 2;
 const CT_MARK: u32 = 3;
 const IPS_DST_NAT: u32 = 1 << 5;
+const TCP_SYN: u8 = 0x02;
+const TCP_ACK: u8 = 0x10;
 const NETWORK_HEADER: u32 = 1;
 const TRANSPORT_HEADER: u32 = 2;
 const VERDICT_REGISTER: u32 = 0;

@@ -147,9 +147,9 @@ impl SidecarRules {
     /// Marks TCP that TPROXY is to take, so that its route leads back into this machine.
     fn marked(&self) -> Chain {
         let rules = vec![
-            vec![nft::connection_mark(self.mark()), nft::accept()],
-            vec![nft::user(self.exempt_uid), nft::accept()],
             vec![nft::goes_out_by(LOOPBACK), nft::accept()],
+            self.own_connection(),
+            vec![nft::user(self.exempt_uid), nft::accept()],
             vec![
                 tcp(),
                 nft::to_port(Is::Different, DNS_PORT),
@@ -229,10 +229,15 @@ impl SidecarRules {
         }
     }
 
+    /// Passes what the gateway has still to send on a connection that it closed, which is no
+    /// user's then. Another user could open one between the same ports soon after, so the first
+    /// packet does not pass by its mark.
+    fn own_connection(&self) -> Vec<Part> {
+        let own = nft::connection_mark(self.mark());
+        vec![tcp(), nft::not_opening(), own, nft::accept()]
+    }
+
     /// Refuses at once what is neither captured nor the gateway's own, nor stays on this machine.
-    ///
-    /// A connection that the gateway has closed may still have to send, and is no user's then: so
-    /// its mark counts. UDP has none, because another user could have the same ports soon after.
     fn refused(&self) -> Chain {
         let (mark, uid) = (self.mark(), self.exempt_uid);
         let marks = vec![
@@ -242,7 +247,8 @@ impl SidecarRules {
             nft::accept(),
         ];
         let mut rules = vec![
-            vec![nft::connection_mark(mark), nft::accept()],
+            vec![nft::goes_out_by(LOOPBACK), nft::accept()],
+            self.own_connection(),
             marks,
             vec![nft::user(uid), nft::accept()],
         ];
@@ -261,7 +267,6 @@ impl SidecarRules {
             _ => captured(libc::IPPROTO_TCP, self.port),
         });
         rules.extend(PROTOCOLS.map(|one| captured(one, self.names_port())));
-        rules.push(vec![nft::goes_out_by(LOOPBACK), nft::accept()]);
         rules.extend(NEIGHBOURS.map(|kind| vec![icmpv6(), nft::icmpv6(kind), nft::accept()]));
         rules.push(vec![tcp(), nft::reset()]);
         rules.push(vec![nft::reject()]);
