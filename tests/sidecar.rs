@@ -2,6 +2,7 @@
 //! what gets out would reach an origin.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -53,7 +54,12 @@ impl Drop for Network {
 
 fn succeed(mut command: Command) -> String {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    assert!(
+        output.status.success(),
+        "{:?}: {}",
+        command.get_program(),
+        said(&output)
+    );
     said(&output)
 }
 
@@ -116,7 +122,7 @@ impl World {
             _ => ["--exempt-uid", GATEWAY],
         });
         let origin = out
-            .command(&["python3", "-c", ORIGIN])
+            .command(&["/usr/bin/python3", "-c", ORIGIN])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -129,7 +135,6 @@ impl World {
             sandbox,
             _out: out,
         };
-        fs::write(world.at("probe.py"), PROBE).unwrap();
         world.wait("the origin", || {
             world.probe_as(GATEWAY, &["get", V4, "80", V4]) == "200 origin"
                 || world.probe(&["get", V4, "80", V4]) == "200 origin"
@@ -155,6 +160,7 @@ impl World {
 
     fn serve(&mut self) {
         fs::write(self.at("gateway.toml"), CONFIG).unwrap();
+        fs::set_permissions(self.folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         own(self.folder.path());
         own(&self.at("gateway.toml"));
         let said = fs::File::create(self.at("said")).unwrap();
@@ -204,9 +210,15 @@ impl World {
     }
 
     fn probe_as(&self, uid: &str, words: &[&str]) -> String {
-        let script = self.at("probe.py");
-        let user = ["setpriv", "--reuid", uid, "--clear-groups", "--", "python3"];
-        let program = [&user[..], &[script.to_str().unwrap()], words].concat();
+        let user = [
+            "setpriv",
+            "--reuid",
+            uid,
+            "--clear-groups",
+            "--",
+            "/usr/bin/python3",
+        ];
+        let program = [&user[..], &["-c", PROBE], words].concat();
         let mut command = match &self.sandbox {
             Some(sandbox) => sandbox.command(&program),
             None => Command::new(program[0]),
