@@ -62,6 +62,7 @@ mod refuse;
 pub mod removal;
 pub mod repository;
 mod request;
+mod route;
 mod ruleset;
 pub mod sealed;
 pub mod service;

@@ -8,8 +8,8 @@
 use std::io;
 use std::iter::once;
 
-use super::netlink::{self, ACK, Batch, CREATE, EXCL};
 use super::nft::{self, Chain, FAMILIES, Hook, Is, Part, Table};
+use super::route::{Route, Selector};
 
 /// What is captured, and where it goes.
 #[derive(Debug, Clone)]
@@ -61,7 +61,10 @@ impl SidecarRules {
         });
         let done = routes.and_then(|()| self.table().replaced().commit(Some(nft::NETFILTER)));
         if done.is_err() {
-            added.iter().rev().for_each(|route| drop(route.remove()));
+            added
+                .iter()
+                .rev()
+                .for_each(|route: &Route| drop(route.remove()));
         }
         done
     }
@@ -73,7 +76,7 @@ impl SidecarRules {
     pub fn remove(&self) -> io::Result<()> {
         self.table().removed().commit(Some(nft::NETFILTER))?;
         let routes = self.routes().into_iter().rev();
-        routes.map(|route| route.remove().map(drop)).collect()
+        routes.map(|route| route.remove()).collect()
     }
 
     /// Whether the kernel has exactly these rules.
@@ -317,137 +320,8 @@ fn to_names(protocol: i32) -> Vec<Part> {
     ]
 }
 
-/// Either a route that makes every destination local, in a table of its own, or the rule that
-/// packets obey that table.
-struct Route {
-    family: u8,
-    table: u32,
-    selector: Option<Selector>,
-}
-
-#[derive(Clone)]
-enum Selector {
-    Mark(u32),
-    Interface(String),
-}
-
-impl Route {
-    fn add(&self) -> io::Result<bool> {
-        self.change(ACK | CREATE | EXCL, 0, libc::EEXIST)
-    }
-
-    fn remove(&self) -> io::Result<bool> {
-        let missing = match self.selector {
-            None => libc::ESRCH,
-            Some(_) => libc::ENOENT,
-        };
-        self.change(ACK, 1, missing)
-    }
-
-    /// Adds or removes it. Returns whether it did: that may be so already, by this errno, and a
-    /// kernel without IPv6 has none of its routes.
-    fn change(&self, flags: u16, operation: u16, is_so: i32) -> io::Result<bool> {
-        let mut batch = Batch::default();
-        batch.message(self.kind() + operation, flags, &self.header(), |n| {
-            self.body(n)
-        });
-        match batch
-            .commit(None)
-            .map_err(|error| (error.raw_os_error(), error))
-        {
-            Err((Some(errno), _)) if errno == is_so || self.is_no_family(errno) => Ok(false),
-            outcome => outcome.map(|()| true).map_err(|(_, error)| error),
-        }
-    }
-
-    fn is_there(&self) -> io::Result<bool> {
-        let mut wanted = Batch::default();
-        self.body(&mut wanted);
-        let mut header = [0; 12];
-        header[0] = self.family;
-        match netlink::dump(None, self.kind() + 2, &header) {
-            Ok(found) => Ok(found.iter().any(|one| netlink::holds(one, wanted.bytes()))),
-            Err(error)
-                if error
-                    .raw_os_error()
-                    .is_some_and(|errno| self.is_no_family(errno)) =>
-            {
-                Ok(true)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn is_no_family(&self, errno: i32) -> bool {
-        let refusals = [libc::EAFNOSUPPORT, libc::EOPNOTSUPP];
-        i32::from(self.family) == libc::AF_INET6 && refusals.contains(&errno)
-    }
-
-    fn kind(&self) -> u16 {
-        match self.selector {
-            None => libc::RTM_NEWROUTE,
-            Some(_) => libc::RTM_NEWRULE,
-        }
-    }
-
-    /// The `struct rtmsg` or `struct fib_rule_hdr`, which have their parts in the same places.
-    fn header(&self) -> [u8; 12] {
-        let mut header = [0; 12];
-        header[0] = self.family;
-        match self.selector {
-            None => {
-                let (scope, kind) = (libc::RT_SCOPE_HOST, libc::RTN_LOCAL);
-                header[5..8].copy_from_slice(&[libc::RTPROT_STATIC, scope, kind]);
-            }
-            Some(_) => header[7] = FR_ACT_TO_TBL,
-        }
-        header
-    }
-
-    fn body(&self, n: &mut Batch) {
-        match &self.selector {
-            None => n.attribute(libc::RTA_OIF, &LOOPBACK_INDEX.to_ne_bytes()),
-            Some(selector) => {
-                n.attribute(FRA_PRIORITY, &PRIORITY.to_ne_bytes());
-                match selector {
-                    Selector::Interface(name) => n.text(FRA_IIFNAME, name),
-                    Selector::Mark(mark) => n.attribute(FRA_FWMARK, &mark.to_ne_bytes()),
-                }
-            }
-        }
-        // RTA_TABLE has the same number.
-        n.attribute(FRA_TABLE, &self.table.to_ne_bytes());
-    }
-
-    fn text(&self) -> String {
-        let (table, family) = (self.table, i32::from(self.family));
-        let ip = if family == libc::AF_INET6 {
-            "ip -6"
-        } else {
-            "ip"
-        };
-        match &self.selector {
-            None => format!("{ip} route add local default dev lo table {table}"),
-            Some(Selector::Interface(name)) => {
-                format!("{ip} rule add pref {PRIORITY} iif {name} lookup {table}")
-            }
-            Some(Selector::Mark(mark)) => {
-                format!("{ip} rule add pref {PRIORITY} fwmark {mark} lookup {table}")
-            }
-        }
-    }
-}
-
 const LOOPBACK: &str = "lo";
-const LOOPBACK_INDEX: u32 = 1;
 const DNS_PORT: u16 = 53;
 const PROTOCOLS: [i32; 2] = [libc::IPPROTO_TCP, libc::IPPROTO_UDP];
 /// Router solicitation, and neighbour solicitation and advertisement (RFC 4861 §4).
 const NEIGHBOURS: [u8; 3] = [133, 135, 136];
-/// Behind the table `local`, before `main`.
-const PRIORITY: u32 = 100;
-const FR_ACT_TO_TBL: u8 = 1;
-const FRA_IIFNAME: u16 = 3;
-const FRA_PRIORITY: u16 = 6;
-const FRA_FWMARK: u16 = 10;
-const FRA_TABLE: u16 = 15;
