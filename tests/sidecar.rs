@@ -346,6 +346,11 @@ fn captures(mode: &'static str) {
             "200 origin"
         );
     }
+    // The listeners become another session's, with names of its own.
+    let other = CONFIG.replace("[[listener]]", "[[listener]]\nsession = \"other\"");
+    fs::write(world.at("gateway.toml"), other).unwrap();
+    world.wait("a reload", || world.log().contains("reloaded"));
+    world.sees(&[(&["dns", "9.9.9.9", "good.test"], "200 origin")]);
     world.stop();
     world.sees(refused);
     assert_eq!(world.rules("--remove").0, 0);
