@@ -22,22 +22,19 @@ pub(super) enum Selector {
 impl Route {
     /// Adds it. Returns whether it was missing.
     pub(super) fn add(&self) -> io::Result<bool> {
-        self.change(ACK | CREATE | EXCL, 0, libc::EEXIST)
+        self.change(ACK | CREATE | EXCL, 0, &[libc::EEXIST])
     }
 
     /// Removes it, also where somebody else added it once more.
     pub(super) fn remove(&self) -> io::Result<()> {
-        let missing = match self.selector {
-            None => libc::ESRCH,
-            Some(_) => libc::ENOENT,
-        };
-        while self.change(ACK, 1, missing)? {}
+        // A table without routes may not exist either.
+        while self.change(ACK, 1, &[libc::ESRCH, libc::ENOENT])? {}
         Ok(())
     }
 
-    /// Adds or removes it. Returns whether it did: that may be so already, by this errno, and a
+    /// Adds or removes it. Returns whether it did: that may be so already, by these errnos, and a
     /// kernel without IPv6 has none of its routes.
-    fn change(&self, flags: u16, operation: u16, is_so: i32) -> io::Result<bool> {
+    fn change(&self, flags: u16, operation: u16, is_so: &[i32]) -> io::Result<bool> {
         let mut header = self.header();
         if operation > 0 {
             // Whoever added it.
@@ -50,7 +47,9 @@ impl Route {
             .commit(None)
             .map_err(|error| (error.raw_os_error(), error))
         {
-            Err((Some(errno), _)) if errno == is_so || self.is_no_family(errno) => Ok(false),
+            Err((Some(errno), _)) if is_so.contains(&errno) || self.is_no_family(errno) => {
+                Ok(false)
+            }
             outcome => outcome.map(|()| true).map_err(|(_, error)| error),
         }
     }
