@@ -6,7 +6,7 @@
 
 use std::io;
 
-use super::nft::{self, Chain, FAMILIES, Hook, Is, Part, Table};
+use super::sidecar::nft::{self, Chain, FAMILIES, Hook, Is, Part, Table};
 use crate::enroll::Capture;
 
 /// Installs the rules into the caller's network namespace.

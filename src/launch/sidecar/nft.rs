@@ -3,45 +3,45 @@
 
 use std::fmt::Write as _;
 
-use super::netlink::{self, ACK, APPEND, Batch, CREATE, REQUEST, attributes};
+use crate::netlink::{self, ACK, APPEND, Batch, CREATE, REQUEST, attributes};
 
 /// One table of family inet, which is installed, replaced or removed as a whole.
-pub(super) struct Table {
-    pub(super) name: String,
-    pub(super) chains: Vec<Chain>,
+pub(crate) struct Table {
+    pub(crate) name: String,
+    pub(crate) chains: Vec<Chain>,
 }
 
 /// A base chain, which accepts what none of its rules decides.
-pub(super) struct Chain {
-    pub(super) name: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) hook: Hook,
-    pub(super) priority: i32,
-    pub(super) rules: Vec<Vec<Part>>,
+pub(crate) struct Chain {
+    pub(crate) name: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) hook: Hook,
+    pub(crate) priority: i32,
+    pub(crate) rules: Vec<Vec<Part>>,
 }
 
 /// Where a chain sees packets.
 #[derive(Clone, Copy)]
-pub(super) enum Hook {
+pub(crate) enum Hook {
     Prerouting = 0,
     Output = 3,
 }
 
 /// A part of a rule: a test that the packet must pass, or what becomes of it.
 #[derive(Clone)]
-pub(super) struct Part {
+pub(crate) struct Part {
     text: String,
     expressions: Batch,
 }
 
 impl Table {
     /// The messages that make the table.
-    pub(super) fn created(&self) -> Batch {
+    pub(crate) fn created(&self) -> Batch {
         transaction(|n| self.add(n))
     }
 
     /// The messages that make the table, in place of one of its name.
-    pub(super) fn replaced(&self) -> Batch {
+    pub(crate) fn replaced(&self) -> Batch {
         transaction(|n| {
             self.clear(n);
             self.add(n);
@@ -49,12 +49,12 @@ impl Table {
     }
 
     /// The messages that remove the table, if it is there.
-    pub(super) fn removed(&self) -> Batch {
+    pub(crate) fn removed(&self) -> Batch {
         transaction(|n| self.clear(n))
     }
 
     /// What `nft -f` does the same with as [`Table::replaced`].
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let name = &self.name;
         let mut text =
             format!("table inet {name}\ndelete table inet {name}\ntable inet {name} {{\n");
@@ -81,7 +81,7 @@ impl Table {
     ///
     /// # Errors
     /// The kernel's errno.
-    pub(super) fn is_installed(&self) -> std::io::Result<bool> {
+    pub(crate) fn is_installed(&self) -> std::io::Result<bool> {
         let wanted = self.created();
         for (kind, asked) in [(NFT_NEWCHAIN, NFT_GETCHAIN), (NFT_NEWRULE, NFT_GETRULE)] {
             let found = netlink::dump(Some(NETFILTER), asked, &INET)?;
@@ -172,7 +172,7 @@ impl Part {
 
 /// Whether a value is to be this one, or another.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Is {
+pub(crate) enum Is {
     Equal = 0,
     Different = 1,
 }
@@ -187,7 +187,7 @@ impl Is {
 }
 
 /// IPv4 or IPv6.
-pub(super) fn family(family: i32) -> Part {
+pub(crate) fn family(family: i32) -> Part {
     let name = if family == libc::AF_INET {
         "ipv4"
     } else {
@@ -200,13 +200,13 @@ pub(super) fn family(family: i32) -> Part {
 }
 
 /// The transport protocol.
-pub(super) fn protocol(is: Is, protocol: i32) -> Part {
+pub(crate) fn protocol(is: Is, protocol: i32) -> Part {
     let text = format!("meta l4proto {}{protocol}", is.text());
     Part::new(text, |n| meta(n, META_L4PROTO, is, &[protocol as u8]))
 }
 
 /// The user whose socket sends.
-pub(super) fn user(uid: u32) -> Part {
+pub(crate) fn user(uid: u32) -> Part {
     let data = uid.to_ne_bytes();
     Part::new(format!("meta skuid {uid}"), |n| {
         meta(n, META_SKUID, Is::Equal, &data)
@@ -214,14 +214,14 @@ pub(super) fn user(uid: u32) -> Part {
 }
 
 /// The interface that a packet came in by.
-pub(super) fn comes_in_by(name: &str) -> Part {
+pub(crate) fn comes_in_by(name: &str) -> Part {
     Part::new(format!("iifname \"{name}\""), |n| {
         meta(n, META_IIFNAME, Is::Equal, &interface(name));
     })
 }
 
 /// The interface that a packet goes out by.
-pub(super) fn goes_out_by(name: &str) -> Part {
+pub(crate) fn goes_out_by(name: &str) -> Part {
     Part::new(format!("oifname \"{name}\""), |n| {
         meta(n, META_OIFNAME, Is::Equal, &interface(name));
     })
@@ -235,7 +235,7 @@ fn interface(name: &str) -> [u8; 16] {
 }
 
 /// The mark of the packet.
-pub(super) fn mark(mark: u32) -> Part {
+pub(crate) fn mark(mark: u32) -> Part {
     let data = mark.to_ne_bytes();
     Part::new(format!("meta mark {mark}"), |n| {
         meta(n, META_MARK, Is::Equal, &data)
@@ -243,7 +243,7 @@ pub(super) fn mark(mark: u32) -> Part {
 }
 
 /// Marks the packet.
-pub(super) fn set_mark(mark: u32) -> Part {
+pub(crate) fn set_mark(mark: u32) -> Part {
     Part::new(format!("meta mark set {mark}"), |n| {
         load(n, &mark.to_ne_bytes());
         expression(n, "meta", |n| {
@@ -254,7 +254,7 @@ pub(super) fn set_mark(mark: u32) -> Part {
 }
 
 /// The mark of the connection.
-pub(super) fn connection_mark(mark: u32) -> Part {
+pub(crate) fn connection_mark(mark: u32) -> Part {
     Part::new(format!("ct mark {mark}"), |n| {
         connection(n, CT_MARK);
         compare(n, Is::Equal, &mark.to_ne_bytes());
@@ -262,7 +262,7 @@ pub(super) fn connection_mark(mark: u32) -> Part {
 }
 
 /// Marks the connection.
-pub(super) fn set_connection_mark(mark: u32) -> Part {
+pub(crate) fn set_connection_mark(mark: u32) -> Part {
     Part::new(format!("ct mark set {mark}"), |n| {
         load(n, &mark.to_ne_bytes());
         expression(n, "ct", |n| {
@@ -273,7 +273,7 @@ pub(super) fn set_connection_mark(mark: u32) -> Part {
 }
 
 /// A connection whose destination was translated.
-pub(super) fn redirected() -> Part {
+pub(crate) fn redirected() -> Part {
     Part::new("ct status dnat", |n| {
         connection(n, CT_STATUS);
         bitwise(n, &IPS_DST_NAT.to_ne_bytes());
@@ -282,7 +282,7 @@ pub(super) fn redirected() -> Part {
 }
 
 /// The destination's port. TCP and UDP have it at the same place.
-pub(super) fn to_port(is: Is, port: u16) -> Part {
+pub(crate) fn to_port(is: Is, port: u16) -> Part {
     Part::new(format!("th dport {}{port}", is.text()), |n| {
         payload(n, TRANSPORT_HEADER, 2, 2);
         compare(n, is, &port.to_be_bytes());
@@ -290,7 +290,7 @@ pub(super) fn to_port(is: Is, port: u16) -> Part {
 }
 
 /// Another source port than this.
-pub(super) fn not_from_port(port: u16) -> Part {
+pub(crate) fn not_from_port(port: u16) -> Part {
     Part::new(format!("th sport != {port}"), |n| {
         payload(n, TRANSPORT_HEADER, 0, 2);
         compare(n, Is::Different, &port.to_be_bytes());
@@ -298,7 +298,7 @@ pub(super) fn not_from_port(port: u16) -> Part {
 }
 
 /// Not the first packet of a TCP connection.
-pub(super) fn not_opening() -> Part {
+pub(crate) fn not_opening() -> Part {
     Part::new("tcp flags & (syn | ack) != syn", |n| {
         payload(n, TRANSPORT_HEADER, 13, 1);
         bitwise(n, &[TCP_SYN | TCP_ACK]);
@@ -307,7 +307,7 @@ pub(super) fn not_opening() -> Part {
 }
 
 /// The type of an ICMPv6 message.
-pub(super) fn icmpv6(kind: u8) -> Part {
+pub(crate) fn icmpv6(kind: u8) -> Part {
     Part::new(format!("icmpv6 type {kind}"), |n| {
         payload(n, TRANSPORT_HEADER, 0, 1);
         compare(n, Is::Equal, &[kind]);
@@ -315,7 +315,7 @@ pub(super) fn icmpv6(kind: u8) -> Part {
 }
 
 /// A destination that is not a loopback address.
-pub(super) fn not_to_loopback(family: i32) -> Part {
+pub(crate) fn not_to_loopback(family: i32) -> Part {
     if family == libc::AF_INET6 {
         return Part::new("ip6 daddr != ::1", |n| {
             payload(n, NETWORK_HEADER, 24, 16);
@@ -330,7 +330,7 @@ pub(super) fn not_to_loopback(family: i32) -> Part {
 }
 
 /// Gives the connection to whatever listens on a port of this machine.
-pub(super) fn redirect(port: u16) -> Part {
+pub(crate) fn redirect(port: u16) -> Part {
     Part::new(format!("redirect to :{port}"), |n| {
         load(n, &port.to_be_bytes());
         expression(n, "redir", |n| {
@@ -342,7 +342,7 @@ pub(super) fn redirect(port: u16) -> Part {
 
 /// Gives the packet to the transparent socket on a port, without an address and a mark: the
 /// destination stays as it is.
-pub(super) fn tproxy(family: i32, port: u16) -> Part {
+pub(crate) fn tproxy(family: i32, port: u16) -> Part {
     let name = if family == libc::AF_INET { "ip" } else { "ip6" };
     Part::new(format!("tproxy {name} to :{port}"), |n| {
         load(n, &port.to_be_bytes());
@@ -353,7 +353,7 @@ pub(super) fn tproxy(family: i32, port: u16) -> Part {
     })
 }
 
-pub(super) fn accept() -> Part {
+pub(crate) fn accept() -> Part {
     Part::new("accept", |n| {
         expression(n, "immediate", |n| {
             n.be32(1, VERDICT_REGISTER);
@@ -363,7 +363,7 @@ pub(super) fn accept() -> Part {
 }
 
 /// Refuses the packet as if nothing used the port.
-pub(super) fn reject() -> Part {
+pub(crate) fn reject() -> Part {
     Part::new("reject with icmpx port-unreachable", |n| {
         expression(n, "reject", |n| {
             n.be32(1, NFT_REJECT_ICMPX_UNREACH);
@@ -373,7 +373,7 @@ pub(super) fn reject() -> Part {
 }
 
 /// Resets the connection. For TCP alone.
-pub(super) fn reset() -> Part {
+pub(crate) fn reset() -> Part {
     Part::new("reject with tcp reset", |n| {
         expression(n, "reject", |n| n.be32(1, NFT_REJECT_TCP_RST));
     })
@@ -437,9 +437,9 @@ fn load(n: &mut Batch, data: &[u8]) {
 }
 
 /// The netlink protocol of nf_tables.
-pub(super) const NETFILTER: rustix::net::Protocol = rustix::net::netlink::NETFILTER;
+pub(crate) const NETFILTER: rustix::net::Protocol = rustix::net::netlink::NETFILTER;
 /// Both families of addresses.
-pub(super) const FAMILIES: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
+pub(crate) const FAMILIES: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
 // struct nfgenmsg: family, version, resource id in network order
 const INET: [u8; 4] = [1, 0, 0, 0];
 const BATCH: [u8; 4] = [0, 0, 0, 10];

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::netlink::{self, ACK, Batch, CREATE, EXCL};
+use crate::netlink::{self, ACK, Batch, CREATE, EXCL};
 
 /// Either a route that makes every destination local, in a table of its own, or the rule that
 /// packets obey that table.

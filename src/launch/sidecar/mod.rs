@@ -5,11 +5,14 @@
 //! this machine, routes make them local. Table, routes and marks have the number of the gateway's
 //! port, so that the rules for several gateways do not meet.
 
+pub(crate) mod nft;
+mod route;
+
 use std::io;
 use std::iter::once;
 
-use super::nft::{self, Chain, FAMILIES, Hook, Is, Part, Table};
-use super::route::{Route, Selector};
+use self::nft::{Chain, FAMILIES, Hook, Is, Part, Table};
+use self::route::{Route, Selector};
 
 /// What is captured, and where it goes.
 #[derive(Debug, Clone)]
