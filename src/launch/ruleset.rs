@@ -16,20 +16,18 @@ use crate::enroll::Capture;
 /// `CAP_NET_ADMIN`.
 pub fn install(capture: Capture, tcp_port: u16) -> io::Result<()> {
     let captures = match capture {
-        Capture::Tproxy => Chain {
-            name: "pre",
-            kind: "filter",
-            hook: Hook::Prerouting,
-            priority: -150,
-            rules: taken(|family| vec![nft::tproxy(family, tcp_port), nft::accept()]),
-        },
-        Capture::Redirect => Chain {
-            name: "out",
-            kind: "nat",
-            hook: Hook::Output,
-            priority: -100,
-            rules: taken(|_| vec![nft::redirect(tcp_port)]),
-        },
+        Capture::Tproxy => Chain::new(
+            "pre",
+            "filter",
+            (Hook::Prerouting, -150),
+            taken(|family| vec![nft::tproxy(family, tcp_port), nft::accept()]),
+        ),
+        Capture::Redirect => Chain::new(
+            "out",
+            "nat",
+            (Hook::Output, -100),
+            taken(|_| vec![nft::redirect(tcp_port)]),
+        ),
     };
     let table = Table {
         name: "gw".to_owned(),
@@ -77,13 +75,7 @@ fn refuse_the_rest() -> Chain {
     other.push(nft::reject());
     let mut rules = FAMILIES.map(udp).to_vec();
     rules.push(other);
-    Chain {
-        name: "flt",
-        kind: "filter",
-        hook: Hook::Output,
-        priority: 0,
-        rules,
-    }
+    Chain::new("flt", "filter", (Hook::Output, 0), rules)
 }
 
 const DNS_PORT: u16 = 53;

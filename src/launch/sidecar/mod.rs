@@ -78,8 +78,7 @@ impl SidecarRules {
     /// The kernel's errno.
     pub fn remove(&self) -> io::Result<()> {
         self.table().removed().commit(Some(nft::NETFILTER))?;
-        let routes = self.routes().into_iter().rev();
-        routes.map(|route| route.remove()).collect()
+        self.routes().iter().rev().try_for_each(Route::remove)
     }
 
     /// Whether the kernel has exactly these rules.
@@ -141,13 +140,7 @@ impl SidecarRules {
             rules.push(vec![nft::goes_out_by(LOOPBACK), nft::accept()]);
             rules.push(vec![tcp(), nft::redirect(self.port)]);
         }
-        Chain {
-            name: "redirected",
-            kind: "nat",
-            hook: Hook::Output,
-            priority: -101,
-            rules,
-        }
+        Chain::new("redirected", "nat", (Hook::Output, -101), rules)
     }
 
     /// Marks TCP that TPROXY is to take, so that its route leads back into this machine.
@@ -162,13 +155,7 @@ impl SidecarRules {
                 nft::set_mark(self.mark()),
             ],
         ];
-        Chain {
-            name: "marked",
-            kind: "route",
-            hook: Hook::Output,
-            priority: -150,
-            rules,
-        }
+        Chain::new("marked", "route", (Hook::Output, -150), rules)
     }
 
     fn taken_by_mark(&self) -> Chain {
@@ -192,13 +179,7 @@ impl SidecarRules {
     }
 
     fn taken(&self, rules: Vec<Vec<Vec<Part>>>) -> Chain {
-        Chain {
-            name: "taken",
-            kind: "filter",
-            hook: Hook::Prerouting,
-            priority: -150,
-            rules: rules.concat(),
-        }
+        Chain::new("taken", "filter", (Hook::Prerouting, -150), rules.concat())
     }
 
     /// Gives TCP to the gateway, or resets it if that does not listen.
@@ -226,13 +207,12 @@ impl SidecarRules {
             PROTOCOLS
                 .map(|one| [vec![comes.clone()], to_names(one), vec![to_gateway.clone()]].concat())
         };
-        Chain {
-            name: "names",
-            kind: "nat",
-            hook: Hook::Prerouting,
-            priority: -101,
-            rules: self.interfaces.iter().flat_map(of).collect(),
-        }
+        Chain::new(
+            "names",
+            "nat",
+            (Hook::Prerouting, -101),
+            self.interfaces.iter().flat_map(of).collect(),
+        )
     }
 
     /// Passes what the gateway has still to send on a connection that it closed, which is no
@@ -276,13 +256,7 @@ impl SidecarRules {
         rules.extend(NEIGHBOURS.map(|kind| vec![icmpv6(), nft::icmpv6(kind), nft::accept()]));
         rules.push(vec![tcp(), nft::reset()]);
         rules.push(vec![nft::reject()]);
-        Chain {
-            name: "refused",
-            kind: "filter",
-            hook: Hook::Output,
-            priority: 0,
-            rules,
-        }
+        Chain::new("refused", "filter", (Hook::Output, 0), rules)
     }
 
     fn routes(&self) -> Vec<Route> {

@@ -13,11 +13,29 @@ pub(crate) struct Table {
 
 /// A base chain, which accepts what none of its rules decides.
 pub(crate) struct Chain {
-    pub(crate) name: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) hook: Hook,
-    pub(crate) priority: i32,
-    pub(crate) rules: Vec<Vec<Part>>,
+    name: &'static str,
+    kind: &'static str,
+    hook: Hook,
+    priority: i32,
+    rules: Vec<Vec<Part>>,
+}
+
+impl Chain {
+    /// A chain at a hook, with its priority there.
+    pub(crate) fn new(
+        name: &'static str,
+        kind: &'static str,
+        (hook, priority): (Hook, i32),
+        rules: Vec<Vec<Part>>,
+    ) -> Self {
+        Self {
+            name,
+            kind,
+            hook,
+            priority,
+            rules,
+        }
+    }
 }
 
 /// Where a chain sees packets.
