@@ -280,6 +280,28 @@ fn settings_of_a_listener_that_contradict_each_other_are_refused() {
 }
 
 #[test]
+fn doors_of_capture_listen_anywhere_and_answers_lead_to_one_of_them() {
+    let file = |session: &str, more: &str| {
+        format!(
+            "[[listener]]\nkind = \"transparent\"\naddress = \"[::]:1\"\nsession = \"{session}\"\n\
+             [[listener]]\nkind = \"dns\"\naddress = \"0.0.0.0:2\"\nsession = \"a\"\n{more}"
+        )
+    };
+    read(&file("a", "")).unwrap();
+    refused(
+        &file(
+            "b",
+            "port = 53\nauthentication = { user = \"a\", password = \"env:P\" }\n",
+        ),
+        &[
+            "5:1: no listener takes what the answers for `a` lead to | a name gets an address of the session's own, which only capture brings back | add a [[listener]] with `kind = \"transparent\"` and `session = \"a\"`",
+            "9:8: `port` contradicts `kind = \"dns\"`",
+            "10:18: `authentication` contradicts `kind = \"dns\"` | a client that is captured does not know of the gateway",
+        ],
+    );
+}
+
+#[test]
 fn weak_credentials_are_refused() {
     refused(
         concat!(

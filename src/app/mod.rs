@@ -41,7 +41,7 @@ use crate::app::session::recalled::{OpenedSession, StoredSession};
 use crate::app::session::store::{Persistence, SessionStore};
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::audit::{self, Log};
-use crate::config::{self, Config, SandboxDns};
+use crate::config::{self, Config};
 use crate::credential::{IssueFailure, StoreError};
 use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::grant::Grants;
@@ -314,13 +314,6 @@ impl App {
             let live = ca.upgrade();
             live.map(|ca| ca.change(lifetime, most)).is_some()
         });
-    }
-
-    /// Whether a name that no policy reaches resolves, so that its requests are refused with an
-    /// explanation.
-    pub(crate) fn explains(&self) -> bool {
-        let in_sandbox = !matches!(self.keeping, Persistence::Listeners);
-        in_sandbox && self.config.sandbox.dns == SandboxDns::Explain
     }
 
     /// Issues the phantoms of a session in a generation.

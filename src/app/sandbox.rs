@@ -1,8 +1,9 @@
 //! The data path of one sandbox, in its gateway process: the only process that reads secrets.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
+use crate::app::listen::names;
 use crate::app::listen::sandbox_ports::BoundPorts;
 use crate::app::login::login_files;
 use crate::app::process::serving;
@@ -12,7 +13,7 @@ use crate::app::reload::source::Applied;
 use crate::app::{App, Context as _, Failure, Terminal, control};
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::nss;
-use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
+use crate::intercept::{SessionCa, serve_tcp, serve_udp};
 use crate::launch::enroll::{GatewayEnd, Listeners, Ready};
 use crate::launch::home_files::HomeFile;
 use crate::launch::repository::RepositoryCheck;
@@ -81,32 +82,19 @@ fn serve_network(
     let unusable = |error: std::io::Error| {
         Failure::new("a socket of the sandbox cannot be used").because(error.to_string())
     };
-    let (shared, asks) = (app.shared.clone(), session.clone());
-    let pool = match app.explains() {
-        true => Synthetic::new(NAMES).explaining(),
-        false => Synthetic::new(NAMES),
+    let responder = names::responder(app, worker, session.id());
+    let mode = ListenerMode::Transparent {
+        names: responder.clone(),
+        own_port: None,
     };
-    // The first name that is asked for is the first sign of a request.
-    let asked = Once::new();
-    let responder = Arc::new(Responder::new(
-        pool,
-        Box::new(move |host| {
-            asked.call_once(serving::settle);
-            let snapshot = shared.look();
-            let policies = snapshot.policies.generation();
-            policies.may_resolve(asks.id(), &asks.groups(policies.number()), host)
-        }),
-        Box::new(worker.name_observer(session.id())),
-    ));
-    let mode = ListenerMode::Transparent(responder.clone());
     let live = (session.clone(), ca.clone());
     let listener = SessionListener::new(&app.shared, live, mode, None);
     let tcp = nonblocking(listeners.tcp).map_err(unusable)?;
     serving::serve(&app.shared, worker, tcp, listener)?;
-    let names = nonblocking(listeners.dns_tcp)
+    let questions = nonblocking(listeners.dns_tcp)
         .and_then(tokio::net::TcpListener::from_std)
         .map_err(unusable)?;
-    tokio::spawn(serve_tcp(names, responder.clone()));
+    tokio::spawn(serve_tcp(questions, responder.clone()));
     let questions = std::net::UdpSocket::from(listeners.dns_udp);
     questions.set_nonblocking(true).map_err(unusable)?;
     tokio::spawn(serve_udp(questions, responder));
@@ -202,6 +190,3 @@ pub(crate) async fn gone(gateway: GatewayEnd) {
         move || while rustix::io::read(&socket, &mut [0; 4096]).is_ok_and(|count| count > 0) {};
     let _ = tokio::task::spawn_blocking(waiting).await;
 }
-
-/// The number of names that the sandbox may resolve, each with its own synthetic address.
-const NAMES: usize = 16_384;

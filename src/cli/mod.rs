@@ -24,6 +24,7 @@ mod proposals;
 mod refusal_lines;
 mod remedy;
 mod serve;
+mod sidecar;
 mod usage;
 mod why;
 
@@ -109,6 +110,9 @@ enum Command {
     Ca(ca::CaCommand),
     /// Print the variables that point a client at a running `gateway serve`
     Env(env::Env),
+    /// Capture the connections of a sandbox that somebody else made
+    #[command(subcommand)]
+    Sidecar(sidecar::SidecarCommand),
     Completions(completions::Completions),
     Man(manual::Manual),
 }
@@ -226,6 +230,7 @@ impl Command {
             Self::Presets(command) => command.run(terminal),
             Self::Ca(command) => command.run(terminal),
             Self::Env(command) => command.run(terminal),
+            Self::Sidecar(command) => command.run(terminal),
             Self::Completions(command) => command.run(Cli::command()),
             Self::Man(command) => command.run(Cli::command(), terminal),
         }

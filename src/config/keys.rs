@@ -169,7 +169,7 @@ keys! {
         hosts_file: "true or false", "true";
         stale: "duration", "24h";
     ["listener"]
-        kind: "`proxy` or `tls`", "required";
+        kind: "`proxy`, `tls`, `transparent` or `dns`", "required";
         address: "address and port", "required";
         session: "name", "default";
         groups: "list of names", "none";

@@ -1,6 +1,6 @@
 //! `[[listener]]`: where `gateway serve` accepts connections, and which session they belong to.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::credential::SecretRef;
 use crate::names::SessionId;
@@ -49,8 +49,15 @@ impl Listener {
     pub fn login(&self) -> Option<&ProxyLogin> {
         match &self.kind {
             ListenerKind::Proxy { authentication } => authentication.as_ref(),
-            ListenerKind::Tls { .. } => None,
+            _ => None,
         }
+    }
+
+    /// Whether it takes IPv4 too if its address is `[::]`, as capture brings both to one port.
+    #[must_use]
+    pub fn is_dual_stack(&self) -> bool {
+        let of_capture = matches!(self.kind, ListenerKind::Transparent | ListenerKind::Dns);
+        of_capture && self.address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED)
     }
 }
 
@@ -67,6 +74,10 @@ pub enum ListenerKind {
         /// The port that the client originally dialled.
         port: u16,
     },
+    /// Connections that the kernel redirected, by REDIRECT or TPROXY.
+    Transparent,
+    /// DNS, by UDP and TCP. The answers lead to the `Transparent` listener of the session.
+    Dns,
 }
 
 /// What a proxy client must present.
@@ -88,7 +99,18 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         "add `kind = \"proxy\"` or `kind = \"tls\"`");
     require!(section, "address"; "there is nowhere to listen";
         "add `address = \"127.0.0.1:8080\"`");
-    let is_tls = section.choice("kind", &[("proxy", false), ("tls", true)]);
+    let kinds = [
+        (
+            "proxy",
+            ListenerKind::Proxy {
+                authentication: None,
+            },
+        ),
+        ("tls", ListenerKind::Tls { port: 443 }),
+        ("transparent", ListenerKind::Transparent),
+        ("dns", ListenerKind::Dns),
+    ];
+    let kind = section.choice("kind", &kinds);
     let address = section.get("address", address);
     let session = section.get("session", name);
     let session = match section.has("session") {
@@ -101,30 +123,66 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         .and_then(|inner| authentication(&inner));
     let groups = section.all("groups", |text| Ok(name(text)?.as_str().to_owned()));
     let any_user = section.is_true("any_user");
-    if is_tls == Some(false) && section.has("port") {
-        mistake!(section, "port", "`port` contradicts `kind = \"proxy\"`";
-            "clients of a proxy name the port themselves";
+    let (kind, address) = (kind?, address?);
+    if let Some(why) = kind.names_port().filter(|_| section.has("port")) {
+        let kind = kind.as_str();
+        mistake!(section, "port", "`port` contradicts `kind = \"{kind}\"`"; "{why}";
             "remove `port`, or write `kind = \"tls\"`");
     }
-    if is_tls == Some(true) && section.has("authentication") {
-        mistake!(section, "authentication", "`authentication` contradicts `kind = \"tls\"`";
-            "a client that speaks TLS at once has no place for a proxy password";
-            "remove `authentication`, or write `kind = \"proxy\"`");
+    if let Some(why) = kind.no_password().filter(|_| section.has("authentication")) {
+        let kind = kind.as_str();
+        mistake!(section, "authentication", "`authentication` contradicts `kind = \"{kind}\"`";
+            "{why}"; "remove `authentication`, or write `kind = \"proxy\"`");
     }
-    let (is_tls, address) = (is_tls?, address?);
-    refuse_open(section, is_tls, address);
+    refuse_open(section, &kind, address);
     Some(Listener {
-        kind: match is_tls {
-            false => ListenerKind::Proxy { authentication },
-            true => ListenerKind::Tls {
-                port: port.unwrap_or(443),
+        kind: match kind {
+            ListenerKind::Proxy { .. } => ListenerKind::Proxy { authentication },
+            ListenerKind::Tls { port: usual } => ListenerKind::Tls {
+                port: port.unwrap_or(usual),
             },
+            of_capture => of_capture,
         },
         address,
         session: session?,
         groups,
         any_user,
     })
+}
+
+impl ListenerKind {
+    /// The kind as it is written.
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Proxy { .. } => "proxy",
+            Self::Tls { .. } => "tls",
+            Self::Transparent => "transparent",
+            Self::Dns => "dns",
+        }
+    }
+
+    /// Why its port is not configured; `None` if it is.
+    fn names_port(&self) -> Option<&'static str> {
+        match self {
+            Self::Proxy { .. } => Some("clients of a proxy name the port themselves"),
+            Self::Tls { .. } => None,
+            Self::Transparent => Some("the port that the client dialled is known"),
+            Self::Dns => Some("a question has no port of an origin"),
+        }
+    }
+
+    /// Why its clients present no password; `None` if they may.
+    fn no_password(&self) -> Option<&'static str> {
+        match self {
+            Self::Proxy { .. } => None,
+            Self::Tls { .. } => {
+                Some("a client that speaks TLS at once has no place for a proxy password")
+            }
+            Self::Transparent | Self::Dns => {
+                Some("a client that is captured does not know of the gateway")
+            }
+        }
+    }
 }
 
 fn address(text: &str) -> Result<SocketAddr, Hint> {
@@ -159,22 +217,25 @@ fn authentication(section: &Section<'_, '_>) -> Option<ProxyLogin> {
 }
 
 /// Refuses a listener that strangers on the network could use as this session.
-fn refuse_open(section: &Section<'_, '_>, is_tls: bool, address: SocketAddr) {
+///
+/// A captured connection is told from one that was made to the listener, and a name's address is of
+/// use to nobody else: those listen anywhere.
+fn refuse_open(section: &Section<'_, '_>, kind: &ListenerKind, address: SocketAddr) {
     let ip = address.ip().to_canonical();
-    match is_tls {
-        false if !ip.is_loopback() && !section.has("authentication") => {
+    match kind {
+        ListenerKind::Proxy { .. } if !ip.is_loopback() && !section.has("authentication") => {
             mistake!(section, "address", "a proxy without authentication listens beyond loopback";
                 "whoever reaches that address would be this session and spend its credentials";
                 "listen on 127.0.0.1, or add \
                  `authentication = {{ user = \"agent\", password = \"env:PROXY_PASSWORD\" }}`");
         }
-        true if ip.is_unspecified() => {
+        ListenerKind::Tls { .. } if ip.is_unspecified() => {
             mistake!(section, "address", "a `tls` listener listens on every address";
                 "whoever reaches any of this machine's addresses would be this session and spend \
                  its credentials";
                 "listen on the one address that the sandbox's traffic is redirected to");
         }
-        true if !ip.is_loopback() => {
+        ListenerKind::Tls { .. } if !ip.is_loopback() => {
             warning!(section, "address", "a `tls` listener listens beyond loopback";
                 "whoever reaches that address is this session: TLS clients present no password";
                 "make sure that only the sandbox reaches it");

@@ -296,11 +296,11 @@ impl<'p, 't> Section<'p, 't> {
     }
 
     /// Returns one of a few words.
-    pub fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
+    pub fn choice<T: Clone>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
         self.get(key, |text| {
             let known = choices.iter().find(|(word, _)| *word == text);
             let words = || choices.iter().map(|(word, _)| format!("`{word}`"));
-            known.map(|(_, value)| *value).ok_or_else(|| {
+            known.map(|(_, value)| value.clone()).ok_or_else(|| {
                 let words = words().collect::<Vec<_>>().join(" or ");
                 hint!("it is not one of the known words"; "write {words}")
             })

@@ -103,6 +103,16 @@ fn sessions(document: &Document<'_>, config: &Config, spans: &Spans) {
                 "write the same `groups`, or another `session`");
         }
     }
+    for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
+        let session = &listener.session;
+        let captures =
+            |one: &Listener| one.kind == ListenerKind::Transparent && one.session == *session;
+        if listener.kind == ListenerKind::Dns && !config.listeners.iter().any(captures) {
+            mistake!(document, span, "no listener takes what the answers for `{session}` lead to";
+                "a name gets an address of the session's own, which only capture brings back";
+                "add a [[listener]] with `kind = \"transparent\"` and `session = \"{session}\"`");
+        }
+    }
     if groups.len() > 1 && config.phantoms.env_file.is_some() && !config.phantoms.per_session() {
         mistake!(document, &spans.phantoms, "one phantoms file stands for several sessions";
             "each session has phantoms of its own, and none may read another's";
@@ -255,7 +265,8 @@ fn unreachable(document: &Document<'_>, config: &Config, spans: &Spans) {
         }
         for origin in credential.own_origins() {
             let carried = config.listeners.iter().any(|listener| match listener.kind {
-                ListenerKind::Proxy { .. } => true,
+                ListenerKind::Proxy { .. } | ListenerKind::Transparent => true,
+                ListenerKind::Dns => false,
                 ListenerKind::Tls { port } => origin.scheme == Scheme::Https && origin.port == port,
             });
             if !carried {

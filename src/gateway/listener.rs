@@ -36,7 +36,7 @@ pub(super) struct Inbound<'l> {
 impl<'l> Inbound<'l> {
     pub(super) fn of(listener: &'l SessionListener, stream: &TcpStream) -> Self {
         let client = match listener.mode {
-            ListenerMode::Transparent(_) => None,
+            ListenerMode::Transparent { .. } | ListenerMode::Dns(_) => None,
             ListenerMode::Tls { .. } | ListenerMode::Proxy => stream.peer_addr().ok(),
         };
         Self { listener, client }
@@ -46,7 +46,13 @@ impl<'l> Inbound<'l> {
 /// How the connections of a listener name their destination.
 pub enum ListenerMode {
     /// Captured connections: by the address that the client dialled, which may be synthetic.
-    Transparent(Arc<Responder>),
+    Transparent {
+        /// What gave the synthetic addresses.
+        names: Arc<Responder>,
+        /// The port that it listens on, if a client could dial that. Connections to this machine's
+        /// own addresses and that port were not captured, and are refused.
+        own_port: Option<u16>,
+    },
     /// By SNI, to a fixed port.
     Tls {
         /// The port of the origins.
@@ -54,6 +60,8 @@ pub enum ListenerMode {
     },
     /// By CONNECT, absolute-form or SOCKS5.
     Proxy,
+    /// None: they ask for names.
+    Dns(Arc<Responder>),
 }
 
 /// What changes of a listener while its connections are open.

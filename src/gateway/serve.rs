@@ -14,7 +14,7 @@ use super::listening_socket::{ListeningSocket, is_of_one_connection};
 use super::tunnel::TunnelTarget;
 use super::worker::Worker;
 use crate::intercept::prefixed::Prefixed;
-use crate::intercept::{Entry, Responder, original_destination};
+use crate::intercept::{Entry, Responder, authority_of, converse, original_destination, serve_udp};
 use crate::message::Authority;
 use crate::names::ReasonCode;
 
@@ -51,6 +51,29 @@ impl Worker {
                 worker.admit(stream, slot.listener());
             }
             slot.sockets.fetch_sub(1, Ordering::AcqRel);
+        });
+    }
+
+    /// Answers the questions for names that come by UDP to a listener of DNS, on this worker's
+    /// thread, until its slot closes.
+    pub fn answer_names(&self, socket: std::net::UdpSocket, slot: Arc<ListenerSlot>) {
+        self.runtime.spawn(async move {
+            loop {
+                let listener = slot.listener();
+                let (ListenerMode::Dns(names), Ok(socket)) = (&listener.mode, socket.try_clone())
+                else {
+                    return;
+                };
+                tokio::select! {
+                    biased;
+                    () = slot.closes.cancelled() => return,
+                    () = listener.state.leaves.cancelled() => {}
+                    ended = serve_udp(socket, names.clone()) => {
+                        tracing::warn!(?ended, "names are no longer answered by UDP");
+                        return;
+                    }
+                }
+            }
         });
     }
 
@@ -98,9 +121,15 @@ impl Worker {
         let inbound = Inbound::of(listener, &stream);
         let deadline = Instant::now() + self.shared.look().limits.handshake_timeout;
         match &listener.mode {
-            ListenerMode::Transparent(responder) => {
-                self.captured(stream, inbound, responder, deadline).await
+            ListenerMode::Transparent { names, own_port } => {
+                self.captured(stream, inbound, (names, *own_port), deadline)
+                    .await
             }
+            ListenerMode::Dns(names) => tokio::select! {
+                // Its end is no event: a client asks again.
+                _ = converse(stream, names.clone()) => {}
+                () = listener.state.leaves.cancelled() => {}
+            },
             ListenerMode::Tls { port } => {
                 let nowhere = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), *port);
                 let target = TunnelTarget {
@@ -120,7 +149,7 @@ impl Worker {
         self: Arc<Self>,
         stream: TcpStream,
         inbound: Inbound<'_>,
-        names: &Responder,
+        (names, own_port): (&Responder, Option<u16>),
         deadline: Instant,
     ) {
         let destination = match original_destination(&stream) {
@@ -129,6 +158,12 @@ impl Worker {
                 return tracing::debug!(%error, "a connection without a destination was closed");
             }
         };
+        if own_port == Some(destination.port()) && is_of_this_machine(destination.ip()) {
+            let to = authority_of(destination);
+            let reason = ReasonCode::OwnAddress;
+            self.record_opening(inbound, Entry::Transparent, to.as_ref(), reason);
+            return;
+        }
         let named = names.name(destination.ip()).map(|host| Authority {
             host,
             port: destination.port(),
@@ -142,6 +177,11 @@ impl Worker {
         self.tunnel(Prefixed::new(stream), inbound, target, deadline)
             .await;
     }
+}
+
+/// Whether an address is one of this machine's, and nothing was captured that went there.
+fn is_of_this_machine(address: IpAddr) -> bool {
+    std::net::UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// A place among all open connections, released on drop.

@@ -31,5 +31,5 @@ pub use hello::{Destination, terminate};
 pub use leaves::leaves_minted;
 pub use mint::{CaSettings, KeptCa};
 pub use request::{Request, Upgrade};
-pub use responder::{Responder, serve_tcp, serve_udp};
+pub use responder::{Responder, converse, serve_tcp, serve_udp};
 pub use synthetic::{GATEWAY_NAME, Synthetic, is_synthetic};

@@ -183,7 +183,10 @@ pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::
 
 /// One connection: many queries, each within the deadline. Ends at the first message that is not a
 /// query.
-async fn converse(mut stream: TcpStream, responder: Arc<Responder>) -> io::Result<()> {
+///
+/// # Errors
+/// If it breaks, or the client is too slow.
+pub async fn converse(mut stream: TcpStream, responder: Arc<Responder>) -> io::Result<()> {
     // Sends small answers at once. If this fails, they are only slower.
     let _ = stream.set_nodelay(true);
     let mut query = Vec::new();

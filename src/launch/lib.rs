@@ -64,6 +64,7 @@ mod request;
 mod ruleset;
 pub mod sealed;
 pub mod service;
+pub mod sidecar;
 mod streams;
 mod syscall;
 mod terminal;

@@ -2,6 +2,7 @@
 //! them.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -9,7 +10,7 @@ use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, So
 use super::syscall;
 
 /// A batch of netlink messages under construction.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Batch {
     bytes: Vec<u8>,
     messages: u32,
@@ -79,6 +80,18 @@ impl Batch {
         self.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
     }
 
+    /// Adds the attributes of another.
+    pub(super) fn extend(&mut self, other: &Self) {
+        self.bytes.extend_from_slice(&other.bytes);
+    }
+
+    /// The messages of a type, without their headers.
+    pub(super) fn bodies(&self, kind: u16, header: usize) -> Vec<&[u8]> {
+        let all = messages(&self.bytes).flatten();
+        let of_kind = all.filter(|(known, _)| *known == kind);
+        of_kind.filter_map(|(_, body)| body.get(header..)).collect()
+    }
+
     /// The messages in the order in which they were added.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -91,12 +104,7 @@ impl Batch {
     /// # Errors
     /// `EPROTONOSUPPORT` if the kernel lacks the family, or the first errno that it returns.
     pub fn commit(&self, protocol: Option<Protocol>) -> io::Result<()> {
-        let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
-        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?;
-        // Short acknowledgements. This is only a convenience.
-        let _ = syscall::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1);
-        let kernel = SocketAddrNetlink::new(0, 0);
-        rustix::net::sendto(&socket, &self.bytes, SendFlags::empty(), &kernel)?;
+        let socket = self.send(protocol)?;
         let mut datagram = vec![0; 16 * 1024];
         let mut acknowledged = 0;
         while acknowledged < self.acknowledgements {
@@ -104,6 +112,16 @@ impl Batch {
             acknowledged += read(&datagram[..length])?;
         }
         Ok(())
+    }
+
+    fn send(&self, protocol: Option<Protocol>) -> io::Result<OwnedFd> {
+        let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?;
+        // Short acknowledgements. This is only a convenience.
+        let _ = syscall::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1);
+        let kernel = SocketAddrNetlink::new(0, 0);
+        rustix::net::sendto(&socket, &self.bytes, SendFlags::empty(), &kernel)?;
+        Ok(socket)
     }
 
     fn align(&mut self) {
@@ -115,25 +133,82 @@ impl Batch {
 ///
 /// # Errors
 /// The first errno in it; `EBADMSG` if a length is wrong.
-pub fn read(mut datagram: &[u8]) -> io::Result<usize> {
-    let malformed = || io::Error::from_raw_os_error(libc::EBADMSG);
+pub fn read(datagram: &[u8]) -> io::Result<usize> {
     let mut acknowledged = 0;
-    while let Some((length, rest)) = datagram.split_first_chunk() {
-        let length = u32::from_ne_bytes(*length) as usize;
-        let (kind, body) = (rest.first_chunk(), datagram.get(HEADER_BYTES..length));
-        let (kind, body) = kind.zip(body).ok_or_else(malformed)?;
-        if u16::from_ne_bytes(*kind) == NLMSG_ERROR {
+    for message in messages(datagram) {
+        let (kind, body) = message?;
+        if kind == NLMSG_ERROR {
             let code = body.first_chunk().ok_or_else(malformed)?;
             match i32::from_ne_bytes(*code) {
                 0 => acknowledged += 1,
                 code => return Err(io::Error::from_raw_os_error(code.wrapping_neg())),
             }
         }
-        let next = length.next_multiple_of(4);
-        datagram = datagram.get(next..).unwrap_or_default();
     }
     Ok(acknowledged)
 }
+
+/// Asks for everything of a kind, and returns what follows the header of each: one as long as the
+/// `header` of the question.
+///
+/// # Errors
+/// The first errno that the kernel returns; `EBADMSG` if a length is wrong.
+pub(super) fn dump(
+    protocol: Option<Protocol>,
+    kind: u16,
+    header: &[u8],
+) -> io::Result<Vec<Vec<u8>>> {
+    let mut question = Batch::default();
+    question.message(kind, REQUEST | DUMP, header, |_| {});
+    let socket = question.send(protocol)?;
+    let (mut found, mut datagram) = (Vec::new(), vec![0; 64 * 1024]);
+    loop {
+        let (length, _) = rustix::net::recv(&socket, &mut datagram[..], RecvFlags::empty())?;
+        read(&datagram[..length])?;
+        for message in messages(&datagram[..length]) {
+            match message? {
+                (NLMSG_DONE, _) => return Ok(found),
+                (_, body) => found.extend(body.get(header.len()..).map(<[u8]>::to_vec)),
+            }
+        }
+    }
+}
+
+/// The messages of a datagram: the type of each, and what follows its header.
+fn messages(mut datagram: &[u8]) -> impl Iterator<Item = io::Result<(u16, &[u8])>> {
+    std::iter::from_fn(move || {
+        let (length, rest) = datagram.split_first_chunk()?;
+        let length = u32::from_ne_bytes(*length) as usize;
+        let kind = rest.first_chunk().copied().map(u16::from_ne_bytes);
+        let body = datagram.get(HEADER_BYTES..length);
+        let next = length.next_multiple_of(4).max(HEADER_BYTES);
+        datagram = datagram.get(next..).unwrap_or_default();
+        Some(kind.zip(body).ok_or_else(malformed))
+    })
+}
+
+/// The attributes of a message or of a nest: type and data.
+pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (head, _) = bytes.split_first_chunk::<4>()?;
+        let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        let data = bytes.get(4..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((u16::from_ne_bytes([head[2], head[3]]), data))
+    })
+}
+
+/// Whether attributes have all of others.
+pub(super) fn holds(all: &[u8], wanted: &[u8]) -> bool {
+    attributes(wanted).all(|one| attributes(all).any(|other| other == one))
+}
+
+fn malformed() -> io::Error {
+    io::Error::from_raw_os_error(libc::EBADMSG)
+}
+
+const NLMSG_DONE: u16 = 3;
+const DUMP: u16 = 0x300;
 
 const HEADER_BYTES: usize = 16;
 const NLMSG_ERROR: u16 = 2;

@@ -149,6 +149,8 @@ fn every_key_reloads_as_the_documentation_says_and_a_refused_one_leaves_all_as_i
         ("second", second.to_string()),
         ("third", free().to_string()),
         ("fourth", free().to_string()),
+        ("fifth", free().to_string()),
+        ("sixth", free().to_string()),
         ("free", spare.to_string()),
         ("dns", dns.local_addr().unwrap().to_string()),
         ("dns2", dns2.local_addr().unwrap().to_string()),

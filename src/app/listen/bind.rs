@@ -1,14 +1,14 @@
 //! Binds the listeners of a configuration, or takes them from the service manager, before anything
 //! is published: a gateway that cannot have its addresses leaves no trace.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Socket, Type};
 
 use crate::app::Failure;
-use crate::config::Listener;
+use crate::config::{Listener, ListenerKind};
 
 /// How many connections wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -19,6 +19,8 @@ pub struct BoundListener {
     pub inherited: Option<String>,
     /// One for each thread.
     pub sockets: Vec<TcpListener>,
+    /// Another one for DNS.
+    pub udp: Option<UdpSocket>,
 }
 
 /// Provides the sockets of all listeners, in their order: what the service manager passed, and the
@@ -42,13 +44,23 @@ pub fn bind(
     let mut bound = Vec::new();
     for listener in listeners {
         let at = passed.iter().position(|one| one.fits(listener));
-        let address = listener.address;
-        bound.push(match at {
+        let (inherited, sockets) = match at {
             Some(at) => copies(passed.swap_remove(at), listener, threads)?,
-            None => BoundListener {
-                inherited: None,
-                sockets: own(address, threads).map_err(|error| unusable(address, &error))?,
-            },
+            None => (
+                None,
+                own(listener, threads).map_err(|error| unusable(listener.address, &error))?,
+            ),
+        };
+        let is_dns = listener.kind == ListenerKind::Dns;
+        let udp = is_dns
+            .then(|| socket(listener, Type::DGRAM, false))
+            .transpose();
+        bound.push(BoundListener {
+            inherited,
+            sockets,
+            udp: udp
+                .map_err(|error| unusable(listener.address, &error))?
+                .map(UdpSocket::from),
         });
     }
     // A second socket on one address.
@@ -107,7 +119,7 @@ fn copies(
     one: Inherited,
     listener: &Listener,
     threads: NonZeroUsize,
-) -> Result<BoundListener, Failure> {
+) -> Result<(Option<String>, Vec<TcpListener>), Failure> {
     check_name(&one.name, listener)?;
     let copy = || {
         let socket = one.socket.try_clone()?;
@@ -115,10 +127,8 @@ fn copies(
         Ok(TcpListener::from(socket))
     };
     let copies: Result<Vec<_>, std::io::Error> = (0..threads.get()).map(|_| copy()).collect();
-    Ok(BoundListener {
-        sockets: copies.map_err(|error| unusable(one.address, &error))?,
-        inherited: Some(one.name),
-    })
+    let copies = copies.map_err(|error| unusable(one.address, &error))?;
+    Ok((Some(one.name), copies))
 }
 
 /// Checks the name of a listener's inherited socket.
@@ -142,24 +152,39 @@ pub(crate) fn check_name(name: &str, listener: &Listener) -> Result<(), Failure>
 ///
 /// The first is bound without SO_REUSEPORT. With it, a second gateway of the same user could bind
 /// the address too, and would get some of the connections.
-fn own(address: SocketAddr, threads: NonZeroUsize) -> std::io::Result<Vec<TcpListener>> {
+fn own(listener: &Listener, threads: NonZeroUsize) -> std::io::Result<Vec<TcpListener>> {
     let mut sockets = Vec::new();
     for at in 0..threads.get() {
-        let kind = Type::STREAM.cloexec().nonblocking();
-        let socket = Socket::new(Domain::for_address(address), kind, None)?;
-        socket.set_reuse_address(true)?;
-        if address.is_ipv6() {
-            socket.set_only_v6(true)?;
-        }
-        if at > 0 {
-            socket.set_reuse_port(true)?;
-        }
-        socket.bind(&address.into())?;
+        let socket = socket(listener, Type::STREAM, at > 0)?;
         socket.set_reuse_port(threads.get() > 1)?;
         socket.listen(BACKLOG)?;
         sockets.push(socket.into());
     }
     Ok(sockets)
+}
+
+fn socket(listener: &Listener, kind: Type, shares: bool) -> std::io::Result<Socket> {
+    let address = listener.address;
+    let is_stream = kind == Type::STREAM;
+    let kind = kind.cloexec().nonblocking();
+    let socket = Socket::new(Domain::for_address(address), kind, None)?;
+    // Two sockets of UDP would share their address.
+    socket.set_reuse_address(is_stream)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!listener.is_dual_stack())?;
+    }
+    if shares {
+        socket.set_reuse_port(true)?;
+    }
+    if listener.kind == ListenerKind::Transparent
+        && let Err(error) = socket.set_ip_transparent_v4(true)
+    {
+        // The option is the same for IPv6. Without it REDIRECT works, and what TPROXY would bring
+        // is refused by its rules.
+        tracing::info!(%error, "{address} takes what is redirected, and nothing by TPROXY");
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
 }
 
 fn unusable(address: SocketAddr, error: &std::io::Error) -> Failure {

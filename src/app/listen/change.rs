@@ -1,7 +1,8 @@
 //! What a reload makes of the listeners of `serve`: added, removed, changed.
 
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::mem::discriminant;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use crate::app::listen::bind;
 use crate::app::listen::bind::BoundListener;
 use crate::app::listen::listeners::{Listening, OpenListener};
+use crate::app::listen::names;
 use crate::app::listen::publish::Publication;
 use crate::app::session::recalled::OpenedSession;
 use crate::app::session::renewal::record_end;
@@ -30,7 +32,7 @@ pub(crate) struct ListenerChange {
     /// The sessions that listeners gain.
     pub(crate) opened: Vec<OpenedSession>,
     /// Each with its sockets: one for each worker, in their order.
-    added: Vec<(OpenListener, Vec<ListeningSocket>)>,
+    added: Vec<(OpenListener, Vec<ListeningSocket>, Option<UdpSocket>)>,
     kept: Vec<(OpenListener, SlotChange)>,
     removed: Vec<OpenListener>,
     regrouped: Vec<(Arc<Session>, Vec<String>)>,
@@ -70,6 +72,7 @@ impl App {
         for known in &config.listeners {
             let (login, known_now) = (login(known).await?, known.clone());
             let before = at.get(&known.address);
+            before.map_or(Ok(()), |before| refuse_other_sockets(&before.known, known))?;
             let stays = before.filter(|before| !is_another(&before.known, known));
             let to = match stays {
                 Some(_) => SlotChange::Login(login),
@@ -91,7 +94,7 @@ impl App {
                         slot: Arc::new(ListenerSlot::new(&self.shared, listener)),
                     };
                     let sockets = sockets.context("a listening socket cannot be used")?;
-                    change.added.push((open, sockets));
+                    change.added.push((open, sockets, bound.udp));
                 }
                 (before, to) => change.kept.extend(before.map(|before| {
                     let known = known_now;
@@ -186,6 +189,11 @@ impl App {
         let mode = match known.kind {
             ListenerKind::Tls { port } => ListenerMode::Tls { port },
             ListenerKind::Proxy { .. } => ListenerMode::Proxy,
+            ListenerKind::Transparent => ListenerMode::Transparent {
+                names: names::of_session(self, &known.session)?,
+                own_port: Some(known.address.port()),
+            },
+            ListenerKind::Dns => ListenerMode::Dns(names::of_session(self, &known.session)?),
         };
         Ok(SessionListener::new(&self.shared, live, mode, login))
     }
@@ -195,7 +203,7 @@ impl ListenerChange {
     /// The addresses that are listened on from now on.
     pub(crate) fn added(&self) -> Vec<SocketAddr> {
         let added = self.added.iter();
-        added.map(|(one, _)| one.known.address).collect()
+        added.map(|(one, ..)| one.known.address).collect()
     }
 
     /// The addresses that are no longer listened on.
@@ -226,7 +234,10 @@ impl ListenerChange {
             }
             open.push(listener);
         }
-        for (listener, sockets) in self.added {
+        for (listener, sockets, udp) in self.added {
+            if let Some((worker, udp)) = workers.first().zip(udp) {
+                worker.answer_names(udp, listener.slot.clone());
+            }
             for (worker, socket) in workers.iter().zip(sockets) {
                 worker.listen(socket, listener.slot.clone());
             }
@@ -278,10 +289,23 @@ const CUT_WITHIN: Duration = Duration::from_secs(5);
 fn is_another(one: &Listener, other: &Listener) -> bool {
     let is_kind = match (&one.kind, &other.kind) {
         (ListenerKind::Tls { port }, ListenerKind::Tls { port: other }) => port == other,
-        (ListenerKind::Proxy { .. }, ListenerKind::Proxy { .. }) => true,
-        _ => false,
+        (one, other) => discriminant(one) == discriminant(other),
     };
     one.session != other.session || !is_kind
+}
+
+/// Refuses to make a listener one whose socket is another, on the same address.
+fn refuse_other_sockets(before: &Listener, now: &Listener) -> Result<(), Failure> {
+    let is_of = |kind: ListenerKind| (before.kind == kind) == (now.kind == kind);
+    if is_of(ListenerKind::Dns) && is_of(ListenerKind::Transparent) {
+        return Ok(());
+    }
+    Err(Failure::usage("the new configuration is refused")
+        .because(format!(
+            "the `[[listener]]` on {} would need another socket for its new `kind`",
+            now.address
+        ))
+        .next("write another `address`, or start the gateway anew"))
 }
 
 /// The listeners of a configuration on addresses that nothing listens on yet.

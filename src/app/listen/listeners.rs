@@ -1,6 +1,7 @@
 //! The listeners that `serve` has now, and their sessions.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -8,7 +9,7 @@ use parking_lot::Mutex;
 use crate::app::session::recalled::OpenedSession;
 use crate::config::{Config, Listener};
 use crate::gateway::{ListenerSlot, Worker};
-use crate::intercept::SessionCa;
+use crate::intercept::{Responder, SessionCa};
 use crate::names::SessionId;
 use crate::session::Session;
 
@@ -22,6 +23,8 @@ struct Now {
     open: Vec<OpenListener>,
     /// The sessions of listeners, also those that were removed and still end.
     sessions: Vec<LiveSession>,
+    /// The DNS servers of sessions, as long as a listener has one.
+    names: HashMap<SessionId, Weak<Responder>>,
 }
 
 struct LiveSession {
@@ -54,6 +57,22 @@ impl Listening {
     /// The workers, one for each thread.
     pub(crate) fn workers(&self) -> Vec<Arc<Worker>> {
         self.0.lock().workers.clone()
+    }
+
+    /// The DNS server of a session: the one that its listeners have, or one that is made.
+    pub(crate) fn names(
+        &self,
+        session: &SessionId,
+        make: impl FnOnce() -> Arc<Responder>,
+    ) -> Arc<Responder> {
+        let mut now = self.0.lock();
+        now.names.retain(|_, names| names.strong_count() > 0);
+        let known = now.names.get(session).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let made = make();
+            now.names.insert(session.clone(), Arc::downgrade(&made));
+            made
+        })
     }
 
     /// The listeners that connections reach.

@@ -4,5 +4,6 @@ pub(crate) mod bind;
 pub(crate) mod change;
 pub(crate) mod client_environment;
 pub(crate) mod listeners;
+pub(crate) mod names;
 pub(crate) mod publish;
 pub(crate) mod sandbox_ports;

@@ -1,0 +1,304 @@
+//! Capture beside a sandbox that somebody else made: the rules that bring its connections to a
+//! gateway, and refuse everything else at once, also while no gateway listens.
+//!
+//! One table of nf_tables, replaced in one transaction. Where TPROXY takes packets that are not for
+//! this machine, routes make them local. Table, routes and marks have the number of the gateway's
+//! port, so that the rules for several gateways do not meet.
+
+pub(crate) mod nft;
+mod route;
+
+use std::io;
+use std::iter::once;
+
+use self::nft::{Chain, FAMILIES, Hook, Is, Part, Table};
+use self::route::{Route, Selector};
+
+/// What is captured, and where it goes.
+#[derive(Debug, Clone)]
+pub struct SidecarRules {
+    /// How it is captured.
+    pub mode: SidecarMode,
+    /// The port of the gateway's `transparent` listener.
+    pub port: u16,
+    /// The port of its `dns` listener. Without one, DNS is refused.
+    pub dns_port: Option<u16>,
+    /// The user that the gateway runs as. Not for [`SidecarMode::Router`].
+    pub exempt_uid: u32,
+    /// The interfaces that lead to sandboxes, for [`SidecarMode::Router`].
+    pub interfaces: Vec<String>,
+}
+
+/// How connections are captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SidecarMode {
+    /// Of all users but one in this network namespace, by REDIRECT.
+    Redirect,
+    /// Of all users but one in this network namespace, by TPROXY.
+    Tproxy,
+    /// Of what comes in by an interface, by TPROXY.
+    Router,
+}
+
+impl SidecarMode {
+    /// Every mode, and how it is written.
+    pub const WORDS: [(&str, Self); 3] = [
+        ("redirect", Self::Redirect),
+        ("tproxy", Self::Tproxy),
+        ("router", Self::Router),
+    ];
+}
+
+impl SidecarRules {
+    /// Installs the rules, in place of those of this port.
+    ///
+    /// # Errors
+    /// The kernel's errno. The rules are as before.
+    pub fn apply(&self) -> io::Result<()> {
+        let mut added = Vec::new();
+        let routes = self.routes().into_iter().try_for_each(|route| {
+            if route.add()? {
+                added.push(route);
+            }
+            Ok(())
+        });
+        let done = routes.and_then(|()| self.table().replaced().commit(Some(nft::NETFILTER)));
+        if done.is_err() {
+            added
+                .iter()
+                .rev()
+                .for_each(|route: &Route| drop(route.remove()));
+        }
+        done
+    }
+
+    /// Removes the rules. It is no error if there are none.
+    ///
+    /// # Errors
+    /// The kernel's errno.
+    pub fn remove(&self) -> io::Result<()> {
+        self.table().removed().commit(Some(nft::NETFILTER))?;
+        self.routes().iter().rev().try_for_each(Route::remove)
+    }
+
+    /// Whether the kernel has exactly these rules.
+    ///
+    /// # Errors
+    /// The kernel's errno.
+    pub fn is_applied(&self) -> io::Result<bool> {
+        for route in self.routes() {
+            if !route.is_there()? {
+                return Ok(false);
+            }
+        }
+        self.table().is_installed()
+    }
+
+    /// What `nft -f` reads, and in comments the commands for the routes.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let routes = self.routes().into_iter();
+        let routes: String = routes
+            .map(|route| format!("# {}\n", route.text()))
+            .collect();
+        routes + &self.table().text()
+    }
+
+    fn table(&self) -> Table {
+        let chains = match self.mode {
+            SidecarMode::Redirect => vec![self.redirected(), self.refused()],
+            SidecarMode::Tproxy => vec![
+                self.marked(),
+                self.taken_by_mark(),
+                self.redirected(),
+                self.refused(),
+            ],
+            SidecarMode::Router => vec![self.taken_by_interface(), self.names_by_interface()],
+        };
+        Table {
+            name: format!("gateway_{}", self.port),
+            chains,
+        }
+    }
+
+    fn mark(&self) -> u32 {
+        u32::from(self.port)
+    }
+
+    /// Where questions for names go. Without a listener for them nothing answers at the port.
+    fn names_port(&self) -> u16 {
+        self.dns_port.unwrap_or(self.port)
+    }
+
+    /// Gives DNS to the gateway, also that which is for a server on this machine, and with
+    /// REDIRECT all TCP. It precedes what a container engine does with its own DNS server.
+    fn redirected(&self) -> Chain {
+        let names = PROTOCOLS.map(|one| [to_names(one), vec![nft::redirect(self.names_port())]]);
+        let mut rules = vec![vec![nft::user(self.exempt_uid), nft::accept()]];
+        rules.extend(names.map(|parts| parts.concat()));
+        if self.mode == SidecarMode::Redirect {
+            rules.push(vec![nft::goes_out_by(LOOPBACK), nft::accept()]);
+            rules.push(vec![tcp(), nft::redirect(self.port)]);
+        }
+        Chain::new("redirected", "nat", (Hook::Output, -101), rules)
+    }
+
+    /// Marks TCP that TPROXY is to take, so that its route leads back into this machine.
+    fn marked(&self) -> Chain {
+        let rules = vec![
+            vec![nft::goes_out_by(LOOPBACK), nft::accept()],
+            self.own_connection(),
+            vec![nft::user(self.exempt_uid), nft::accept()],
+            vec![
+                tcp(),
+                nft::to_port(Is::Different, DNS_PORT),
+                nft::set_mark(self.mark()),
+            ],
+        ];
+        Chain::new("marked", "route", (Hook::Output, -150), rules)
+    }
+
+    fn taken_by_mark(&self) -> Chain {
+        self.taken(vec![self.taken_of(&nft::mark(self.mark()))])
+    }
+
+    fn taken_by_interface(&self) -> Chain {
+        let of = |name: &String| {
+            let comes = nft::comes_in_by(name);
+            let passed = NEIGHBOURS.map(|kind| vec![icmpv6(), nft::icmpv6(kind)]);
+            let names = PROTOCOLS.map(to_names);
+            let passed = passed.into_iter().chain(names);
+            let passed =
+                passed.map(|rule| [vec![comes.clone()], rule, vec![nft::accept()]].concat());
+            let mut rules: Vec<_> = passed.collect();
+            rules.extend(self.taken_of(&comes));
+            rules.push(vec![comes, nft::reject()]);
+            rules
+        };
+        self.taken(self.interfaces.iter().map(of).collect())
+    }
+
+    fn taken(&self, rules: Vec<Vec<Vec<Part>>>) -> Chain {
+        Chain::new("taken", "filter", (Hook::Prerouting, -150), rules.concat())
+    }
+
+    /// Gives TCP to the gateway, or resets it if that does not listen.
+    fn taken_of(&self, what: &Part) -> Vec<Vec<Part>> {
+        let takes = |family| {
+            let to_gateway = nft::tproxy(family, self.port);
+            vec![
+                what.clone(),
+                nft::family(family),
+                tcp(),
+                to_gateway,
+                nft::accept(),
+            ]
+        };
+        let takes = FAMILIES.map(takes).into_iter();
+        takes
+            .chain(once(vec![what.clone(), tcp(), nft::reset()]))
+            .collect()
+    }
+
+    fn names_by_interface(&self) -> Chain {
+        let of = |name: &String| {
+            let comes = nft::comes_in_by(name);
+            let to_gateway = nft::redirect(self.names_port());
+            PROTOCOLS
+                .map(|one| [vec![comes.clone()], to_names(one), vec![to_gateway.clone()]].concat())
+        };
+        Chain::new(
+            "names",
+            "nat",
+            (Hook::Prerouting, -101),
+            self.interfaces.iter().flat_map(of).collect(),
+        )
+    }
+
+    /// Passes what the gateway has still to send on a connection that it closed, which is no
+    /// user's then. Another user could open one between the same ports soon after, so the first
+    /// packet does not pass by its mark.
+    fn own_connection(&self) -> Vec<Part> {
+        let own = nft::connection_mark(self.mark());
+        vec![tcp(), nft::not_opening(), own, nft::accept()]
+    }
+
+    /// Refuses at once what is neither captured nor the gateway's own, nor stays on this machine.
+    fn refused(&self) -> Chain {
+        let (mark, uid) = (self.mark(), self.exempt_uid);
+        let marks = vec![
+            tcp(),
+            nft::user(uid),
+            nft::set_connection_mark(mark),
+            nft::accept(),
+        ];
+        let mut rules = vec![
+            vec![nft::goes_out_by(LOOPBACK), nft::accept()],
+            self.own_connection(),
+            marks,
+            vec![nft::user(uid), nft::accept()],
+        ];
+        // The interface of a redirected packet is still the one that it would have left by.
+        let captured = |one, port| {
+            let to = nft::to_port(Is::Equal, port);
+            vec![
+                nft::protocol(Is::Equal, one),
+                nft::redirected(),
+                to,
+                nft::accept(),
+            ]
+        };
+        rules.push(match self.mode {
+            SidecarMode::Tproxy => vec![nft::mark(mark), nft::accept()],
+            _ => captured(libc::IPPROTO_TCP, self.port),
+        });
+        rules.extend(PROTOCOLS.map(|one| captured(one, self.names_port())));
+        rules.extend(NEIGHBOURS.map(|kind| vec![icmpv6(), nft::icmpv6(kind), nft::accept()]));
+        rules.push(vec![tcp(), nft::reset()]);
+        rules.push(vec![nft::reject()]);
+        Chain::new("refused", "filter", (Hook::Output, 0), rules)
+    }
+
+    fn routes(&self) -> Vec<Route> {
+        let routes = |selector: Option<Selector>| {
+            FAMILIES.map(|family| Route {
+                family: family as u8,
+                table: self.mark(),
+                selector: selector.clone(),
+            })
+        };
+        let selectors: Vec<_> = match self.mode {
+            SidecarMode::Redirect => return Vec::new(),
+            SidecarMode::Tproxy => vec![Selector::Mark(self.mark())],
+            SidecarMode::Router => self
+                .interfaces
+                .iter()
+                .cloned()
+                .map(Selector::Interface)
+                .collect(),
+        };
+        let selectors = selectors.into_iter().map(Some);
+        once(None).chain(selectors).flat_map(routes).collect()
+    }
+}
+
+fn tcp() -> Part {
+    nft::protocol(Is::Equal, libc::IPPROTO_TCP)
+}
+
+fn icmpv6() -> Part {
+    nft::protocol(Is::Equal, libc::IPPROTO_ICMPV6)
+}
+
+fn to_names(protocol: i32) -> Vec<Part> {
+    vec![
+        nft::protocol(Is::Equal, protocol),
+        nft::to_port(Is::Equal, DNS_PORT),
+    ]
+}
+
+const LOOPBACK: &str = "lo";
+const DNS_PORT: u16 = 53;
+const PROTOCOLS: [i32; 2] = [libc::IPPROTO_TCP, libc::IPPROTO_UDP];
+/// Router solicitation, and neighbour solicitation and advertisement (RFC 4861 §4).
+const NEIGHBOURS: [u8; 3] = [133, 135, 136];

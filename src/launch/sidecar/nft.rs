@@ -1,0 +1,493 @@
+//! Rules of nf_tables: each part of a rule as the kernel's netlink messages have it, and as `nft`
+//! reads it.
+
+use std::fmt::Write as _;
+
+use crate::netlink::{self, ACK, APPEND, Batch, CREATE, REQUEST, attributes};
+
+/// One table of family inet, which is installed, replaced or removed as a whole.
+pub(crate) struct Table {
+    pub(crate) name: String,
+    pub(crate) chains: Vec<Chain>,
+}
+
+/// A base chain, which accepts what none of its rules decides.
+pub(crate) struct Chain {
+    name: &'static str,
+    kind: &'static str,
+    hook: Hook,
+    priority: i32,
+    rules: Vec<Vec<Part>>,
+}
+
+impl Chain {
+    /// A chain at a hook, with its priority there.
+    pub(crate) fn new(
+        name: &'static str,
+        kind: &'static str,
+        (hook, priority): (Hook, i32),
+        rules: Vec<Vec<Part>>,
+    ) -> Self {
+        Self {
+            name,
+            kind,
+            hook,
+            priority,
+            rules,
+        }
+    }
+}
+
+/// Where a chain sees packets.
+#[derive(Clone, Copy)]
+pub(crate) enum Hook {
+    Prerouting = 0,
+    Output = 3,
+}
+
+/// A part of a rule: a test that the packet must pass, or what becomes of it.
+#[derive(Clone)]
+pub(crate) struct Part {
+    text: String,
+    expressions: Batch,
+}
+
+impl Table {
+    /// The messages that make the table.
+    pub(crate) fn created(&self) -> Batch {
+        transaction(|n| self.add(n))
+    }
+
+    /// The messages that make the table, in place of one of its name.
+    pub(crate) fn replaced(&self) -> Batch {
+        transaction(|n| {
+            self.clear(n);
+            self.add(n);
+        })
+    }
+
+    /// The messages that remove the table, if it is there.
+    pub(crate) fn removed(&self) -> Batch {
+        transaction(|n| self.clear(n))
+    }
+
+    /// What `nft -f` does the same with as [`Table::replaced`].
+    pub(crate) fn text(&self) -> String {
+        let name = &self.name;
+        let mut text =
+            format!("table inet {name}\ndelete table inet {name}\ntable inet {name} {{\n");
+        for chain in &self.chains {
+            let hook = match chain.hook {
+                Hook::Prerouting => "prerouting",
+                Hook::Output => "output",
+            };
+            let (name, kind, priority) = (chain.name, chain.kind, chain.priority);
+            let _ = writeln!(
+                text,
+                "\tchain {name} {{\n\t\ttype {kind} hook {hook} priority {priority}; policy accept;"
+            );
+            for rule in &chain.rules {
+                let parts: Vec<&str> = rule.iter().map(|part| &part.text[..]).collect();
+                let _ = writeln!(text, "\t\t{}", parts.join(" "));
+            }
+            text.push_str("\t}\n");
+        }
+        text + "}\n"
+    }
+
+    /// Whether the kernel has exactly these chains and rules.
+    ///
+    /// # Errors
+    /// The kernel's errno.
+    pub(crate) fn is_installed(&self) -> std::io::Result<bool> {
+        let wanted = self.created();
+        for (kind, asked) in [(NFT_NEWCHAIN, NFT_GETCHAIN), (NFT_NEWRULE, NFT_GETRULE)] {
+            let found = netlink::dump(Some(NETFILTER), asked, &INET)?;
+            let is_own = |body: &&Vec<u8>| of_table(body) == Some(self.name.as_bytes());
+            let found: Vec<_> = found.iter().filter(is_own).collect();
+            let wanted = wanted.bodies(kind, INET.len());
+            let mut pairs = wanted.iter().zip(&found);
+            if wanted.len() != found.len() || !pairs.all(|(one, other)| includes(other, one)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn clear(&self, n: &mut Batch) {
+        // The table may be missing, and removing is an error then.
+        n.message(NFT_NEWTABLE, ACK | CREATE, &INET, |n| n.text(1, &self.name));
+        n.message(NFT_DELTABLE, ACK, &INET, |n| n.text(1, &self.name));
+    }
+
+    fn add(&self, n: &mut Batch) {
+        n.message(NFT_NEWTABLE, ACK | CREATE, &INET, |n| n.text(1, &self.name));
+        for chain in &self.chains {
+            n.message(NFT_NEWCHAIN, ACK | CREATE, &INET, |n| {
+                n.text(1, &self.name);
+                n.text(3, chain.name);
+                n.nest(4, |n| {
+                    n.be32(1, chain.hook as u32);
+                    n.be32(2, chain.priority as u32);
+                });
+                n.be32(5, NF_ACCEPT);
+                n.text(7, chain.kind);
+            });
+            for rule in &chain.rules {
+                n.message(NFT_NEWRULE, ACK | CREATE | APPEND, &INET, |n| {
+                    n.text(1, &self.name);
+                    n.text(2, chain.name);
+                    n.nest(4, |n| {
+                        rule.iter().for_each(|part| n.extend(&part.expressions))
+                    });
+                });
+            }
+        }
+    }
+}
+
+fn transaction(body: impl FnOnce(&mut Batch)) -> Batch {
+    let mut all = Batch::default();
+    all.message(NFNL_MSG_BATCH_BEGIN, REQUEST, &BATCH, |_| {});
+    body(&mut all);
+    all.message(NFNL_MSG_BATCH_END, REQUEST, &BATCH, |_| {});
+    all
+}
+
+/// The table that a chain or a rule is of.
+fn of_table(body: &[u8]) -> Option<&[u8]> {
+    let (_, name) = attributes(body).find(|(kind, _)| *kind == 1)?;
+    name.strip_suffix(&[0])
+}
+
+/// Whether attributes hold all of others, in any order. A list must have the same elements.
+fn includes(all: &[u8], wanted: &[u8]) -> bool {
+    let is_it = |(known, found): (u16, &[u8]), (kind, data): (u16, &[u8])| {
+        let is_same = match kind & NESTED {
+            0 => found == data,
+            _ => includes(found, data),
+        };
+        known & TYPE == kind & TYPE && is_same
+    };
+    if attributes(wanted).all(|(kind, _)| kind == NESTED | NFTA_LIST_ELEM) {
+        let mut pairs = attributes(all).zip(attributes(wanted));
+        return attributes(all).count() == attributes(wanted).count()
+            && pairs.all(|(found, one)| is_it(found, one));
+    }
+    attributes(wanted).all(|one| attributes(all).any(|found| is_it(found, one)))
+}
+
+impl Part {
+    fn new(text: impl Into<String>, write: impl FnOnce(&mut Batch)) -> Self {
+        let mut expressions = Batch::default();
+        write(&mut expressions);
+        Self {
+            text: text.into(),
+            expressions,
+        }
+    }
+}
+
+/// Whether a value is to be this one, or another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Is {
+    Equal = 0,
+    Different = 1,
+}
+
+impl Is {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Equal => "",
+            Self::Different => "!= ",
+        }
+    }
+}
+
+/// IPv4 or IPv6.
+pub(crate) fn family(family: i32) -> Part {
+    let name = if family == libc::AF_INET {
+        "ipv4"
+    } else {
+        "ipv6"
+    };
+    let data = [family as u8];
+    Part::new(format!("meta nfproto {name}"), |n| {
+        meta(n, META_NFPROTO, Is::Equal, &data)
+    })
+}
+
+/// The transport protocol.
+pub(crate) fn protocol(is: Is, protocol: i32) -> Part {
+    let text = format!("meta l4proto {}{protocol}", is.text());
+    Part::new(text, |n| meta(n, META_L4PROTO, is, &[protocol as u8]))
+}
+
+/// The user whose socket sends.
+pub(crate) fn user(uid: u32) -> Part {
+    let data = uid.to_ne_bytes();
+    Part::new(format!("meta skuid {uid}"), |n| {
+        meta(n, META_SKUID, Is::Equal, &data)
+    })
+}
+
+/// The interface that a packet came in by.
+pub(crate) fn comes_in_by(name: &str) -> Part {
+    Part::new(format!("iifname \"{name}\""), |n| {
+        meta(n, META_IIFNAME, Is::Equal, &interface(name));
+    })
+}
+
+/// The interface that a packet goes out by.
+pub(crate) fn goes_out_by(name: &str) -> Part {
+    Part::new(format!("oifname \"{name}\""), |n| {
+        meta(n, META_OIFNAME, Is::Equal, &interface(name));
+    })
+}
+
+fn interface(name: &str) -> [u8; 16] {
+    let mut data = [0; 16];
+    let length = name.len().min(15);
+    data[..length].copy_from_slice(&name.as_bytes()[..length]);
+    data
+}
+
+/// The mark of the packet.
+pub(crate) fn mark(mark: u32) -> Part {
+    let data = mark.to_ne_bytes();
+    Part::new(format!("meta mark {mark}"), |n| {
+        meta(n, META_MARK, Is::Equal, &data)
+    })
+}
+
+/// Marks the packet.
+pub(crate) fn set_mark(mark: u32) -> Part {
+    Part::new(format!("meta mark set {mark}"), |n| {
+        load(n, &mark.to_ne_bytes());
+        expression(n, "meta", |n| {
+            n.be32(2, META_MARK);
+            n.be32(3, REGISTER);
+        });
+    })
+}
+
+/// The mark of the connection.
+pub(crate) fn connection_mark(mark: u32) -> Part {
+    Part::new(format!("ct mark {mark}"), |n| {
+        connection(n, CT_MARK);
+        compare(n, Is::Equal, &mark.to_ne_bytes());
+    })
+}
+
+/// Marks the connection.
+pub(crate) fn set_connection_mark(mark: u32) -> Part {
+    Part::new(format!("ct mark set {mark}"), |n| {
+        load(n, &mark.to_ne_bytes());
+        expression(n, "ct", |n| {
+            n.be32(2, CT_MARK);
+            n.be32(4, REGISTER);
+        });
+    })
+}
+
+/// A connection whose destination was translated.
+pub(crate) fn redirected() -> Part {
+    Part::new("ct status dnat", |n| {
+        connection(n, CT_STATUS);
+        bitwise(n, &IPS_DST_NAT.to_ne_bytes());
+        compare(n, Is::Different, &[0; 4]);
+    })
+}
+
+/// The destination's port. TCP and UDP have it at the same place.
+pub(crate) fn to_port(is: Is, port: u16) -> Part {
+    Part::new(format!("th dport {}{port}", is.text()), |n| {
+        payload(n, TRANSPORT_HEADER, 2, 2);
+        compare(n, is, &port.to_be_bytes());
+    })
+}
+
+/// Another source port than this.
+pub(crate) fn not_from_port(port: u16) -> Part {
+    Part::new(format!("th sport != {port}"), |n| {
+        payload(n, TRANSPORT_HEADER, 0, 2);
+        compare(n, Is::Different, &port.to_be_bytes());
+    })
+}
+
+/// Not the first packet of a TCP connection.
+pub(crate) fn not_opening() -> Part {
+    Part::new("tcp flags & (syn | ack) != syn", |n| {
+        payload(n, TRANSPORT_HEADER, 13, 1);
+        bitwise(n, &[TCP_SYN | TCP_ACK]);
+        compare(n, Is::Different, &[TCP_SYN]);
+    })
+}
+
+/// The type of an ICMPv6 message.
+pub(crate) fn icmpv6(kind: u8) -> Part {
+    Part::new(format!("icmpv6 type {kind}"), |n| {
+        payload(n, TRANSPORT_HEADER, 0, 1);
+        compare(n, Is::Equal, &[kind]);
+    })
+}
+
+/// A destination that is not a loopback address.
+pub(crate) fn not_to_loopback(family: i32) -> Part {
+    if family == libc::AF_INET6 {
+        return Part::new("ip6 daddr != ::1", |n| {
+            payload(n, NETWORK_HEADER, 24, 16);
+            compare(n, Is::Different, &std::net::Ipv6Addr::LOCALHOST.octets());
+        });
+    }
+    Part::new("ip daddr != 127.0.0.0/8", |n| {
+        payload(n, NETWORK_HEADER, 16, 4);
+        bitwise(n, &[255, 0, 0, 0]);
+        compare(n, Is::Different, &[127, 0, 0, 0]);
+    })
+}
+
+/// Gives the connection to whatever listens on a port of this machine.
+pub(crate) fn redirect(port: u16) -> Part {
+    Part::new(format!("redirect to :{port}"), |n| {
+        load(n, &port.to_be_bytes());
+        expression(n, "redir", |n| {
+            n.be32(1, REGISTER);
+            n.be32(2, REGISTER);
+        });
+    })
+}
+
+/// Gives the packet to the transparent socket on a port, without an address and a mark: the
+/// destination stays as it is.
+pub(crate) fn tproxy(family: i32, port: u16) -> Part {
+    let name = if family == libc::AF_INET { "ip" } else { "ip6" };
+    Part::new(format!("tproxy {name} to :{port}"), |n| {
+        load(n, &port.to_be_bytes());
+        expression(n, "tproxy", |n| {
+            n.be32(1, family as u32);
+            n.be32(3, REGISTER);
+        });
+    })
+}
+
+pub(crate) fn accept() -> Part {
+    Part::new("accept", |n| {
+        expression(n, "immediate", |n| {
+            n.be32(1, VERDICT_REGISTER);
+            n.nest(2, |n| n.nest(2, |n| n.be32(1, NF_ACCEPT)));
+        });
+    })
+}
+
+/// Refuses the packet as if nothing used the port.
+pub(crate) fn reject() -> Part {
+    Part::new("reject with icmpx port-unreachable", |n| {
+        expression(n, "reject", |n| {
+            n.be32(1, NFT_REJECT_ICMPX_UNREACH);
+            n.attribute(2, &[NFT_REJECT_ICMPX_PORT_UNREACH]);
+        });
+    })
+}
+
+/// Resets the connection. For TCP alone.
+pub(crate) fn reset() -> Part {
+    Part::new("reject with tcp reset", |n| {
+        expression(n, "reject", |n| n.be32(1, NFT_REJECT_TCP_RST));
+    })
+}
+
+fn expression(n: &mut Batch, name: &str, body: impl FnOnce(&mut Batch)) {
+    n.nest(NFTA_LIST_ELEM, |n| {
+        n.text(1, name);
+        n.nest(2, body);
+    });
+}
+
+fn meta(n: &mut Batch, key: u32, is: Is, data: &[u8]) {
+    expression(n, "meta", |n| {
+        n.be32(1, REGISTER);
+        n.be32(2, key);
+    });
+    compare(n, is, data);
+}
+
+fn connection(n: &mut Batch, key: u32) {
+    expression(n, "ct", |n| {
+        n.be32(1, REGISTER);
+        n.be32(2, key);
+    });
+}
+
+fn payload(n: &mut Batch, base: u32, offset: u32, length: u32) {
+    expression(n, "payload", |n| {
+        n.be32(1, REGISTER);
+        n.be32(2, base);
+        n.be32(3, offset);
+        n.be32(4, length);
+    });
+}
+
+/// Keeps these bits.
+fn bitwise(n: &mut Batch, mask: &[u8]) {
+    expression(n, "bitwise", |n| {
+        n.be32(1, REGISTER);
+        n.be32(2, REGISTER);
+        n.be32(3, mask.len() as u32);
+        n.nest(4, |n| n.attribute(1, mask));
+        n.nest(5, |n| n.attribute(1, &vec![0; mask.len()]));
+    });
+}
+
+fn compare(n: &mut Batch, is: Is, data: &[u8]) {
+    expression(n, "cmp", |n| {
+        n.be32(1, REGISTER);
+        n.be32(2, is as u32);
+        n.nest(3, |n| n.attribute(1, data));
+    });
+}
+
+fn load(n: &mut Batch, data: &[u8]) {
+    expression(n, "immediate", |n| {
+        n.be32(1, REGISTER);
+        n.nest(2, |n| n.attribute(1, data));
+    });
+}
+
+/// The netlink protocol of nf_tables.
+pub(crate) const NETFILTER: rustix::net::Protocol = rustix::net::netlink::NETFILTER;
+/// Both families of addresses.
+pub(crate) const FAMILIES: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
+// struct nfgenmsg: family, version, resource id in network order
+const INET: [u8; 4] = [1, 0, 0, 0];
+const BATCH: [u8; 4] = [0, 0, 0, 10];
+const NFNL_MSG_BATCH_BEGIN: u16 = 16;
+const NFNL_MSG_BATCH_END: u16 = 17;
+const NFT_NEWTABLE: u16 = 10 << 8;
+const NFT_DELTABLE: u16 = (10 << 8) | 2;
+const NFT_NEWCHAIN: u16 = (10 << 8) | 3;
+const NFT_GETCHAIN: u16 = (10 << 8) | 4;
+const NFT_NEWRULE: u16 = (10 << 8) | 6;
+const NFT_GETRULE: u16 = (10 << 8) | 7;
+const NFTA_LIST_ELEM: u16 = 1;
+const NESTED: u16 = 0x8000;
+const TYPE: u16 = 0x3FFF;
+const META_MARK: u32 = 3;
+const META_IIFNAME: u32 = 6;
+const META_OIFNAME: u32 = 7;
+const META_SKUID: u32 = 10;
+const META_NFPROTO: u32 = 15;
+const META_L4PROTO: u32 = 16;
+const CT_STATUS: u32 = 2;
+const CT_MARK: u32 = 3;
+const IPS_DST_NAT: u32 = 1 << 5;
+const TCP_SYN: u8 = 0x02;
+const TCP_ACK: u8 = 0x10;
+const NETWORK_HEADER: u32 = 1;
+const TRANSPORT_HEADER: u32 = 2;
+const VERDICT_REGISTER: u32 = 0;
+const REGISTER: u32 = 1;
+const NF_ACCEPT: u32 = 1;
+const NFT_REJECT_TCP_RST: u32 = 1;
+const NFT_REJECT_ICMPX_UNREACH: u32 = 2;
+const NFT_REJECT_ICMPX_PORT_UNREACH: u8 = 1;

@@ -1,0 +1,585 @@
+//! Capture beside a sandbox: the shipped program and its rules in networks of the test's own, where
+//! what gets out would reach an origin.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where the origin is, beyond the router.
+const V4: &str = "93.184.216.34";
+const V6: &str = "2606:2800::34";
+/// The user that the gateway runs as, and the workload.
+const GATEWAY: &str = "1337";
+const WORKLOAD: &str = "1000";
+
+/// A network whose processes are started by `nsenter`; it ends with its holder.
+struct Network(Child);
+
+impl Network {
+    fn new() -> Self {
+        let holder = Command::new("unshare")
+            .args(["--net", "--", "sleep", "600"])
+            .spawn()
+            .unwrap();
+        let network = Self(holder);
+        let own = fs::read_link("/proc/self/ns/net").unwrap();
+        let path = format!("/proc/{}/ns/net", network.0.id());
+        while fs::read_link(&path).is_ok_and(|link| link == own) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        network
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command
+            .args(["--net", "--target", &self.0.id().to_string(), "--"])
+            .args(words);
+        command
+    }
+
+    fn run(&self, line: &str) {
+        succeed(self.command(&line.split(' ').collect::<Vec<_>>()));
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn succeed(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{:?}: {}",
+        command.get_program(),
+        said(&output)
+    );
+    said(&output)
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout[..], &output.stderr]
+        .map(String::from_utf8_lossy)
+        .concat()
+}
+
+fn ip(line: &str) {
+    let mut command = Command::new("ip");
+    command.args(line.split(' '));
+    succeed(command);
+}
+
+/// This network with a gateway, the origin's behind it, and with `--mode router` the sandbox's.
+struct World {
+    folder: tempfile::TempDir,
+    rules: Vec<&'static str>,
+    gateway: Option<Child>,
+    origin: Child,
+    sandbox: Option<Network>,
+    _out: Network,
+}
+
+impl World {
+    fn new(mode: &'static str) -> Self {
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "these tests are several users"
+        );
+        let out = Network::new();
+        ip("link set lo up");
+        link(&out, "up0", "10.9.0", "fd09:");
+        for address in [V4, V6] {
+            out.run(&format!("ip addr add {address} dev lo"));
+        }
+        let mut rules = vec!["--mode", mode, "--port", "15001", "--dns-port", "15053"];
+        let sandbox = (mode == "router").then(|| {
+            let sandbox = Network::new();
+            let inward = "link add g0 type veth peer name eth0 netns";
+            ip(&format!("{inward} {}", sandbox.0.id()));
+            for line in [
+                "addr add 10.8.0.1/24 dev g0",
+                "-6 addr add fd08::1/64 dev g0 nodad",
+                "link set g0 up",
+            ] {
+                ip(line);
+            }
+            behind(&sandbox, "eth0", "10.8.0", "fd08:");
+            // What would be forwarded finds its way back.
+            out.run("ip route add 10.8.0.0/24 via 10.9.0.2");
+            out.run("ip -6 route add fd08::/64 via fd09::2");
+            fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+            fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
+            sandbox
+        });
+        rules.extend(match mode {
+            "router" => ["--interface", "g0"],
+            _ => ["--exempt-uid", GATEWAY],
+        });
+        let origin = out
+            .command(&["/usr/bin/python3", "-c", ORIGIN])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let world = Self {
+            folder,
+            rules,
+            gateway: None,
+            origin,
+            sandbox,
+            _out: out,
+        };
+        world.wait("the origin", || {
+            world.probe_as(GATEWAY, &["get", V4, "80", V4]) == "200 origin"
+                || world.probe(&["get", V4, "80", V4]) == "200 origin"
+        });
+        world
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn wait(&self, what: &str, is_so: impl Fn() -> bool) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while !is_so() {
+            assert!(Instant::now() < until, "{what}: {}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.at("said")).unwrap_or_default()
+    }
+
+    fn serve(&mut self) {
+        fs::write(self.at("gateway.toml"), CONFIG).unwrap();
+        fs::set_permissions(self.folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        own(self.folder.path());
+        own(&self.at("gateway.toml"));
+        let said = fs::File::create(self.at("said")).unwrap();
+        let child = Command::new("setpriv")
+            .args(["--reuid", GATEWAY, "--regid", GATEWAY, "--clear-groups"])
+            .args(["--inh-caps", "+net_raw", "--ambient-caps", "+net_raw", "--"])
+            .arg(env!("CARGO_BIN_EXE_gateway"))
+            .args(["serve", "--config", "gateway.toml"])
+            .current_dir(self.folder.path())
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.folder.path())
+            .env("XDG_RUNTIME_DIR", self.folder.path())
+            .stdin(Stdio::null())
+            .stderr(said)
+            .spawn()
+            .unwrap();
+        self.gateway = Some(child);
+        self.wait("the gateway starts", || self.log().contains(":15053"));
+    }
+
+    fn stop(&mut self) {
+        let mut gateway = self.gateway.take().unwrap();
+        gateway.kill().unwrap();
+        gateway.wait().unwrap();
+    }
+
+    fn rules(&self, what: &str) -> (i32, String) {
+        self.rules_as(&[], what)
+    }
+
+    fn rules_as(&self, before: &[&str], what: &str) -> (i32, String) {
+        let words = [before, &[env!("CARGO_BIN_EXE_gateway"), "sidecar", "rules"]].concat();
+        let mut command = Command::new(words[0]);
+        let output = command
+            .args(&words[1..])
+            .args(&self.rules)
+            .arg(what)
+            .output()
+            .unwrap();
+        (output.status.code().unwrap(), said(&output))
+    }
+
+    /// What the workload sees.
+    fn probe(&self, words: &[&str]) -> String {
+        self.probe_as(WORKLOAD, words)
+    }
+
+    fn probe_as(&self, uid: &str, words: &[&str]) -> String {
+        let user = [
+            "setpriv",
+            "--reuid",
+            uid,
+            "--clear-groups",
+            "--",
+            "/usr/bin/python3",
+        ];
+        let program = [&user[..], &["-c", PROBE], words].concat();
+        let mut command = match &self.sandbox {
+            Some(sandbox) => sandbox.command(&program),
+            None => Command::new(program[0]),
+        };
+        if self.sandbox.is_none() {
+            command.args(&program[1..]);
+        }
+        succeed(command).trim().to_owned()
+    }
+
+    #[track_caller]
+    fn sees(&self, rows: &[(&[&str], &str)]) {
+        for (words, wanted) in rows {
+            assert_eq!(self.probe(words), *wanted, "{words:?}\n{}", self.log());
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for child in self.gateway.iter_mut().chain([&mut self.origin]) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn own(path: &Path) {
+    let uid = GATEWAY.parse().ok();
+    std::os::unix::fs::chown(path, uid, uid).unwrap();
+}
+
+/// Links this network with one that is its way out.
+fn link(out: &Network, name: &str, v4: &str, v6: &str) {
+    let outward = format!("link add {name} type veth peer name in0 netns");
+    ip(&format!("{outward} {}", out.0.id()));
+    ip(&format!("addr add {v4}.2/24 dev {name}"));
+    ip(&format!("-6 addr add {v6}:2/64 dev {name} nodad"));
+    ip(&format!("link set {name} up"));
+    for line in [
+        "ip link set lo up",
+        &format!("ip addr add {v4}.1/24 dev in0"),
+        &format!("ip -6 addr add {v6}:1/64 dev in0 nodad"),
+        "ip link set in0 up",
+    ] {
+        out.run(line);
+    }
+    ip(&format!("route add default via {v4}.1"));
+    ip(&format!("-6 route add default via {v6}:1"));
+}
+
+/// Gives a network its addresses, and a way out by `.1`.
+fn behind(network: &Network, name: &str, v4: &str, v6: &str) {
+    for line in [
+        "ip link set lo up",
+        &format!("ip addr add {v4}.2/24 dev {name}"),
+        &format!("ip -6 addr add {v6}:2/64 dev {name} nodad"),
+        &format!("ip link set {name} up"),
+        &format!("ip route add default via {v4}.1"),
+        &format!("ip -6 route add default via {v6}:1"),
+    ] {
+        network.run(line);
+    }
+}
+
+fn nft(arguments: &[&str]) -> String {
+    let mut command = Command::new("nft");
+    command.args(arguments);
+    succeed(command)
+}
+
+/// Everything that capture does, from the first rule to the last.
+fn captures(mode: &'static str) {
+    let is_router = mode == "router";
+    let mut world = World::new(mode);
+    world.sees(&[
+        (&["get", V4, "80", V4], "200 origin"),
+        (&["get", V6, "8081", V6], "200 origin"),
+    ]);
+    for address in [V4, V6] {
+        assert_eq!(world.probe_as("0", &["icmp", address]), "answered");
+    }
+    applied_twice_is_once_and_printed_is_applied(&world);
+    // Nothing listens: refused at once, whatever it is.
+    let refused: &[(&[&str], &str)] = &[
+        (&["tcp", V4, "443"], "refused at once"),
+        (&["tcp", V6, "443"], "refused at once"),
+        (&["udp", V4, "443"], "refused at once"),
+        (&["udp", V6, "443"], "refused at once"),
+        (&["udp", "9.9.9.9", "53"], "refused at once"),
+        (&["tcp", "9.9.9.9", "53"], "refused at once"),
+    ];
+    world.sees(refused);
+    world.serve();
+    world.sees(&[
+        (&["get", V4, "80", V4], "200 origin"),
+        (&["get", V6, "8081", V6], "200 origin"),
+        (&["get", V4, "8081", V4], "403"),
+        (&["get", V4, "80", "evil.test"], "403"),
+        (&["dns", "9.9.9.9", "good.test"], "200 origin"),
+        (&["dns", "2620:fe::fe", "good.test"], "200 origin"),
+        (&["dns-tcp", "9.9.9.9", "good.test"], "200 origin"),
+        (&["dns-tcp", "2620:fe::fe", "good.test"], "200 origin"),
+        (&["dns", "9.9.9.9", "evil.test"], "403"),
+        (&["udp", V4, "443"], "refused at once"),
+        (&["udp", V6, "443"], "refused at once"),
+    ]);
+    for address in [V4, V6] {
+        assert_eq!(world.probe_as("0", &["icmp", address]), "lost");
+    }
+    let own: &[&str] = if is_router {
+        &["10.9.0.2", "10.8.0.1", "fd08::1"]
+    } else {
+        &["127.0.0.1", "::1", "10.9.0.2", "fd09::2"]
+    };
+    for (at, address) in own.iter().enumerate() {
+        world.sees(&[(&["get", address, "15001", "good.test"], "closed")]);
+        let log = || fs::read_to_string(world.at("audit.jsonl")).unwrap_or_default();
+        world.wait("its record", || log().matches("\"self\"").count() > at);
+    }
+    if !is_router {
+        world.sees(&[(&["dns", "127.0.0.53", "good.test"], "200 origin")]);
+        assert_eq!(
+            world.probe_as(GATEWAY, &["get", V4, "8081", V4]),
+            "200 origin"
+        );
+    }
+    // The listeners become another session's, with names of its own.
+    let other = CONFIG.replace("[[listener]]", "[[listener]]\nsession = \"other\"");
+    fs::write(world.at("gateway.toml"), other).unwrap();
+    world.wait("a reload", || world.log().contains("reloaded"));
+    world.sees(&[(&["dns", "9.9.9.9", "good.test"], "200 origin")]);
+    world.stop();
+    world.sees(refused);
+    assert_eq!(world.rules("--remove").0, 0);
+    assert_eq!(world.rules("--remove").0, 0);
+    nothing_is_left();
+    world.sees(&[
+        (&["get", V4, "80", V4], "200 origin"),
+        (&["get", V6, "80", V6], "200 origin"),
+    ]);
+}
+
+fn applied_twice_is_once_and_printed_is_applied(world: &World) {
+    let (code, text) = world.rules_as(
+        &["setpriv", "--reuid", WORKLOAD, "--clear-groups", "--"],
+        "--apply",
+    );
+    assert!(code == 1 && text.contains("CAP_NET_ADMIN"), "{text}");
+    nothing_is_left();
+    assert_eq!(world.rules("--check").0, 1);
+    for _ in 0..2 {
+        assert_eq!(world.rules("--apply").0, 0);
+        assert_eq!(
+            world.rules("--check"),
+            (0, "the rules are installed\n".into())
+        );
+    }
+    let applied = nft(&["list", "ruleset"]);
+    let (code, text) = world.rules("--print");
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(world.rules("--remove").0, 0);
+    let file = world.at("rules.nft");
+    fs::write(&file, &text).unwrap();
+    nft(&["-f", file.to_str().unwrap()]);
+    for line in text.lines().filter_map(|line| line.strip_prefix("# ip ")) {
+        ip(line);
+    }
+    assert_eq!(nft(&["list", "ruleset"]), applied, "{text}");
+    assert_eq!(world.rules("--check").0, 0);
+    // A part of them that is missing is told.
+    nft(&[
+        "flush",
+        "chain",
+        "inet",
+        "gateway_15001",
+        text.split("chain ")
+            .nth(1)
+            .unwrap()
+            .split(' ')
+            .next()
+            .unwrap(),
+    ]);
+    assert_eq!(world.rules("--check").0, 1);
+    assert_eq!(world.rules("--apply").0, 0);
+    assert_eq!(nft(&["list", "ruleset"]), applied);
+}
+
+fn nothing_is_left() {
+    assert_eq!(nft(&["list", "ruleset"]), "");
+    for family in ["-4", "-6"] {
+        let mut command = Command::new("ip");
+        command.args([family, "rule"]);
+        assert!(!succeed(command).contains("15001"));
+        let mut command = Command::new("ip");
+        command.args([family, "route", "show", "table", "all"]);
+        assert!(!succeed(command).contains("15001"));
+    }
+}
+
+/// Runs a fact in a network of its own.
+fn apart(name: &str, mode: &'static str) {
+    if std::env::var_os(APART).is_some() {
+        return captures(mode);
+    }
+    let program = std::env::current_exe().unwrap();
+    let status = Command::new("unshare")
+        .args(["--net", "--"])
+        .arg(program)
+        .args(["--exact", name, "--nocapture"])
+        .env(APART, "1")
+        .status()
+        .unwrap();
+    assert!(status.success(), "{name}");
+}
+
+const APART: &str = "GATEWAY_TEST_APART";
+
+#[test]
+fn redirect_captures_everything_in_a_shared_namespace() {
+    apart(
+        "redirect_captures_everything_in_a_shared_namespace",
+        "redirect",
+    );
+}
+
+#[test]
+fn tproxy_captures_everything_in_a_shared_namespace() {
+    apart("tproxy_captures_everything_in_a_shared_namespace", "tproxy");
+}
+
+#[test]
+fn a_router_captures_everything_of_an_interface() {
+    apart("a_router_captures_everything_of_an_interface", "router");
+}
+
+const CONFIG: &str = r#"
+[audit]
+path = "audit.jsonl"
+[policy]
+rules = '''
+permit(principal, action, resource == Gateway::Host::"good.test");
+permit(principal, action, resource == Gateway::Host::"93.184.216.34") when { context.port == 80 };
+permit(principal, action, resource == Gateway::Host::"2606:2800::34");
+'''
+[[listener]]
+kind = "transparent"
+address = "[::]:15001"
+[[listener]]
+kind = "dns"
+address = "[::]:15053"
+[[origin]]
+match = "http://good.test"
+connect = "93.184.216.34:80"
+cleartext = true
+[[origin]]
+match = "http://93.184.216.34"
+cleartext = true
+[[origin]]
+match = "http://93.184.216.34:8081"
+cleartext = true
+[[origin]]
+match = "http://[2606:2800::34]:8081"
+cleartext = true
+"#;
+
+const ORIGIN: &str = r#"
+import http.server, socket, threading
+class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"origin")
+    def log_message(self, *_): pass
+servers = [Server(("::", port), Answer) for port in (80, 8081, 443)]
+for server in servers[1:]:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+servers[0].serve_forever()
+"#;
+
+const PROBE: &str = r#"
+import http.client, socket, struct, sys, time
+
+def refused(attempt):
+    start = time.monotonic()
+    try:
+        attempt()
+        return "not refused"
+    except (ConnectionRefusedError, PermissionError, ConnectionResetError):
+        took = time.monotonic() - start
+        return "refused at once" if took < 0.05 else f"refused after {took}"
+    except OSError as error:
+        return repr(error)
+
+def tcp(host, port):
+    return refused(lambda: socket.create_connection((host, int(port)), 3))
+
+def udp(host, port):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sender = socket.socket(family, socket.SOCK_DGRAM)
+    sender.settimeout(3)
+    def attempt():
+        sender.connect((host, int(port)))
+        sender.send(b"\xc0" + bytes(1199))
+        sender.recv(2000)
+    return refused(attempt)
+
+def get(host, port, name):
+    to = http.client.HTTPConnection(host, int(port), timeout=5)
+    shown = f"[{name}]" if ":" in name else name
+    shown = shown if port == "80" or not name[-1].isdigit() else f"{shown}:{port}"
+    try:
+        to.request("GET", "/", headers={"Host": shown})
+        answer = to.getresponse()
+        text = answer.read().decode()
+        return f"200 {text}" if answer.status == 200 else str(answer.status)
+    except (ConnectionError, http.client.RemoteDisconnected):
+        return "closed"
+    except OSError as error:
+        return repr(error)
+
+def ask(server, name, kind, by):
+    labels = b"".join(bytes([len(part)]) + part.encode() for part in name.split("."))
+    question = struct.pack(">HHHHHH", 7, 256, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", kind, 1)
+    family = socket.AF_INET6 if ":" in server else socket.AF_INET
+    asker = socket.socket(family, by)
+    asker.settimeout(3)
+    asker.connect((server, 53))
+    if by == socket.SOCK_STREAM:
+        asker.sendall(struct.pack(">H", len(question)) + question)
+        answer = asker.recv(2000)[2:]
+    else:
+        asker.send(question)
+        answer = asker.recv(2000)
+    assert answer[3] & 15 == 0, answer
+    length = 4 if kind == 1 else 16
+    return socket.inet_ntop(socket.AF_INET if kind == 1 else socket.AF_INET6, answer[-length:])
+
+def dns(server, name, by=socket.SOCK_DGRAM):
+    got = [get(ask(server, name, kind, by), "80", name) for kind in (1, 28)]
+    return got[0] if got[0] == got[1] else repr(got)
+
+def icmp(host):
+    of = (socket.AF_INET6, socket.IPPROTO_ICMPV6, 128, 129) if ":" in host else (socket.AF_INET, socket.IPPROTO_ICMP, 8, 0)
+    sender = socket.socket(of[0], socket.SOCK_RAW, of[1])
+    sender.settimeout(0.3)
+    sent = struct.pack(">BBHHH", of[2], 0, (~((of[2] << 8) + 7 + 1)) & 0xffff, 7, 1)
+    try:
+        sender.sendto(sent, (host, 0))
+        while True:
+            got = sender.recv(2000)
+            if (got[0] if of[0] == socket.AF_INET6 else got[20]) == of[3]:
+                return "answered"
+    except OSError:
+        return "lost"
+
+what, *words = sys.argv[1:]
+done = {"tcp": tcp, "udp": udp, "get": get, "dns": dns, "icmp": icmp,
+        "dns-tcp": lambda server, name: dns(server, name, socket.SOCK_STREAM)}
+print(done[what](*words))
+"#;
