@@ -456,7 +456,7 @@ mod facts {
         let names = ["closed", "void", "both"].map(|name| format!("{name}.names.test"));
         let [closed, void, both] = names.each_ref().map(String::as_str);
         let world = World::new("").serve_for(&[closed, void, both]);
-        ["fd00::9", "fd00::10"].map(local);
+        ["fd00::9", "fd00::10"].into_iter().for_each(local);
         let _full = full("fd00::10");
         for (name, address) in [(closed, "fd00::9"), (void, "fd00::10"), (both, V6)] {
             world.first.addresses(name, RecordType::AAAA, &[address], 0);

@@ -250,13 +250,13 @@ mod tests {
     #[test]
     fn rules_that_read_fields_which_were_not_kept_do_not_allow() {
         let reads = "forbid(principal, action, resource) when { context.fields.any.contains(\"x-role: admin\") };";
-        let mut one = judged("/");
+        let one = judged("/");
         assert!(!allows(&format!("{ASK}{LEND}{reads}"), &one));
         let fields = HeaderMap::new();
         let generation = policies(&format!("{ASK}{LEND}{reads}")).current();
         one.keep_fields(&generation, &fields);
         assert!(one.fields.get().is_some() && generation.still_allows(&one));
-        let mut other = judged("/");
+        let other = judged("/");
         other.keep_fields(&policies(&format!("{ASK}{LEND}")).current(), &fields);
         assert!(other.fields.get().is_none());
     }
