@@ -18,6 +18,7 @@ use crate::launch::home_files::HomeFile;
 use crate::launch::repository::RepositoryCheck;
 use crate::launch::{First, JoinSender};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
+use crate::policy::Asker;
 use crate::session::Session;
 
 /// Reports what came of a change to a file. The terminal belongs to the command, so only a refusal
@@ -94,7 +95,8 @@ fn serve_network(
             asked.call_once(serving::settle);
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
-            policies.may_resolve(asks.id(), &asks.groups(policies.number()), host)
+            let asker = Asker::of(&asks, None, policies.number());
+            policies.may_resolve(asker.principal(), host)
         }),
         Box::new(worker.name_observer(session.id())),
     ));

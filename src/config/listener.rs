@@ -1,8 +1,13 @@
 //! `[[listener]]`: where `gateway serve` accepts connections, and which session they belong to.
 
+use std::fmt;
+use std::fs::Permissions;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use crate::credential::SecretRef;
+use crate::intercept::{Evidence, PeerUsers};
 use crate::names::SessionId;
 
 use super::diagnostic::{Hint, remedy};
@@ -14,14 +19,18 @@ use super::section::{Section, characters};
 pub struct Listener {
     /// What its clients speak.
     pub kind: ListenerKind,
-    /// The address and port.
-    pub address: SocketAddr,
+    /// Where it listens.
+    pub address: ListenerAddress,
+    /// The mode of a socket of the file system: who may connect.
+    pub mode: u32,
     /// The session that its connections belong to.
     pub session: SessionId,
     /// The groups that the session is in.
     pub groups: Vec<String>,
     /// Whether credentials may go with requests of which nothing shows whose they are.
     pub any_user: bool,
+    /// What shows who is behind a connection; the listener alone, if there is nothing.
+    pub who: Vec<Evidence>,
 }
 
 impl Listener {
@@ -31,10 +40,23 @@ impl Listener {
             kind: ListenerKind::Proxy {
                 authentication: None,
             },
-            address,
+            address: ListenerAddress::Tcp(address),
+            mode: PRIVATE,
             session: SessionId::new("default").expect("it is a name"),
             groups: Vec::new(),
             any_user: false,
+            who: Vec::new(),
+        }
+    }
+
+    /// Gives its socket the mode, if it is of the file system.
+    pub fn set_mode(&self) {
+        let ListenerAddress::Unix(path) = &self.address else {
+            return;
+        };
+        let set = std::fs::set_permissions(path, Permissions::from_mode(self.mode));
+        if let Err(error) = set {
+            tracing::error!(socket = %path.display(), %error, "the mode of a socket is as before");
         }
     }
 
@@ -50,6 +72,36 @@ impl Listener {
         match &self.kind {
             ListenerKind::Proxy { authentication } => authentication.as_ref(),
             ListenerKind::Tls { .. } => None,
+        }
+    }
+}
+
+/// Where a listener listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ListenerAddress {
+    /// An address and port of TCP.
+    Tcp(SocketAddr),
+    /// A socket of the file system.
+    Unix(PathBuf),
+}
+
+impl ListenerAddress {
+    /// The address and port, if it is of TCP.
+    #[must_use]
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+/// As it is written in the configuration.
+impl fmt::Display for ListenerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
@@ -90,6 +142,8 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         "add `address = \"127.0.0.1:8080\"`");
     let is_tls = section.choice("kind", &[("proxy", false), ("tls", true)]);
     let address = section.get("address", address);
+    let mode = section.get("mode", mode);
+    let who = who(section);
     let session = section.get("session", name);
     let session = match section.has("session") {
         true => session,
@@ -112,7 +166,11 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
             "remove `authentication`, or write `kind = \"proxy\"`");
     }
     let (is_tls, address) = (is_tls?, address?);
-    refuse_open(section, is_tls, address);
+    if let ListenerAddress::Tcp(address) = address {
+        refuse_open(section, is_tls, address);
+    }
+    let mode = mode.unwrap_or(PRIVATE);
+    check_evidence(section, (address.tcp().is_none(), mode), &who);
     Some(Listener {
         kind: match is_tls {
             false => ListenerKind::Proxy { authentication },
@@ -121,20 +179,78 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
             },
         },
         address,
+        mode,
         session: session?,
         groups,
         any_user,
+        who,
     })
 }
 
-fn address(text: &str) -> Result<SocketAddr, Hint> {
+fn address(text: &str) -> Result<ListenerAddress, Hint> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return match Path::new(path).is_absolute() && !path.contains(char::is_control) {
+            true => Ok(ListenerAddress::Unix(path.into())),
+            false => refused!("a socket has an absolute path";
+                "write for example `unix:/run/gateway/agents.sock`"),
+        };
+    }
     match text.parse::<SocketAddr>() {
         Ok(address) if address.ip().is_multicast() => {
             refused!("nothing can listen there"; "write an address of this machine")
         }
-        Ok(address) => Ok(address),
+        Ok(address) => Ok(ListenerAddress::Tcp(address)),
         Err(_) => refused!("it is no address and port; names are not looked up";
-            "write for example `127.0.0.1:8080` or `[::1]:8080`"),
+            "write for example `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/gateway/agents.sock`"),
+    }
+}
+
+/// The mode of a socket: who may connect to it.
+const PRIVATE: u32 = 0o600;
+
+fn mode(text: &str) -> Result<u32, Hint> {
+    match text {
+        "0600" => Ok(PRIVATE),
+        "0660" => Ok(0o660),
+        "0666" => Ok(0o666),
+        _ => refused!("it is no mode of a socket";
+            "write `0600`, `0660` for its group, or `0666` for every user of this machine"),
+    }
+}
+
+/// The evidence that a listener takes. `listener` is none beside itself.
+fn who(section: &Section<'_, '_>) -> Vec<Evidence> {
+    let uids = section.all("uids", |text| {
+        text.parse()
+            .map_err(|_| hint!("it is no user id"; "write for example `\"1000\"`"))
+    });
+    let kinds = section.all("who", |text| match text {
+        "listener" => Ok(None),
+        "unix" => Ok(Some(Evidence::Unix(PeerUsers(uids.clone())))),
+        _ => refused!("it is no kind of evidence"; "write `listener` or `unix`"),
+    });
+    kinds.into_iter().flatten().collect()
+}
+
+/// Refuses evidence that a listener cannot have, and settings of evidence that it does not take.
+fn check_evidence(section: &Section<'_, '_>, (is_unix, mode): (bool, u32), who: &[Evidence]) {
+    if !is_unix && !who.is_empty() {
+        mistake!(section, "who", "a connection over TCP shows no user of this machine";
+            "the kernel knows who connected at a Unix socket alone";
+            "write `address = \"unix:/run/gateway/agents.sock\"`, or remove `who`");
+    }
+    if !is_unix && section.has("mode") {
+        mistake!(section, "mode", "`mode` is of a Unix socket"; "an address of TCP has none";
+            "remove `mode`, or write `address = \"unix:/run/gateway/agents.sock\"`");
+    }
+    if who.is_empty() && section.has("uids") {
+        mistake!(section, "uids", "nothing shows which user connects"; "`uids` would not hold";
+            "write `who = [\"unix\"]`");
+    }
+    if mode == 0o666 && !section.has("uids") {
+        mistake!(section, "mode", "every user of this machine could connect";
+            "each would be this session and spend its credentials";
+            "write `who = [\"unix\"]` and the `uids` that may, or another `mode`");
     }
 }
 

@@ -17,6 +17,7 @@ pub(super) fn attributes(record: &Record) -> Vec<Value> {
         id,
         time: _,
         session,
+        user,
         traceparent: _,
         entry,
         client,
@@ -69,6 +70,7 @@ pub(super) fn attributes(record: &Record) -> Vec<Value> {
     list.text("gateway.audit.hash", Some(hash));
     list.text("gateway.exchange.id", id.as_deref());
     list.text("gateway.session", session.as_deref());
+    list.text("gateway.user", user.as_deref());
     list.text("gateway.entry", entry.as_deref());
     list.address(("client.address", "client.port"), *client);
     if protocol.is_some() {

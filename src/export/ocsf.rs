@@ -161,6 +161,10 @@ fn http(record: &Record, event: &mut Value) {
         ("name", json!(record.session)),
         ("ip", json!(from.map(|client| client.ip().to_string()))),
         ("port", json!(from.map(|client| client.port()))),
+        (
+            "owner",
+            json!(record.user.as_ref().map(|user| json!({ "name": user }))),
+        ),
     ]);
     event["dst_endpoint"] = present([
         ("hostname", json!(record.host)),
@@ -196,7 +200,7 @@ fn unmapped(record: &Record) -> Value {
     all
 }
 
-const MAPPED: [&str; 21] = [
+const MAPPED: [&str; 22] = [
     "v",
     "seq",
     "prev",
@@ -215,6 +219,7 @@ const MAPPED: [&str; 21] = [
     "response_bytes",
     "policies",
     "session",
+    "user",
     "client",
     "operator",
     "us",

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::listener::{Inbound, ListenerMode, ListenerSlot, SessionListener};
-use super::listening_socket::{ListeningSocket, is_of_one_connection};
+use super::listening_socket::{BoundSocket, ListeningSocket, is_of_one_connection};
 use super::tunnel::TunnelTarget;
 use super::worker::Worker;
 use crate::intercept::prefixed::Prefixed;
-use crate::intercept::{Entry, Responder, original_destination};
+use crate::intercept::{ClientStream, Entry, Responder, original_destination};
 use crate::message::Authority;
 use crate::names::ReasonCode;
 
@@ -24,11 +24,7 @@ impl Worker {
     ///
     /// # Errors
     /// The error of registering it with the worker's runtime.
-    pub fn take(
-        &self,
-        socket: std::net::TcpListener,
-        inherited: bool,
-    ) -> io::Result<ListeningSocket> {
+    pub fn take(&self, socket: BoundSocket, inherited: bool) -> io::Result<ListeningSocket> {
         let _entered = self.runtime.enter();
         ListeningSocket::new(socket, inherited)
     }
@@ -44,7 +40,7 @@ impl Worker {
         self.runtime.spawn(async move {
             let _listening = listening;
             tokio::select! {
-                () = worker.accept(&socket.socket, &slot) => {}
+                () = worker.accept(&socket, &slot) => {}
                 () = slot.closes.cancelled() => {}
             }
             for stream in socket.close().await {
@@ -54,10 +50,10 @@ impl Worker {
         });
     }
 
-    async fn accept(self: &Arc<Self>, socket: &TcpListener, slot: &ListenerSlot) {
+    async fn accept(self: &Arc<Self>, socket: &ListeningSocket, slot: &ListenerSlot) {
         loop {
             match socket.accept().await {
-                Ok((stream, _)) => self.admit(stream, slot.listener()),
+                Ok(stream) => self.admit(stream, slot.listener()),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     // Out of descriptors or memory: the listener waits and tries again. It never
@@ -69,39 +65,60 @@ impl Worker {
         }
     }
 
-    fn admit(self: &Arc<Self>, stream: TcpStream, listener: Arc<SessionListener>) {
-        let snapshot = self.shared.current();
-        let limits = &snapshot.limits;
-        let opened = Opened::count(&self.shared.open, limits.connections);
-        let Some(place) = opened.zip(listener.session.connect(limits.connections_per_session))
-        else {
-            // Reported once per kind at the end, not per connection, so that a flood does not fill
-            // the operator's terminal.
-            self.shared
-                .refused
-                .count("", ReasonCode::ConnectionLimit, self.shared.ids.next());
-            tracing::debug!(session = %listener.session.id(), "over a limit of connections; one was closed");
-            return;
+    fn admit(self: &Arc<Self>, stream: ClientStream, listener: Arc<SessionListener>) {
+        let most = self.shared.look().limits.connections;
+        let Some(opened) = Opened::count(&self.shared.open, most) else {
+            return self.over_limit();
         };
-        if let Err(error) = stream.set_nodelay(true) {
+        if let Err(error) = stream.set_nodelay() {
             tracing::debug!(%error, "a connection was gone before it was served");
             return;
         }
         let worker = self.clone();
         tokio::spawn(async move {
-            let _place = place;
+            let _opened = opened;
             worker.connection(stream, &listener).await;
         });
     }
 
-    pub(super) async fn connection(self: Arc<Self>, stream: TcpStream, listener: &SessionListener) {
-        let inbound = Inbound::of(listener, &stream);
+    /// Counts a connection that is closed because there are too many. It is reported once at the
+    /// end, so that a flood does not fill the operator's terminal.
+    fn over_limit(&self) {
+        let refused = &self.shared.refused;
+        refused.count("", ReasonCode::ConnectionLimit, self.shared.ids.next());
+        tracing::debug!("over a limit of connections; one was closed");
+    }
+
+    pub(super) async fn connection(
+        self: Arc<Self>,
+        stream: ClientStream,
+        listener: &SessionListener,
+    ) {
         let deadline = Instant::now() + self.shared.look().limits.handshake_timeout;
-        match &listener.mode {
-            ListenerMode::Transparent(responder) => {
+        let client = listener.client(&stream);
+        let selected = match listener.select(&stream) {
+            Ok(selected) => selected,
+            Err(refused) => {
+                let refusing = self.refuse_caller(stream, (listener, client), refused, deadline);
+                return Box::pin(refusing).await;
+            }
+        };
+        let most = self.shared.look().limits.connections_per_session;
+        let Some(_place) = selected.session.connect(most) else {
+            return self.over_limit();
+        };
+        let inbound = Inbound {
+            listener,
+            selected: &selected,
+            client,
+        };
+        match (&listener.mode, stream) {
+            (ListenerMode::Transparent(responder), ClientStream::Tcp(stream)) => {
                 self.captured(stream, inbound, responder, deadline).await
             }
-            ListenerMode::Tls { port } => {
+            // A Unix socket has no destination that was captured.
+            (ListenerMode::Transparent(_), ClientStream::Unix(_)) => {}
+            (ListenerMode::Tls { port }, stream) => {
                 let nowhere = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), *port);
                 let target = TunnelTarget {
                     entry: Entry::Tls,
@@ -112,7 +129,7 @@ impl Worker {
                 self.tunnel(Prefixed::new(stream), inbound, target, deadline)
                     .await;
             }
-            ListenerMode::Proxy => self.proxied(stream, inbound, deadline).await,
+            (ListenerMode::Proxy, stream) => self.proxied(stream, inbound, deadline).await,
         }
     }
 
@@ -139,6 +156,7 @@ impl Worker {
             destination: Some(destination),
             login: None,
         };
+        let stream = ClientStream::Tcp(stream);
         self.tunnel(Prefixed::new(stream), inbound, target, deadline)
             .await;
     }

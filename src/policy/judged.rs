@@ -14,7 +14,7 @@ use super::generation::Generation;
 use super::question::{Facts, KeptFacts, LendQuestion};
 use super::verdict::{Outcome, Verdict};
 use crate::audit::Text;
-use crate::intercept::Request;
+use crate::intercept::{Caller, Request};
 use crate::message::names_path;
 use crate::names::CredentialName;
 use crate::session::{Bindings, DetectedCredentials, Session};
@@ -115,12 +115,15 @@ impl JudgedRequest {
             })
     }
 
-    /// The groups of its session in a generation.
+    /// The groups of its session and its caller in a generation.
     pub(super) fn groups(&self, generation: &Generation) -> Arc<[Arc<str>]> {
         let number = generation.number();
         match &self.rules {
             Some(rules) if rules.generation == number => rules.groups.clone(),
-            _ => self.kept.session.groups(number),
+            _ => Caller::with_groups(
+                self.kept.caller.as_deref(),
+                self.kept.session.groups(number),
+            ),
         }
     }
 

@@ -8,10 +8,21 @@ use http::{HeaderMap, Method};
 
 use super::content::ContentFacts;
 use crate::audit::Text;
-use crate::intercept::{Entry, Request};
+use crate::intercept::{Caller, Entry, Request};
 use crate::message::{Host, Origin, RequestTarget, Scheme, is_batch, named_paths};
-use crate::names::{CredentialName, SessionId};
+use crate::names::{CredentialName, SessionId, User};
 use crate::session::{CredentialUse, DetectedCredentials, Session};
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Principal<'a> {
+    /// The session.
+    pub session: &'a SessionId,
+    /// The user behind the connection, if evidence names one.
+    pub user: Option<&'a User>,
+    /// All groups of both, including groups of their groups.
+    pub groups: &'a [Arc<str>],
+}
 
 /// One request in canonical form, as it will be forwarded, with phantoms in place of credentials.
 ///
@@ -20,7 +31,9 @@ use crate::session::{CredentialUse, DetectedCredentials, Session};
 pub struct Facts<'a> {
     /// The session that makes the request.
     pub session: &'a SessionId,
-    /// All groups of the session, including groups of its groups.
+    /// The user behind its connection, if evidence names one.
+    pub user: Option<&'a User>,
+    /// All groups of both, including groups of their groups.
     pub groups: &'a [Arc<str>],
     /// How the session connects: `exec`, `proxy`, ….
     pub entry: &'a str,
@@ -54,7 +67,18 @@ pub struct Facts<'a> {
     pub actions: &'a [String],
 }
 
-impl Facts<'_> {
+impl<'a> Facts<'a> {
+    /// Who asks.
+    #[must_use]
+    pub fn principal(&self) -> Principal<'a> {
+        let (session, user, groups) = (self.session, self.user, self.groups);
+        Principal {
+            session,
+            user,
+            groups,
+        }
+    }
+
     /// The targets that fields name, each with the query of the request. `None` stands for one that
     /// cannot be judged.
     pub(super) fn named_targets(&self) -> Vec<Option<RequestTarget>> {
@@ -72,6 +96,7 @@ impl Facts<'_> {
 pub(super) struct KeptFacts {
     entry: Entry,
     pub(super) session: Arc<Session>,
+    pub(super) caller: Option<Arc<Caller>>,
     pub(super) origin: Origin,
     pub(super) method: Method,
     pub(super) target: RequestTarget,
@@ -96,6 +121,7 @@ impl KeptFacts {
         Self {
             entry: request.connection.entry,
             session,
+            caller: request.connection.caller.clone(),
             origin: request.head.origin.clone(),
             method: request.head.method.clone(),
             target: request.head.target.detached(),
@@ -113,6 +139,10 @@ impl KeptFacts {
     pub(super) fn facts<'a>(&'a self, groups: &'a [Arc<str>], fields: &'a HeaderMap) -> Facts<'a> {
         Facts {
             session: self.session.id(),
+            user: self
+                .caller
+                .as_deref()
+                .and_then(|caller| caller.user.as_ref()),
             groups,
             entry: self.entry.as_str(),
             now: SystemTime::now(),
@@ -137,6 +167,7 @@ impl KeptFacts {
 #[expect(missing_docs, reason = "the fields are those of Facts")]
 pub struct OwnedFacts {
     pub session: SessionId,
+    pub user: Option<User>,
     pub groups: Vec<Arc<str>>,
     pub entry: String,
     pub now: SystemTime,
@@ -161,6 +192,7 @@ impl OwnedFacts {
     pub fn new(session: SessionId, scheme: Scheme, host: Host, target: RequestTarget) -> Self {
         Self {
             session,
+            user: None,
             groups: Vec::new(),
             entry: "exec".to_owned(),
             now: SystemTime::now(),
@@ -184,6 +216,7 @@ impl OwnedFacts {
     pub fn facts(&self) -> Facts<'_> {
         Facts {
             session: &self.session,
+            user: self.user.as_ref(),
             groups: &self.groups,
             entry: &self.entry,
             now: self.now,
@@ -225,6 +258,7 @@ pub(super) mod tests {
         KeptFacts {
             entry: Entry::Connect,
             session: Arc::new(session),
+            caller: None,
             origin: Origin {
                 scheme: Scheme::Https,
                 authority: Authority::parse(b"api.github.com", Some(443)).unwrap(),

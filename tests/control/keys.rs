@@ -307,6 +307,10 @@ impl Probe<'_> {
                 assert!(TcpStream::connect(self.second).is_err());
             }
             ("listener", "session") => assert!(!file("phantoms-agent-4.env").is_empty()),
+            ("listener", "mode") => {
+                let about = fs::metadata(program.path("agents.sock")).unwrap();
+                assert_eq!(about.permissions().mode() & 0o777, 0o660);
+            }
             ("listener", "groups") => {
                 let all = program.json(&["sessions"]);
                 assert_eq!(all["sessions"][1]["groups"][0], "two");

@@ -4,11 +4,15 @@
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
 
 use socket2::{Domain, Socket, Type};
 
 use crate::app::Failure;
-use crate::config::Listener;
+use crate::config::{Listener, ListenerAddress};
+use crate::files::SocketFile;
+use crate::gateway::BoundSocket;
 
 /// How many connections wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -18,7 +22,7 @@ pub struct BoundListener {
     /// The name that the service manager passed them with, if it has them too.
     pub inherited: Option<String>,
     /// One for each thread.
-    pub sockets: Vec<TcpListener>,
+    pub sockets: Vec<BoundSocket>,
 }
 
 /// Provides the sockets of all listeners, in their order: what the service manager passed, and the
@@ -42,12 +46,16 @@ pub fn bind(
     let mut bound = Vec::new();
     for listener in listeners {
         let at = passed.iter().position(|one| one.fits(listener));
-        let address = listener.address;
         bound.push(match at {
             Some(at) => copies(passed.swap_remove(at), listener, threads)?,
             None => BoundListener {
                 inherited: None,
-                sockets: own(address, threads).map_err(|error| unusable(address, &error))?,
+                sockets: match &listener.address {
+                    ListenerAddress::Tcp(address) => {
+                        own(*address, threads).map_err(|error| unusable(*address, &error))?
+                    }
+                    ListenerAddress::Unix(path) => of_file(path, listener.mode, threads)?,
+                },
             },
         });
     }
@@ -95,7 +103,9 @@ impl Inherited {
 
     fn fits(&self, listener: &Listener) -> bool {
         // The scope of a link-local address may be left out.
-        (self.address.ip(), self.address.port()) == (listener.address.ip(), listener.address.port())
+        let is_it =
+            |own: SocketAddr| (self.address.ip(), self.address.port()) == (own.ip(), own.port());
+        listener.address.tcp().is_some_and(is_it)
     }
 }
 
@@ -112,7 +122,7 @@ fn copies(
     let copy = || {
         let socket = one.socket.try_clone()?;
         socket.set_nonblocking(true)?;
-        Ok(TcpListener::from(socket))
+        Ok(BoundSocket::Tcp(TcpListener::from(socket)))
     };
     let copies: Result<Vec<_>, std::io::Error> = (0..threads.get()).map(|_| copy()).collect();
     Ok(BoundListener {
@@ -142,7 +152,7 @@ pub(crate) fn check_name(name: &str, listener: &Listener) -> Result<(), Failure>
 ///
 /// The first is bound without SO_REUSEPORT. With it, a second gateway of the same user could bind
 /// the address too, and would get some of the connections.
-fn own(address: SocketAddr, threads: NonZeroUsize) -> std::io::Result<Vec<TcpListener>> {
+fn own(address: SocketAddr, threads: NonZeroUsize) -> std::io::Result<Vec<BoundSocket>> {
     let mut sockets = Vec::new();
     for at in 0..threads.get() {
         let kind = Type::STREAM.cloexec().nonblocking();
@@ -157,9 +167,23 @@ fn own(address: SocketAddr, threads: NonZeroUsize) -> std::io::Result<Vec<TcpLis
         socket.bind(&address.into())?;
         socket.set_reuse_port(threads.get() > 1)?;
         socket.listen(BACKLOG)?;
-        sockets.push(socket.into());
+        sockets.push(BoundSocket::Tcp(socket.into()));
     }
     Ok(sockets)
+}
+
+/// Binds a socket of the file system, which the threads share. Its file is removed with the last
+/// handle of it.
+fn of_file(path: &Path, mode: u32, threads: NonZeroUsize) -> Result<Vec<BoundSocket>, Failure> {
+    let unusable = |error: &dyn std::error::Error| {
+        Failure::of(format!("cannot listen on unix:{}", path.display()), error)
+            .next("end who listens there, or choose another `address`")
+    };
+    let file = SocketFile::bind(path, mode).map_err(|error| unusable(&error))?;
+    let file = Arc::new(file);
+    let handle = || Ok(BoundSocket::Unix(file.listener()?, file.clone()));
+    let handles: std::io::Result<_> = (0..threads.get()).map(|_| handle()).collect();
+    handles.map_err(|error| unusable(&error))
 }
 
 fn unusable(address: SocketAddr, error: &std::io::Error) -> Failure {
