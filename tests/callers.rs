@@ -239,7 +239,7 @@ fn evidence_that_a_door_cannot_carry_is_refused_with_its_line() {
         fs::write(folder.path().join("gateway.toml"), text).unwrap();
         let (code, said) = gateway(
             folder.path(),
-            &["config", "check", "--config", "gateway.toml"],
+            &["policy", "check", "--config", "gateway.toml"],
         );
         let is_there = said.contains(&format!("gateway.toml:{line}")) && said.contains(what);
         assert!(code != 0 && is_there, "{lines}: {said}");

@@ -186,7 +186,7 @@ mod tests {
         symlink(parent.path().join("elsewhere"), &link).unwrap();
         fs::write(&file, "kept").unwrap();
         for path in [&link, &file] {
-            let refused = bind(path);
+            let refused = bind_socket(path);
             assert!(matches!(refused, Err(Unusable::Occupied(_))), "{path:?}");
         }
         assert!(link.is_symlink() && !parent.path().join("elsewhere").exists());
