@@ -14,6 +14,13 @@ pub struct Caller {
     pub groups: Vec<Arc<str>>,
 }
 
+/// A caller that a listener does not take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallerRefused {
+    /// Who it is, if any evidence says so.
+    pub user: Option<User>,
+}
+
 impl Caller {
     /// The session's own groups, and those of its caller.
     #[must_use]
