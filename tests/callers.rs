@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 #[path = "control/program.rs"]
-#[allow(dead_code, reason = "the suite of the control socket uses the rest")]
+#[expect(dead_code, reason = "the suite of the control socket uses the rest")]
 mod program;
 
 use program::{Program, gateway};
@@ -138,11 +138,8 @@ fn policy_tells_the_users_and_groups_of_one_session_apart() {
         assert_eq!(program.ask("http://stream.test/").0, 403, "{rule}");
     }
     // What was refused is judged once more with its user.
-    let refused = program.records("exchange").into_iter();
-    let last = refused
-        .filter(|record| record["user"].is_string())
-        .next_back()
-        .unwrap();
+    let mut refused = program.records("exchange").into_iter();
+    let last = refused.rfind(|record| record["user"].is_string()).unwrap();
     let (_, why) = program.gateway(&["why", last["id"].as_str().unwrap()]);
     assert!(
         why.contains(&format!("session agent-1 of user uid:{own}, by forward")),
